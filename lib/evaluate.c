@@ -29,11 +29,10 @@ typedef struct loglike_out {
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_eval *eval)
 {
-  int err = MILL_OK;
   const int n_par = mill_n_par(h);
   const size_t n_gradient = (size_t)n_par, n_curvature = n_gradient * n_gradient;
   const int request = out->gradient || out->curvature ? MILL_REQ_JACOBIAN : MILL_REQ_VALUE;
-  MILL_TRY(mill_pipeline_ask(h->pipeline, request, 0, n, theta, eval, out->penalty));
+  MILL_CHECK(mill_pipeline_ask(h->pipeline, request, 0, n, theta, eval, out->penalty));
   for (int i = 0; i < n; i++) {
     out->m2ll[i] = eval[i].f;
     if (request == MILL_REQ_VALUE)
@@ -44,8 +43,7 @@ static int ask(starmill_library *h, int n, const double *theta, const loglike_ou
     if (out->curvature)
       memcpy(out->curvature + (size_t)i * n_curvature, eval[i].hess, n_curvature * sizeof(double));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void fill(double value, size_t n, double *out)
@@ -111,15 +109,14 @@ int starmill_minus2loglike(starmill_library *library, const starmill_star *star,
 
 static int check_within(const starmill_library *h, const double *theta)
 {
-  int err = MILL_OK;
   const mill_fit_settings *set = &h->set;
   if (!mill_is_within(h, theta))
-    MILL_FAIL(MILL_ERR_RANGE,
-              "a parameter is not finite, or velocity or v sin i is not within %g to %g and %g to "
-              "%g km/s (min_vel, max_vel, min_vsini, max_vsini)",
-              set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s, set->max_vsini_km_s);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "a parameter is not finite, or velocity or v sin i is not within %g to %g and %g to "
+        "%g km/s (min_vel, max_vel, min_vsini, max_vsini)",
+        set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s, set->max_vsini_km_s);
+  return MILL_OK;
 }
 
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
@@ -204,25 +201,23 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
 
 static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
 {
-  int err = MILL_OK;
   size_t n_pix = 0;
   const int n = star->n_segment;
   for (int i = 0; i < n; i++)
     n_pix += (size_t)star->segment[i].n_pix;
-  MILL_TRY(MILL_ALLOC(n, &m->piece));
-  MILL_TRY(MILL_ALLOC(n_pix, &m->wave));
-  MILL_TRY(MILL_ALLOC(n_pix, &m->continuum));
-  MILL_TRY(MILL_ALLOC(n_pix, &m->flux));
-  MILL_TRY(MILL_ALLOC(n_pix, &m->template_flux));
-  MILL_TRY(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
+  MILL_CHECK(MILL_ALLOC(n, &m->piece));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->wave));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->continuum));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->flux));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->template_flux));
+  MILL_CHECK(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
   n_pix = 0;
   for (int i = 0; i < n; i++) {
     copy_piece(h, star, i, n_pix, m);
     n_pix += (size_t)star->segment[i].n_pix;
   }
   m->n_piece = n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make_model(starmill_library *h, const starmill_star *star, const double *theta,
@@ -273,22 +268,18 @@ double starmill_model_penalty(const starmill_model *model)
 int starmill_model_get_arm(const starmill_model *model, int i_arm, starmill_model_arm *arm,
                            starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_arm < 0 || i_arm >= model->n_arm)
-    MILL_FAIL(MILL_ERR_USAGE, "arm %d; there are %d, counted from 0", i_arm, model->n_arm);
-  *arm = model->arm[i_arm];
-done:
+  const int err = mill_check_index("arm", i_arm, model->n_arm);
+  if (err == MILL_OK)
+    *arm = model->arm[i_arm];
   return mill_tell(err, error);
 }
 
 int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_piece *piece,
                              starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_piece < 0 || i_piece >= model->n_piece)
-    MILL_FAIL(MILL_ERR_USAGE, "piece %d; there are %d, counted from 0", i_piece, model->n_piece);
-  *piece = model->piece[i_piece];
-done:
+  const int err = mill_check_index("piece", i_piece, model->n_piece);
+  if (err == MILL_OK)
+    *piece = model->piece[i_piece];
   return mill_tell(err, error);
 }
 

@@ -52,16 +52,15 @@ struct starmill_star {
 /** Put the outcome err of a call into the caller's error, NULL allowed; returns it. */
 int mill_tell(int err, starmill_error *error);
 
+/** MILL_ERR_USAGE where there is no i-th of n, counted from 0, of what is called what. */
+int mill_check_index(const char *what, int64_t i, int64_t n);
+
 /** One thread at a time: HDF5 is not thread-safe. */
 void mill_hdf5_lock(void);
 void mill_hdf5_unlock(void);
 
 /** Give up one use of a handle whose mutex is held, which is unlocked; the last one frees it. */
 void mill_library_release(starmill_library *library);
-
-/** The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
-int mill_star_of_batch(starmill_library *library, mill_read_batch *batch, int64_t target_id,
-                       starmill_star **star);
 
 /** Spectra in memory as a star; library->mutex is held. */
 int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum, int n,

@@ -48,6 +48,14 @@ int mill_tell(int err, starmill_error *error)
   return err;
 }
 
+int mill_check_index(const char *what, int64_t i, int64_t n)
+{
+  if (i < 0 || i >= n)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld; there are %lld, counted from 0", what, (long long)i,
+                      (long long)n);
+  return MILL_OK;
+}
+
 const char *starmill_version(void)
 {
   return mill_version();
@@ -60,23 +68,23 @@ const char *starmill_revision(void)
 
 static int read_config(starmill_library *h, const char *config)
 {
-  int err = MILL_OK;
   mill_config_default(&h->config);
   if (config)
-    MILL_TRY(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
-                                   strlen(config)));
+    MILL_CHECK(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
+                                     strlen(config)));
   if (strcmp(h->config.backend, "cuda+cpu") == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
-                               "or cuda");
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
+                      "or cuda");
   if (h->config.start[0])
-    MILL_FAIL(MILL_ERR_CONFIG, "start: the table is for starmill fit; give starts to starmill_fit");
-  MILL_TRY(mill_thread_check_number(h->config.n_thread));
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "start: the table is for starmill fit; give starts to starmill_fit");
+  MILL_CHECK(mill_thread_check_number(h->config.n_thread));
   if (h->config.n_thread == 0)
     h->config.n_thread = 1;
   if (h->config.wave_mask_auto && strcmp(h->config.format, "desi") != 0)
     h->config.fit.n_wave_mask = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Velocity offsets are parameters by the name of their arm. */
@@ -226,12 +234,9 @@ starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 int starmill_library_parameter(const starmill_library *library, int i_par,
                                starmill_parameter *parameter, starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_par < 0 || i_par >= mill_n_par(library))
-    MILL_FAIL(MILL_ERR_USAGE, "parameter %d; there are %d, counted from 0", i_par,
-              mill_n_par(library));
-  *parameter = mill_parameter(library, i_par);
-done:
+  const int err = mill_check_index("parameter", i_par, mill_n_par(library));
+  if (err == MILL_OK)
+    *parameter = mill_parameter(library, i_par);
   return mill_tell(err, error);
 }
 
@@ -239,8 +244,7 @@ int starmill_library_arm(const starmill_library *library, int i_arm, starmill_ar
                          starmill_error *error)
 {
   int err = MILL_OK;
-  if (i_arm < 0 || i_arm >= library->lib.n_arm)
-    MILL_FAIL(MILL_ERR_USAGE, "arm %d; there are %d, counted from 0", i_arm, library->lib.n_arm);
+  MILL_TRY(mill_check_index("arm", i_arm, library->lib.n_arm));
   const mill_arm *a = &library->lib.arm[i_arm];
   *arm = (starmill_arm){
       .name = a->name,
@@ -265,28 +269,27 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {
-  int err = MILL_OK;
   mill_config config = h->config; /* borrows its list of targets */
   const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
   config.n_fixed = config.n_prior = 0;
   for (int j = 0; j < mill_n_par(h); j++) {
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
     if (j >= n_deriv && (is_fixed || is_prior))
-      MILL_FAIL(MILL_ERR_USAGE, "velocity offsets cannot be fixed, and their prior is the key "
-                                "velocity_offset_sigma");
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "velocity offsets cannot be fixed, and their prior is the key "
+                        "velocity_offset_sigma");
     if (is_fixed)
       config.fixed[config.n_fixed++] = named(h, j, fixed[j], 0.0);
     if (is_prior)
       config.prior[config.n_prior++] = named(h, j, mean[j], sigma[j]);
   }
-  MILL_TRY(mill_config_bind(&config, &h->lib));
+  MILL_CHECK(mill_config_bind(&config, &h->lib));
   config.fit.resolution = h->set.resolution;
-  MILL_TRY(mill_pipeline_constrain(h->pipeline, &config.fit));
+  MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
   h->set = config.fit;
   h->config = config;
   h->held = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int starmill_library_constrain(starmill_library *library, const double *fixed, const double *mean,

@@ -46,8 +46,9 @@ done:
   return err;
 }
 
-int mill_star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
-                       starmill_star **star)
+/* The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
+static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
+                         starmill_star **star)
 {
   int err = MILL_OK;
   starmill_star *s = NULL;
@@ -78,21 +79,18 @@ typedef struct memory_source {
 /* ivar with the systematic error, in the memory of the batch. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
-  int err = MILL_OK;
   float *sum = NULL;
-  MILL_TRY(mill_spectra_alloc(spectra, (size_t)from->n_pix * sizeof *sum, (void **)&sum));
+  MILL_CHECK(mill_spectra_alloc(spectra, (size_t)from->n_pix * sizeof *sum, (void **)&sum));
   for (int i = 0; i < from->n_pix; i++) {
     const double ivar_i = (double)from->ivar[i], error = (double)from->systematic[i];
     sum[i] = (float)(ivar_i / (1.0 + ivar_i * error * error));
   }
   *ivar = sum;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
-  int err = MILL_OK;
   const memory_source *source = state;
   (void)exposure;
   (void)n;
@@ -111,11 +109,10 @@ static int add_channels(void *state, mill_spectra *spectra, const int64_t *expos
     for (char *c = channel.name; *c; c++)
       *c = (char)tolower((unsigned char)*c);
     if (from->systematic)
-      MILL_TRY(add_systematic(spectra, from, &channel.ivar));
-    MILL_TRY(mill_spectra_add(spectra, from->exposure, &channel));
+      MILL_CHECK(add_systematic(spectra, from, &channel.ivar));
+    MILL_CHECK(mill_spectra_add(spectra, from->exposure, &channel));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static const mill_format in_memory = {.name = "memory", .read = add_channels};
@@ -124,18 +121,18 @@ static const mill_format in_memory = {.name = "memory", .read = add_channels};
 static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_exposure)
 {
   enum { MOST = 1 << 16 };
-  int err = MILL_OK;
   *n_exposure = 1;
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)
-      MILL_FAIL(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure, MOST - 1);
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure,
+                        MOST - 1);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
-      MILL_FAIL(MILL_ERR_USAGE, "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);
     *n_exposure = s->exposure + 1 > *n_exposure ? s->exposure + 1 : *n_exposure;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n,
@@ -152,7 +149,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_TRY(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  MILL_TRY(mill_star_of_batch(h, &batch, -1, star));
+  MILL_TRY(star_of_batch(h, &batch, -1, star));
 done:
   mill_spectra_close(spectra);
   mill_read_batch_clear(&batch);
@@ -208,26 +205,26 @@ static const char *status_text(int status)
 
 int mill_star_hold(starmill_library *h, const starmill_star *star)
 {
-  int err = MILL_OK;
   mill_eval eval;
   double penalty;
   const mill_star raw = mill_star_raw(star, 0, NULL);
   if (star->library != h)
-    MILL_FAIL(MILL_ERR_USAGE, "the star was made with another library");
+    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
   if (h->held == star->number)
-    goto done;
+    return MILL_OK;
   h->held = 0;
   if (star->n_segment == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "the star cannot be evaluated: %s", status_text(star->status));
-  MILL_TRY(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
+    return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
+                      status_text(star->status));
+  MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
   if (h->prepared.status != MILL_STATUS_NOT_DONE)
-    MILL_FAIL(MILL_ERR_INPUT, "the star cannot be evaluated: %s", status_text(h->prepared.status));
+    return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
+                      status_text(h->prepared.status));
   if (star->is_fixed)
-    MILL_TRY(
+    MILL_CHECK(
         mill_pipeline_ask(h->pipeline, MILL_REQ_JACOBIAN, 1, 1, star->fixed_at, &eval, &penalty));
   h->held = star->number;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- from files ---- */
@@ -319,12 +316,10 @@ int64_t starmill_file_n_row(const starmill_file *file)
 
 static int check_row(const starmill_file *f, int64_t i_row)
 {
-  int err = MILL_OK;
   if (i_row < 0 || i_row >= f->index.n_row)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: row %lld; there are %lld, counted from 0", f->path,
-              (long long)i_row, (long long)f->index.n_row);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: row %lld; there are %lld, counted from 0", f->path,
+                      (long long)i_row, (long long)f->index.n_row);
+  return MILL_OK;
 }
 
 int starmill_file_row(const starmill_file *file, int64_t i_row, starmill_row *row,
@@ -346,7 +341,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   const mill_catalog_row *row = &f->index.row[i_row];
   MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                              row->n_exposure, &batch));
-  MILL_TRY(mill_star_of_batch(f->library, &batch, row->target_id, star));
+  MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
 done:
   mill_read_batch_clear(&batch);
   return err;

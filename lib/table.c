@@ -56,35 +56,31 @@ void starmill_table_free(starmill_table *table)
 
 static int add_column(starmill_table *t, const char *name, table_column **column)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&t->column, &t->n_room, t->n_column + 1));
-  MILL_TRY(MILL_ALLOC(1, column));
+  MILL_CHECK(MILL_GROW(&t->column, &t->n_room, t->n_column + 1));
+  MILL_CHECK(MILL_ALLOC(1, column));
   snprintf((*column)->name, sizeof(*column)->name, "%s", name);
   t->column[t->n_column++] = *column;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make_columns(const starmill_library *h, int64_t n_row, mill_columns *columns,
                         starmill_table *t)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_columns_fits(&h->lib, h->lib.path, h->set.velocity_offsets ? MILL_WITH_OFFSETS : 0,
-                             columns));
+  MILL_CHECK(mill_columns_fits(&h->lib, h->lib.path,
+                               h->set.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
   t->n_row = n_row;
   t->n_fits = columns->n_column;
   for (int i = 0; i < t->n_fits; i++) {
     const mill_column *from = &columns->column[i];
     table_column *to = NULL;
-    MILL_TRY(add_column(t, from->name, &to));
+    MILL_CHECK(add_column(t, from->name, &to));
     snprintf(to->unit, sizeof to->unit, "%s", from->unit);
     mill_column_description(from, to->description, sizeof to->description);
     to->type = from->type;
     to->n_value = from->n_value;
-    MILL_TRY(mill_alloc_bytes((size_t)n_row, from->n_byte, (void **)&to->data));
+    MILL_CHECK(mill_alloc_bytes((size_t)n_row, from->n_byte, (void **)&to->data));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A fit of stars, each from several starts. */
@@ -132,20 +128,18 @@ static int take_result(void *context, const mill_fit_result *result, const float
 
 static int check_fit(const starmill_library *h, const fit_task *f)
 {
-  int err = MILL_OK;
   if (f->n < 0)
-    MILL_FAIL(MILL_ERR_USAGE, "%d stars", f->n);
+    return MILL_ERROR(MILL_ERR_USAGE, "%d stars", f->n);
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
-      MILL_FAIL(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
+      return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
   if (f->n_start < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%d starts; give one or more, or none at all", f->n_start);
+    return MILL_ERROR(MILL_ERR_USAGE, "%d starts; give one or more, or none at all", f->n_start);
   for (size_t i = 0; f->start && i < (size_t)f->n * (size_t)f->n_start * f->n_deriv; i++)
     if (!isfinite(f->start[i]))
-      MILL_FAIL(MILL_ERR_USAGE, "a start of star %zu is not finite",
-                i / ((size_t)f->n_start * f->n_deriv));
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_USAGE, "a start of star %zu is not finite",
+                        i / ((size_t)f->n_start * f->n_deriv));
+  return MILL_OK;
 }
 
 static int fit(starmill_library *h, fit_task *f, starmill_table **table)
@@ -223,27 +217,25 @@ static int type_of(hid_t type)
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {
-  int err = MILL_OK;
   hsize_t dim[2] = {0, 1};
   *is_column = 0;
   if (!mill_h5_array_open(t->file.id, path, array))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", t->path, path,
-              mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", t->path, path,
+                      mill_h5_reason());
   const int n_dim = H5Sget_simple_extent_ndims(array->space);
   c->type = type_of(array->type);
   if (n_dim < 1 || n_dim > 2 || c->type < 0 || (c->type == STARMILL_TEXT && n_dim > 1) ||
       H5Sget_simple_extent_dims(array->space, dim, NULL) != n_dim || dim[1] > MILL_MAX_ROW_VALUES)
-    goto done;
+    return MILL_OK;
   c->n_value = c->type == STARMILL_TEXT ? (int)H5Tget_size(array->type) : (int)dim[1];
   *n_row = (int64_t)dim[0];
   if (mill_h5_has_attr(&t->file, path, "unit"))
-    MILL_TRY(mill_h5_read_attr_text(&t->file, path, "unit", c->unit, sizeof c->unit));
+    MILL_CHECK(mill_h5_read_attr_text(&t->file, path, "unit", c->unit, sizeof c->unit));
   if (mill_h5_has_attr(&t->file, path, "description"))
-    MILL_TRY(mill_h5_read_attr_text(&t->file, path, "description", c->description,
-                                    sizeof c->description));
+    MILL_CHECK(mill_h5_read_attr_text(&t->file, path, "description", c->description,
+                                      sizeof c->description));
   *is_column = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Path of a column's dataset: of /fits unless its name has a folder. */
@@ -367,31 +359,27 @@ static starmill_column shown(const table_column *c)
 int starmill_table_column_at(const starmill_table *table, int i_column, starmill_column *column,
                              starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_column < 0 || i_column >= table->n_fits)
-    MILL_FAIL(MILL_ERR_USAGE, "column %d; there are %d, counted from 0", i_column, table->n_fits);
-  *column = shown(table->column[i_column]);
-done:
+  const int err = mill_check_index("column", i_column, table->n_fits);
+  if (err == MILL_OK)
+    *column = shown(table->column[i_column]);
   return mill_tell(err, error);
 }
 
 /* Find a column; one of a file that is not of /fits is added. */
 static int find_column(starmill_table *t, const char *name, table_column **column)
 {
-  int err = MILL_OK;
   int i = 0;
   while (i < t->n_column && strcmp(t->column[i]->name, name) != 0)
     i++;
   if (i < t->n_column)
     *column = t->column[i];
   else if (t->path && strchr(name, '/') && strlen(name) < NAME && mill_h5_exists(&t->file, name))
-    MILL_TRY(add_column(t, name, column));
+    MILL_CHECK(add_column(t, name, column));
   else
-    MILL_FAIL(MILL_ERR_USAGE, "%s: no column %s", t->path ? t->path : "the table", name);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: no column %s", t->path ? t->path : "the table", name);
   if (!(*column)->data)
-    MILL_TRY(read_column(t, *column));
-done:
-  return err;
+    MILL_CHECK(read_column(t, *column));
+  return MILL_OK;
 }
 
 int starmill_table_column(starmill_table *table, const char *name, starmill_column *column,
@@ -410,17 +398,14 @@ int starmill_table_theta(const starmill_library *library, starmill_table *table,
                          double *theta, starmill_error *error)
 {
   int err = MILL_OK;
-  if (i_row < 0 || i_row >= table->n_row)
-    MILL_FAIL(MILL_ERR_USAGE, "row %lld; there are %lld, counted from 0", (long long)i_row,
-              (long long)table->n_row);
+  MILL_TRY(mill_check_index("row", i_row, table->n_row));
   mill_hdf5_lock();
   for (int j = 0; j < mill_n_par(library) && err == MILL_OK; j++) {
     table_column *c = NULL;
     const starmill_parameter parameter = mill_parameter(library, j);
     err = find_column(table, parameter.column, &c);
     if (err == MILL_OK && (c->type != STARMILL_F64 || c->n_value != 1))
-      err =
-          mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__, "column %s is no parameter", c->name);
+      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is no parameter", c->name);
     if (err == MILL_OK)
       theta[j] = ((const double *)(const void *)c->data)[i_row];
   }

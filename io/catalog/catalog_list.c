@@ -9,152 +9,117 @@
 
 #include "io/fits/fits_file.h"
 #include "kernels/base/error.h"
+#include "src/config/config.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
-typedef struct line_reader {
-  const char *path;
-  FILE *stream;
-  char *text; /* of the current line, without its end */
-  size_t capacity, number;
-} line_reader;
+typedef struct line {
+  const char *path; /* of the file */
+  char *text;       /* without the line's end */
+  size_t number;    /* from 1 */
+} line;
 
-static int open_lines(line_reader *lines, const char *path)
-{
-  lines->path = path;
-  return mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &lines->stream);
-}
-
-static void close_lines(line_reader *lines)
-{
-  if (lines->stream)
-    fclose(lines->stream);
-  free(lines->text);
-}
-
-/* The next line that is neither blank nor a comment; *more is 0 at the end. */
-static int next_line(line_reader *lines, int *more)
+/* Give take each line of a file that is neither blank nor a comment. */
+static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
   int err = MILL_OK;
-  *more = 0;
-  for (;;) {
-    errno = 0;
-    const ssize_t length = getline(&lines->text, &lines->capacity, lines->stream);
-    if (length < 0) {
-      if (ferror(lines->stream) || errno == ENOMEM)
-        MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be read: %s", lines->path, strerror(errno));
-      break;
-    }
-    lines->number++;
+  line at = {.path = path};
+  size_t capacity = 0;
+  FILE *stream = NULL;
+  MILL_TRY(mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &stream));
+  ssize_t length;
+  while (errno = 0, (length = getline(&at.text, &capacity, stream)) >= 0) {
     size_t n = (size_t)length;
-    if (memchr(lines->text, '\0', n))
-      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", lines->path,
-                lines->number);
-    if (n > 0 && lines->text[n - 1] == '\n')
+    at.number++;
+    if (memchr(at.text, '\0', n))
+      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", path,
+                at.number);
+    if (n > 0 && at.text[n - 1] == '\n')
       n--;
-    if (n > 0 && lines->text[n - 1] == '\r')
+    if (n > 0 && at.text[n - 1] == '\r')
       n--;
-    lines->text[n] = '\0';
-    if (lines->text[0] != '#' && lines->text[strspn(lines->text, " \t")] != '\0') {
-      *more = 1;
-      break;
-    }
+    at.text[n] = '\0';
+    if (at.text[0] != '#' && at.text[strspn(at.text, " \t")] != '\0')
+      MILL_TRY(take(&at, context));
   }
+  if (ferror(stream) || errno == ENOMEM)
+    MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be read: %s", path, strerror(errno));
 done:
+  if (stream)
+    fclose(stream);
+  free(at.text);
   return err;
 }
 
-int mill_catalog_list_read(const char *path, char ***paths, size_t *n)
+static int add_path(mill_path_list *list, const char *folder, size_t n_folder, const char *path)
 {
-  int err = MILL_OK;
-  line_reader lines = {0};
-  char **list = NULL;
-  size_t n_list = 0;
-  int64_t room = 0;
-  const char *slash = strrchr(path, '/');
-  const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-  int more;
-  *paths = NULL;
-  *n = 0;
-  MILL_TRY(open_lines(&lines, path));
-  for (;;) {
-    MILL_TRY(next_line(&lines, &more));
-    if (!more)
-      break;
-    const size_t before = lines.text[0] == '/' ? 0 : folder;
-    const size_t length = before + strlen(lines.text);
-    if (length >= MILL_FITS_MAX_PATH)
-      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: the path has %zu bytes, more than %d", path,
-                lines.number, length, MILL_FITS_MAX_PATH - 1);
-    MILL_TRY(MILL_GROW(&list, &room, (int64_t)n_list + 1));
-    MILL_TRY(MILL_ALLOC(length + 1, &list[n_list]));
-    memcpy(list[n_list], path, before);
-    strcpy(list[n_list] + before, lines.text);
-    n_list++;
-  }
-  if (n_list == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: holds no path; write one a line", path);
-  *paths = list;
-  *n = n_list;
-  list = NULL;
-  n_list = 0;
-done:
-  close_lines(&lines);
-  mill_catalog_list_free(list, n_list);
-  return err;
+  MILL_CHECK(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
+  MILL_CHECK(MILL_ALLOC(n_folder + strlen(path) + 1, &list->path[list->n]));
+  memcpy(list->path[list->n], folder, n_folder);
+  strcpy(list->path[list->n++] + n_folder, path);
+  return MILL_OK;
 }
 
-void mill_catalog_list_free(char **paths, size_t n)
+static int take_path(const line *at, void *list)
 {
-  for (size_t i = 0; i < n; i++)
-    mill_free(paths[i]);
-  mill_free(paths);
+  const char *slash = at->text[0] == '/' ? NULL : strrchr(at->path, '/');
+  const size_t folder = slash ? (size_t)(slash - at->path) + 1 : 0;
+  const size_t length = folder + strlen(at->text);
+  if (length >= MILL_FITS_MAX_PATH)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: the path has %zu bytes, more than %d",
+                      at->path, at->number, length, MILL_FITS_MAX_PATH - 1);
+  return add_path(list, at->path, folder, at->text);
+}
+
+int mill_catalog_list_read(const char *path, mill_path_list *list)
+{
+  const size_t n_before = list->n;
+  MILL_CHECK(each_line(path, take_path, list));
+  if (list->n == n_before)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: holds no path; write one a line", path);
+  return MILL_OK;
 }
 
 int mill_path_list_add(mill_path_list *list, const char *path)
 {
-  int err = MILL_OK;
-  const size_t size = strlen(path) + 1;
-  MILL_TRY(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
-  MILL_TRY(MILL_ALLOC(size, &list->path[list->n]));
-  memcpy(list->path[list->n++], path, size);
-done:
-  return err;
+  return add_path(list, "", 0, path);
 }
 
 void mill_path_list_clear(mill_path_list *list)
 {
-  mill_catalog_list_free(list->path, list->n);
+  for (size_t i = 0; i < list->n; i++)
+    mill_free(list->path[i]);
+  mill_free(list->path);
   *list = (mill_path_list){0};
 }
 
-static int compare_ids(const void *a, const void *b)
+typedef struct number_list {
+  int64_t *value;
+  size_t n;
+  int64_t room;
+} number_list;
+
+static int take_id(const line *at, void *context)
 {
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
+  number_list *list = context;
+  char *end;
+  errno = 0;
+  const long long value = strtoll(at->text, &end, 10);
+  if (end == at->text || end[strspn(end, " \t")] != '\0' || errno)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s, line %zu: '%.40s' is no TARGETID; write one integer a line", at->path,
+                      at->number, at->text);
+  MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + 1));
+  list->value[list->n++] = value;
+  return MILL_OK;
 }
 
 static int read_text_ids(const char *path, int64_t **ids, size_t *n)
 {
-  int err = MILL_OK;
-  line_reader lines = {0};
-  int64_t room = 0;
-  int more;
-  MILL_TRY(open_lines(&lines, path));
-  for (;;) {
-    MILL_TRY(next_line(&lines, &more));
-    if (!more)
-      break;
-    char *end;
-    errno = 0;
-    const long long value = strtoll(lines.text, &end, 10);
-    if (end == lines.text || end[strspn(end, " \t")] != '\0' || errno)
-      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: '%.40s' is no TARGETID; write one integer a line",
-                path, lines.number, lines.text);
-    MILL_TRY(MILL_GROW(ids, &room, (int64_t)*n + 1));
-    (*ids)[(*n)++] = value;
-  }
-done:
-  close_lines(&lines);
+  number_list list = {0};
+  const int err = each_line(path, take_id, &list);
+  *ids = list.value;
+  *n = list.n;
   return err;
 }
 
@@ -191,12 +156,7 @@ int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n)
   MILL_TRY(is_fits ? read_fits_ids(path, ids, n) : read_text_ids(path, ids, n));
   if (*n == 0)
     MILL_FAIL(MILL_ERR_USAGE, "%s: holds no TARGETID; write one a line", path);
-  qsort(*ids, *n, sizeof **ids, compare_ids);
-  size_t n_kept = 1;
-  for (size_t i = 1; i < *n; i++)
-    if ((*ids)[i] != (*ids)[n_kept - 1])
-      (*ids)[n_kept++] = (*ids)[i];
-  *n = n_kept;
+  *n = mill_config_sort_ids(*ids, *n);
 done:
   if (err != MILL_OK) {
     mill_free(*ids);
@@ -209,12 +169,6 @@ done:
 /* ---- numbers ---- */
 
 enum { MAX_NUMBER = 10000000 };
-
-typedef struct number_list {
-  int64_t *value;
-  size_t n;
-  int64_t room;
-} number_list;
 
 /* One number, digits alone; *text is moved behind it. */
 static int take_number(const char **text, int64_t *out)
@@ -231,7 +185,6 @@ static int take_number(const char **text, int64_t *out)
 /* "100,200-210"; where: what the text is of, for messages. */
 static int add_numbers(const char *text, const char *where, number_list *list)
 {
-  int err = MILL_OK;
   for (const char *at = text;; at++) {
     int64_t first, last;
     at += strspn(at, " \t");
@@ -244,19 +197,26 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     }
     at += strspn(at, " \t");
     if (!is_right || (*at != ',' && *at != '\0'))
-      MILL_FAIL(MILL_ERR_USAGE,
-                "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
-                where, item);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
+          where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
-      MILL_FAIL(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
-    MILL_TRY(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
+    MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
     for (int64_t value = first; value <= last; value++)
       list->value[list->n++] = value;
     if (*at == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
+}
+
+static int take_numbers(const line *at, void *list)
+{
+  char where[MILL_FITS_MAX_PATH + 32];
+  snprintf(where, sizeof where, "%s, line %zu", at->path, at->number);
+  return add_numbers(at->text, where, list);
 }
 
 static int refuse_repeated(const number_list *list, const char *where)
@@ -265,7 +225,7 @@ static int refuse_repeated(const number_list *list, const char *where)
   int64_t *sorted = NULL;
   MILL_TRY(MILL_ALLOC(list->n, &sorted));
   memcpy(sorted, list->value, list->n * sizeof *sorted);
-  qsort(sorted, list->n, sizeof *sorted, compare_ids);
+  qsort(sorted, list->n, sizeof *sorted, mill_by_int64);
   for (size_t i = 1; i < list->n; i++)
     if (sorted[i] == sorted[i - 1])
       MILL_FAIL(MILL_ERR_USAGE, "%s: %lld is there twice; give each number once", where,
@@ -279,20 +239,12 @@ int mill_number_list(const char *text, const char *path, int64_t **numbers, size
 {
   int err = MILL_OK;
   number_list list = {0};
-  line_reader lines = {0};
-  char where[MILL_FITS_MAX_PATH + 32];
   *numbers = NULL;
   *n = 0;
   if (text)
     MILL_TRY(add_numbers(text, "--numbers", &list));
   if (path) {
-    MILL_TRY(open_lines(&lines, path));
-    for (int more = 1; more;) {
-      MILL_TRY(next_line(&lines, &more));
-      snprintf(where, sizeof where, "%s, line %zu", path, lines.number);
-      if (more)
-        MILL_TRY(add_numbers(lines.text, where, &list));
-    }
+    MILL_TRY(each_line(path, take_numbers, &list));
     if (list.n == 0)
       MILL_FAIL(MILL_ERR_USAGE, "%s: holds no number; write one or more a line", path);
   }
@@ -302,7 +254,6 @@ int mill_number_list(const char *text, const char *path, int64_t **numbers, size
   *n = list.n;
   list.value = NULL;
 done:
-  close_lines(&lines);
   mill_free(list.value);
   return err;
 }

@@ -7,22 +7,6 @@
 
 #include "io/fits/fits_guard.h"
 
-/** Read a catalog: one path a line.
- *
- *  Blank lines and lines whose first byte is # are ignored; a carriage return
- *  at the end of a line is, too.  A line is only ever a path: brackets, globs,
- *  pipes and URLs mean nothing.  A relative path is relative to the folder of
- *  the list.  Whether the files exist is not asked here.
- *
- *  paths  [n]  out  free with mill_catalog_list_free
- *
- *  MILL_ERR_USAGE names the list and the line: unreadable, no path in it, a
- *  path that is too long (MILL_FITS_MAX_PATH) or holds a zero byte. */
-int mill_catalog_list_read(const char *path, char ***paths, size_t *n);
-
-/** NULL is allowed. */
-void mill_catalog_list_free(char **paths, size_t n);
-
 /** Paths, appended one by one; zeroed at first. */
 typedef struct mill_path_list {
   char **path; /**< [n], owned, as each of them */
@@ -31,6 +15,17 @@ typedef struct mill_path_list {
 } mill_path_list;
 int mill_path_list_add(mill_path_list *list, const char *path); /**< a copy */
 void mill_path_list_clear(mill_path_list *list);
+
+/** Append the paths of a catalog: one a line.
+ *
+ *  Blank lines and lines whose first byte is # are ignored; a carriage return
+ *  at the end of a line is, too.  A line is only ever a path: brackets, globs,
+ *  pipes and URLs mean nothing.  A relative path is relative to the folder of
+ *  the list.  Whether the files exist is not asked here.
+ *
+ *  MILL_ERR_USAGE names the list and the line: unreadable, no path in it, a
+ *  path that is too long (MILL_FITS_MAX_PATH) or holds a zero byte. */
+int mill_catalog_list_read(const char *path, mill_path_list *list);
 
 /** Read TARGETIDs: a text file with one integer a line (blank lines and lines
  *  that begin with # are ignored), or a FITS file, plain or gzip, with a column

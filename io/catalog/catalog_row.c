@@ -16,12 +16,9 @@ void mill_catalog_row_init(mill_catalog_row *row)
 
 int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(n_row, &index->row));
-  MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_row));
-  MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_id));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_row, &index->row));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &index->exposure_row));
+  return MILL_ALLOC(n_exposure, &index->exposure_id);
 }
 
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id)

@@ -36,7 +36,6 @@ static size_t placeholder(const char *text, int *width, long long *divisor)
 /* The pattern with a number in it; *n_place: how often. */
 static int fill_in(const char *pattern, int64_t number, char *out, size_t size, int *n_place)
 {
-  int err = MILL_OK;
   size_t n = 0;
   *n_place = 0;
   for (const char *at = pattern; *at;) {
@@ -44,21 +43,21 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
     long long divisor;
     const size_t length = placeholder(at, &width, &divisor);
     if (length == 0 && strncmp(at, "{n", 2) == 0)
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--pattern '%s': '%.12s' is no place for a number; write {n}, {n:8} or {n/100}",
-                pattern, at);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "--pattern '%s': '%.12s' is no place for a number; write {n}, {n:8} or {n/100}", pattern,
+          at);
     if (length > 0)
       n += (size_t)snprintf(out + n, size - n, "%0*lld", width, (long long)number / divisor);
     else
       out[n++] = *at;
     if (n + MAX_WIDTH + 2 >= size)
-      MILL_FAIL(MILL_ERR_USAGE, "--pattern: '%.80s...' is too long", pattern);
+      return MILL_ERROR(MILL_ERR_USAGE, "--pattern: '%.80s...' is too long", pattern);
     *n_place += length > 0;
     at += length > 0 ? length : 1;
   }
   out[n] = '\0';
-done:
-  return err;
+  return MILL_OK;
 }
 
 static _Thread_local int folder_errno;
@@ -94,20 +93,18 @@ done:
 int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,
                        mill_path_list *list)
 {
-  int err = MILL_OK, n_place = 0;
+  int n_place = 0;
   char filled[MILL_FITS_MAX_PATH];
-  MILL_TRY(fill_in(pattern, 0, filled, sizeof filled, &n_place));
+  MILL_CHECK(fill_in(pattern, 0, filled, sizeof filled, &n_place));
   if (n_place > 0 && n_number == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--pattern '%s' has {n}: say by --numbers what it stands for",
-              pattern);
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' has {n}: say by --numbers what it stands for",
+                      pattern);
   if (n_place == 0) {
-    MILL_TRY(add_matches(pattern, 0, list));
-    goto done;
+    return add_matches(pattern, 0, list);
   }
   for (size_t i = 0; i < n_number; i++) {
-    MILL_TRY(fill_in(pattern, number[i], filled, sizeof filled, &n_place));
-    MILL_TRY(add_matches(filled, GLOB_NOCHECK, list));
+    MILL_CHECK(fill_in(pattern, number[i], filled, sizeof filled, &n_place));
+    MILL_CHECK(add_matches(filled, GLOB_NOCHECK, list));
   }
-done:
-  return err;
+  return MILL_OK;
 }

@@ -35,15 +35,13 @@ struct mill_row_reader {
 
 static int take_rows(mill_row_reader *r, const column *c, int64_t n_row)
 {
-  int err = MILL_OK;
   if (r->n_row >= 0 && r->n_row != n_row)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %s has %lld rows where %s has %lld: they are no columns of one "
-              "table",
-              r->path, c->name, (long long)n_row, r->column[0].name, (long long)r->n_row);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: %s has %lld rows where %s has %lld: they are no columns of one "
+                      "table",
+                      r->path, c->name, (long long)n_row, r->column[0].name, (long long)r->n_row);
   r->n_row = n_row;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- HDF5 ---- */
@@ -68,33 +66,33 @@ static int find_dataset(const mill_row_reader *r, const char *name, char path[MA
 
 static int find_in_hdf5(mill_row_reader *r, const char *name, column *c)
 {
-  int err = MILL_OK;
   char path[MAX_NAME + 16];
   size_t n_row = 0;
   if (!find_dataset(r, name, path))
-    goto done;
+    return MILL_OK;
   const char *const file = r->path;
   H5O_info_t info;
   if (H5Oget_info_by_name(r->hdf5.id, path, &info, H5P_DEFAULT) < 0 ||
       info.type != H5O_TYPE_DATASET)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no dataset: give the name of a column", file, path);
-  MILL_TRY(mill_h5_shape(&r->hdf5, path, 1, &n_row));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s is no dataset: give the name of a column", file,
+                      path);
+  MILL_CHECK(mill_h5_shape(&r->hdf5, path, 1, &n_row));
   if (!mill_h5_array_open(r->hdf5.id, path, &c->array))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", file, path,
-              mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", file, path,
+                      mill_h5_reason());
   const H5T_class_t class = H5Tget_class(c->array.type);
   if ((class != H5T_FLOAT && class != H5T_INTEGER) ||
       H5Tget_size(c->array.type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s does not hold numbers: give a column that does", file, path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s does not hold numbers: give a column that does",
+                      file, path);
   if (n_row > 0 && H5Dget_storage_size(c->array.id) == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s was never written", file, path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s was never written", file, path);
   if (mill_h5_has_attr(&r->hdf5, path, "unit") &&
       mill_h5_read_attr_text(&r->hdf5, path, "unit", c->unit, sizeof c->unit) != MILL_OK)
     c->unit[0] = '\0';
-  MILL_TRY(take_rows(r, c, (int64_t)n_row));
+  MILL_CHECK(take_rows(r, c, (int64_t)n_row));
   c->is_there = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_hdf5(const mill_row_reader *r, const column *c, int64_t first, int n, double *out)
@@ -116,21 +114,20 @@ done:
 
 static int find_in_fits(mill_row_reader *r, const char *name, column *c)
 {
-  int err = MILL_OK;
   for (int i = 0; i < r->fits->guard->n_hdu && !c->is_there; i++) {
     mill_fits_column found;
     int is_there = 0, status = 0;
     char key[16];
     if (r->fits->guard->hdu[i].kind != MILL_FITS_TABLE)
       continue;
-    MILL_TRY(mill_fits_column_find(r->fits, i, name, &is_there, &found));
+    MILL_CHECK(mill_fits_column_find(r->fits, i, name, &is_there, &found));
     if (!is_there)
       continue;
     const int type = found.type;
     if (found.repeat != 1 || !(type == TBYTE || type == TSBYTE || type == TSHORT || type == TLONG ||
                                type == TLONGLONG || type == TFLOAT || type == TDOUBLE))
-      MILL_FAIL_HDU(r->fits, i,
-                    ": column %s does not hold one number a row: give a column that does", name);
+      return MILL_ERROR_HDU(
+          r->fits, i, ": column %s does not hold one number a row: give a column that does", name);
     snprintf(key, sizeof key, "TUNIT%d", found.number);
     char unit[FLEN_VALUE] = "";
     fits_read_key_str(r->fits->fptr, key, unit, NULL, &status);
@@ -138,22 +135,20 @@ static int find_in_fits(mill_row_reader *r, const char *name, column *c)
     snprintf(c->unit, sizeof c->unit, "%.*s", MILL_READER_UNIT - 1, unit);
     c->i_hdu = i;
     c->number = found.number;
-    MILL_TRY(take_rows(r, c, r->fits->guard->hdu[i].axis[1]));
+    MILL_CHECK(take_rows(r, c, r->fits->guard->hdu[i].axis[1]));
     c->is_there = 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_fits(mill_row_reader *r, const column *c, int64_t first, int n, double *out)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   double none = NAN;
-  MILL_TRY(mill_fits_file_move(r->fits, c->i_hdu));
+  MILL_CHECK(mill_fits_file_move(r->fits, c->i_hdu));
   fits_read_col(r->fits->fptr, TDOUBLE, c->number, first + 1, 1, n, &none, out, NULL, &status);
-  MILL_TRY_FITS(r->fits, c->i_hdu, status, "column %s cannot be read", c->name);
-done:
-  return err;
+  MILL_CHECK_FITS(r->fits, c->i_hdu, status, "column %s cannot be read", c->name);
+  return MILL_OK;
 }
 
 /* ---- both ---- */
@@ -252,28 +247,26 @@ static int read_column(mill_row_reader *r, int i, int64_t first, int n, double *
 int mill_row_reader_read(mill_row_reader *r, int64_t first, int n, double *const *value,
                          unsigned char *is_good)
 {
-  int err = MILL_OK;
   for (int i = 0; i < r->n_name; i++)
-    MILL_TRY(read_column(r, i, first, n, value[i]));
+    MILL_CHECK(read_column(r, i, first, n, value[i]));
   if (!is_good)
-    goto done;
+    return MILL_OK;
   memset(is_good, 1, (size_t)n);
   if (n > r->n_scratch) {
     mill_free(r->scratch);
     r->scratch = NULL;
-    MILL_TRY(MILL_ALLOC(n, &r->scratch));
+    MILL_CHECK(MILL_ALLOC(n, &r->scratch));
     r->n_scratch = n;
   }
   for (int k = 0; k < N_GOOD; k++) {
     if (!r->column[r->n_name + k].is_there)
       continue;
-    MILL_TRY(read_column(r, r->n_name + k, first, n, r->scratch));
+    MILL_CHECK(read_column(r, r->n_name + k, first, n, r->scratch));
     const double good = k == STATUS ? MILL_STATUS_FITTED : 0;
     for (int i = 0; i < n; i++)
       is_good[i] = is_good[i] && r->scratch[i] == good;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_row_reader_close(mill_row_reader *r)

@@ -60,17 +60,15 @@ static void names_of(const mill_library *lib, int i_par, const char *name[2])
 
 static int start_rows(raw_table *raw, int64_t n_row)
 {
-  int err = MILL_OK;
   const size_t n_par = (size_t)raw->lib->n_label + 2;
   raw->n_row = n_row;
   if (n_row == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no rows; give a table of stars as start", raw->path);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no rows; give a table of stars as start",
+                      raw->path);
   raw->out->n_row = n_row;
   raw->out->n_par = (int)n_par;
-  MILL_TRY(mill_alloc_bytes((size_t)n_row * n_par, sizeof(double), (void **)&raw->out->theta));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->value));
-done:
-  return err;
+  MILL_CHECK(mill_alloc_bytes((size_t)n_row * n_par, sizeof(double), (void **)&raw->out->theta));
+  return MILL_ALLOC(n_row, &raw->value);
 }
 
 /* Column i_par of theta from raw->value, or from the settings. */
@@ -183,23 +181,22 @@ static int find_dataset(const mill_h5_file *file, hid_t group, const char *const
 /* Names of fixed length; a result file always has them, another one need not. */
 static int read_objects(const mill_h5_file *file, raw_table *raw)
 {
-  int err = MILL_OK;
   static const char name[] = "catalog/OBJECT";
   mill_ph5_texts texts = {0};
   size_t n_row = 0;
   if (!mill_h5_exists(file, name))
-    goto done;
-  MILL_TRY(mill_h5_shape(file, name, 1, &n_row)); /* no more than the file can hold */
+    return MILL_OK;
+  MILL_CHECK(mill_h5_shape(file, name, 1, &n_row)); /* no more than the file can hold */
   const int code = mill_ph5_read_texts(file->id, raw->path, name, &texts);
   raw->object = texts.text;
   raw->stride = texts.n_byte;
   if (code == MILL_ERR_MEMORY)
-    MILL_TRY(code);
+    MILL_CHECK(code);
   if (code != MILL_OK || texts.n != raw->n_row)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text of fixed length for each row",
-              raw->path, name);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s: /%s does not hold one text of fixed length for each row", raw->path,
+                      name);
+  return MILL_OK;
 }
 
 static int read_hdf5(raw_table *raw)
@@ -286,9 +283,8 @@ static int take_key(int64_t id, const char *object, size_t size, entry *key)
 /* Rows by their keys.  A row without any is left out. */
 static int sort_rows(raw_table *raw)
 {
-  int err = MILL_OK;
   mill_start_table *t = raw->out;
-  MILL_TRY(MILL_ALLOC(raw->n_row, &t->entry));
+  MILL_CHECK(MILL_ALLOC(raw->n_row, &t->entry));
   for (int64_t i = 0; i < raw->n_row; i++) {
     entry *e = &t->entry[t->n_entry];
     const char *object = raw->object ? raw->object + (size_t)i * raw->stride : NULL;
@@ -301,8 +297,7 @@ static int sort_rows(raw_table *raw)
   qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
   for (int64_t i = 1; i < t->n_entry; i++)
     t->n_repeated += compare_keys(&t->entry[i], &t->entry[i - 1]) == 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Keys and values of the rows that can be found, in the order of the keys, names last. */
@@ -326,17 +321,15 @@ static void digest(mill_start_table *t)
 
 static int starts_as_hdf5(const char *path, int *is_hdf5)
 {
-  int err = MILL_OK;
   static const unsigned char signature[4] = {0x89, 'H', 'D', 'F'};
   unsigned char first[4] = "";
   FILE *stream = NULL;
-  MILL_TRY(mill_regular_stream(path, "a FITS table or a result to start from", MILL_ERR_CONFIG,
-                               &stream));
+  MILL_CHECK(mill_regular_stream(path, "a FITS table or a result to start from", MILL_ERR_CONFIG,
+                                 &stream));
   const size_t n = fread(first, 1, sizeof first, stream);
   fclose(stream);
   *is_hdf5 = n == sizeof first && memcmp(first, signature, sizeof first) == 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
@@ -353,7 +346,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
     /* spectra that cannot be read leave a run that is done; this leaves none */
     mill_error_kept kept;
     mill_error_save(err, &kept);
-    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "start: %s", kept.message);
+    err = MILL_ERROR(MILL_ERR_CONFIG, "start: %s", kept.message);
   }
   MILL_TRY(err);
   MILL_TRY(sort_rows(&raw));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "src/system/order.h"
 
 enum { PIECE_BYTES = 4 << 20 };
 
@@ -149,10 +150,11 @@ int mill_carried_check(mill_fits_file *input, const mill_carried *carried)
   for (int64_t k = 0; k < carried->n; k++) {
     const int64_t row = carried->fits_row[k];
     if (row < 0 || row >= n || id[row] != carried->target_id[k])
-      MILL_FAIL_HDU(input, i_hdu,
-                    ": row %lld is not target %lld, which was fitted there: the file has changed "
-                    "since; fit it again, or export with --no-fibermap",
-                    (long long)row, (long long)carried->target_id[k]);
+      MILL_TRY(MILL_ERROR_HDU(
+          input, i_hdu,
+          ": row %lld is not target %lld, which was fitted there: the file has changed "
+          "since; fit it again, or export with --no-fibermap",
+          (long long)row, (long long)carried->target_id[k]));
   }
 done:
   mill_free(id);
@@ -162,19 +164,20 @@ done:
 /* A table of the input's columns as the last HDU, without rows. */
 static int copy_header(mill_fits_file *input, int i_hdu, const mill_product *product, fitsfile *out)
 {
-  int err = MILL_OK, status = 0, n_column = 0, n_hdu = 0;
+  int status = 0, n_column = 0, n_hdu = 0;
   static const char *const gone[] = {"CHECKSUM", "DATASUM", "THEAP"};
   fits_get_num_cols(input->fptr, &n_column, &status);
   for (int i = 1; i <= n_column; i++) {
     int type = 0;
     fits_get_coltype(input->fptr, i, &type, NULL, NULL, &status);
     if (type < 0)
-      MILL_FAIL_HDU(input, i_hdu,
-                    ": column %d has values of variable length, which are not carried over: "
-                    "export with --no-fibermap",
-                    i);
+      return MILL_ERROR_HDU(
+          input, i_hdu,
+          ": column %d has values of variable length, which are not carried over: "
+          "export with --no-fibermap",
+          i);
   }
-  MILL_TRY_FITS(input, i_hdu, status, "its columns cannot be read");
+  MILL_CHECK_FITS(input, i_hdu, status, "its columns cannot be read");
   fits_get_num_hdus(out, &n_hdu, &status);
   fits_movabs_hdu(out, n_hdu, NULL, &status);
   fits_copy_header(input->fptr, out, &status);
@@ -188,15 +191,14 @@ static int copy_header(mill_fits_file *input, int i_hdu, const mill_product *pro
     }
   }
   fits_set_hdustruc(out, &status);
-  MILL_TRY_PRODUCT(product, status);
-done:
-  return err;
+  MILL_CHECK_PRODUCT(product, status);
+  return MILL_OK;
 }
 
 /* Names and types of the columns, and the width of a row. */
 static int check_same(mill_fits_file *input, int i_hdu, fitsfile *out)
 {
-  int err = MILL_OK, status = 0, n[2] = {0, 0};
+  int status = 0, n[2] = {0, 0};
   fitsfile *const file[2] = {input->fptr, out};
   for (int f = 0; f < 2; f++)
     fits_get_num_cols(file[f], &n[f], &status);
@@ -209,19 +211,20 @@ static int check_same(mill_fits_file *input, int i_hdu, fitsfile *out)
       fits_read_key_str(file[f], key, form[f], NULL, &status);
     }
     if (status == 0 && (strcmp(name[0], name[1]) != 0 || strcmp(form[0], form[1]) != 0))
-      MILL_FAIL_HDU(input, i_hdu,
-                    ": column %d is %s (%s), in the files before %s (%s): export one file for "
-                    "each input, without --one",
-                    i, name[0], form[0], name[1], form[1]);
+      return MILL_ERROR_HDU(
+          input, i_hdu,
+          ": column %d is %s (%s), in the files before %s (%s): export one file for "
+          "each input, without --one",
+          i, name[0], form[0], name[1], form[1]);
   }
-  MILL_TRY_FITS(input, i_hdu, status, "its columns cannot be read");
+  MILL_CHECK_FITS(input, i_hdu, status, "its columns cannot be read");
   if (n[0] != n[1])
-    MILL_FAIL_HDU(input, i_hdu,
-                  " has %d columns, in the files before %d: export one file for each input, "
-                  "without --one",
-                  n[0], n[1]);
-done:
-  return err;
+    return MILL_ERROR_HDU(
+        input, i_hdu,
+        " has %d columns, in the files before %d: export one file for each input, "
+        "without --one",
+        n[0], n[1]);
+  return MILL_OK;
 }
 
 int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n, const int64_t *row,
@@ -242,7 +245,7 @@ int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n,
     while (at + n_run < n && n_run < n_most && row[at + n_run] == row[at] + n_run)
       n_run++;
     if (row[at] < 0 || row[at] + n_run > n_row)
-      MILL_FAIL_HDU(input, i_hdu, " has no row %lld", (long long)row[at]);
+      MILL_TRY(MILL_ERROR_HDU(input, i_hdu, " has no row %lld", (long long)row[at]));
     fits_read_tblbytes(input->fptr, row[at] + 1, 1, n_run * width, piece, &status);
     MILL_TRY_FITS(input, i_hdu, status, "its rows cannot be read");
     fits_write_tblbytes(out, n_before + at + 1, 1, n_run * width, piece, &status);
@@ -251,12 +254,6 @@ int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n,
 done:
   mill_free(piece);
   return err;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
 }
 
 int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
@@ -270,9 +267,9 @@ int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
   MILL_TRY(MILL_ALLOC(n_row, &row));
   if (carried->n > 0)
     memcpy(sorted, carried->target_id, (size_t)carried->n * sizeof *sorted);
-  qsort(sorted, (size_t)carried->n, sizeof *sorted, compare_ids);
+  qsort(sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64);
   for (int64_t k = 0; k < n_row; k++)
-    if (bsearch(&id[k], sorted, (size_t)carried->n, sizeof *sorted, compare_ids))
+    if (bsearch(&id[k], sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64))
       row[n++] = k;
   MILL_TRY(mill_carried_rows(input, i_hdu, is_first, n, row, product, out));
 done:
@@ -326,9 +323,9 @@ static int copy_keys(mill_fits_file *input, const mill_product *product, fitsfil
   static const char *const name[] = {"SPGRP",    "SPGRPVAL", "TILEID", "SPECTRO",
                                      "PETAL",    "NIGHT",    "EXPID",  "HPXPIXEL",
                                      "HPXNSIDE", "HPXNEST",  "SURVEY", "PROGRAM"};
-  int err = MILL_OK, status = 0;
+  int status = 0;
   char card[FLEN_CARD];
-  MILL_TRY(mill_fits_file_move(input, 0));
+  MILL_CHECK(mill_fits_file_move(input, 0));
   for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
     int absent = 0;
     fits_read_card(input->fptr, name[i], card, &absent);
@@ -336,19 +333,18 @@ static int copy_keys(mill_fits_file *input, const mill_product *product, fitsfil
       fits_write_record(out, card, &status);
   }
   fits_clear_errmsg();
-  MILL_TRY_PRODUCT(product, status);
-done:
-  return err;
+  MILL_CHECK_PRODUCT(product, status);
+  return MILL_OK;
 }
 
 int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_file *input,
                         const char *what, const mill_product *product, fitsfile *out)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   char redrock[MILL_EXPORT_PATH] = "", config[MILL_EXPORT_PATH + 32], path[MILL_EXPORT_PATH] = "";
   if (i_file >= 0) {
-    MILL_TRY(mill_export_text(&source->redrock, i_file, redrock, sizeof redrock));
-    MILL_TRY(mill_export_text(&source->input, i_file, path, sizeof path));
+    MILL_CHECK(mill_export_text(&source->redrock, i_file, redrock, sizeof redrock));
+    MILL_CHECK(mill_export_text(&source->input, i_file, path, sizeof path));
   }
   snprintf(config, sizeof config, "%s:/provenance/CONFIG", source->path);
   mill_product_key(out, "EXPORTED", what, "by starmill export", &status);
@@ -361,11 +357,10 @@ int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_
   mill_product_key(out, "RR_FILE", redrock, NULL, &status);
   if (path[0])
     mill_product_key(out, "INPUT", path, NULL, &status);
-  MILL_TRY_PRODUCT(product, status);
+  MILL_CHECK_PRODUCT(product, status);
   if (input)
-    MILL_TRY(copy_keys(input, product, out));
-done:
-  return err;
+    MILL_CHECK(copy_keys(input, product, out));
+  return MILL_OK;
 }
 
 int mill_carried_state(const mill_export_source *source, const char *path, const char *what)

@@ -11,29 +11,26 @@ enum { BLOCK_BYTES = 16 << 20, MAX_BLOCK_ROWS = 1 << 16 };
 
 int mill_export_go_on(void)
 {
-  int err = MILL_OK;
   if (mill_stop_reason() != MILL_STOP_NONE)
-    MILL_FAIL(MILL_ERR_STOPPED, "stopped in good order; give the same command again");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_STOPPED, "stopped in good order; give the same command again");
+  return MILL_OK;
 }
 
 static int check_format(const mill_export_source *source)
 {
-  int err = MILL_OK, version = 0;
+  int version = 0;
   if (!mill_result_layout_is_result(source->file.id, source->path, &version))
-    MILL_FAIL(MILL_ERR_USAGE, "%s is no result of starmill fit", source->path);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s is no result of starmill fit", source->path);
   if (version != MILL_RESULT_FORMAT)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s has format %d, this program exports %d: export it with the version that made it",
-              source->path, version, MILL_RESULT_FORMAT);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s has format %d, this program exports %d: export it with the version that made it",
+        source->path, version, MILL_RESULT_FORMAT);
+  return MILL_OK;
 }
 
 static int read_provenance(mill_export_source *source)
 {
-  int err = MILL_OK;
   uint8_t finished = 0;
   const hid_t id = source->file.id;
   const struct {
@@ -47,19 +44,17 @@ static int read_provenance(mill_export_source *source)
               {"LIBRARY_HASH", source->library_hash, sizeof source->library_hash},
               {"FOLDER", source->folder, sizeof source->folder}};
   for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-    MILL_TRY(mill_ph5_read_attr_text(id, source->path, "provenance", text[i].name, text[i].out,
-                                     text[i].size));
-  MILL_TRY(mill_ph5_read_text(id, source->path, "provenance/COMMAND", &source->command));
-  MILL_TRY(
+    MILL_CHECK(mill_ph5_read_attr_text(id, source->path, "provenance", text[i].name, text[i].out,
+                                       text[i].size));
+  MILL_CHECK(mill_ph5_read_text(id, source->path, "provenance/COMMAND", &source->command));
+  MILL_CHECK(
       mill_ph5_read_whole(id, source->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
   source->is_finished = finished != 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_inputs(mill_export_source *source)
 {
-  int err = MILL_OK;
   const hid_t id = source->file.id;
   const struct {
     const char *name;
@@ -75,24 +70,23 @@ static int read_inputs(mill_export_source *source)
                 {"catalog/files/ROW_START", &source->row_start},
                 {"catalog/files/N_ROW", &source->n_row_of}};
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
-    MILL_TRY(mill_ph5_read_texts(id, source->path, text[i].name, text[i].out));
+    MILL_CHECK(mill_ph5_read_texts(id, source->path, text[i].name, text[i].out));
     if (text[i].out->n != source->input.n)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: /%s has another length than PATH", source->path,
-                text[i].name);
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: /%s has another length than PATH",
+                        source->path, text[i].name);
   }
   source->n_file = (int)source->input.n;
   for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-    MILL_TRY(MILL_ALLOC(source->n_file, number[i].out));
-    MILL_TRY(mill_ph5_read_whole(id, source->path, number[i].name, H5T_STD_I64LE, source->n_file,
-                                 *number[i].out));
+    MILL_CHECK(MILL_ALLOC(source->n_file, number[i].out));
+    MILL_CHECK(mill_ph5_read_whole(id, source->path, number[i].name, H5T_STD_I64LE, source->n_file,
+                                   *number[i].out));
   }
   for (int i = 0; i < source->n_file; i++)
     if (source->row_start[i] < 0 || source->n_row_of[i] < 0 ||
         source->row_start[i] > source->n_row - source->n_row_of[i])
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: the rows of input %d are not in it", source->path,
-                i);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: the rows of input %d are not in it",
+                        source->path, i);
+  return MILL_OK;
 }
 
 /* Which rows are done.  A fit that runs makes more of them, which are left to the next export. */
@@ -123,17 +117,14 @@ done:
 
 static int make_blocks(mill_export_source *source)
 {
-  int err = MILL_OK;
   const mill_stored_rows *fits = &source->fits, *catalog = &source->catalog;
   const size_t widest = fits->widest > catalog->widest ? fits->widest : catalog->widest;
   const size_t n = BLOCK_BYTES / (fits->row_size + catalog->row_size);
   source->block_rows = n < 1 ? 1 : n > MAX_BLOCK_ROWS ? MAX_BLOCK_ROWS : (int64_t)n;
   const size_t n_row = (size_t)source->block_rows;
-  MILL_TRY(mill_alloc_bytes(n_row, fits->row_size, (void **)&source->fits_row));
-  MILL_TRY(mill_alloc_bytes(n_row, catalog->row_size, (void **)&source->catalog_row));
-  MILL_TRY(mill_alloc_bytes(n_row, widest, (void **)&source->scratch));
-done:
-  return err;
+  MILL_CHECK(mill_alloc_bytes(n_row, fits->row_size, (void **)&source->fits_row));
+  MILL_CHECK(mill_alloc_bytes(n_row, catalog->row_size, (void **)&source->catalog_row));
+  return mill_alloc_bytes(n_row, widest, (void **)&source->scratch);
 }
 
 int mill_export_open(const char *path, int is_partial, mill_export_source **out)
@@ -177,48 +168,43 @@ void mill_export_close(mill_export_source *source)
 
 int mill_export_read(mill_export_source *source, int64_t at, int64_t n)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_export_go_on());
-  MILL_TRY(mill_stored_rows_read(&source->fits, at, n, source->fits_row, source->scratch));
-  MILL_TRY(mill_stored_rows_read(&source->catalog, at, n, source->catalog_row, source->scratch));
+  MILL_CHECK(mill_export_go_on());
+  MILL_CHECK(mill_stored_rows_read(&source->fits, at, n, source->fits_row, source->scratch));
+  MILL_CHECK(mill_stored_rows_read(&source->catalog, at, n, source->catalog_row, source->scratch));
   for (int64_t k = 0; k < n; k++) {
     int is_whole = 0;
     if (source->kept[at + k])
       mill_stored_row_status(&source->fits, source->fits_row + (size_t)k * source->fits.row_size,
                              &is_whole);
     if (source->kept[at + k] && !is_whole)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s: row %lld is damaged: its values are not those that were written; give the "
-                "command of the fit again, which fits it again",
-                source->path, (long long)(at + k));
+      return MILL_ERROR(
+          MILL_ERR_OUTPUT,
+          "%s: row %lld is damaged: its values are not those that were written; give the "
+          "command of the fit again, which fits it again",
+          source->path, (long long)(at + k));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_export_text(const mill_ph5_texts *texts, int i, char *out, size_t size)
 {
-  int err = MILL_OK;
   const char *text = texts->text + (size_t)i * texts->n_byte;
   const size_t n = strnlen(text, texts->n_byte);
   if (n >= size)
-    MILL_FAIL(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", text);
+    return MILL_ERROR(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", text);
   memcpy(out, text, n);
   out[n] = '\0';
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_export_input(const mill_export_source *source, int i, char *out, size_t size)
 {
-  int err = MILL_OK;
   const int is_relative = source->input.text[(size_t)i * source->input.n_byte] != '/';
   const size_t n = is_relative ? (size_t)snprintf(out, size, "%s/", source->folder) : 0;
   if (n >= size)
-    MILL_FAIL(MILL_ERR_RANGE, "the folder '%.60s...' of the fit is too long", source->folder);
-  MILL_TRY(mill_export_text(&source->input, i, out + n, size - n));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "the folder '%.60s...' of the fit is too long",
+                      source->folder);
+  return mill_export_text(&source->input, i, out + n, size - n);
 }
 
 int mill_export_numbers(const mill_export_source *source, const char *name, hid_t type,

@@ -56,10 +56,9 @@ static size_t form_size(char form)
 static int take_words(const mill_export_source *source, const mill_stored_column *from,
                       mill_out_column *c)
 {
-  int err = MILL_OK;
   if (mill_h5_has_attr(&source->file, from->name, "unit"))
-    MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "unit", c->unit, sizeof c->unit));
-  MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "description", c->text, MAX_TEXT));
+    MILL_CHECK(mill_h5_read_attr_text(&source->file, from->name, "unit", c->unit, sizeof c->unit));
+  MILL_CHECK(mill_h5_read_attr_text(&source->file, from->name, "description", c->text, MAX_TEXT));
   if (c->unit[0] && !is_fits_unit(c->unit)) {
     const size_t n = strlen(c->text); /* both have room together */
     char unit[sizeof c->unit];
@@ -69,8 +68,7 @@ static int take_words(const mill_export_source *source, const mill_stored_column
   }
   if (strcmp(c->unit, "km/s") == 0)
     snprintf(c->unit, sizeof c->unit, "km s-1"); /* as rvspecfit's files have it */
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Append a column; from NULL: the result has none, and all its values are missing.  form 0: as it
@@ -78,9 +76,8 @@ done:
 static int add(const mill_export_source *source, const mill_stored_column *from, const char *name,
                char form, mill_out_table *table)
 {
-  int err = MILL_OK;
   if (table->n_column == MILL_OUT_MAX_COLUMN)
-    MILL_FAIL(MILL_ERR_RANGE, "%s has more columns than can be exported", source->path);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s has more columns than can be exported", source->path);
   mill_out_column *c = &table->column[table->n_column++];
   *c = (mill_out_column){.type = MILL_TYPE_F64, .n_value = 1, .form = form};
   snprintf(c->name, sizeof c->name, "%s", name);
@@ -90,7 +87,7 @@ static int add(const mill_export_source *source, const mill_stored_column *from,
     c->n_value = from->type == MILL_TYPE_TEXT ? (int64_t)from->n_byte : from->n_value;
     c->at = from->at;
     c->n_byte = from->n_byte;
-    MILL_TRY(take_words(source, from, c));
+    MILL_CHECK(take_words(source, from, c));
   } else {
     snprintf(c->text, sizeof c->text, "the library has no such label");
   }
@@ -99,8 +96,7 @@ static int add(const mill_export_source *source, const mill_stored_column *from,
   c->out_byte = form_size(c->form) * (size_t)c->n_value;
   table->row_size += c->out_byte;
   table->source_size += c->n_byte;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Names of the parameters, by which COVAR is packed. */
@@ -141,10 +137,9 @@ static int has_column(const mill_out_table *table, const char *name)
 
 int mill_out_whole(const mill_export_source *source, mill_out_table *table)
 {
-  int err = MILL_OK;
   const mill_stored_rows *rows[] = {&source->fits, &source->catalog};
   memset(table, 0, sizeof *table);
-  MILL_TRY(take_order(source, table));
+  MILL_CHECK(take_order(source, table));
   for (int g = 0; g < 2; g++)
     for (int i = 0; i < rows[g]->n_column; i++) {
       const mill_stored_column *from = &rows[g]->column[i];
@@ -154,10 +149,9 @@ int mill_out_whole(const mill_export_source *source, mill_out_table *table)
         continue; /* /fits has it too */
       /* a label may be called as a column of the catalogue */
       snprintf(name, sizeof name, "%s%s", g == 1 && has_column(table, own) ? "CATALOG_" : "", own);
-      MILL_TRY(add(source, from, name, 0, table));
+      MILL_CHECK(add(source, from, name, 0, table));
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* RVTAB as rvspecfit writes it: name, the result's group and column, FITS type. */
@@ -169,19 +163,16 @@ typedef struct rvtab_line {
 static int add_lines(const mill_export_source *source, int n, const rvtab_line *line,
                      mill_out_table *table)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n; i++)
-    MILL_TRY(
+    MILL_CHECK(
         add(source, find(source, line[i].group, line[i].from), line[i].name, line[i].form, table));
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Columns PREFIX and PREFIX_C of each arm, which are those that /fits has an S/N of. */
 static int add_arms(const mill_export_source *source, const char *first, const char *second,
                     char form, mill_out_table *table)
 {
-  int err = MILL_OK;
   for (int i = 0; i < source->fits.n_column; i++) {
     const char *at = source->fits.column[i].name;
     char name[2][sizeof((mill_stored_column *)0)->name];
@@ -190,27 +181,24 @@ static int add_arms(const mill_export_source *source, const char *first, const c
     snprintf(name[0], sizeof name[0], "%s%s", first, at + 8);
     snprintf(name[1], sizeof name[1], "%s%s", second ? second : "", at + 8);
     for (int k = 0; k < (second ? 2 : 1); k++)
-      MILL_TRY(add(source, find(source, "fits", name[k]), name[k], form, table));
+      MILL_CHECK(add(source, find(source, "fits", name[k]), name[k], form, table));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Labels beside the four that rvspecfit writes, which are named in ORDER. */
 static int add_labels(const mill_export_source *source, mill_out_table *table)
 {
-  int err = MILL_OK;
   char order[sizeof table->order], error[MILL_MAX_NAME + 8], *next = NULL;
   memcpy(order, table->order, sizeof order);
   for (const char *name = strtok_r(order, " ", &next); name; name = strtok_r(NULL, " ", &next)) {
     snprintf(error, sizeof error, "%s_ERR", name);
     if (!has_column(table, name)) {
-      MILL_TRY(add(source, find(source, "fits", name), name, 'D', table));
-      MILL_TRY(add(source, find(source, "fits", error), error, 'D', table));
+      MILL_CHECK(add(source, find(source, "fits", name), name, 'D', table));
+      MILL_CHECK(add(source, find(source, "fits", error), error, 'D', table));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 #define COUNT(lines) (int)(sizeof(lines) / sizeof *(lines)), (lines)
@@ -251,18 +239,15 @@ int mill_out_rvtab(const mill_export_source *source, mill_out_table *table)
       {"VRAD_GOOD", "fits", "VRAD_GOOD", 'L'}, {"FIT_INFO", "fits", "FIT_INFO", 'J'},
       {"STATUS", "fits", "STATUS", 'J'},       {"OBJECT", "catalog", "OBJECT", 'A'},
       {"TILEID", "catalog", "TILEID", 'J'},    {"NIGHT", "catalog", "NIGHT", 'J'}};
-  int err = MILL_OK;
   memset(table, 0, sizeof *table);
-  MILL_TRY(take_order(source, table));
-  MILL_TRY(add_lines(source, COUNT(parameters), table));
-  MILL_TRY(add_arms(source, "CHISQ_", "CHISQ_C_", 'D', table));
-  MILL_TRY(add_lines(source, COUNT(identity), table));
-  MILL_TRY(add_arms(source, "SN_", NULL, 'E', table));
-  MILL_TRY(add_lines(source, COUNT(redshift), table));
-  MILL_TRY(add_labels(source, table));
-  MILL_TRY(add_lines(source, COUNT(ours), table));
-done:
-  return err;
+  MILL_CHECK(take_order(source, table));
+  MILL_CHECK(add_lines(source, COUNT(parameters), table));
+  MILL_CHECK(add_arms(source, "CHISQ_", "CHISQ_C_", 'D', table));
+  MILL_CHECK(add_lines(source, COUNT(identity), table));
+  MILL_CHECK(add_arms(source, "SN_", NULL, 'E', table));
+  MILL_CHECK(add_lines(source, COUNT(redshift), table));
+  MILL_CHECK(add_labels(source, table));
+  return add_lines(source, COUNT(ours), table);
 }
 
 /* ---- values ---- */
@@ -370,7 +355,7 @@ int mill_out_create(const mill_out_table *table, const char *extname, const mill
 {
   static const meaning warn[] = {MILL_WARN_LIST(MEANING)}, info[] = {MILL_INFO_LIST(MEANING)},
                        state[] = {MILL_STATUS_LIST(MEANING)};
-  int err = MILL_OK, status = 0;
+  int status = 0;
   char key[24];
   char *name[MILL_OUT_MAX_COLUMN], *form[MILL_OUT_MAX_COLUMN], *unit[MILL_OUT_MAX_COLUMN];
   char form_text[MILL_OUT_MAX_COLUMN][24];
@@ -396,7 +381,6 @@ int mill_out_create(const mill_out_table *table, const char *extname, const mill
   put_meanings(out, "INFO", 1, (int)(sizeof info / sizeof *info), info, &status);
   put_meanings(out, "STATUS", 0, (int)(sizeof state / sizeof *state), state, &status);
   fits_set_hdustruc(out, &status);
-  MILL_TRY_PRODUCT(product, status);
-done:
-  return err;
+  MILL_CHECK_PRODUCT(product, status);
+  return MILL_OK;
 }

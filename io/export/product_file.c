@@ -10,14 +10,12 @@
 
 int mill_product_begin(const char *path, mill_product *product)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_resolve_links(path, product->path, sizeof product->path));
-  MILL_TRY(mill_lock_take(product->path, &product->lock));
-  MILL_TRY(mill_lock_keeper_start(&product->lock, &product->keeper));
+  MILL_CHECK(mill_resolve_links(path, product->path, sizeof product->path));
+  MILL_CHECK(mill_lock_take(product->path, &product->lock));
+  MILL_CHECK(mill_lock_keeper_start(&product->lock, &product->keeper));
   snprintf(product->temporary, sizeof product->temporary, "%s.tmp", product->path);
   unlink(product->temporary); /* of a job that was killed, as the lock is ours */
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void stop_keeper(mill_product *product)
@@ -28,13 +26,11 @@ static void stop_keeper(mill_product *product)
 
 int mill_product_commit(mill_product *product)
 {
-  int err = MILL_OK;
   stop_keeper(product);
-  MILL_TRY(mill_lock_keep(&product->lock));
-  MILL_TRY(mill_ph5_rename(product->temporary, product->path));
+  MILL_CHECK(mill_lock_keep(&product->lock));
+  MILL_CHECK(mill_ph5_rename(product->temporary, product->path));
   product->temporary[0] = '\0';
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_product_end(mill_product *product)
@@ -48,35 +44,32 @@ void mill_product_end(mill_product *product)
 
 int mill_product_status(const mill_product *product, int status)
 {
-  int err = MILL_OK;
   char reason[FLEN_STATUS];
   if (status == 0)
-    goto done;
+    return MILL_OK;
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
-  MILL_FAIL(MILL_ERR_OUTPUT,
-            "%s: cannot be written (CFITSIO %d: %s): make room on its disk or choose another "
-            "output",
-            product->temporary, status, reason);
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_OUTPUT,
+      "%s: cannot be written (CFITSIO %d: %s): make room on its disk or choose another "
+      "output",
+      product->temporary, status, reason);
 }
 
 int mill_product_fits(const mill_product *product, fitsfile **out)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   fits_create_diskfile(out, product->temporary, &status);
   if (status != 0)
     *out = NULL;
   fits_create_img(*out, BYTE_IMG, 0, NULL, &status);
-  MILL_TRY_PRODUCT(product, status);
-done:
-  return err;
+  MILL_CHECK_PRODUCT(product, status);
+  return MILL_OK;
 }
 
 int mill_product_fits_close(const mill_product *product, fitsfile **out)
 {
-  int err = MILL_OK, status = 0, n_hdu = 0;
+  int status = 0, n_hdu = 0;
   fits_get_num_hdus(*out, &n_hdu, &status);
   for (int i = 1; i <= n_hdu; i++) {
     fits_movabs_hdu(*out, i, NULL, &status);
@@ -84,9 +77,8 @@ int mill_product_fits_close(const mill_product *product, fitsfile **out)
   }
   fits_close_file(*out, &status);
   *out = NULL;
-  MILL_TRY_PRODUCT(product, status);
-done:
-  return err;
+  MILL_CHECK_PRODUCT(product, status);
+  return MILL_OK;
 }
 
 void mill_product_printable(char *text, size_t n)

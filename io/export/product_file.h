@@ -35,7 +35,8 @@ int mill_product_fits_close(const mill_product *product, fitsfile **out);
 
 /** MILL_ERR_OUTPUT with CFITSIO's reason where status is not 0. */
 int mill_product_status(const mill_product *product, int status);
-#define MILL_TRY_PRODUCT(product, status) MILL_TRY(mill_product_status((product), (status)))
+#define MILL_TRY_PRODUCT(product, status)   MILL_TRY(mill_product_status((product), (status)))
+#define MILL_CHECK_PRODUCT(product, status) MILL_CHECK(mill_product_status((product), (status)))
 
 /** A keyword with a text, cut after 4 kB; bytes that FITS does not allow become '?', and single
  *  quotes double ones. */

@@ -12,6 +12,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 typedef struct products {
@@ -27,25 +28,21 @@ typedef struct products {
 
 static int make_folder(const char *folder)
 {
-  int err = MILL_OK;
   if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the folder %s cannot be made: %s", folder, strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the folder %s cannot be made: %s", folder, strerror(errno));
+  return MILL_OK;
 }
 
 int mill_products_folder(const char *folder, const char *option)
 {
-  int err = MILL_OK;
   struct stat status;
-  MILL_TRY(make_folder(folder));
+  MILL_CHECK(make_folder(folder));
   if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s %s: is no folder", option, folder);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s %s: is no folder", option, folder);
   if (access(folder, W_OK | X_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write in the folder %s: %s", option, folder,
-              strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write in the folder %s: %s", option, folder,
+                      strerror(errno));
+  return MILL_OK;
 }
 
 /* The last two folders of a path, "100/10001/", or what there is of them; empty for a file alone.
@@ -64,7 +61,6 @@ static void last_folders(const char *path, char *out, size_t size)
 static int name_of(const char *input, int has_subfolders, const char *prefix,
                    char out[MILL_MAX_PATH])
 {
-  int err = MILL_OK;
   char below[MILL_EXPORT_PATH] = "";
   const char *name = mill_base_name(input);
   const size_t n = strlen(name);
@@ -72,26 +68,18 @@ static int name_of(const char *input, int has_subfolders, const char *prefix,
     last_folders(input, below, sizeof below);
   if (snprintf(out, MILL_MAX_PATH, "%s%s%.*s", below, prefix,
                (int)(n > 3 && strcmp(name + n - 3, ".gz") == 0 ? n - 3 : n), name) >= MILL_MAX_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the name of the product of %s is too long", input);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the name of the product of %s is too long", input);
+  return MILL_OK;
 }
 
 static int name_product(const products *p, int i_file, const char *prefix, char out[MILL_MAX_PATH])
 {
-  int err = MILL_OK;
   char input[MILL_EXPORT_PATH], name[MILL_MAX_PATH];
-  MILL_TRY(mill_export_text(&p->source->input, i_file, input, sizeof input));
-  MILL_TRY(name_of(input, p->want->has_subfolders, prefix, name));
+  MILL_CHECK(mill_export_text(&p->source->input, i_file, input, sizeof input));
+  MILL_CHECK(name_of(input, p->want->has_subfolders, prefix, name));
   if (snprintf(out, MILL_MAX_PATH, "%s/%s", p->want->folder, name) >= MILL_MAX_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
-done:
-  return err;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
+  return MILL_OK;
 }
 
 int mill_products_check_names(int n, const char *const *input, int has_subfolders)
@@ -104,7 +92,7 @@ int mill_products_check_names(int n, const char *const *input, int has_subfolder
     MILL_TRY(mill_alloc_bytes(strlen(path) + 1, 1, (void **)&name[i]));
     memcpy(name[i], path, strlen(path) + 1);
   }
-  qsort(name, (size_t)n, sizeof *name, compare_names);
+  qsort(name, (size_t)n, sizeof *name, mill_by_text_at);
   for (int i = 0; i + 1 < n; i++)
     if (strcmp(name[i], name[i + 1]) == 0)
       MILL_FAIL(MILL_ERR_USAGE, "two inputs are called %s, and so would be their products: %s",
@@ -142,16 +130,14 @@ done:
 /* FOLDER/a/b of FOLDER/a/b/name */
 static int make_subfolders(const products *p, const char *path)
 {
-  int err = MILL_OK;
   char folder[MILL_MAX_PATH];
   snprintf(folder, sizeof folder, "%s", path);
   for (char *c = folder + strlen(p->want->folder) + 1; (c = strchr(c, '/')); c++) {
     *c = '\0';
-    MILL_TRY(make_folder(folder));
+    MILL_CHECK(make_folder(folder));
     *c = '/';
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- writing ---- */
@@ -174,17 +160,16 @@ done:
 
 static int one_product(products *p, int i_file, int is_mod)
 {
-  int err = MILL_OK;
   char what[64], path[MILL_MAX_PATH];
-  MILL_TRY(mill_export_go_on());
+  MILL_CHECK(mill_export_go_on());
   snprintf(what, sizeof what, "%s%s", is_mod ? "rvmod" : "rvtab",
            p->want->has_fibermap ? "" : " alone");
-  MILL_TRY(name_product(p, i_file, is_mod ? p->want->mod_prefix : p->want->tab_prefix, path));
-  MILL_TRY(make_subfolders(p, path));
+  MILL_CHECK(name_product(p, i_file, is_mod ? p->want->mod_prefix : p->want->tab_prefix, path));
+  MILL_CHECK(make_subfolders(p, path));
   const int state = mill_carried_state(p->source, path, what);
   if (state == MILL_PRODUCT_DONE && !p->want->overwrite) {
     p->counts.n_there++;
-    goto done;
+    return MILL_OK;
   }
   if (state == MILL_PRODUCT_FOREIGN || (state == MILL_PRODUCT_OTHER && !p->want->overwrite)) {
     mill_log_error("%s: exists and is %s: %s", path,
@@ -194,11 +179,9 @@ static int one_product(products *p, int i_file, int is_mod)
                                                : "give another folder, or remove it yourself");
     if (p->n_refused++ == 0)
       snprintf(p->refused, sizeof p->refused, "%s", path);
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(write_product(p, i_file, is_mod, what, path));
-done:
-  return err;
+  return write_product(p, i_file, is_mod, what, path);
 }
 
 /* A product that its input spoils costs no other. */
@@ -224,15 +207,12 @@ done:
 
 static int open_source(void *context)
 {
-  int err = MILL_OK;
   products *p = context;
   const mill_products *want = p->want;
-  MILL_TRY(mill_export_open(want->result, want->is_partial, &p->source));
+  MILL_CHECK(mill_export_open(want->result, want->is_partial, &p->source));
   if (want->mod_prefix)
-    MILL_TRY(mill_export_models_open(p->source, want->models, &p->models));
-  MILL_TRY(check_names(p));
-done:
-  return err;
+    MILL_CHECK(mill_export_models_open(p->source, want->models, &p->models));
+  return check_names(p);
 }
 
 int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_product_counts *counts)
@@ -251,10 +231,10 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   for (int i = mpi->rank; i < p.source->n_file && err == MILL_OK; i += mpi->size)
     err = products_of(&p, i);
   if (err == MILL_OK && p.n_refused > 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                         "%s: exists and is no product of this result; nor are %lld more: give "
-                         "another folder or --overwrite",
-                         p.refused, (long long)p.n_refused - 1);
+    err = MILL_ERROR(MILL_ERR_OUTPUT,
+                     "%s: exists and is no product of this result; nor are %lld more: give "
+                     "another folder or --overwrite",
+                     p.refused, (long long)p.n_refused - 1);
   MILL_TRY(mill_mpi_agree(mpi, err));
   int64_t mine[] = {p.counts.n_written, p.counts.n_there, p.counts.n_failed, p.counts.n_unread};
   int64_t all[4];
@@ -268,19 +248,18 @@ done:
 
 int mill_products_check_one(const char *path, int overwrite)
 {
-  int err = MILL_OK;
   struct stat status;
   char key[8 * 80 + 2880];
   if (lstat(path, &status) != 0)
-    goto done;
-  MILL_TRY(mill_refuse_existing(path, overwrite));
+    return MILL_OK;
+  MILL_CHECK(mill_refuse_existing(path, overwrite));
   const size_t n = mill_first_bytes(path, key, sizeof key - 1);
   key[n] = '\0';
   if (n > 0 && (strncmp(key, "SIMPLE", 6) != 0 || !strstr(key, "EXPORTED=")))
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: exists and is no export of starmill, and --overwrite replaces nothing else: "
-              "give another name, or remove it yourself",
-              path);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: exists and is no export of starmill, and --overwrite replaces nothing else: "
+        "give another name, or remove it yourself",
+        path);
+  return MILL_OK;
 }

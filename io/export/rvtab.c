@@ -20,19 +20,18 @@ typedef struct rvtab {
 
 static int write_block(rvtab *tab, int64_t at, int64_t n, char *row, LONGLONG *n_written)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   int64_t n_kept = 0;
-  MILL_TRY(mill_export_read(tab->source, at, n));
+  MILL_CHECK(mill_export_read(tab->source, at, n));
   for (int64_t k = 0; k < n; k++)
     if (tab->source->kept[at + k])
       mill_out_pack(tab->table, tab->source, k, row + (size_t)n_kept++ * tab->table->row_size);
   if (n_kept > 0)
     fits_write_tblbytes(tab->out, *n_written + 1, 1, n_kept * (LONGLONG)tab->table->row_size,
                         (unsigned char *)row, &status);
-  MILL_TRY_PRODUCT(tab->product, status);
+  MILL_CHECK_PRODUCT(tab->product, status);
   *n_written += n_kept;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int write_rvtab(rvtab *tab)

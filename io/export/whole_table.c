@@ -50,32 +50,28 @@ typedef struct whole {
 
 static int begin(mill_export_source *source, const mill_product *product, whole *w)
 {
-  int err = MILL_OK;
   *w = (whole){.source = source,
                .product = product,
                .file = H5I_INVALID_HID,
                .dataset = H5I_INVALID_HID,
                .type = H5I_INVALID_HID};
-  MILL_TRY(MILL_ALLOC(1, &w->table));
-  MILL_TRY(mill_out_whole(source, w->table));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(1, &w->table));
+  return mill_out_whole(source, w->table);
 }
 
 /* ---- FITS ---- */
 
 static int take_fits(void *context, int64_t n, const int64_t *k)
 {
-  int err = MILL_OK, status = 0;
+  int status = 0;
   whole *w = context;
   for (int64_t i = 0; i < n; i++)
     mill_out_pack(w->table, w->source, k[i], w->row + (size_t)i * w->table->row_size);
   fits_write_tblbytes(w->fits, w->n_written + 1, 1, n * (LONGLONG)w->table->row_size,
                       (unsigned char *)w->row, &status);
-  MILL_TRY_PRODUCT(w->product, status);
+  MILL_CHECK_PRODUCT(w->product, status);
   w->n_written += n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The inputs, by the number that FILE has. */
@@ -186,12 +182,11 @@ static size_t line_size(const mill_out_table *table)
 
 static int check_text(const whole *w)
 {
-  int err = MILL_OK;
   if (ferror(w->text))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s: make room or choose another output",
-              w->product->temporary, strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: cannot be written: %s: make room or choose another output",
+                      w->product->temporary, strerror(errno));
+  return MILL_OK;
 }
 
 static int take_csv(void *context, int64_t n, const int64_t *k)
@@ -260,7 +255,6 @@ done:
 /* A row: all values without gaps. */
 static int make_type(whole *w)
 {
-  int err = MILL_OK;
   size_t at = 0;
   w->type = H5Tcreate(H5T_COMPOUND, w->table->source_size);
   for (int i = 0; i < w->table->n_column && w->type > 0; i++) {
@@ -273,14 +267,13 @@ static int make_type(whole *w)
                        H5Tinsert(w->type, c->name, at, is_vector ? type : one) < 0;
     MILL_H5_CLOSE(one, type);
     if (failed)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: column %s: %s", w->product->temporary, c->name,
-                mill_h5_reason());
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: column %s: %s", w->product->temporary, c->name,
+                        mill_h5_reason());
     at += c->n_byte;
   }
   if (w->type < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s", w->product->temporary, mill_h5_reason());
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s", w->product->temporary, mill_h5_reason());
+  return MILL_OK;
 }
 
 static int take_hdf5(void *context, int64_t n, const int64_t *k)
@@ -354,7 +347,6 @@ static int write_meanings(const whole *w)
   } of[] = {{"RVS_WARN_BITS", warn, sizeof warn / sizeof *warn},
             {"FIT_INFO_BITS", info, sizeof info / sizeof *info},
             {"STATUS_CODES", state, sizeof state / sizeof *state}};
-  int err = MILL_OK;
   for (size_t a = 0; a < sizeof of / sizeof *of; a++) {
     char text[1024] = "";
     for (size_t i = 0; i < of[a].n; i++) {
@@ -362,12 +354,9 @@ static int write_meanings(const whole *w)
       snprintf(text + used, sizeof text - used, "%s%s=%d", i ? " " : "", of[a].list[i].name,
                of[a].list[i].code);
     }
-    MILL_TRY(mill_ph5_attr_text(w->file, w->product->temporary, "table", of[a].attribute, text));
+    MILL_CHECK(mill_ph5_attr_text(w->file, w->product->temporary, "table", of[a].attribute, text));
   }
-  MILL_TRY(
-      mill_ph5_attr_text(w->file, w->product->temporary, "table", "PARORDER", w->table->order));
-done:
-  return err;
+  return mill_ph5_attr_text(w->file, w->product->temporary, "table", "PARORDER", w->table->order);
 }
 
 int mill_whole_hdf5(mill_export_source *source, const mill_product *product)

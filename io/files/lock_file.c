@@ -153,20 +153,19 @@ static void own_name(const char *output, const char *what, const holder *me, cha
    another's new one have been hit instead, put that back. */
 static int move_away(const char *path, const char *output, const holder *me, int fd)
 {
-  int err = MILL_OK;
   char old[MILL_MAX_PATH];
   struct stat opened, moved;
   own_name(output, "stale", me, old);
   if (rename(path, old) != 0) {
     if (errno == ENOENT)
-      goto done;
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
+      return MILL_OK;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path,
+                      strerror(errno));
   }
   if (fstat(fd, &opened) == 0 && lstat(old, &moved) == 0 && opened.st_ino != moved.st_ino)
     (void)!link(old, path);
   unlink(old);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Look at somebody's lock: *removed when it was stale and is gone now. */
@@ -219,13 +218,14 @@ done:
    is never there without its text, whenever its maker is killed.  Gives what it became. */
 static int write_draft(const char *draft, const holder *me, char *text, struct stat *status)
 {
-  int err = MILL_OK, failed = 0;
+  int failed = 0;
   const int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: create the folder or make it writable, or choose another "
-              "output",
-              draft, strerror(errno));
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s cannot be created: %s: create the folder or make it writable, or choose another "
+        "output",
+        draft, strerror(errno));
   snprintf(text, MILL_LOCK_BYTES,
            "host %s\npid %ld\njob %s\nrestart %d\nstart %llu\nboot %s\npids %s\n", me->host,
            me->pid, me->job, me->restart, me->start, me->boot, me->pids);
@@ -235,35 +235,34 @@ static int write_draft(const char *draft, const holder *me, char *text, struct s
     failed = errno;
   if (failed) {
     unlink(draft);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s: make room or choose another output",
-              draft, strerror(failed));
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s cannot be written: %s: make room or choose another output", draft,
+                      strerror(failed));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Give the draft its name; *taken 0: another lock is there. */
 static int take_name(const char *draft, const char *path, int *taken)
 {
-  int err = MILL_OK;
   *taken = link(draft, path) == 0;
   /* without its draft: whoever has just taken the lock has cleared it away */
   if (*taken || errno == EEXIST || errno == ENOENT)
-    goto done;
+    return MILL_OK;
   if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: create the folder or make it writable, or choose another "
-              "output",
-              path, strerror(errno));
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s cannot be created: %s: create the folder or make it writable, or choose another "
+        "output",
+        path, strerror(errno));
   /* a file system without links: an empty file takes the name, then the draft replaces it */
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0 && errno == EEXIST)
-    goto done;
+    return MILL_OK;
   if (fd < 0 || close(fd) != 0 || rename(draft, path) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
   *taken = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_lock_take(const char *output, mill_lock *lock)
@@ -315,22 +314,21 @@ static int is_ours(const mill_lock *lock)
 
 int mill_lock_keep(mill_lock *lock)
 {
-  int err = MILL_OK;
   if (!lock->path[0] || (!lock->is_lost && mill_boot_s() - lock->touched_s < MILL_LOCK_BEAT_S))
-    goto done;
+    return MILL_OK;
   lock->touched_s = mill_boot_s();
   /* one that was taken away by hand, or cannot be seen now, is nobody else's */
   if (is_ours(lock) == 0)
     lock->is_lost = 1;
   if (lock->is_lost)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s was taken over by another job, as this one had not touched it for long (was it "
-              "suspended?): this one writes no more",
-              lock->path);
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s was taken over by another job, as this one had not touched it for long (was it "
+        "suspended?): this one writes no more",
+        lock->path);
   /* a file system that does not take it only makes the lock look old to other hosts */
   (void)utimensat(AT_FDCWD, lock->path, NULL, AT_SYMLINK_NOFOLLOW);
-done:
-  return err;
+  return MILL_OK;
 }
 
 struct mill_lock_keeper {
@@ -376,10 +374,7 @@ void mill_lock_keeper_stop(mill_lock_keeper *keeper)
 {
   if (!keeper)
     return;
-  pthread_mutex_lock(&keeper->mutex);
-  keeper->ends = 1;
-  pthread_cond_signal(&keeper->changed);
-  pthread_mutex_unlock(&keeper->mutex);
+  mill_cond_end(&keeper->changed, &keeper->mutex, &keeper->ends);
   pthread_join(keeper->thread, NULL);
   pthread_mutex_destroy(&keeper->mutex);
   pthread_cond_destroy(&keeper->changed);

@@ -13,8 +13,7 @@ static int write_bytes(const char *path, const char *data, size_t n_byte)
   int err = MILL_OK;
   const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0)
-    return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be created: %s", path,
-                          strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be created: %s", path, strerror(errno));
   for (size_t n_done = 0; n_done < n_byte;) {
     const ssize_t n = write(fd, data + n_done, n_byte - n_done);
     if (n < 0 && errno == EINTR)
@@ -29,8 +28,7 @@ static int write_bytes(const char *path, const char *data, size_t n_byte)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
 done:
   if (close(fd) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be written: %s", path,
-                         strerror(errno));
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
   if (err != MILL_OK)
     unlink(path);
   return err;
@@ -38,14 +36,12 @@ done:
 
 int mill_whole_file_write(const char *path, const char *temporary, const void *image, size_t n_byte)
 {
-  int err = MILL_OK;
-  MILL_TRY(write_bytes(temporary, image, n_byte));
+  MILL_CHECK(write_bytes(temporary, image, n_byte));
   if (rename(temporary, path) != 0) {
     const int reason = errno;
     unlink(temporary);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
-              strerror(reason));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
+                      strerror(reason));
   }
-done:
-  return err;
+  return MILL_OK;
 }

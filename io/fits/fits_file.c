@@ -83,40 +83,35 @@ void mill_fits_file_close(mill_fits_file *file)
 
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu)
 {
-  int err = MILL_OK;
   *i_hdu = -1;
   for (int i = 0; i < file->guard->n_hdu; i++) {
     if (strcmp(file->guard->hdu[i].name, name) != 0)
       continue;
     if (*i_hdu >= 0)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; leave one of them",
-                file->guard->path, *i_hdu + 1, i + 1, name);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; leave one of them",
+                        file->guard->path, *i_hdu + 1, i + 1, name);
     *i_hdu = i;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fits_file_check_rows(const mill_fits_file *file)
 {
-  int err = MILL_OK;
   for (int i = 0; i < file->guard->n_hdu; i++) {
     const mill_fits_hdu *hdu = &file->guard->hdu[i];
     if (hdu->kind == MILL_FITS_TABLE && hdu->axis[1] > MILL_FITS_MAX_ROWS)
-      MILL_FAIL_HDU(file, i, " has %lld rows, more than %d; divide the file",
-                    (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
+      return MILL_ERROR_HDU(file, i, " has %lld rows, more than %d; divide the file",
+                            (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fits_file_move(mill_fits_file *file, int i_hdu)
 {
-  int err = MILL_OK, status = 0;
-  MILL_TRY_FITS(file, i_hdu, fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status),
-                "cannot be read");
-done:
-  return err;
+  int status = 0;
+  MILL_CHECK_FITS(file, i_hdu, fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status),
+                  "cannot be read");
+  return MILL_OK;
 }
 
 enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
@@ -151,45 +146,42 @@ static void turn(size_t n, stored_word *word)
 
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
 {
-  int err = MILL_OK;
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   const int64_t all = hdu->data_bytes / 4;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is no plain image of 32 bits", file->guard->path,
-              i_hdu + 1, hdu->name);
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is no plain image of 32 bits",
+                      file->guard->path, i_hdu + 1, hdu->name);
   if (first < 0 || n < 0 || first > all || n > all - first)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
-              file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
-              (long long)first);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
+                      file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
+                      (long long)first);
   char *to = out;
   int64_t offset = hdu->data_start + 4 * first;
   for (int64_t left = 4 * n; left > 0;) {
     const int64_t wanted = left < PIECE_BYTES ? left : PIECE_BYTES;
     const int64_t got = mill_fits_read_at(file->guard->fd, to, wanted, offset);
     if (got < 0)
-      MILL_FAIL_HDU(file, i_hdu, " cannot be read: %s", strerror(errno));
+      return MILL_ERROR_HDU(file, i_hdu, " cannot be read: %s", strerror(errno));
     if (got < wanted)
-      MILL_FAIL_HDU(file, i_hdu,
-                    " ends early: the file became shorter while it was read; fetch it again");
+      return MILL_ERROR_HDU(
+          file, i_hdu, " ends early: the file became shorter while it was read; fetch it again");
     turn((size_t)wanted / 4, (stored_word *)(void *)to);
     to += wanted;
     offset += wanted;
     left -= wanted;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
                           mill_fits_column *out)
 {
-  int err = MILL_OK;
   int status = 0;
   char template[FLEN_VALUE];
   *out = (mill_fits_column){0};
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    MILL_FAIL_HDU(file, i_hdu, " is no binary table, so it has no column %s", name);
-  MILL_TRY(mill_fits_file_move(file, i_hdu));
+    return MILL_ERROR_HDU(file, i_hdu, " is no binary table, so it has no column %s", name);
+  MILL_CHECK(mill_fits_file_move(file, i_hdu));
   snprintf(template, sizeof template, "%s", name);
   fits_get_colnum(file->fptr, CASEINSEN, template, &out->number, &status);
   if (found)
@@ -198,42 +190,39 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
     fits_clear_errmsg();
     out->number = 0;
     if (!found)
-      MILL_FAIL_HDU(file, i_hdu, " has no column %s, which is needed", name);
-    goto done;
+      return MILL_ERROR_HDU(file, i_hdu, " has no column %s, which is needed", name);
+    return MILL_OK;
   }
   if (status == COL_NOT_UNIQUE) {
     fits_clear_errmsg();
-    MILL_FAIL_HDU(file, i_hdu, ": two columns have the name %s", name);
+    return MILL_ERROR_HDU(file, i_hdu, ": two columns have the name %s", name);
   }
   if (status == 0)
     fits_get_coltypell(file->fptr, out->number, &out->type, &out->repeat, &out->width, &status);
-  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be found", name);
-done:
-  return err;
+  MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be found", name);
+  return MILL_OK;
 }
 
 static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, void *out,
                        int *found)
 {
-  int err = MILL_OK;
   int status = 0;
   mill_fits_column c;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
   if (c.number == 0)
-    goto done;
+    return MILL_OK;
   const int is_integer = c.type == TBYTE || c.type == TSBYTE || c.type == TSHORT ||
                          c.type == TLONG || c.type == TLONGLONG;
   const int is_real = c.type == TFLOAT || c.type == TDOUBLE;
   if (c.repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
-    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold one %s a row", name,
-                  as == TDOUBLE ? "number" : "integer");
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one %s a row", name,
+                          as == TDOUBLE ? "number" : "integer");
   /* no value is substituted for nulls, so that NaN stays NaN */
   if (n_row > 0)
     fits_read_col(file->fptr, as, c.number, 1, 1, n_row, NULL, out, NULL, &status);
-  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
-done:
-  return err;
+  MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
+  return MILL_OK;
 }
 
 /* Scale and offset of a column of integers, exactly: CFITSIO would apply them as doubles, to which
@@ -241,7 +230,6 @@ done:
 static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
                         double scaling[2], __int128 *offset)
 {
-  int err = MILL_OK;
   static const char *const word[2] = {"TSCAL", "TZERO"};
   char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT];
   scaling[0] = 1.0;
@@ -260,10 +248,11 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
     scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
   }
   if (scaling[0] != 1.0 || scaling[1] != floor(scaling[1]) || !(fabs(scaling[1]) <= 0x1p64))
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a whole TZERO "
-                  "to be read exactly: write them unscaled",
-                  name, scaling[0], scaling[1]);
+    return MILL_ERROR_HDU(
+        file, i_hdu,
+        ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a whole TZERO "
+        "to be read exactly: write them unscaled",
+        name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
@@ -271,8 +260,7 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
       *offset = 10 * *offset + (*digit - '0');
     *offset *= text[0] == '-' ? -1 : 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
@@ -296,10 +284,11 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
   for (int64_t i = 0; offset != 0 && i < file->guard->hdu[i_hdu].axis[1]; i++) {
     const __int128 value = out[i] + offset;
     if (value < INT64_MIN || value > INT64_MAX)
-      MILL_FAIL_HDU(file, i_hdu,
-                    ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
-                    "of 64 bits, which is all that a result can hold",
-                    name, (long long)i);
+      MILL_TRY(MILL_ERROR_HDU(
+          file, i_hdu,
+          ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
+          "of 64 bits, which is all that a result can hold",
+          name, (long long)i));
     out[i] = (int64_t)value;
   }
 done:
@@ -323,15 +312,12 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
   int mill_fits_table_##NAME(mill_fits_file *file, int i_hdu, const char *name, TYPE missing,      \
                              TYPE **out, int *found)                                               \
   {                                                                                                \
-    int err = MILL_OK;                                                                             \
     const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];                                           \
     const int64_t n_row = hdu->kind == MILL_FITS_TABLE ? hdu->axis[1] : 0;                         \
-    MILL_TRY(MILL_ALLOC(n_row, out));                                                              \
+    MILL_CHECK(MILL_ALLOC(n_row, out));                                                            \
     for (int64_t i = 0; i < n_row; i++)                                                            \
       (*out)[i] = missing;                                                                         \
-    MILL_TRY(mill_fits_column_##NAME(file, i_hdu, name, *out, found));                             \
-  done:                                                                                            \
-    return err;                                                                                    \
+    return mill_fits_column_##NAME(file, i_hdu, name, *out, found);                                \
   }
 TABLE(int64, int64_t)
 TABLE(int32, int32_t)
@@ -351,10 +337,10 @@ int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, cha
   if (c.number == 0)
     goto done;
   if (c.type != TSTRING || c.repeat != c.width)
-    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold one string a row", name);
+    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one string a row", name));
   if (c.width > MILL_FITS_MAX_TEXT)
-    MILL_FAIL_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
-                  (long long)c.width, MILL_FITS_MAX_TEXT);
+    MILL_TRY(MILL_ERROR_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
+                            (long long)c.width, MILL_FITS_MAX_TEXT));
   *stride = (size_t)c.width + 1;
   MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
   MILL_TRY(MILL_ALLOC(n_row, &row));

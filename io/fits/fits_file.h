@@ -44,15 +44,14 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
                           int line, const char *format, ...) __attribute__((format(printf, 6, 7)));
 #define MILL_TRY_FITS(file, i_hdu, status, ...)                                                    \
   MILL_TRY(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
+#define MILL_CHECK_FITS(file, i_hdu, status, ...)                                                  \
+  MILL_CHECK(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
 
-/** MILL_ERR_INPUT with file and HDU, followed by a printf-style text.  For MILL_FAIL_HDU. */
+/** MILL_ERR_INPUT with file and HDU, followed by a printf-style text.  For MILL_ERROR_HDU. */
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
-#define MILL_FAIL_HDU(file, i_hdu, ...)                                                            \
-  do {                                                                                             \
-    err = mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__);                 \
-    goto done;                                                                                     \
-  } while (0)
+#define MILL_ERROR_HDU(file, i_hdu, ...)                                                           \
+  mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__)
 
 /** Read elements [first, first + n) of an uncompressed image of 32-bit numbers, counted
  *  through all its axes, as they are stored but for the order of bytes: no BSCALE, no BZERO,

@@ -21,9 +21,9 @@ enum {
   MAX_FIELD = 999 /* the FITS standard's limit */
 };
 
-#define CUT      MILL_FITS_CUT
-#define BAD      MILL_FITS_BAD
-#define FAIL_HDU MILL_FAIL_PLACE
+#define CUT       MILL_FITS_CUT
+#define BAD       MILL_FITS_BAD
+#define ERROR_HDU MILL_ERROR_AT
 
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
 {
@@ -143,7 +143,6 @@ static int parse_real(const char *text, double *out)
 static int parse_value(const mill_fits_place *at, const char *text, int start, int i_card,
                        card *out)
 {
-  int err = MILL_OK;
   const char *p = text + start, *end = text + CARD;
   while (p < end && *p == ' ')
     p++;
@@ -151,20 +150,20 @@ static int parse_value(const mill_fits_place *at, const char *text, int start, i
     out->type = VALUE_STRING;
     p = parse_string(p, end, out->value);
     if (!p)
-      FAIL_HDU(at, "card %d (%s) is a string without its closing quote; " BAD, i_card + 1,
-               out->keyword);
+      return ERROR_HDU(at, "card %d (%s) is a string without its closing quote; " BAD, i_card + 1,
+                       out->keyword);
     while (p < end && *p == ' ')
       p++;
     if (p < end && *p != '/')
-      FAIL_HDU(at, "card %d (%s) has text after its closing quote; " BAD, i_card + 1, out->keyword);
+      return ERROR_HDU(at, "card %d (%s) has text after its closing quote; " BAD, i_card + 1,
+                       out->keyword);
   } else if (strcmp(out->keyword, "CONTINUE") != 0) {
     size_t length = 0;
     while (p < end && *p != ' ' && *p != '/')
       out->value[length++] = *p++;
     out->type = length ? VALUE_TOKEN : VALUE_NONE;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Has the value of a card the type that is wanted? */
@@ -184,7 +183,6 @@ static int has_type(const card *c, char wanted)
 /* Check one card, of printable text, and take it apart. */
 static int parse_card(const mill_fits_place *at, const char *text, int i_card, card *out)
 {
-  int err = MILL_OK;
   memset(out, 0, sizeof *out);
   int n = 0, start = 10;
   while (n < 8 && text[n] != ' ')
@@ -193,31 +191,30 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
     const char c = text[i];
     if (i < n ? !(isupper((unsigned char)c) || isdigit((unsigned char)c) || c == '-' || c == '_')
               : c != ' ')
-      FAIL_HDU(at, "card %d has the bad keyword '%.8s'; " BAD, i_card + 1, text);
+      return ERROR_HDU(at, "card %d has the bad keyword '%.8s'; " BAD, i_card + 1, text);
   }
   memcpy(out->keyword, text, (size_t)n);
   if (n == 0 || strcmp(out->keyword, "COMMENT") == 0 || strcmp(out->keyword, "HISTORY") == 0)
-    goto done;
+    return MILL_OK;
   const char wanted = wanted_type(out->keyword);
   if (strcmp(out->keyword, "HIERARCH") == 0) {
     const char *equals = memchr(text, '=', CARD);
     if (!equals)
-      goto done;
+      return MILL_OK;
     start = (int)(equals - text) + 1;
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
     if (wanted)
-      FAIL_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
-    goto done;
+      return ERROR_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
+    return MILL_OK;
   }
-  MILL_TRY(parse_value(at, text, start, i_card, out));
+  MILL_CHECK(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
-    FAIL_HDU(at, "card %d (%s) must be %s; " BAD, i_card + 1, out->keyword,
-             wanted == 's'   ? "a string in quotes"
-             : wanted == 'i' ? "an integer"
-             : wanted == 'r' ? "a finite number"
-                             : "T or F");
-done:
-  return err;
+    return ERROR_HDU(at, "card %d (%s) must be %s; " BAD, i_card + 1, out->keyword,
+                     wanted == 's'   ? "a string in quotes"
+                     : wanted == 'i' ? "an integer"
+                     : wanted == 'r' ? "a finite number"
+                                     : "T or F");
+  return MILL_OK;
 }
 
 /* ---- one header ------------------------------------------------------- */
@@ -231,36 +228,35 @@ typedef struct header {
 /* Read blocks until END; *out owns its text. */
 static int read_header(const mill_fits_place *at, int fd, int64_t start, header *out)
 {
-  int err = MILL_OK;
   int64_t room = 0;
   for (;;) {
     const size_t used = (size_t)out->n_card * CARD;
-    MILL_TRY(MILL_GROW(&out->text, &room, (int64_t)used + BLOCK));
+    MILL_CHECK(MILL_GROW(&out->text, &room, (int64_t)used + BLOCK));
     const int64_t got = mill_fits_read_at(fd, out->text + used, BLOCK, start + out->bytes);
     if (got < 0)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", at->path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s", at->path, strerror(errno));
     if (got < BLOCK)
-      FAIL_HDU(at, "the file ends inside this header (no END card); " CUT);
+      return ERROR_HDU(at, "the file ends inside this header (no END card); " CUT);
     out->bytes += BLOCK;
     for (int i = 0; i < BLOCK / CARD; i++) {
       const char *text = out->text + used + (size_t)i * CARD;
       if (memcmp(text, "END     ", 8) == 0) {
         for (int j = 8; j < CARD; j++)
           if (text[j] != ' ')
-            FAIL_HDU(at, "text follows END in card %d; " BAD, out->n_card + 1);
-        goto done;
+            return ERROR_HDU(at, "text follows END in card %d; " BAD, out->n_card + 1);
+        return MILL_OK;
       }
       /* checked at once, so that data taken for a header stops here */
       for (int j = 0; j < CARD; j++)
         if (text[j] < ' ' || text[j] > '~')
-          FAIL_HDU(at, "card %d of the header holds a byte that is not printable text; " BAD,
-                   out->n_card + 1);
+          return ERROR_HDU(at,
+                           "card %d of the header holds a byte that is not printable text; " BAD,
+                           out->n_card + 1);
       if (++out->n_card >= MAX_CARD)
-        FAIL_HDU(at, "the header has more than %d cards and no END; " BAD, MAX_CARD);
+        return ERROR_HDU(at, "the header has more than %d cards and no END; " BAD, MAX_CARD);
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* EXTNAME in upper case, before anything else is checked, for the messages. */
@@ -281,26 +277,23 @@ static void find_name(const mill_fits_place *at, const header *h, char *name)
 static int card_at(const mill_fits_place *at, const header *h, int i_card, const char *keyword,
                    card *out)
 {
-  int err = MILL_OK;
   memset(out, 0, sizeof *out);
   if (i_card < h->n_card)
-    MILL_TRY(parse_card(at, h->text + (size_t)i_card * CARD, i_card, out));
+    MILL_CHECK(parse_card(at, h->text + (size_t)i_card * CARD, i_card, out));
   if (strcmp(out->keyword, keyword) != 0)
-    FAIL_HDU(at, "card %d is '%s', not the mandatory %s; " BAD, i_card + 1, out->keyword, keyword);
-done:
-  return err;
+    return ERROR_HDU(at, "card %d is '%s', not the mandatory %s; " BAD, i_card + 1, out->keyword,
+                     keyword);
+  return MILL_OK;
 }
 
 static int integer_at(const mill_fits_place *at, const header *h, int i_card, const char *keyword,
                       int64_t min, int64_t max, int64_t *out)
 {
-  int err = MILL_OK;
   card c;
-  MILL_TRY(card_at(at, h, i_card, keyword, &c));
+  MILL_CHECK(card_at(at, h, i_card, keyword, &c));
   if (c.type != VALUE_TOKEN || !parse_integer(c.value, out) || *out < min || *out > max)
-    FAIL_HDU(at, "%s = '%s' is out of range; " BAD, keyword, c.value);
-done:
-  return err;
+    return ERROR_HDU(at, "%s = '%s' is out of range; " BAD, keyword, c.value);
+  return MILL_OK;
 }
 
 int mill_fits_good_bitpix(int64_t bitpix)
@@ -358,73 +351,68 @@ typedef struct walk {
 
 static int take_kind(walk *w)
 {
-  int err = MILL_OK;
   card c;
   if (w->at.i_hdu == 0) {
-    MILL_TRY(card_at(&w->at, &w->h, 0, "SIMPLE", &c));
+    MILL_CHECK(card_at(&w->at, &w->h, 0, "SIMPLE", &c));
     if (c.value[0] != 'T')
-      FAIL_HDU(&w->at, "SIMPLE is not T: not a standard FITS file; " BAD);
-    goto done;
+      return ERROR_HDU(&w->at, "SIMPLE is not T: not a standard FITS file; " BAD);
+    return MILL_OK;
   }
-  MILL_TRY(card_at(&w->at, &w->h, 0, "XTENSION", &c));
+  MILL_CHECK(card_at(&w->at, &w->h, 0, "XTENSION", &c));
   w->is_binary = strcmp(c.value, "BINTABLE") == 0;
   w->is_table = w->is_binary || strcmp(c.value, "TABLE") == 0;
   if (w->is_binary)
     w->hdu->kind = MILL_FITS_TABLE;
   else if (strcmp(c.value, "IMAGE") != 0)
     w->hdu->kind = MILL_FITS_OTHER;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The mandatory cards after the first, and the bytes of the data. */
 static int take_sizes(walk *w)
 {
-  int err = MILL_OK;
   const mill_fits_place *at = &w->at;
   mill_fits_hdu *hdu = w->hdu;
   int64_t bitpix, n_axis, p_count = 0, g_count = 1, n_field = 0;
-  MILL_TRY(integer_at(at, &w->h, 1, "BITPIX", -64, 64, &bitpix));
-  MILL_TRY(integer_at(at, &w->h, 2, "NAXIS", 0, MILL_FITS_MAX_AXIS, &n_axis));
+  MILL_CHECK(integer_at(at, &w->h, 1, "BITPIX", -64, 64, &bitpix));
+  MILL_CHECK(integer_at(at, &w->h, 2, "NAXIS", 0, MILL_FITS_MAX_AXIS, &n_axis));
   if (!mill_fits_good_bitpix(bitpix))
-    FAIL_HDU(at, "BITPIX = %lld is none of the standard's; " BAD, (long long)bitpix);
+    return ERROR_HDU(at, "BITPIX = %lld is none of the standard's; " BAD, (long long)bitpix);
   if (w->is_table && (bitpix != 8 || n_axis != 2))
-    FAIL_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " BAD, (long long)bitpix,
-             (long long)n_axis);
+    return ERROR_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " BAD, (long long)bitpix,
+                     (long long)n_axis);
   w->i_card = 3;
   int64_t n_element = n_axis > 0;
   for (int i = 0; i < n_axis; i++) {
     char keyword[16];
     snprintf(keyword, sizeof keyword, "NAXIS%d", i + 1);
-    MILL_TRY(integer_at(at, &w->h, w->i_card++, keyword, 0, INT64_MAX, &hdu->axis[i]));
+    MILL_CHECK(integer_at(at, &w->h, w->i_card++, keyword, 0, INT64_MAX, &hdu->axis[i]));
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
-      FAIL_HDU(at, "its axes multiply to more than a file can hold; " BAD);
+      return ERROR_HDU(at, "its axes multiply to more than a file can hold; " BAD);
   }
   /* rows without a byte may be of any number, and readers keep something for each */
   if (w->is_table && hdu->axis[0] == 0 && hdu->axis[1] > 0)
-    FAIL_HDU(at, "its %lld rows have no bytes; " BAD, (long long)hdu->axis[1]);
+    return ERROR_HDU(at, "its %lld rows have no bytes; " BAD, (long long)hdu->axis[1]);
   hdu->bitpix = (int)bitpix;
   hdu->n_axis = (int)n_axis;
   if (at->i_hdu > 0) {
-    MILL_TRY(integer_at(at, &w->h, w->i_card++, "PCOUNT", 0, INT64_MAX, &p_count));
-    MILL_TRY(integer_at(at, &w->h, w->i_card++, "GCOUNT", 1, 1, &g_count));
+    MILL_CHECK(integer_at(at, &w->h, w->i_card++, "PCOUNT", 0, INT64_MAX, &p_count));
+    MILL_CHECK(integer_at(at, &w->h, w->i_card++, "GCOUNT", 1, 1, &g_count));
     if (hdu->kind == MILL_FITS_IMAGE && p_count != 0)
-      FAIL_HDU(at, "an image with PCOUNT %lld; " BAD, (long long)p_count);
+      return ERROR_HDU(at, "an image with PCOUNT %lld; " BAD, (long long)p_count);
   }
   if (w->is_table)
-    MILL_TRY(integer_at(at, &w->h, w->i_card++, "TFIELDS", 0, MAX_FIELD, &n_field));
+    MILL_CHECK(integer_at(at, &w->h, w->i_card++, "TFIELDS", 0, MAX_FIELD, &n_field));
   if (__builtin_add_overflow(n_element, p_count, &n_element) ||
       __builtin_mul_overflow(n_element, llabs(bitpix) / 8, &hdu->data_bytes))
-    FAIL_HDU(at, "its size is more than a file can hold; " BAD);
+    return ERROR_HDU(at, "its size is more than a file can hold; " BAD);
   w->table.n_field = w->is_binary ? (int)n_field : 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A card of a binary table that says how it is to be read. */
 static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_table *table)
 {
-  int err = MILL_OK;
   static const struct {
     const char *name;
     int first, last; /* numbers behind it; 0: none */
@@ -443,9 +431,9 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     mill_fits_field *field = &table->field[i_form - 1];
     field->n_byte = field_bytes(c->value);
     if (field->n_byte < 0)
-      FAIL_HDU(at, "%s = '%s' is no column format; " BAD, c->keyword, c->value);
+      return ERROR_HDU(at, "%s = '%s' is no column format; " BAD, c->keyword, c->value);
     if (field->have_form)
-      FAIL_HDU(at, "%s stands twice; " BAD, c->keyword);
+      return ERROR_HDU(at, "%s stands twice; " BAD, c->keyword);
     field->have_form = 1;
     memcpy(field->form, c->value, sizeof field->form);
   }
@@ -460,7 +448,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     /* CFITSIO takes the first of some keywords and the last of others */
     mill_fits_key *key = &table->key[k][number];
     if (key->have)
-      FAIL_HDU(at, "%s stands twice; " BAD, c->keyword);
+      return ERROR_HDU(at, "%s stands twice; " BAD, c->keyword);
     key->have = 1;
     key->value = value;
     memcpy(key->text, c->value, sizeof key->text);
@@ -469,9 +457,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     table->is_image = c->value[0] == 'T';
   /* CFITSIO takes it as the place in a table of random numbers */
   if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000))
-    FAIL_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
-done:
-  return err;
+    return ERROR_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
+  return MILL_OK;
 }
 
 /* CFITSIO takes some keywords from wherever they stand last, so they may not stand among the cards
@@ -501,41 +488,38 @@ static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 
 static int take_other_cards(walk *w)
 {
-  int err = MILL_OK;
   int n_zimage = 0;
   card c;
-  MILL_TRY(MILL_ALLOC(w->table.n_field, &w->table.field));
+  MILL_CHECK(MILL_ALLOC(w->table.n_field, &w->table.field));
   for (int i = w->i_card; i < w->h.n_card; i++) {
-    MILL_TRY(parse_card(&w->at, w->h.text + (size_t)i * CARD, i, &c));
+    MILL_CHECK(parse_card(&w->at, w->h.text + (size_t)i * CARD, i, &c));
     if (is_out_of_place(w, &c, &n_zimage))
-      FAIL_HDU(&w->at, "card %d (%s) does not belong there; " BAD, i + 1, c.keyword);
+      return ERROR_HDU(&w->at, "card %d (%s) does not belong there; " BAD, i + 1, c.keyword);
     if (w->is_binary)
-      MILL_TRY(take_table_card(&w->at, &c, &w->table));
+      MILL_CHECK(take_table_card(&w->at, &c, &w->table));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_table(walk *w)
 {
-  int err = MILL_OK;
   mill_fits_table *table = &w->table;
   const mill_fits_key *heap = &table->key[MILL_KEY_THEAP][0];
   const int64_t rows_bytes = w->hdu->axis[0] * w->hdu->axis[1];
   int64_t row_bytes = 0;
   for (int i = 0; i < table->n_field; i++) {
     if (!table->field[i].have_form)
-      FAIL_HDU(&w->at, "TFORM%d is missing; " BAD, i + 1);
+      return ERROR_HDU(&w->at, "TFORM%d is missing; " BAD, i + 1);
     row_bytes += table->field[i].n_byte; /* at most 999 times 2^35 */
   }
   if (row_bytes != w->hdu->axis[0])
-    FAIL_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " BAD, (long long)row_bytes,
-             (long long)w->hdu->axis[0]);
+    return ERROR_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " BAD,
+                     (long long)row_bytes, (long long)w->hdu->axis[0]);
   table->heap_start = heap->have ? heap->value : rows_bytes;
   if (table->heap_start < rows_bytes || table->heap_start > w->hdu->data_bytes)
-    FAIL_HDU(&w->at, "THEAP = %lld lies outside the data; " BAD, (long long)table->heap_start);
-done:
-  return err;
+    return ERROR_HDU(&w->at, "THEAP = %lld lies outside the data; " BAD,
+                     (long long)table->heap_start);
+  return MILL_OK;
 }
 
 /* Walk one HDU from start; *next is where the following one begins.  image_limit: bytes that a
@@ -556,8 +540,9 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
   hdu->data_start = start + w->h.bytes;
   if (hdu->data_bytes > size - hdu->data_start ||
       (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK > size - hdu->data_start)
-    FAIL_HDU(&w->at, "needs %lld bytes of data from byte %lld, but the file ends at %lld; " CUT,
-             (long long)hdu->data_bytes, (long long)hdu->data_start, (long long)size);
+    MILL_TRY(ERROR_HDU(&w->at,
+                       "needs %lld bytes of data from byte %lld, but the file ends at %lld; " CUT,
+                       (long long)hdu->data_bytes, (long long)hdu->data_start, (long long)size));
   *next = hdu->data_start + (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK;
   MILL_TRY(take_other_cards(w));
   if (w->is_binary)
@@ -575,30 +560,29 @@ done:
 
 static int walk_file(mill_fits_guard *guard, int64_t image_limit)
 {
-  int err = MILL_OK;
   struct stat st;
   if (fstat(guard->fd, &st) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be examined: %s", guard->path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be examined: %s", guard->path, strerror(errno));
   const int64_t size = (int64_t)st.st_size;
   char first[10] = "";
   if (size == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: the file is empty; fetch it again", guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: the file is empty; fetch it again", guard->path);
   if (mill_fits_read_at(guard->fd, first, 9, 0) != 9 || memcmp(first, "SIMPLE  =", 9) != 0)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: not a FITS file (it does not begin with SIMPLE); give a FITS file, plain or gzip",
         guard->path);
   int64_t room = 0;
   for (int64_t start = 0; start < size;) {
     if (guard->n_hdu == MAX_HDU)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: more than %d HDUs: not a spectra file", guard->path, MAX_HDU);
-    MILL_TRY(MILL_GROW(&guard->hdu, &room, guard->n_hdu + 1));
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: more than %d HDUs: not a spectra file", guard->path,
+                        MAX_HDU);
+    MILL_CHECK(MILL_GROW(&guard->hdu, &room, guard->n_hdu + 1));
     memset(&guard->hdu[guard->n_hdu], 0, sizeof *guard->hdu);
-    MILL_TRY(walk_hdu(guard, guard->n_hdu, start, size, image_limit, &start));
+    MILL_CHECK(walk_hdu(guard, guard->n_hdu, start, size, image_limit, &start));
     guard->n_hdu++;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int64_t limit_bytes(const mill_open_limits *limits)

@@ -49,8 +49,7 @@ static int check_status(const char *what, int status)
     return MILL_OK;
   fits_get_errstatus(status, text);
   fits_clear_errmsg();
-  return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                        "the FITS header of %s cannot be made: %s", what, text);
+  return MILL_ERROR(MILL_ERR_OUTPUT, "the FITS header of %s cannot be made: %s", what, text);
 }
 
 static int64_t padded(int64_t bytes)
@@ -61,7 +60,6 @@ static int64_t padded(int64_t bytes)
 /* Write the value of an axis over the card that has it. */
 static int set_axis(char *header, int64_t n_card, const char *key, int64_t value)
 {
-  int err = MILL_OK;
   int status = 0;
   char text[32], name[16], card[FLEN_CARD];
   snprintf(name, sizeof name, "%-8s=", key);
@@ -73,14 +71,12 @@ static int set_axis(char *header, int64_t n_card, const char *key, int64_t value
     memcpy(copy, old, CARD);
     copy[CARD] = '\0';
     fits_parse_value(copy, old_value, comment, &status);
-    MILL_TRY(check_status(key, fits_make_key(key, text, comment, card, &status)));
+    MILL_CHECK(check_status(key, fits_make_key(key, text, comment, card, &status)));
     snprintf(copy, sizeof copy, "%-80s", card);
     memcpy(old, copy, CARD);
-    goto done;
+    return MILL_OK;
   }
-  MILL_FAIL(MILL_ERR_INTERNAL, "a FITS header without %s was made", key);
-done:
-  return err;
+  return MILL_ERROR(MILL_ERR_INTERNAL, "a FITS header without %s was made", key);
 }
 
 /* Take the header that the maker stands on, and put the true length of the slowest axis
@@ -147,41 +143,38 @@ done:
 int mill_fits_stream_image(mill_fits_stream *stream, const char *extname, int bitpix, int n_axis,
                            const int64_t *axis, const char *unit)
 {
-  int err = MILL_OK;
   int status = 0;
   char key[16];
   LONGLONG length[3] = {0};
   int64_t bytes = abs(bitpix) / 8;
   if (n_axis < 1 || n_axis > 3)
-    MILL_FAIL(MILL_ERR_RANGE, "image %s of %d axes", extname, n_axis);
+    return MILL_ERROR(MILL_ERR_RANGE, "image %s of %d axes", extname, n_axis);
   for (int i = 0; i < n_axis; i++) {
     length[i] = i + 1 < n_axis ? axis[i] : 0;
     if (axis[i] < 1 || axis[i] > INT64_MAX / 4 / bytes)
-      MILL_FAIL(MILL_ERR_RANGE, "image %s with an axis of %lld", extname, (long long)axis[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "image %s with an axis of %lld", extname,
+                        (long long)axis[i]);
     bytes *= axis[i];
   }
   fits_create_imgll(stream->maker, bitpix, n_axis, length, &status);
   fits_write_key_str(stream->maker, "EXTNAME", extname, "extension name", &status);
   if (unit)
     fits_write_key_str(stream->maker, "BUNIT", unit, NULL, &status);
-  MILL_TRY(check_status(extname, status));
+  MILL_CHECK(check_status(extname, status));
   snprintf(key, sizeof key, "NAXIS%d", n_axis);
-  MILL_TRY(take_header(stream, extname, key, axis[n_axis - 1], bytes));
-done:
-  return err;
+  return take_header(stream, extname, key, axis[n_axis - 1], bytes);
 }
 
 int mill_fits_stream_table(mill_fits_stream *stream, const char *extname, int64_t n_row,
                            int n_column, const mill_stream_column *column)
 {
-  int err = MILL_OK;
   int status = 0;
   long row_bytes = 0;
   char *name[MAX_COLUMN], *format[MAX_COLUMN], *unit[MAX_COLUMN];
   static char none[] = "";
   if (n_column < 1 || n_column > MAX_COLUMN || n_row < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "table %s of %d columns and %lld rows", extname, n_column,
-              (long long)n_row);
+    return MILL_ERROR(MILL_ERR_RANGE, "table %s of %d columns and %lld rows", extname, n_column,
+                      (long long)n_row);
   for (int i = 0; i < n_column; i++) {
     /* CFITSIO only reads them */
     name[i] = (char *)(uintptr_t)column[i].name;
@@ -190,12 +183,10 @@ int mill_fits_stream_table(mill_fits_stream *stream, const char *extname, int64_
   }
   fits_create_tbl(stream->maker, BINARY_TBL, 0, n_column, name, format, unit, extname, &status);
   fits_read_key_lng(stream->maker, "NAXIS1", &row_bytes, NULL, &status);
-  MILL_TRY(check_status(extname, status));
+  MILL_CHECK(check_status(extname, status));
   if (n_row > INT64_MAX / 4 / row_bytes)
-    MILL_FAIL(MILL_ERR_RANGE, "table %s of %lld rows", extname, (long long)n_row);
-  MILL_TRY(take_header(stream, extname, "NAXIS2", n_row, n_row * row_bytes));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "table %s of %lld rows", extname, (long long)n_row);
+  return take_header(stream, extname, "NAXIS2", n_row, n_row * row_bytes);
 }
 
 int64_t mill_fits_stream_bytes(const mill_fits_stream *stream)
@@ -245,8 +236,8 @@ done:
 
 static int write_failed(const mill_fits_stream *stream, int reason)
 {
-  return mill_error_set(
-      MILL_ERR_OUTPUT, __FILE__, __LINE__,
+  return MILL_ERROR(
+      MILL_ERR_OUTPUT,
       "%s cannot be written: %s: it needs %.1f MB: make room or choose another output",
       stream->path, strerror(reason), (double)stream->file_bytes / 1e6);
 }
@@ -307,15 +298,13 @@ static void drop_temporary(mill_fits_stream *stream)
 
 static int check_target(const char *path, int overwrite)
 {
-  int err = MILL_OK;
   struct stat status;
   if (stat(path, &status) != 0)
-    goto done;
+    return MILL_OK;
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file: give another name", path);
-  MILL_TRY(mill_refuse_existing(path, overwrite));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: exists and is not a regular file: give another name",
+                      path);
+  return mill_refuse_existing(path, overwrite);
 }
 
 int mill_fits_stream_open(mill_fits_stream *stream, const char *path, int overwrite)
@@ -351,17 +340,14 @@ done:
 int mill_fits_stream_put(const mill_fits_stream *stream, int i_hdu, int64_t offset,
                          struct iovec *iov, int n_iov)
 {
-  int err = MILL_OK;
   int64_t bytes = 0;
   for (int i = 0; i < n_iov; i++)
     bytes += (int64_t)iov[i].iov_len;
   if (i_hdu < 0 || i_hdu >= stream->n_hdu || offset < 0 ||
       bytes > stream->hdu[i_hdu].data_bytes - offset)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: %lld bytes at %lld of HDU %d lie outside of it", stream->path,
-              (long long)bytes, (long long)offset, i_hdu);
-  MILL_TRY(put_at(stream, stream->hdu[i_hdu].data_start + offset, iov, n_iov));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld bytes at %lld of HDU %d lie outside of it",
+                      stream->path, (long long)bytes, (long long)offset, i_hdu);
+  return put_at(stream, stream->hdu[i_hdu].data_start + offset, iov, n_iov);
 }
 
 /* Code and bytes of a column's format. */
@@ -444,22 +430,15 @@ void mill_fits_stream_destroy(mill_fits_stream *stream)
 
 /* ---- byte order ------------------------------------------------------------------------- */
 
-void mill_fits_swap32(const void *in, int64_t n, void *out)
-{
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t word;
-    memcpy(&word, (const char *)in + 4 * i, sizeof word);
-    word = htobe32(word);
-    memcpy((char *)out + 4 * i, &word, sizeof word);
+#define SWAP(bits)                                                                                 \
+  void mill_fits_swap##bits(const void *in, int64_t n, void *out)                                  \
+  {                                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+      uint##bits##_t word;                                                                         \
+      memcpy(&word, (const char *)in + bits / 8 * i, sizeof word);                                 \
+      word = htobe##bits(word);                                                                    \
+      memcpy((char *)out + bits / 8 * i, &word, sizeof word);                                      \
+    }                                                                                              \
   }
-}
-
-void mill_fits_swap64(const void *in, int64_t n, void *out)
-{
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t word;
-    memcpy(&word, (const char *)in + 8 * i, sizeof word);
-    word = htobe64(word);
-    memcpy((char *)out + 8 * i, &word, sizeof word);
-  }
-}
+SWAP(32)
+SWAP(64)

@@ -6,9 +6,9 @@
 
 #include <zlib.h>
 
-#define CUT      MILL_FITS_CUT
-#define BAD      MILL_FITS_BAD
-#define FAIL_HDU MILL_FAIL_PLACE
+#define CUT       MILL_FITS_CUT
+#define BAD       MILL_FITS_BAD
+#define ERROR_HDU MILL_ERROR_AT
 
 /* bytes of pixels that a byte of a tile may stand for: deflate packs 1032 into one at most, and
  * integers of 4 bytes stand for floats of 8 */
@@ -33,29 +33,26 @@ typedef struct stream_column {
 /* CFITSIO goes by the places of the parameters, not by their names. */
 static int take_rice(const mill_fits_place *at, const mill_fits_table *table, image *im)
 {
-  int err = MILL_OK;
   static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
   const mill_fits_key *zname = table->key[MILL_KEY_ZNAME], *zval = table->key[MILL_KEY_ZVAL];
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   for (int i = 1; i <= 2; i++)
     if ((zval[i].have || i == 1) &&
         (strcmp(zname[i].text, name[i]) != 0 || zval[i].value < 1 || zval[i].value > 32))
-      FAIL_HDU(at, "parameter %d of RICE compression is %s = %lld; " BAD, i, zname[i].text,
-               (long long)zval[i].value);
+      return ERROR_HDU(at, "parameter %d of RICE compression is %s = %lld; " BAD, i, zname[i].text,
+                       (long long)zval[i].value);
   im->n_block = (int)zval[1].value;
   im->byte_pix = zval[2].have ? (int)zval[2].value : 4;
   if (im->byte_pix != (bitpix < 0 ? 4 : bitpix / 8) || im->byte_pix > 4)
-    FAIL_HDU(at, "RICE compression of BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
-             (long long)bitpix);
-done:
-  return err;
+    return ERROR_HDU(at, "RICE compression of BYTEPIX %d for ZBITPIX %lld; " BAD, im->byte_pix,
+                     (long long)bitpix);
+  return MILL_OK;
 }
 
 /* Axes and tiles; n_row tiles are there. */
 static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
                      int64_t image_limit, image *im, mill_fits_hdu *hdu)
 {
-  int err = MILL_OK;
   int64_t n_tile = 1, n_pix = 1;
   for (int i = 0; i < hdu->n_axis; i++) {
     const mill_fits_key *key = &table->key[MILL_KEY_ZTILE][i + 1];
@@ -63,31 +60,30 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
     /* without ZTILEn a tile is one line of the image */
     const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
-      FAIL_HDU(at, "the compressed image has axis %d of %lld in tiles of %lld; " BAD, i + 1,
-               (long long)axis, (long long)tile);
+      return ERROR_HDU(at, "the compressed image has axis %d of %lld in tiles of %lld; " BAD, i + 1,
+                       (long long)axis, (long long)tile);
     hdu->axis[i] = axis;
     im->tile[i] = tile;
     if (__builtin_mul_overflow(n_tile, (axis + tile - 1) / tile, &n_tile) ||
         __builtin_mul_overflow(n_pix, axis, &n_pix) || n_pix > INT64_MAX / 8)
-      FAIL_HDU(at, "the compressed image is impossibly large; " BAD);
+      return ERROR_HDU(at, "the compressed image is impossibly large; " BAD);
   }
   if (n_pix * im->pix_bytes > image_limit)
-    FAIL_HDU(at,
-             "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; raise "
-             "gzip_limit_mib, or funpack it",
-             (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
+    return ERROR_HDU(
+        at,
+        "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; raise "
+        "gzip_limit_mib, or funpack it",
+        (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
   if (n_tile != n_row)
-    FAIL_HDU(at, "%lld compressed tiles instead of %lld; " BAD, (long long)n_row,
-             (long long)n_tile);
-done:
-  return err;
+    return ERROR_HDU(at, "%lld compressed tiles instead of %lld; " BAD, (long long)n_row,
+                     (long long)n_tile);
+  return MILL_OK;
 }
 
 /* The columns of descriptors, stream [n_field]. */
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
-  int err = MILL_OK;
   static const char codes[] = "LXBAIJEKDCM";
   static const int bytes[] = {1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16};
   int n_tile = 0, n_gzip = 0, has_rice = 0;
@@ -101,7 +97,7 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
     if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) {
       const int is_rice = field->is_tile && im->is_rice;
       if (is_rice && p[1] != 'B')
-        FAIL_HDU(at, "TFORM%d = '%s' for RICE streams; " BAD, i + 1, field->form);
+        return ERROR_HDU(at, "TFORM%d = '%s' for RICE streams; " BAD, i + 1, field->form);
       has_rice |= is_rice;
       stream[*n].kind = is_rice                            ? STREAM_RICE
                         : field->is_tile || field->is_gzip ? STREAM_GZIP
@@ -113,13 +109,12 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
     offset += field->n_byte;
   }
   if (n_tile > 1)
-    FAIL_HDU(at, "two columns of compressed tiles; " BAD);
+    return ERROR_HDU(at, "two columns of compressed tiles; " BAD);
   if (n_gzip > 1)
-    FAIL_HDU(at, "two columns of tiles compressed by gzip; " BAD);
+    return ERROR_HDU(at, "two columns of tiles compressed by gzip; " BAD);
   if (n_tile == 0 || (im->is_rice && !has_rice))
-    FAIL_HDU(at, "no column of compressed tiles; " BAD);
-done:
-  return err;
+    return ERROR_HDU(at, "no column of compressed tiles; " BAD);
+  return MILL_OK;
 }
 
 /* ---- the tiles -------------------------------------------------------- */
@@ -230,10 +225,11 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
     int64_t packed_bytes = 0, n_byte = 0, start = 0;
     if (mill_fits_read_at(guard->fd, row, row_bytes, tiles->data_start + i_row * row_bytes) !=
         row_bytes)
-      FAIL_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1);
+      MILL_TRY(ERROR_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1));
     for (const stream_column *s = stream; s < stream + n_stream; s++) {
       if (!good_descriptor(s, row, heap_bytes, &n_byte, &start))
-        FAIL_HDU(at, "tile %lld points outside the compressed data; " BAD, (long long)i_row + 1);
+        MILL_TRY(ERROR_HDU(at, "tile %lld points outside the compressed data; " BAD,
+                           (long long)i_row + 1));
       packed_bytes += n_byte;
       if (s->kind == STREAM_OTHER || n_byte == 0)
         continue;
@@ -242,13 +238,14 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
                             tiles->data_start + table->heap_start + start) != n_byte ||
           !(s->kind == STREAM_RICE ? good_rice(tile, n_byte, n_pix, im)
                                    : good_gzip(tile, n_byte, 8 * n_pix)))
-        FAIL_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
-                 (long long)i_row + 1);
+        MILL_TRY(ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
+                           (long long)i_row + 1));
     }
     /* neither a tile of pixels that nothing stands for, nor one that is all of them */
     all_bytes += packed_bytes;
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
-      FAIL_HDU(at, "tile %lld has too few bytes for its pixels; " BAD, (long long)i_row + 1);
+      MILL_TRY(
+          ERROR_HDU(at, "tile %lld has too few bytes for its pixels; " BAD, (long long)i_row + 1));
   }
 done:
   MILL_FREE(stream, row, tile);
@@ -258,7 +255,6 @@ done:
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit, mill_fits_hdu *hdu)
 {
-  int err = MILL_OK;
   const mill_fits_hdu tiles = *hdu;
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   const int64_t n_axis = table->key[MILL_KEY_ZNAXIS][0].value;
@@ -266,20 +262,18 @@ int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *
   image im = {.pix_bytes = (int)(llabs(bitpix) / 8),
               .is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
   if (!mill_fits_good_bitpix(bitpix) || n_axis < 1 || n_axis > MILL_FITS_MAX_AXIS)
-    FAIL_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD, (long long)bitpix,
-             (long long)n_axis);
+    return ERROR_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " BAD,
+                     (long long)bitpix, (long long)n_axis);
   /* CFITSIO's other decoders trust their input */
   if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
-    FAIL_HDU(at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it",
-             type);
+    return ERROR_HDU(
+        at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it", type);
   if (im.is_rice)
-    MILL_TRY(take_rice(at, table, &im));
+    MILL_CHECK(take_rice(at, table, &im));
   hdu->kind = MILL_FITS_IMAGE;
   hdu->compressed = 1;
   hdu->bitpix = (int)bitpix;
   hdu->n_axis = (int)n_axis;
-  MILL_TRY(take_axes(at, table, tiles.axis[1], image_limit, &im, hdu));
-  MILL_TRY(check_tiles(at, guard, table, &tiles, hdu, &im));
-done:
-  return err;
+  MILL_CHECK(take_axes(at, table, tiles.axis[1], image_limit, &im, hdu));
+  return check_tiles(at, guard, table, &tiles, hdu, &im);
 }

@@ -16,9 +16,9 @@ typedef struct mill_fits_place {
   const char *name;
 } mill_fits_place;
 
-#define MILL_FAIL_PLACE(at, format, ...)                                                           \
-  MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d%s%s%s: " format, (at)->path, (at)->i_hdu + 1,              \
-            (at)->name[0] ? " (" : "", (at)->name, (at)->name[0] ? ")" : "", ##__VA_ARGS__)
+#define MILL_ERROR_AT(at, format, ...)                                                             \
+  MILL_ERROR(MILL_ERR_INPUT, "%s: HDU %d%s%s%s: " format, (at)->path, (at)->i_hdu + 1,             \
+             (at)->name[0] ? " (" : "", (at)->name, (at)->name[0] ? ")" : "", ##__VA_ARGS__)
 
 /** A column of a binary table. */
 typedef struct mill_fits_field {

@@ -44,12 +44,12 @@ static void give_room_back(unpacker *u)
 
 static int write_out(unpacker *u, size_t n)
 {
-  int err = MILL_OK;
   u->size += (int64_t)n;
   if (u->size > u->limit)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: unpacks to more than the limit of %lld MiB; gunzip it, or raise gzip_limit_mib",
-              u->path, (long long)(u->limit >> 20));
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: unpacks to more than the limit of %lld MiB; gunzip it, or raise gzip_limit_mib",
+        u->path, (long long)(u->limit >> 20));
   for (size_t done_bytes = 0; done_bytes < n && u->no_room == 0;) {
     const ssize_t put = write(u->out, u->out_buffer + done_bytes, n - done_bytes);
     if (put < 0 && errno == EINTR)
@@ -61,46 +61,43 @@ static int write_out(unpacker *u, size_t n)
       done_bytes += (size_t)put;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The next input bytes into z; 0 bytes at the end of the file. */
 static int refill(unpacker *u, z_stream *z)
 {
-  int err = MILL_OK;
   ssize_t got;
   do
     got = read(u->in, u->in_buffer, IO_BYTES);
   while (got < 0 && errno == EINTR);
   if (got < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
   z->next_in = u->in_buffer;
   z->avail_in = (uInt)got;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* All gzip members of the input, one after another, as gunzip does. */
 static int inflate_members(unpacker *u, z_stream *z)
 {
-  int err = MILL_OK;
   for (;;) {
     if (z->avail_in == 0) {
-      MILL_TRY(refill(u, z));
+      MILL_CHECK(refill(u, z));
       if (z->avail_in == 0)
-        MILL_FAIL(MILL_ERR_INPUT,
-                  "%s: the gzip stream ends too early; the file is cut: fetch it again", u->path);
+        return MILL_ERROR(MILL_ERR_INPUT,
+                          "%s: the gzip stream ends too early; the file is cut: fetch it again",
+                          u->path);
     }
     z->next_out = u->out_buffer;
     z->avail_out = IO_BYTES;
     const int status = inflate(z, Z_NO_FLUSH);
     if (status == Z_MEM_ERROR)
-      MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
+      return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s): make the file again", u->path,
-                z->msg ? z->msg : "no reason given");
-    MILL_TRY(write_out(u, IO_BYTES - z->avail_out));
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s): make the file again",
+                        u->path, z->msg ? z->msg : "no reason given");
+    MILL_CHECK(write_out(u, IO_BYTES - z->avail_out));
     if (status != Z_STREAM_END)
       continue;
     /* zeros pad the last member (tapes); anything else must be a new member */
@@ -111,15 +108,14 @@ static int inflate_members(unpacker *u, z_stream *z)
       }
       if (z->avail_in > 0)
         break;
-      MILL_TRY(refill(u, z));
+      MILL_CHECK(refill(u, z));
     } while (z->avail_in > 0);
     if (z->avail_in == 0)
       break;
     if (inflateReset(z) != Z_OK)
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_unnamed(unpacker *u)
@@ -178,8 +174,8 @@ static int fail_for_room(const unpacker *u)
   char room[64] = "";
   if (isfinite(there))
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
-  return mill_error_set(
-      MILL_ERR_INPUT, __FILE__, __LINE__,
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
       "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s); make room, set "
       "scratch (or TMPDIR) to another folder, or gunzip it",
       u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
@@ -204,29 +200,27 @@ static void share_folder(int lock, double end_s)
  * there. MILL_ERR_INPUT when there will be none. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
-  int err = MILL_OK;
   const int can_wait =
       lock >= 0 && n_held == 0 && (u->no_room == ENOSPC || u->no_room == EDQUOT) && !*is_alone;
   if (!can_wait)
-    MILL_TRY(fail_for_room(u));
+    MILL_CHECK(fail_for_room(u));
   flock(lock, LOCK_UN);
   for (int is_first = 1;; is_first = 0) {
     if (mill_stop_reason() != MILL_STOP_NONE)
-      MILL_FAIL(MILL_ERR_STOPPED, "%s: stopped while waiting for room in the scratch folder",
-                u->path);
+      return MILL_ERROR(MILL_ERR_STOPPED,
+                        "%s: stopped while waiting for room in the scratch folder", u->path);
     *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
     const int there_is = free_bytes(u->scratch) >= (double)u->size;
     if (*is_alone && there_is)
       break;
     if (*is_alone || mill_wall_s() > end_s)
-      MILL_TRY(fail_for_room(u));
+      MILL_CHECK(fail_for_room(u));
     if (there_is && !is_first)
       break;
     sleep_s(*pause_s);
     *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out)

@@ -291,30 +291,30 @@ static void warn_untried(const char *path, const char *reason)
 
 static int judge(enum mill_probe_kind kind, const char *path, int status, const char *message)
 {
-  int err = MILL_OK;
   const char *what = kind_of[kind].what, *cure = kind_of[kind].cure;
   const int code = kind_of[kind].code, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   const int exit_status = WEXITSTATUS(status);
   if (signal == SIGXCPU)
-    MILL_FAIL(code, "%s: %s is damaged: a process that read it came to no end within its time; %s",
-              path, what, cure);
+    return MILL_ERROR(
+        code, "%s: %s is damaged: a process that read it came to no end within its time; %s", path,
+        what, cure);
   if (signal == SIGKILL)
-    MILL_FAIL(code,
-              "%s: a process that read it was killed, which happens where memory is short: run it "
-              "again with more; if that does not help, %s",
-              path, cure);
+    return MILL_ERROR(
+        code,
+        "%s: a process that read it was killed, which happens where memory is short: run it "
+        "again with more; if that does not help, %s",
+        path, cure);
   if (signal)
-    MILL_FAIL(code, "%s: %s is damaged: a process that read it died of signal %d (%s); %s", path,
-              what, signal, strsignal(signal), cure);
+    return MILL_ERROR(code, "%s: %s is damaged: a process that read it died of signal %d (%s); %s",
+                      path, what, signal, strsignal(signal), cure);
   if (exit_status > REFUSED && exit_status < REFUSED + MILL_N_ERROR && message[0])
-    MILL_FAIL(exit_status - REFUSED, "%s; %s", message, cure);
+    return MILL_ERROR(exit_status - REFUSED, "%s; %s", message, cure);
   if (exit_status == NOT_STARTED)
     warn_untried(path, "its program cannot be loaded");
   else if (exit_status != 0)
-    MILL_FAIL(code, "%s: %s is damaged: a process that read it ended with status %d; %s", path,
-              what, exit_status, cure);
-done:
-  return err;
+    return MILL_ERROR(code, "%s: %s is damaged: a process that read it ended with status %d; %s",
+                      path, what, exit_status, cure);
+  return MILL_OK;
 }
 
 int mill_h5_probe(enum mill_probe_kind kind, const char *path)

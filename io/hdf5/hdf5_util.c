@@ -264,25 +264,23 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
 static int open_dataset(const mill_h5_file *file, const char *name, int n_dim, size_t *dim,
                         mill_h5_array *array)
 {
-  int err = MILL_OK;
   hsize_t extent[H5S_MAX_RANK];
   *array = (mill_h5_array){0};
   if (!mill_h5_exists(file, name))
-    MILL_FAIL(file->code, DATASET("is missing"));
+    return MILL_ERROR(file->code, DATASET("is missing"));
   if (!mill_h5_array_open(file->id, name, array))
-    MILL_FAIL(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
-              mill_h5_reason());
+    return MILL_ERROR(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
+                      mill_h5_reason());
   const int n_found = H5Sget_simple_extent_dims(array->space, extent, NULL);
   if (n_found != n_dim || n_dim > MAX_DIM)
-    MILL_FAIL(file->code, DATASET("has %d dimensions, expected %d"), n_found, n_dim);
+    return MILL_ERROR(file->code, DATASET("has %d dimensions, expected %d"), n_found, n_dim);
   for (int i = 0; i < n_dim; i++) {
     if (extent[i] > INT_MAX)
-      MILL_FAIL(file->code, DATASET("has a dimension of %llu, too large"),
-                (unsigned long long)extent[i]);
+      return MILL_ERROR(file->code, DATASET("has a dimension of %llu, too large"),
+                        (unsigned long long)extent[i]);
     dim[i] = (size_t)extent[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
@@ -456,13 +454,12 @@ done:
 
 int mill_h5_write_group(const mill_h5_file *file, const char *name)
 {
-  int err = MILL_OK;
   const hid_t group = H5Gcreate2(file->id, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   if (group < 0)
-    MILL_FAIL(file->code, "%s: group %s cannot be made: %s", file->path, name, mill_h5_reason());
+    return MILL_ERROR(file->code, "%s: group %s cannot be made: %s", file->path, name,
+                      mill_h5_reason());
   H5Gclose(group);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,

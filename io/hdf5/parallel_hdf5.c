@@ -18,17 +18,12 @@
 /* neither HDF5 nor MPI-IO passes the reason on */
 #define MAKE_ROOM                                                                                  \
   "; if the disk is full or a quota is used up, make room, then the same command continues"
-#define FAIL_WRITE(what)                                                                           \
-  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MAKE_ROOM, path, what, mill_h5_reason())
-#define FAIL_READ(what)                                                                            \
-  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
+#define WRITE_ERROR(what)                                                                          \
+  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MAKE_ROOM, path, what, mill_h5_reason())
+#define READ_ERROR(what)                                                                           \
+  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
-static int is_broken;
-
-int mill_ph5_is_broken(void)
-{
-  return is_broken;
-}
+static int is_broken; /* a file could not be closed in this process */
 
 void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
@@ -126,7 +121,7 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(opened, H5F_ACC_TRUNC, H5P_DEFAULT, access)
                                 : H5Fopen(opened, flags, access);
   if (*file < 0 && flags & H5F_ACC_TRUNC)
-    FAIL_WRITE("the file");
+    MILL_TRY(WRITE_ERROR("the file"));
   if (*file < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
@@ -139,45 +134,39 @@ done:
 
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
 {
-  int err = MILL_OK;
   *file = H5I_INVALID_HID;
-  MILL_TRY(check_room(path, n_byte));
-  MILL_TRY(mill_ph5_open(path, H5F_ACC_TRUNC, MPI_COMM_SELF, file));
-done:
-  return err;
+  MILL_CHECK(check_room(path, n_byte));
+  return mill_ph5_open(path, H5F_ACC_TRUNC, MPI_COMM_SELF, file);
 }
 
 int mill_ph5_hold(const char *path, int *fd)
 {
-  int err = MILL_OK;
   *fd = open(path, O_RDONLY | O_CLOEXEC);
   if (*fd < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
+  return MILL_OK;
 }
 
 int mill_ph5_still_there(const char *path, int fd)
 {
-  int err = MILL_OK;
   char link[64], now[PATH_MAX] = "";
   struct stat held, named;
   if (fd < 0 || (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
                  held.st_ino == named.st_ino))
-    goto done;
+    return MILL_OK;
   if (fstat(fd, &held) == 0 && held.st_nlink == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s was removed while this job wrote it, and what it held is lost: the same command "
-              "begins again",
-              path);
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s was removed while this job wrote it, and what it held is lost: the same command "
+        "begins again",
+        path);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, now, sizeof now - 1);
-  MILL_FAIL(MILL_ERR_OUTPUT,
-            "%s was moved while this job wrote it%s%s: what is done is there; move it back, and "
-            "the same command continues it",
-            path, n > 0 ? " and is now " : "", n > 0 ? now : "");
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_OUTPUT,
+      "%s was moved while this job wrote it%s%s: what is done is there; move it back, and "
+      "the same command continues it",
+      path, n > 0 ? " and is now " : "", n > 0 ? now : "");
 }
 
 int mill_ph5_close(const char *path, hid_t *file)
@@ -188,13 +177,13 @@ int mill_ph5_close(const char *path, hid_t *file)
   const hid_t id = *file;
   *file = H5I_INVALID_HID;
   if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                         "%s: cannot be flushed to disk: %s" MAKE_ROOM, path, mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MAKE_ROOM, path,
+                     mill_h5_reason());
   if (H5Fclose(id) < 0) {
     is_broken = 1;
     if (err == MILL_OK)
-      err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                           "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
+      err =
+          MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
   }
   return err;
 }
@@ -238,12 +227,10 @@ done:
 
 int mill_ph5_group(hid_t loc, const char *path, const char *name)
 {
-  int err = MILL_OK;
   const hid_t group = H5Gcreate2(loc, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   if (group < 0 || H5Gclose(group) < 0)
-    FAIL_WRITE(name);
-done:
-  return err;
+    return WRITE_ERROR(name);
+  return MILL_OK;
 }
 
 static int attribute(hid_t loc, const char *path, const char *object, const char *name, hid_t type,
@@ -254,10 +241,10 @@ static int attribute(hid_t loc, const char *path, const char *object, const char
   const hsize_t dim = n_value > 0 ? (hsize_t)n_value : 1;
   space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
   if (space < 0 || type < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
   attr = H5Acreate_by_name(loc, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, type, value) < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
 done:
   MILL_H5_CLOSE(attr, space);
   return err;
@@ -334,18 +321,17 @@ int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
       H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0 ||
       (fill && H5Pset_fill_value(create, type, fill) < 0))
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
   dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
   if (dataset < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
   if (unit && unit[0])
     MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "unit", unit));
   if (description && description[0])
     MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot write %s: %s", path, name,
-                         mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
   MILL_H5_CLOSE(create, space);
   return err;
 }
@@ -356,7 +342,7 @@ int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *tex
   int err = MILL_OK;
   const hid_t type = mill_ph5_text_type(strlen(text));
   if (type < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
   MILL_TRY(mill_ph5_dataset(loc, path, name, type, 0, 1, 1, NULL, "", description));
   MILL_TRY(mill_ph5_write_whole(loc, path, name, type, text));
 done:
@@ -367,13 +353,11 @@ done:
 /* Texts of fixed length; *array is closed by the caller. */
 static int open_texts(hid_t loc, const char *path, const char *name, mill_h5_array *array)
 {
-  int err = MILL_OK;
   if (!mill_h5_array_open(loc, name, array))
-    FAIL_READ(name);
+    return READ_ERROR(name);
   if (H5Tget_class(array->type) != H5T_STRING || H5Tis_variable_str(array->type) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
+  return MILL_OK;
 }
 
 int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text)
@@ -387,7 +371,7 @@ int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **tex
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
   MILL_TRY(mill_alloc_bytes(H5Tget_size(array.type) + 1, 1, (void **)text));
   if (H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
-    FAIL_READ(name);
+    MILL_TRY(READ_ERROR(name));
 done:
   mill_h5_array_close(&array);
   if (err != MILL_OK) {
@@ -409,7 +393,7 @@ int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_
   out->n_byte = H5Tget_size(array.type);
   MILL_TRY(mill_alloc_bytes((size_t)out->n, out->n_byte, (void **)&out->text));
   if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
-    FAIL_READ(name);
+    MILL_TRY(READ_ERROR(name));
 done:
   mill_h5_array_close(&array);
   if (err != MILL_OK) {
@@ -426,7 +410,7 @@ int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t typ
   hid_t dataset = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_open_dataset(loc, path, name, type, 1, n_row, 1, &dataset));
   if (n_row > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
-    FAIL_READ(name);
+    MILL_TRY(READ_ERROR(name));
 done:
   MILL_H5_CLOSE(dataset);
   return err;
@@ -440,7 +424,7 @@ int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t t
   hsize_t dim[2] = {0, 0};
   *dataset = H5I_INVALID_HID;
   if (!mill_h5_array_open(loc, name, &array))
-    FAIL_READ(name);
+    MILL_TRY(READ_ERROR(name));
   if (H5Sget_simple_extent_ndims(array.space) != n_dim ||
       H5Sget_simple_extent_dims(array.space, dim, NULL) != n_dim || dim[0] != (hsize_t)n_row ||
       (n_dim == 2 && dim[1] != (hsize_t)n_value) ||
@@ -470,12 +454,12 @@ static int select_rows(const char *path, int n_dim, const hsize_t *dim, const in
     MILL_TRY(select_rows(path, n_dim, dim, row + n / 2, n - n / 2, &high));
     *space = H5Scombine_select(low, H5S_SELECT_OR, high);
     if (*space < 0)
-      FAIL_WRITE("rows");
+      MILL_TRY(WRITE_ERROR("rows"));
     goto done;
   }
   *space = H5Screate_simple(n_dim, dim, NULL);
   if (*space < 0 || H5Sselect_none(*space) < 0)
-    FAIL_WRITE("rows");
+    MILL_TRY(WRITE_ERROR("rows"));
   for (int64_t i = 0; i < n;) {
     int64_t j = i + 1;
     while (j < n && row[j] == row[i] + (j - i))
@@ -483,7 +467,7 @@ static int select_rows(const char *path, int n_dim, const hsize_t *dim, const in
     const hsize_t start[2] = {(hsize_t)row[i], 0}, count[2] = {(hsize_t)(j - i), dim[1]};
     if (H5Sselect_hyperslab(*space, i == 0 ? H5S_SELECT_SET : H5S_SELECT_OR, start, NULL, count,
                             NULL) < 0)
-      FAIL_WRITE("rows");
+      MILL_TRY(WRITE_ERROR("rows"));
     i = j;
   }
 done:
@@ -494,34 +478,30 @@ done:
 int mill_ph5_select(const char *path, int n_dim, int64_t n_total, int64_t n_value,
                     const int64_t *row, int64_t n, mill_ph5_rows *rows)
 {
-  int err = MILL_OK;
   const hsize_t dim[2] = {(hsize_t)n_total, (hsize_t)n_value};
   const hsize_t packed[2] = {(hsize_t)n, (hsize_t)n_value};
   rows->memory = H5I_INVALID_HID;
-  MILL_TRY(select_rows(path, n_dim, dim, row, n, &rows->space));
+  MILL_CHECK(select_rows(path, n_dim, dim, row, n, &rows->space));
   rows->memory = H5Screate_simple(n_dim, packed, NULL);
   if (rows->memory < 0 || (n == 0 && H5Sselect_none(rows->memory) < 0))
-    FAIL_WRITE("rows");
-done:
-  return err;
+    return WRITE_ERROR("rows");
+  return MILL_OK;
 }
 
 int mill_ph5_select_range(const char *path, int n_dim, int64_t n_total, int64_t n_value,
                           int64_t start, int64_t n, mill_ph5_rows *rows)
 {
-  int err = MILL_OK;
   const hsize_t from[2] = {(hsize_t)start, 0}, count[2] = {(hsize_t)n, (hsize_t)n_value};
-  MILL_TRY(mill_ph5_select(path, n_dim, n_total, n_value, NULL, 0, rows));
+  MILL_CHECK(mill_ph5_select(path, n_dim, n_total, n_value, NULL, 0, rows));
   if (n > 0) {
     if (H5Sselect_hyperslab(rows->space, H5S_SELECT_SET, from, NULL, count, NULL) < 0 ||
         H5Sclose(rows->memory) < 0)
-      FAIL_WRITE("rows");
+      return WRITE_ERROR("rows");
     rows->memory = H5Screate_simple(n_dim, count, NULL);
     if (rows->memory < 0)
-      FAIL_WRITE("rows");
+      return WRITE_ERROR("rows");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_ph5_unselect(mill_ph5_rows *rows)
@@ -544,17 +524,17 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
      leaves without the second one: in MPICH's ROMIO, where that is collective, the
      others then wait for ever.  So each rank writes its own rows independently. */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
 #else
   /* one collective call whose ranks write their own rows: where one rank writes for
      others (collective buffering), Open MPI 4.1 can lose the error of a failed
      write, and the rows of a rank lie together anyway */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0 ||
       H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
 #endif
   if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
 done:
   MILL_H5_CLOSE(transfer);
   return err;
@@ -563,13 +543,11 @@ done:
 int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
                   const mill_ph5_rows *rows, void *buffer)
 {
-  int err = MILL_OK;
   if (H5Sget_simple_extent_npoints(rows->space) == 0)
-    goto done;
+    return MILL_OK;
   if (H5Dread(dataset, type, rows->memory, rows->space, H5P_DEFAULT, buffer) < 0)
-    FAIL_READ(name);
-done:
-  return err;
+    return READ_ERROR(name);
+  return MILL_OK;
 }
 
 int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
@@ -578,7 +556,7 @@ int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t ty
   int err = MILL_OK;
   const hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
   if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
-    FAIL_WRITE(name);
+    MILL_TRY(WRITE_ERROR(name));
 done:
   MILL_H5_CLOSE(dataset);
   return err;

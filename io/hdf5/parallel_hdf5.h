@@ -45,13 +45,10 @@ void mill_ph5_drop(hid_t *file, int n_rank);
  *  counts. */
 int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err);
 
-/** 1 when a file could not be closed in this process.  HDF5 tries again when MPI is finalized,
- *  which 1.10 does not survive: the program must leave without that. */
-int mill_ph5_is_broken(void);
-
-/** Before a job with the outcome err ends MPI: as mill_mpi_abort_if_lost, and where a rank has such
- * a file every rank leaves the program here, with this status.  Collective; all ranks have the same
- *  outcome, but for MILL_ERR_MPI. */
+/** Before a job with the outcome err ends MPI: as mill_mpi_abort_if_lost, and where a rank has a
+ * file that it could not close (HDF5 tries again when MPI is finalized, which 1.10 does not
+ * survive) every rank leaves the program here, with this status.  Collective; all ranks have the
+ * same outcome, but for MILL_ERR_MPI. */
 void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Reach the disk, then take the final name. */

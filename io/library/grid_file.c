@@ -9,6 +9,7 @@
 #include "io/library/grid_parts.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
+#include "src/system/order.h"
 
 struct mill_grid_file {
   mill_h5_file h5;
@@ -20,7 +21,7 @@ struct mill_grid_file {
 
 enum { MAX_SETTINGS = 65536 };
 
-#define REFUSE(file, ...) MILL_FAIL((file)->code, "%s: " __VA_ARGS__)
+#define REFUSED(file, ...) MILL_ERROR((file)->code, "%s: " __VA_ARGS__)
 
 void mill_grid_info_clear(mill_grid_info *info)
 {
@@ -69,131 +70,126 @@ done:
 
 static int read_labels(const mill_h5_file *file, mill_grid_info *info)
 {
-  int err = MILL_OK;
   size_t dim[1];
-  MILL_TRY(mill_h5_shape(file, "labels/name", 1, dim));
+  MILL_CHECK(mill_h5_shape(file, "labels/name", 1, dim));
   if (dim[0] < 1 || dim[0] > MILL_MAX_LABEL)
-    MILL_FAIL(file->code, "%s: has %zu labels; this program takes 1 to %d", file->path, dim[0],
-              MILL_MAX_LABEL);
+    return MILL_ERROR(file->code, "%s: has %zu labels; this program takes 1 to %d", file->path,
+                      dim[0], MILL_MAX_LABEL);
   info->n_label = (int)dim[0];
-  MILL_TRY(read_texts(file, "labels/name", info->n_label, MILL_MAX_NAME, info->label[0]));
+  MILL_CHECK(read_texts(file, "labels/name", info->n_label, MILL_MAX_NAME, info->label[0]));
   for (int i = 0; i < info->n_label; i++)
     if (!info->label[i][0])
-      MILL_FAIL(file->code, "%s: label %d has no name", file->path, i);
-done:
-  return err;
+      return MILL_ERROR(file->code, "%s: label %d has no name", file->path, i);
+  return MILL_OK;
 }
 
 static int read_models(const mill_h5_file *file, mill_grid_info *info)
 {
-  int err = MILL_OK;
   size_t dim[2];
-  MILL_TRY(mill_h5_shape(file, "models/label", 2, dim));
+  MILL_CHECK(mill_h5_shape(file, "models/label", 2, dim));
   if (dim[0] < 1 || dim[0] > MILL_GRID_MAX_MODEL || dim[1] != (size_t)info->n_label)
-    MILL_FAIL(file->code,
-              "%s: dataset /models/label has the shape [%zu][%zu], expected 1 to %d models and %d "
-              "labels",
-              file->path, dim[0], dim[1], MILL_GRID_MAX_MODEL, info->n_label);
+    return MILL_ERROR(
+        file->code,
+        "%s: dataset /models/label has the shape [%zu][%zu], expected 1 to %d models and %d "
+        "labels",
+        file->path, dim[0], dim[1], MILL_GRID_MAX_MODEL, info->n_label);
   info->n_model = (int)dim[0];
-  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &info->value));
-  MILL_TRY(MILL_ALLOC(dim[0], &info->name));
-  MILL_TRY(MILL_ALLOC(dim[0], &info->why));
-  MILL_TRY(MILL_ALLOC(dim[0], &info->status));
-  MILL_TRY(mill_h5_read(file, "models/label", H5T_NATIVE_DOUBLE, 2, dim, info->value));
-  MILL_TRY(read_texts(file, "models/name", info->n_model, MILL_GRID_NAME, info->name[0]));
-  MILL_TRY(read_texts(file, "models/why", info->n_model, MILL_GRID_WHY, info->why[0]));
-  MILL_TRY(mill_h5_read(file, "models/status", H5T_NATIVE_UCHAR, 1, dim, info->status));
+  MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &info->value));
+  MILL_CHECK(MILL_ALLOC(dim[0], &info->name));
+  MILL_CHECK(MILL_ALLOC(dim[0], &info->why));
+  MILL_CHECK(MILL_ALLOC(dim[0], &info->status));
+  MILL_CHECK(mill_h5_read(file, "models/label", H5T_NATIVE_DOUBLE, 2, dim, info->value));
+  MILL_CHECK(read_texts(file, "models/name", info->n_model, MILL_GRID_NAME, info->name[0]));
+  MILL_CHECK(read_texts(file, "models/why", info->n_model, MILL_GRID_WHY, info->why[0]));
+  MILL_CHECK(mill_h5_read(file, "models/status", H5T_NATIVE_UCHAR, 1, dim, info->status));
   if (mill_h5_exists(file, "models/stamp")) {
-    MILL_TRY(MILL_ALLOC(dim[0], &info->stamp));
-    MILL_TRY(mill_h5_read(file, "models/stamp", H5T_NATIVE_UINT64, 1, dim, info->stamp));
+    MILL_CHECK(MILL_ALLOC(dim[0], &info->stamp));
+    MILL_CHECK(mill_h5_read(file, "models/stamp", H5T_NATIVE_UINT64, 1, dim, info->stamp));
   }
   for (int i = 0; i < info->n_model; i++) {
     if (info->status[i] > MILL_GRID_BAD)
-      MILL_FAIL(file->code, "%s: model %d (%s) has the status %d, expected 0 to 2", file->path, i,
-                info->name[i], info->status[i]);
+      return MILL_ERROR(file->code, "%s: model %d (%s) has the status %d, expected 0 to 2",
+                        file->path, i, info->name[i], info->status[i]);
     for (int l = 0; l < info->n_label && info->status[i] != MILL_GRID_BAD; l++)
       if (!isfinite(info->value[(size_t)i * dim[1] + (size_t)l]))
-        MILL_FAIL(file->code, "%s: model %d (%s) has a label %s that is no finite number",
-                  file->path, i, info->name[i], info->label[l]);
+        return MILL_ERROR(file->code, "%s: model %d (%s) has a label %s that is no finite number",
+                          file->path, i, info->name[i], info->label[l]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_arm *arm)
 {
-  int err = MILL_OK;
   char at[MILL_GRID_AT];
   size_t dim[2];
   mill_grid_at(at, i_arm, "");
-  MILL_TRY(mill_h5_read_attr_text(file, at, "name", arm->name, sizeof arm->name));
-  MILL_TRY(mill_h5_read_attr_text(file, at, "sigma_origin", arm->sigma_origin,
-                                  sizeof arm->sigma_origin));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "ln_wave0", &arm->ln_wave0));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "ln_step", &arm->ln_step));
-  MILL_TRY(mill_h5_read_attr_double(file, at, "template_sigma_aa", &arm->template_sigma_aa));
-  MILL_TRY(mill_h5_read_attr_int(file, at, "n_pix", &arm->n_pix));
+  MILL_CHECK(mill_h5_read_attr_text(file, at, "name", arm->name, sizeof arm->name));
+  MILL_CHECK(mill_h5_read_attr_text(file, at, "sigma_origin", arm->sigma_origin,
+                                    sizeof arm->sigma_origin));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "ln_wave0", &arm->ln_wave0));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "ln_step", &arm->ln_step));
+  MILL_CHECK(mill_h5_read_attr_double(file, at, "template_sigma_aa", &arm->template_sigma_aa));
+  MILL_CHECK(mill_h5_read_attr_int(file, at, "n_pix", &arm->n_pix));
   if (!arm->name[0] || arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX)
-    MILL_FAIL(file->code, "%s: arm %d (%s) has %d pixels, this program takes %d to %d", file->path,
-              i_arm, arm->name, arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
+    return MILL_ERROR(file->code, "%s: arm %d (%s) has %d pixels, this program takes %d to %d",
+                      file->path, i_arm, arm->name, arm->n_pix, MILL_LIBRARY_MIN_PIX,
+                      MILL_LIBRARY_MAX_PIX);
   const double end = arm->ln_wave0 + arm->n_pix * arm->ln_step;
   /* wavelengths of 10 A to 1 mm */
   if (!(arm->ln_step > 0) || !(arm->ln_wave0 > 2.3) || !(end < 16.2) ||
       !isfinite(arm->template_sigma_aa))
-    MILL_FAIL(file->code,
-              "%s: arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
-              "template_sigma_aa %g",
-              file->path, arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
+    return MILL_ERROR(
+        file->code,
+        "%s: arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
+        "template_sigma_aa %g",
+        file->path, arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
   mill_grid_at(at, i_arm, "continuum");
   arm->has_continuum = mill_h5_exists(file, at);
   for (int k = 0; k <= arm->has_continuum; k++) {
     mill_grid_at(at, i_arm, k ? "continuum" : "flux");
-    MILL_TRY(mill_h5_shape(file, at, 2, dim));
+    MILL_CHECK(mill_h5_shape(file, at, 2, dim));
     if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
-      MILL_FAIL(file->code, "%s: dataset /%s has the shape [%zu][%zu], expected [%d][%d]",
-                file->path, at, dim[0], dim[1], n_model, arm->n_pix);
+      return MILL_ERROR(file->code, "%s: dataset /%s has the shape [%zu][%zu], expected [%d][%d]",
+                        file->path, at, dim[0], dim[1], n_model, arm->n_pix);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_format(const mill_h5_file *file)
 {
-  int err = MILL_OK, version = 0;
+  int version = 0;
   char format[64] = "";
   if (!mill_h5_has_attr(file, "/", "format"))
-    MILL_FAIL(file->code, "%s: is no grid file; starmill library build makes one", file->path);
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
+    return MILL_ERROR(file->code, "%s: is no grid file; starmill library build makes one",
+                      file->path);
+  MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
   if (strcmp(format, MILL_GRID_FORMAT) != 0)
-    MILL_FAIL(file->code, "%s: is a %s, not a grid file; starmill library build makes one",
-              file->path, format);
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "version", &version));
+    return MILL_ERROR(file->code, "%s: is a %s, not a grid file; starmill library build makes one",
+                      file->path, format);
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "version", &version));
   if (version != MILL_GRID_VERSION)
-    MILL_FAIL(file->code, "%s: has version %d of the grid file; this program reads %d", file->path,
-              version, MILL_GRID_VERSION);
-done:
-  return err;
+    return MILL_ERROR(file->code, "%s: has version %d of the grid file; this program reads %d",
+                      file->path, version, MILL_GRID_VERSION);
+  return MILL_OK;
 }
 
 static int read_info(const mill_h5_file *file, mill_grid_info *info)
 {
-  int err = MILL_OK;
   char at[MILL_GRID_AT];
-  MILL_TRY(read_format(file));
-  MILL_TRY(mill_h5_scan(file));
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "complete", &info->complete));
-  MILL_TRY(read_labels(file, info));
-  MILL_TRY(read_models(file, info));
+  MILL_CHECK(read_format(file));
+  MILL_CHECK(mill_h5_scan(file));
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "complete", &info->complete));
+  MILL_CHECK(read_labels(file, info));
+  MILL_CHECK(read_models(file, info));
   for (mill_grid_at(at, 0, ""); mill_h5_exists(file, at); mill_grid_at(at, info->n_arm, "")) {
     if (info->n_arm == MILL_MAX_ARM)
-      MILL_FAIL(file->code, "%s: has more than %d arms", file->path, MILL_MAX_ARM);
-    MILL_TRY(read_arm(file, info->n_arm, info->n_model, &info->arm[info->n_arm]));
+      return MILL_ERROR(file->code, "%s: has more than %d arms", file->path, MILL_MAX_ARM);
+    MILL_CHECK(read_arm(file, info->n_arm, info->n_model, &info->arm[info->n_arm]));
     info->n_arm++;
   }
   if (info->n_arm == 0)
-    MILL_FAIL(file->code, "%s: has no arm", file->path);
-done:
-  return err;
+    return MILL_ERROR(file->code, "%s: has no arm", file->path);
+  return MILL_OK;
 }
 
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info)
@@ -232,23 +228,11 @@ void mill_grid_close(mill_grid_file *file)
   MILL_FREE(file->path, file->status, file);
 }
 
-typedef struct wanted_row {
-  int model, place;
-} wanted_row;
-
-static int compare_rows(const void *a, const void *b)
-{
-  const wanted_row *x = a, *y = b;
-  if (x->model != y->model)
-    return x->model < y->model ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
-
 /* Neighbours in the file that are neighbours in memory too. */
-static int run_length(const wanted_row *row, int n)
+static int run_length(const mill_keyed *row, int n)
 {
   int k = 1;
-  while (k < n && row[k].model == row[0].model + k && row[k].place == row[0].place + k)
+  while (k < n && row[k].key == row[0].key + k && row[k].place == row[0].place + k)
     k++;
   return k;
 }
@@ -256,37 +240,35 @@ static int run_length(const wanted_row *row, int n)
 static int check_flux(const mill_grid_file *file, const char *at, int model, int n_pix,
                       const float *flux)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n_pix && file->status[model] == MILL_GRID_GOOD; i++)
     if (!(flux[i] > 0 && flux[i] <= 3e38F))
-      REFUSE(&file->h5, "/%s has %g at pixel %d of model %d, which is said to be good", file->path,
-             at, (double)flux[i], i, model);
-done:
-  return err;
+      return REFUSED(&file->h5, "/%s has %g at pixel %d of model %d, which is said to be good",
+                     file->path, at, (double)flux[i], i, model);
+  return MILL_OK;
 }
 
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
-                     const wanted_row *row, float *out)
+                     const mill_keyed *row, float *out)
 {
   int err = MILL_OK;
   mill_h5_array array = {0};
   hid_t memory = H5I_INVALID_HID;
   if (!mill_h5_array_open(file->h5.id, at, &array))
-    REFUSE(&file->h5, "/%s cannot be opened: %s", file->path, at, mill_h5_reason());
+    MILL_TRY(REFUSED(&file->h5, "/%s cannot be opened: %s", file->path, at, mill_h5_reason()));
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
-    REFUSE(&file->h5, "/%s holds no floating-point numbers", file->path, at);
+    MILL_TRY(REFUSED(&file->h5, "/%s holds no floating-point numbers", file->path, at));
   for (int i = 0, k; i < n; i += k) {
     k = run_length(row + i, n - i);
-    const hsize_t start[2] = {(hsize_t)row[i].model, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
+    const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
     float *to = out + (size_t)row[i].place * (size_t)n_pix;
     MILL_H5_CLOSE(memory);
     memory = H5Screate_simple(2, count, NULL);
     if (memory < 0 ||
         H5Sselect_hyperslab(array.space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
         H5Dread(array.id, H5T_NATIVE_FLOAT, memory, array.space, H5P_DEFAULT, to) < 0)
-      REFUSE(&file->h5, "/%s cannot be read: %s", file->path, at, mill_h5_reason());
+      MILL_TRY(REFUSED(&file->h5, "/%s cannot be read: %s", file->path, at, mill_h5_reason()));
     for (int j = 0; j < k; j++)
-      MILL_TRY(check_flux(file, at, row[i + j].model, n_pix, to + (size_t)j * (size_t)n_pix));
+      MILL_TRY(check_flux(file, at, (int)row[i + j].key, n_pix, to + (size_t)j * (size_t)n_pix));
   }
 done:
   MILL_H5_CLOSE(memory);
@@ -299,7 +281,7 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
 {
   int err = MILL_OK;
   char at[MILL_GRID_AT];
-  wanted_row *row = NULL;
+  mill_keyed *row = NULL;
   if (arm < 0 || arm >= file->n_arm)
     MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
   if (continuum && !file->has_continuum[arm])
@@ -308,9 +290,9 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
   for (int i = 0; i < n; i++) {
     if (model[i] < 0 || model[i] >= file->n_model)
       MILL_FAIL(MILL_ERR_RANGE, "%s: has no model %d", file->path, model[i]);
-    row[i] = (wanted_row){model[i], i};
+    row[i] = (mill_keyed){model[i], i};
   }
-  qsort(row, (size_t)n, sizeof *row, compare_rows);
+  qsort(row, (size_t)n, sizeof *row, mill_by_key);
   mill_grid_at(at, arm, "flux");
   if (flux)
     MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, flux));
@@ -319,25 +301,6 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
     MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, continuum));
 done:
   mill_free(row);
-  return err;
-}
-
-int mill_grid_read_sigma(mill_grid_file *file, int arm, double *sigma, int *has)
-{
-  int err = MILL_OK;
-  char at[MILL_GRID_AT];
-  if (arm < 0 || arm >= file->n_arm)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
-  const size_t dim[1] = {(size_t)file->n_pix[arm]};
-  mill_grid_at(at, arm, "sigma");
-  *has = mill_h5_exists(&file->h5, at);
-  if (!*has)
-    goto done;
-  MILL_TRY(mill_h5_read(&file->h5, at, H5T_NATIVE_DOUBLE, 1, dim, sigma));
-  for (size_t i = 0; i < dim[0]; i++)
-    if (!(sigma[i] >= 0 && sigma[i] < 1e6))
-      REFUSE(&file->h5, "/%s has %g at pixel %zu", file->path, at, sigma[i], i);
-done:
   return err;
 }
 
@@ -352,7 +315,7 @@ int mill_grid_read_settings(mill_grid_file *file, char **settings)
     size = H5Tis_variable_str(array.type) > 0 ? MAX_SETTINGS : H5Tget_size(array.type);
   mill_h5_array_close(&array);
   if (!open || size == 0 || size > MAX_SETTINGS)
-    REFUSE(&file->h5, "has no attribute settings", file->path);
+    MILL_TRY(REFUSED(&file->h5, "has no attribute settings", file->path));
   MILL_TRY(MILL_ALLOC(size + 1, settings));
   MILL_TRY(mill_h5_read_attr_text(&file->h5, "/", "settings", *settings, size + 1));
 done:

@@ -67,10 +67,6 @@ int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info)
 int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float *flux,
                    float *continuum);
 
-/** sigma [n_pix] of an arm whose resolution varies, A; *has 0: it has no such table, and sigma is
- *  untouched. */
-int mill_grid_read_sigma(mill_grid_file *file, int arm, double *sigma, int *has);
-
 /** The options that made the file, of any length; free with mill_free. */
 int mill_grid_read_settings(mill_grid_file *file, char **settings);
 

@@ -36,83 +36,76 @@ done:
 
 static int make_models(hid_t file, const char *path, const mill_grid_info *info)
 {
-  int err = MILL_OK;
   char label[MILL_MAX_LABEL][MILL_GRID_NAME] = {0};
   for (int i = 0; i < info->n_label; i++)
     snprintf(label[i], sizeof label[i], "%s", info->label[i]);
-  MILL_TRY(mill_ph5_group(file, path, "labels"));
-  MILL_TRY(write_texts(file, path, "labels/name", info->n_label, MILL_GRID_NAME, label[0],
-                       "names of the labels"));
-  MILL_TRY(mill_ph5_group(file, path, "models"));
-  MILL_TRY(mill_ph5_dataset(file, path, "models/label", H5T_IEEE_F64LE, 2, info->n_model,
-                            info->n_label, NULL, "", "labels of each model, in their units"));
-  MILL_TRY(mill_ph5_write_whole(file, path, "models/label", H5T_NATIVE_DOUBLE, info->value));
-  MILL_TRY(write_texts(file, path, "models/name", info->n_model, MILL_GRID_NAME, info->name[0],
-                       "file or row that each model comes from"));
-  MILL_TRY(mill_ph5_dataset(file, path, "models/status", H5T_STD_I8LE, 1, info->n_model, 1, NULL,
-                            "", "0 still to do, 1 good, 2 bad"));
+  MILL_CHECK(mill_ph5_group(file, path, "labels"));
+  MILL_CHECK(write_texts(file, path, "labels/name", info->n_label, MILL_GRID_NAME, label[0],
+                         "names of the labels"));
+  MILL_CHECK(mill_ph5_group(file, path, "models"));
+  MILL_CHECK(mill_ph5_dataset(file, path, "models/label", H5T_IEEE_F64LE, 2, info->n_model,
+                              info->n_label, NULL, "", "labels of each model, in their units"));
+  MILL_CHECK(mill_ph5_write_whole(file, path, "models/label", H5T_NATIVE_DOUBLE, info->value));
+  MILL_CHECK(write_texts(file, path, "models/name", info->n_model, MILL_GRID_NAME, info->name[0],
+                         "file or row that each model comes from"));
+  MILL_CHECK(mill_ph5_dataset(file, path, "models/status", H5T_STD_I8LE, 1, info->n_model, 1, NULL,
+                              "", "0 still to do, 1 good, 2 bad"));
   if (info->status)
-    MILL_TRY(mill_ph5_write_whole(file, path, "models/status", H5T_NATIVE_UCHAR, info->status));
+    MILL_CHECK(mill_ph5_write_whole(file, path, "models/status", H5T_NATIVE_UCHAR, info->status));
   if (info->stamp) {
-    MILL_TRY(mill_ph5_dataset(file, path, "models/stamp", H5T_STD_U64LE, 1, info->n_model, 1, NULL,
-                              "", "of the file that each model comes from; 0: not known"));
-    MILL_TRY(mill_ph5_write_whole(file, path, "models/stamp", H5T_NATIVE_UINT64, info->stamp));
+    MILL_CHECK(mill_ph5_dataset(file, path, "models/stamp", H5T_STD_U64LE, 1, info->n_model, 1,
+                                NULL, "", "of the file that each model comes from; 0: not known"));
+    MILL_CHECK(mill_ph5_write_whole(file, path, "models/stamp", H5T_NATIVE_UINT64, info->stamp));
   }
-  MILL_TRY(write_texts(file, path, "models/why", info->n_model, MILL_GRID_WHY,
-                       info->why ? info->why[0] : NULL, "why a model is bad"));
-done:
-  return err;
+  return write_texts(file, path, "models/why", info->n_model, MILL_GRID_WHY,
+                     info->why ? info->why[0] : NULL, "why a model is bad");
 }
 
 static int make_arm(hid_t file, const char *path, int n_model, int i_arm, const mill_grid_arm *arm,
                     const double *sigma)
 {
-  int err = MILL_OK;
   char at[MILL_GRID_AT];
   const mill_h5_file h5 = {file, MILL_ERR_OUTPUT, path};
   mill_grid_at(at, i_arm, "");
-  MILL_TRY(mill_ph5_group(file, path, at));
-  MILL_TRY(mill_h5_write_attr_text(&h5, at, "name", arm->name));
-  MILL_TRY(mill_h5_write_attr_double(&h5, at, "ln_wave0", arm->ln_wave0));
-  MILL_TRY(mill_h5_write_attr_double(&h5, at, "ln_step", arm->ln_step));
-  MILL_TRY(mill_h5_write_attr_int(&h5, at, "n_pix", arm->n_pix));
-  MILL_TRY(mill_h5_write_attr_double(&h5, at, "template_sigma_aa", arm->template_sigma_aa));
-  MILL_TRY(mill_h5_write_attr_text(&h5, at, "sigma_origin", arm->sigma_origin));
+  MILL_CHECK(mill_ph5_group(file, path, at));
+  MILL_CHECK(mill_h5_write_attr_text(&h5, at, "name", arm->name));
+  MILL_CHECK(mill_h5_write_attr_double(&h5, at, "ln_wave0", arm->ln_wave0));
+  MILL_CHECK(mill_h5_write_attr_double(&h5, at, "ln_step", arm->ln_step));
+  MILL_CHECK(mill_h5_write_attr_int(&h5, at, "n_pix", arm->n_pix));
+  MILL_CHECK(mill_h5_write_attr_double(&h5, at, "template_sigma_aa", arm->template_sigma_aa));
+  MILL_CHECK(mill_h5_write_attr_text(&h5, at, "sigma_origin", arm->sigma_origin));
   mill_grid_at(at, i_arm, "sigma");
   if (sigma) {
-    MILL_TRY(mill_ph5_dataset(file, path, at, H5T_IEEE_F64LE, 1, arm->n_pix, 1, NULL, "Angstrom",
-                              "Gaussian sigma of the spectra at each pixel"));
-    MILL_TRY(mill_ph5_write_whole(file, path, at, H5T_NATIVE_DOUBLE, sigma));
+    MILL_CHECK(mill_ph5_dataset(file, path, at, H5T_IEEE_F64LE, 1, arm->n_pix, 1, NULL, "Angstrom",
+                                "Gaussian sigma of the spectra at each pixel"));
+    MILL_CHECK(mill_ph5_write_whole(file, path, at, H5T_NATIVE_DOUBLE, sigma));
   }
   mill_grid_at(at, i_arm, "flux");
-  MILL_TRY(mill_ph5_dataset(file, path, at, H5T_IEEE_F32LE, 2, n_model, arm->n_pix, NULL, "",
-                            "flux density, each model in its own unit"));
+  MILL_CHECK(mill_ph5_dataset(file, path, at, H5T_IEEE_F32LE, 2, n_model, arm->n_pix, NULL, "",
+                              "flux density, each model in its own unit"));
   mill_grid_at(at, i_arm, "continuum");
   if (arm->has_continuum)
-    MILL_TRY(mill_ph5_dataset(file, path, at, H5T_IEEE_F32LE, 2, n_model, arm->n_pix, NULL, "",
-                              "continuum in the unit of the flux"));
-done:
-  return err;
+    MILL_CHECK(mill_ph5_dataset(file, path, at, H5T_IEEE_F32LE, 2, n_model, arm->n_pix, NULL, "",
+                                "continuum in the unit of the flux"));
+  return MILL_OK;
 }
 
 static int make_all(hid_t file, const char *path, const mill_grid_info *info,
                     const double *const *sigma, const char *settings)
 {
-  int err = MILL_OK;
   char program[128];
   const mill_h5_file h5 = {file, MILL_ERR_OUTPUT, path};
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_h5_write_attr_text(&h5, "/", "format", MILL_GRID_FORMAT));
-  MILL_TRY(mill_h5_write_attr_int(&h5, "/", "version", MILL_GRID_VERSION));
-  MILL_TRY(mill_h5_write_attr_int(&h5, "/", "complete", 0));
-  MILL_TRY(mill_h5_write_attr_text(&h5, "/", "generator", program));
-  MILL_TRY(mill_h5_write_attr_text(&h5, "/", "settings", settings));
-  MILL_TRY(make_models(file, path, info));
-  MILL_TRY(mill_ph5_group(file, path, "arms"));
+  MILL_CHECK(mill_h5_write_attr_text(&h5, "/", "format", MILL_GRID_FORMAT));
+  MILL_CHECK(mill_h5_write_attr_int(&h5, "/", "version", MILL_GRID_VERSION));
+  MILL_CHECK(mill_h5_write_attr_int(&h5, "/", "complete", 0));
+  MILL_CHECK(mill_h5_write_attr_text(&h5, "/", "generator", program));
+  MILL_CHECK(mill_h5_write_attr_text(&h5, "/", "settings", settings));
+  MILL_CHECK(make_models(file, path, info));
+  MILL_CHECK(mill_ph5_group(file, path, "arms"));
   for (int a = 0; a < info->n_arm; a++)
-    MILL_TRY(make_arm(file, path, info->n_model, a, &info->arm[a], sigma ? sigma[a] : NULL));
-done:
-  return err;
+    MILL_CHECK(make_arm(file, path, info->n_model, a, &info->arm[a], sigma ? sigma[a] : NULL));
+  return MILL_OK;
 }
 
 int mill_grid_create(const char *path, const mill_grid_info *info, const double *const *sigma,
@@ -246,8 +239,8 @@ static int mark(hid_t file, const char *path, int32_t complete)
   const hid_t attr = H5Aopen(file, "complete", H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, H5T_NATIVE_INT32, &complete) < 0 ||
       H5Fflush(file, H5F_SCOPE_GLOBAL) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be marked as %s: %s",
-                         path, complete ? "complete" : "not complete", mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be marked as %s: %s", path,
+                     complete ? "complete" : "not complete", mill_h5_reason());
   MILL_H5_CLOSE(attr);
   return err;
 }

@@ -94,58 +94,52 @@ void mill_labelled_one_clear(mill_labelled_one *one)
 static int find_columns(mill_fits_file *file, const mill_labelled_request *request, int *i_hdu,
                         mill_fits_column *c)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = file->guard;
   const char *const column[2] = {request->wave_column, request->flux_column};
   for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
     int has_wave = 0, has_flux = 0;
     if (guard->hdu[*i_hdu].kind != MILL_FITS_TABLE)
       continue;
-    MILL_TRY(mill_fits_column_find(file, *i_hdu, column[1], &has_flux, c));
-    MILL_TRY(mill_fits_column_find(file, *i_hdu, column[0], &has_wave, c));
+    MILL_CHECK(mill_fits_column_find(file, *i_hdu, column[1], &has_flux, c));
+    MILL_CHECK(mill_fits_column_find(file, *i_hdu, column[0], &has_wave, c));
     if (has_wave && has_flux)
-      goto done;
+      return MILL_OK;
   }
-  MILL_FAIL(MILL_ERR_INPUT, "%s: no table has the columns %s and %s; name them with --columns",
-            guard->path, column[0], column[1]);
-done:
-  return err;
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s: no table has the columns %s and %s; name them with --columns", guard->path,
+                    column[0], column[1]);
 }
 
 static int read_columns(mill_fits_file *file, const mill_labelled_request *request,
                         mill_labelled_one *one, mill_labelled_origin *origin)
 {
-  int err = MILL_OK;
   const char *const column[2] = {request->wave_column, request->flux_column};
   mill_fits_column c;
   char key[16], unit[FLEN_VALUE];
-  MILL_TRY(find_columns(file, request, &one->i_hdu, &c));
+  MILL_CHECK(find_columns(file, request, &one->i_hdu, &c));
   snprintf(key, sizeof key, "TUNIT%d", c.number);
   mill_labelled_text(file, key, unit);
   if (*unit && strncasecmp(unit, "ANG", 3) != 0 && strcmp(unit, "A") != 0)
-    MILL_FAIL_HDU(file, one->i_hdu, ": the unit of %s is '%.40s', expected Angstrom", column[0],
-                  unit);
-  MILL_TRY(mill_single_check_columns(file, one->i_hdu, column, 2, &one->n_pix));
-  MILL_TRY(MILL_ALLOC(one->n_pix, &one->wave));
-  MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
-  MILL_TRY(mill_single_column(file, one->i_hdu, column[0], one->n_pix, one->wave));
-  MILL_TRY(mill_single_column(file, one->i_hdu, column[1], one->n_pix, one->flux));
+    return MILL_ERROR_HDU(file, one->i_hdu, ": the unit of %s is '%.40s', expected Angstrom",
+                          column[0], unit);
+  MILL_CHECK(mill_single_check_columns(file, one->i_hdu, column, 2, &one->n_pix));
+  MILL_CHECK(MILL_ALLOC(one->n_pix, &one->wave));
+  MILL_CHECK(MILL_ALLOC(one->n_pix, &one->flux));
+  MILL_CHECK(mill_single_column(file, one->i_hdu, column[0], one->n_pix, one->wave));
+  MILL_CHECK(mill_single_column(file, one->i_hdu, column[1], one->n_pix, one->flux));
   if (request->continuum_column[0]) {
-    MILL_TRY(MILL_ALLOC(one->n_pix, &one->continuum));
-    MILL_TRY(mill_single_column(file, one->i_hdu, request->continuum_column, one->n_pix,
-                                one->continuum));
+    MILL_CHECK(MILL_ALLOC(one->n_pix, &one->continuum));
+    MILL_CHECK(mill_single_column(file, one->i_hdu, request->continuum_column, one->n_pix,
+                                  one->continuum));
   }
   snprintf(origin->wavelengths, sizeof origin->wavelengths, "column %s", column[0]);
-  MILL_TRY(mill_labelled_to_vacuum(file, one->i_hdu, request, origin->wavelengths, one->n_pix,
-                                   one->wave, origin));
-done:
-  return err;
+  return mill_labelled_to_vacuum(file, one->i_hdu, request, origin->wavelengths, one->n_pix,
+                                 one->wave, origin);
 }
 
 /* The image of one spectrum. */
 static int find_row_image(const mill_fits_file *file, int *i_hdu)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = file->guard;
   for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
     const mill_fits_hdu *hdu = &guard->hdu[*i_hdu];
@@ -153,14 +147,12 @@ static int find_row_image(const mill_fits_file *file, int *i_hdu)
     for (int k = 1; k < hdu->n_axis && is_row; k++)
       is_row = hdu->axis[k] == 1;
     if (is_row)
-      goto done;
+      return MILL_OK;
   }
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%s: has no image of one spectrum; name the columns of a table with --columns "
-            "WAVE,FLUX",
-            guard->path);
-done:
-  return err;
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s: has no image of one spectrum; name the columns of a table with --columns "
+                    "WAVE,FLUX",
+                    guard->path);
 }
 
 /* first: what the first file has given; --wave-file is not read again for those like it. */
@@ -168,52 +160,47 @@ static int read_image(mill_fits_file *file, const mill_labelled_request *request
                       const mill_labelled_spectra *first, mill_labelled_one *one,
                       mill_labelled_origin *origin)
 {
-  int err = MILL_OK, status = 0, any_null = 0;
+  int status = 0, any_null = 0;
   const mill_fits_guard *guard = file->guard;
   double nothing = NAN;
   long corner[MILL_FITS_MAX_AXIS];
-  MILL_TRY(find_row_image(file, &one->i_hdu));
+  MILL_CHECK(find_row_image(file, &one->i_hdu));
   if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX)
-    MILL_FAIL_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
-                  (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
+                          (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX);
   one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
   for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
     corner[k] = 1;
-  MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
-  MILL_TRY(mill_fits_file_move(file, one->i_hdu));
+  MILL_CHECK(MILL_ALLOC(one->n_pix, &one->flux));
+  MILL_CHECK(mill_fits_file_move(file, one->i_hdu));
   fits_read_pix(file->fptr, TDOUBLE, corner, one->n_pix, &nothing, one->flux, &any_null, &status);
-  MILL_TRY_FITS(file, one->i_hdu, status, "the spectrum cannot be read");
+  MILL_CHECK_FITS(file, one->i_hdu, status, "the spectrum cannot be read");
   if (request->wave_file && first->wave_aa && first->n_pix == one->n_pix) {
-    MILL_TRY(MILL_ALLOC(one->n_pix, &one->wave));
+    MILL_CHECK(MILL_ALLOC(one->n_pix, &one->wave));
     memcpy(one->wave, first->wave_aa, (size_t)one->n_pix * sizeof *one->wave);
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_labelled_wavelengths(file, one->i_hdu, request, one->n_pix, &one->wave, origin));
-done:
-  return err;
+  return mill_labelled_wavelengths(file, one->i_hdu, request, one->n_pix, &one->wave, origin);
 }
 
 /* A number of the spectrum's header, or of the first one; NaN: neither has it. */
 static int read_card(mill_fits_file *file, int i_hdu, const char *key, double *out)
 {
-  int err = MILL_OK, found = 0;
+  int found = 0;
   *out = NAN;
-  MILL_TRY(mill_labelled_number(file, i_hdu, key, out, &found));
+  MILL_CHECK(mill_labelled_number(file, i_hdu, key, out, &found));
   if (!found && i_hdu != 0)
-    MILL_TRY(mill_labelled_number(file, 0, key, out, &found));
-done:
-  return err;
+    MILL_CHECK(mill_labelled_number(file, 0, key, out, &found));
+  return MILL_OK;
 }
 
 /* label [n_label], where no table has them */
 static int read_cards(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
                       double *label)
 {
-  int err = MILL_OK;
   for (int l = 0; l < request->n_label && !request->table; l++)
-    MILL_TRY(read_card(file, i_hdu, request->column[l], &label[l]));
-done:
-  return err;
+    MILL_CHECK(read_card(file, i_hdu, request->column[l], &label[l]));
+  return MILL_OK;
 }
 
 int mill_labelled_one_cards(const char *path, const mill_labelled_request *request, double *label)
@@ -288,7 +275,7 @@ done:
 static int find_row(const char *table, const char *path, const char *text, size_t stride,
                     int64_t n_row, int64_t *row)
 {
-  int err = MILL_OK, n_wanted = 0;
+  int n_wanted = 0;
   const char *wanted = mill_labelled_stem(path, &n_wanted);
   *row = -1;
   for (int64_t r = 0; r < n_row; r++) {
@@ -298,14 +285,14 @@ static int find_row(const char *table, const char *path, const char *text, size_
     if (n != n_wanted || memcmp(name, wanted, (size_t)n) != 0)
       continue;
     if (*row >= 0)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: rows %lld and %lld (counted from 1) both have the name '%.*s': leave one of "
-                "them out",
-                table, (long long)*row + 1, (long long)r + 1, n, name);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: rows %lld and %lld (counted from 1) both have the name '%.*s': leave one of "
+          "them out",
+          table, (long long)*row + 1, (long long)r + 1, n, name);
     *row = r;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_labelled_table_read(const char *const *path, const mill_labelled_request *request,

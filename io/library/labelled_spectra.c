@@ -13,12 +13,10 @@
 
 int mill_labelled_number(mill_fits_file *file, int i_hdu, const char *key, double *out, int *found)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_single_key_double(file, i_hdu, key, out, found));
+  MILL_CHECK(mill_single_key_double(file, i_hdu, key, out, found));
   if (*found && !isfinite(*out))
-    MILL_FAIL_HDU(file, i_hdu, ": the card %s is %g", key, *out);
-done:
-  return err;
+    return MILL_ERROR_HDU(file, i_hdu, ": the card %s is %g", key, *out);
+  return MILL_OK;
 }
 
 void mill_labelled_text(mill_fits_file *file, const char *key, char text[FLEN_VALUE])
@@ -60,7 +58,7 @@ typedef struct wave_rule {
 
 static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, char text[160])
 {
-  int err = MILL_OK, found = 0, has_step = 0, has_flag = 0;
+  int found = 0, has_step = 0, has_flag = 0;
   double value = 0, step = 0, pixel = 0, flag = 0, c0 = 0, c1 = 0;
   char type[FLEN_VALUE], unit[FLEN_VALUE];
   const char *step_key = "CDELT1";
@@ -68,35 +66,37 @@ static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, ch
   mill_labelled_text(file, "CTYPE1", type);
   mill_labelled_text(file, "CUNIT1", unit);
   if (*unit && !begins(unit, "ANG"))
-    MILL_FAIL_HDU(file, i_hdu, ": CUNIT1 is '%.40s', expected Angstrom; %s", unit, help);
-  MILL_TRY(mill_labelled_number(file, i_hdu, "COEFF0", &c0, &found));
-  MILL_TRY(mill_labelled_number(file, i_hdu, "COEFF1", &c1, &has_step));
+    return MILL_ERROR_HDU(file, i_hdu, ": CUNIT1 is '%.40s', expected Angstrom; %s", unit, help);
+  MILL_CHECK(mill_labelled_number(file, i_hdu, "COEFF0", &c0, &found));
+  MILL_CHECK(mill_labelled_number(file, i_hdu, "COEFF1", &c1, &has_step));
   if (found && has_step) {
     *rule = (wave_rule){c0, c1, 1};
     snprintf(text, 160, "log10 from COEFF0 %.10g and COEFF1 %.6g", c0, c1);
     return MILL_OK;
   }
-  MILL_TRY(mill_labelled_number(file, i_hdu, "CRVAL1", &value, &found));
+  MILL_CHECK(mill_labelled_number(file, i_hdu, "CRVAL1", &value, &found));
   if (!found)
-    MILL_FAIL_HDU(file, i_hdu, ": has no CRVAL1, so its wavelengths are not known; %s", help);
-  MILL_TRY(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
+    return MILL_ERROR_HDU(file, i_hdu, ": has no CRVAL1, so its wavelengths are not known; %s",
+                          help);
+  MILL_CHECK(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
   if (!has_step) {
     step_key = "CD1_1";
-    MILL_TRY(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
+    MILL_CHECK(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
   }
   if (!has_step)
-    MILL_FAIL_HDU(file, i_hdu, ": has neither CDELT1 nor CD1_1; %s", help);
-  MILL_TRY(mill_labelled_number(file, i_hdu, "CRPIX1", &pixel, &found));
+    return MILL_ERROR_HDU(file, i_hdu, ": has neither CDELT1 nor CD1_1; %s", help);
+  MILL_CHECK(mill_labelled_number(file, i_hdu, "CRPIX1", &pixel, &found));
   if (!found)
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": has CRVAL1 but no CRPIX1, so the pixel of that wavelength is not known; %s",
-                  help);
-  MILL_TRY(mill_labelled_number(file, i_hdu, "DC-FLAG", &flag, &has_flag));
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": has CRVAL1 but no CRPIX1, so the pixel of that wavelength is not known; %s",
+        help);
+  MILL_CHECK(mill_labelled_number(file, i_hdu, "DC-FLAG", &flag, &has_flag));
   if (has_flag && flag != 0 && flag != 1)
-    MILL_FAIL_HDU(file, i_hdu, ": DC-FLAG is %g, expected 0 (linear) or 1 (log10); %s", flag, help);
+    return MILL_ERROR_HDU(file, i_hdu, ": DC-FLAG is %g, expected 0 (linear) or 1 (log10); %s",
+                          flag, help);
   if (!has_flag && strchr(type, '-'))
-    MILL_FAIL_HDU(file, i_hdu, ": CTYPE1 is '%.40s', a kind of axis that is not known here; %s",
-                  type, help);
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": CTYPE1 is '%.40s', a kind of axis that is not known here; %s", type, help);
   /* without DC-FLAG a first wavelength below 10 can only be a log10 */
   rule->is_log10 = has_flag ? flag == 1 : value < 10;
   rule->step = step;
@@ -104,8 +104,7 @@ static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, ch
   snprintf(text, 160, "%s from CRVAL1 %.10g, %s %.6g and CRPIX1 %g%s",
            rule->is_log10 ? "log10" : "linear", value, step_key, step, pixel,
            has_flag ? " (DC-FLAG)" : "");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Air or vacuum as the header says; MILL_MEDIUM_AUTO when it does not. */
@@ -136,27 +135,27 @@ static void medium_from_header(mill_fits_file *file, int *medium, char key_text[
 int mill_labelled_to_vacuum(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
                             const char *what, int n_pix, double *wave, mill_labelled_origin *origin)
 {
-  int err = MILL_OK;
   int medium = request->medium;
   snprintf(origin->medium_key, sizeof origin->medium_key, "--medium");
   if (medium == MILL_MEDIUM_AUTO)
     medium_from_header(file, &medium, origin->medium_key);
   if (medium == MILL_MEDIUM_AUTO)
-    MILL_FAIL_HDU(file, i_hdu,
-                  " does not say whether its wavelengths are those of air or vacuum; give --medium "
-                  "air or --medium vacuum");
+    return MILL_ERROR_HDU(
+        file, i_hdu,
+        " does not say whether its wavelengths are those of air or vacuum; give --medium "
+        "air or --medium vacuum");
   origin->is_air = medium == MILL_MEDIUM_AIR;
   for (int i = 0; i < n_pix; i++)
     if (!(wave[i] >= 100 && wave[i] <= 1e6) || (i > 0 && !(wave[i] > wave[i - 1])))
-      MILL_FAIL_HDU(file, i_hdu,
-                    ": %d pixels with %.6g at pixel %d and %.6g at the last one (%s) are no "
-                    "wavelengths in Angstrom: they must ascend between 100 and 1e6; give --wave "
-                    "FIRST,STEP or --log-wave FIRST,STEP",
-                    n_pix, wave[i], i, wave[n_pix - 1], what);
+      return MILL_ERROR_HDU(
+          file, i_hdu,
+          ": %d pixels with %.6g at pixel %d and %.6g at the last one (%s) are no "
+          "wavelengths in Angstrom: they must ascend between 100 and 1e6; give --wave "
+          "FIRST,STEP or --log-wave FIRST,STEP",
+          n_pix, wave[i], i, wave[n_pix - 1], what);
   for (int i = 0; i < n_pix && origin->is_air; i++)
     wave[i] = mill_air_to_vacuum(wave[i]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* An image of one axis, the wavelengths of all spectra. */
@@ -190,7 +189,6 @@ done:
 int mill_labelled_wavelengths(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
                               int n_pix, double **wave, mill_labelled_origin *origin)
 {
-  int err = MILL_OK;
   wave_rule rule = {0};
   if (request->wave_file)
     return wavelengths_from_file(request, n_pix, wave, origin);
@@ -199,17 +197,14 @@ int mill_labelled_wavelengths(mill_fits_file *file, int i_hdu, const mill_labell
     snprintf(origin->wavelengths, sizeof origin->wavelengths, "%s as given, from %.10g by %.6g",
              rule.is_log10 ? "log10" : "linear", rule.first, rule.step);
   } else {
-    MILL_TRY(rule_from_header(file, i_hdu, &rule, origin->wavelengths));
+    MILL_CHECK(rule_from_header(file, i_hdu, &rule, origin->wavelengths));
   }
-  MILL_TRY(MILL_ALLOC(n_pix, wave));
+  MILL_CHECK(MILL_ALLOC(n_pix, wave));
   for (int i = 0; i < n_pix; i++) {
     const double x = rule.first + i * rule.step;
     (*wave)[i] = rule.is_log10 ? pow(10, x) : x;
   }
-  MILL_TRY(
-      mill_labelled_to_vacuum(file, i_hdu, request, origin->wavelengths, n_pix, *wave, origin));
-done:
-  return err;
+  return mill_labelled_to_vacuum(file, i_hdu, request, origin->wavelengths, n_pix, *wave, origin);
 }
 
 /* ---- image and table --------------------------------------------------------------------------
@@ -217,7 +212,6 @@ done:
 
 int mill_labelled_find_image(const mill_fits_file *file, int *i_hdu)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = file->guard;
   for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
     const mill_fits_hdu *hdu = &guard->hdu[*i_hdu];
@@ -227,17 +221,16 @@ int mill_labelled_find_image(const mill_fits_file *file, int *i_hdu)
     if (hdu->kind == MILL_FITS_IMAGE && !empty)
       return MILL_OK;
   }
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%s: has no image with two axes, pixels and spectra; see docs/use/libraries.md for "
-            "what is read",
-            guard->path);
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%s: has no image with two axes, pixels and spectra; see docs/use/libraries.md for "
+      "what is read",
+      guard->path);
 }
 
 static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *spectra)
 {
-  int err = MILL_OK, status = 0, any_null = 0;
+  int status = 0, any_null = 0;
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   float blank = NAN; /* integers that mean nothing become what is refused */
   long first[MILL_FITS_MAX_AXIS];
@@ -248,61 +241,59 @@ static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *sp
   }
   const double size = (double)hdu->axis[0] * n;
   if (n > MILL_LABELLED_MAX || size > MILL_LABELLED_MAX_NUMBERS)
-    MILL_FAIL_HDU(file, i_hdu,
-                  " has %.0f spectra of %lld pixels; %d spectra and %.0f numbers are possible", n,
-                  (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
+    return MILL_ERROR_HDU(
+        file, i_hdu, " has %.0f spectra of %lld pixels; %d spectra and %.0f numbers are possible",
+        n, (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
   spectra->n_pix = (int)hdu->axis[0];
   spectra->n_spectrum = (int)n;
-  MILL_TRY(MILL_ALLOC((size_t)size, &spectra->flux));
-  MILL_TRY(mill_fits_file_move(file, i_hdu));
+  MILL_CHECK(MILL_ALLOC((size_t)size, &spectra->flux));
+  MILL_CHECK(mill_fits_file_move(file, i_hdu));
   fits_read_pix(file->fptr, TFLOAT, first, (LONGLONG)size, &blank, spectra->flux, &any_null,
                 &status);
-  MILL_TRY_FITS(file, i_hdu, status, "the image cannot be read");
-done:
-  return err;
+  MILL_CHECK_FITS(file, i_hdu, status, "the image cannot be read");
+  return MILL_OK;
 }
 
 /* Values of a label along axis k of a cube: those of the image with the label's name, or equal
    steps from the cards.  value [axis] */
 static int read_axis(mill_fits_file *file, int i_hdu, int k, const char *name, double *value)
 {
-  int err = MILL_OK, status = 0, any_null = 0, i_nodes = -1, found;
+  int status = 0, any_null = 0, i_nodes = -1, found;
   const int64_t n = file->guard->hdu[i_hdu].axis[k];
   double start = 0, step = 0, pixel = 1, nothing = NAN;
   char key[32], upper[MILL_MAX_NAME] = "";
   for (size_t c = 0; name[c] && c + 1 < sizeof upper; c++)
     upper[c] = (char)toupper((unsigned char)name[c]);
-  MILL_TRY(mill_fits_file_find(file, upper, &i_nodes));
+  MILL_CHECK(mill_fits_file_find(file, upper, &i_nodes));
   if (i_nodes >= 0) {
     const mill_fits_hdu *hdu = &file->guard->hdu[i_nodes];
     long first[1] = {1};
     if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] != n)
-      MILL_FAIL_HDU(file, i_nodes,
-                    ": expected an image of one axis with the %lld values of axis %d", (long long)n,
-                    k + 1);
-    MILL_TRY(mill_fits_file_move(file, i_nodes));
+      return MILL_ERROR_HDU(file, i_nodes,
+                            ": expected an image of one axis with the %lld values of axis %d",
+                            (long long)n, k + 1);
+    MILL_CHECK(mill_fits_file_move(file, i_nodes));
     fits_read_pix(file->fptr, TDOUBLE, first, n, &nothing, value, &any_null, &status);
-    MILL_TRY_FITS(file, i_nodes, status, "the values of axis %d cannot be read", k + 1);
-    goto done;
+    MILL_CHECK_FITS(file, i_nodes, status, "the values of axis %d cannot be read", k + 1);
+    return MILL_OK;
   }
   snprintf(key, sizeof key, "CRPIX%d", k + 1);
-  MILL_TRY(mill_labelled_number(file, i_hdu, key, &pixel, &found));
+  MILL_CHECK(mill_labelled_number(file, i_hdu, key, &pixel, &found));
   snprintf(key, sizeof key, "CRVAL%d", k + 1);
-  MILL_TRY(mill_labelled_number(file, i_hdu, key, &start, &found));
+  MILL_CHECK(mill_labelled_number(file, i_hdu, key, &start, &found));
   if (found) {
     snprintf(key, sizeof key, "CDELT%d", k + 1);
-    MILL_TRY(mill_labelled_number(file, i_hdu, key, &step, &found));
+    MILL_CHECK(mill_labelled_number(file, i_hdu, key, &step, &found));
   }
   if (!found)
-    MILL_FAIL_HDU(
+    return MILL_ERROR_HDU(
         file, i_hdu,
         ": the values of axis %d, %s, are not known: there is neither an image %s nor the "
         "card %s",
         k + 1, name, name, key);
   for (int64_t i = 0; i < n; i++)
     value[i] = start + ((double)(i + 1) - pixel) * step;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Labels of a cube: each of its axes but the first is one. */
@@ -318,9 +309,9 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
   spectra->n_label = request->n_label;
   MILL_TRY(MILL_ALLOC((size_t)spectra->n_spectrum * n_label, &spectra->label));
   if (hdu->n_axis != request->n_label + 1)
-    MILL_FAIL_HDU(file, i_hdu,
-                  " has %d axes beside the pixels' for %d labels; name all with --labels",
-                  hdu->n_axis - 1, request->n_label);
+    MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
+                            " has %d axes beside the pixels' for %d labels; name all with --labels",
+                            hdu->n_axis - 1, request->n_label));
   for (int k = 1; k < hdu->n_axis; k++) {
     char key[32], name[FLEN_VALUE];
     size_t l = 0;
@@ -330,11 +321,13 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
     while (l < n_label && strcasecmp(request->column[l], name) != 0)
       l++;
     if (l == n_label)
-      MILL_FAIL_HDU(file, i_hdu, ": %s is '%.40s', which --labels NAME=%s,... does not name", key,
-                    name, key);
+      MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
+                              ": %s is '%.40s', which --labels NAME=%s,... does not name", key,
+                              name, key));
     if (axis[l])
-      MILL_FAIL_HDU(file, i_hdu, ": CTYPE%d and %s are both '%.40s'; each axis is another label",
-                    axis[l], key, name);
+      MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
+                              ": CTYPE%d and %s are both '%.40s'; each axis is another label",
+                              axis[l], key, name));
     axis[l] = k + 1;
     MILL_TRY(MILL_ALLOC((size_t)hdu->axis[k], &value));
     MILL_TRY(read_axis(file, i_hdu, k, request->column[l], value));

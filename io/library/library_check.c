@@ -7,7 +7,8 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/rbf.h"
 
-#define REFUSE(where, format, ...) MILL_FAIL(MILL_ERR_LIBRARY, "%s: " format, where, ##__VA_ARGS__)
+#define REFUSED(where, format, ...)                                                                \
+  MILL_ERROR(MILL_ERR_LIBRARY, "%s: " format, where, ##__VA_ARGS__)
 
 static int all_finite_f32(size_t n, const float *x)
 {
@@ -73,61 +74,60 @@ int mill_library_is_printable(const char *text)
 
 static int check_labels(const mill_library *lib, const char *where)
 {
-  int err = MILL_OK;
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL)
-    REFUSE(where, "has %d labels, this program takes 1 to %d", lib->n_label, MILL_MAX_LABEL);
+    return REFUSED(where, "has %d labels, this program takes 1 to %d", lib->n_label,
+                   MILL_MAX_LABEL);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *label = &lib->label[i];
     if (!is_name(label->name) || !is_name(label->column))
-      REFUSE(where, "name or column of label %d is not made of letters, digits and _", i);
+      return REFUSED(where, "name or column of label %d is not made of letters, digits and _", i);
     if (!mill_library_is_printable(label->unit))
-      REFUSE(where, "the unit of label %s has unprintable characters", label->name);
+      return REFUSED(where, "the unit of label %s has unprintable characters", label->name);
     if (strcmp(label->name, "vrad") == 0 || strcmp(label->name, "vsini") == 0 ||
         strcmp(label->column, "VRAD") == 0 || strcmp(label->column, "VSINI") == 0)
-      REFUSE(where, "a label may not be called %s (column %s), every fit has one already",
-             label->name, label->column);
+      return REFUSED(where, "a label may not be called %s (column %s), every fit has one already",
+                     label->name, label->column);
     for (int j = 0; j < i; j++)
       if (strcmp(label->name, lib->label[j].name) == 0 ||
           strcmp(label->column, lib->label[j].column) == 0)
-        REFUSE(where, "label %s (column %s) is there twice", label->name, label->column);
+        return REFUSED(where, "label %s (column %s) is there twice", label->name, label->column);
     if (label->mapping != MILL_MAP_LINEAR && label->mapping != MILL_MAP_LOG10)
-      REFUSE(where, "mapping %d of label %s is none of 0 (linear), 1 (log10)", label->mapping,
-             label->name);
+      return REFUSED(where, "mapping %d of label %s is none of 0 (linear), 1 (log10)",
+                     label->mapping, label->name);
     if (!isfinite(label->mean) || !isfinite(label->std) || !(label->std > 0))
-      REFUSE(where, "label %s has mean %g and std %g; they must be finite and std above 0",
-             label->name, label->mean, label->std);
+      return REFUSED(where, "label %s has mean %g and std %g; they must be finite and std above 0",
+                     label->name, label->mean, label->std);
     if (!isfinite(label->min) || !isfinite(label->max) || !(label->min < label->max) ||
         (label->mapping == MILL_MAP_LOG10 && !(label->min > 0)))
-      REFUSE(where, "label %s has the impossible range %g to %g", label->name, label->min,
-             label->max);
+      return REFUSED(where, "label %s has the impossible range %g to %g", label->name, label->min,
+                     label->max);
     if (!isfinite(label->scale) || !(label->scale > 0))
-      REFUSE(where, "the scale %g of label %s is not above 0", label->scale, label->name);
+      return REFUSED(where, "the scale %g of label %s is not above 0", label->scale, label->name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_hulls(const mill_library *lib, const char *where)
 {
-  int err = MILL_OK;
   int in_hull[MILL_MAX_LABEL] = {0};
   if (lib->n_hull < 1 || lib->n_hull > MILL_MAX_HULL)
-    REFUSE(where, "has %d hulls, this program takes 1 to %d", lib->n_hull, MILL_MAX_HULL);
+    return REFUSED(where, "has %d hulls, this program takes 1 to %d", lib->n_hull, MILL_MAX_HULL);
   for (int i = 0; i < lib->n_hull; i++) {
     const mill_hull *hull = &lib->hull[i];
     if (hull->n_label < 1 || hull->n_label > lib->n_label)
-      REFUSE(where, "hull %d spans %d labels of %d", i, hull->n_label, lib->n_label);
+      return REFUSED(where, "hull %d spans %d labels of %d", i, hull->n_label, lib->n_label);
     for (int j = 0; j < hull->n_label; j++) {
       if (hull->label[j] < 0 || hull->label[j] >= lib->n_label)
-        REFUSE(where, "hull %d names label %d, there are %d", i, hull->label[j], lib->n_label);
+        return REFUSED(where, "hull %d names label %d, there are %d", i, hull->label[j],
+                       lib->n_label);
       for (int k = 0; k < j; k++)
         if (hull->label[j] == hull->label[k])
-          REFUSE(where, "hull %d names label %d twice", i, hull->label[j]);
+          return REFUSED(where, "hull %d names label %d twice", i, hull->label[j]);
       in_hull[hull->label[j]] = 1;
     }
     if (hull->n_facet <= hull->n_label || hull->n_facet > MILL_MAX_FACET || !hull->facet)
-      REFUSE(where, "hull %d over %d labels has %d facets, expected %d to %d", i, hull->n_label,
-             hull->n_facet, hull->n_label + 1, MILL_MAX_FACET);
+      return REFUSED(where, "hull %d over %d labels has %d facets, expected %d to %d", i,
+                     hull->n_label, hull->n_facet, hull->n_label + 1, MILL_MAX_FACET);
     const int n_col = hull->n_label + 1;
     for (int j = 0; j < hull->n_facet; j++) {
       const double *facet = hull->facet + (size_t)j * (size_t)n_col;
@@ -136,296 +136,289 @@ static int check_hulls(const mill_library *lib, const char *where)
         norm2 += facet[k] * facet[k];
       /* written so that NaN fails */
       if (!(fabs(sqrt(norm2) - 1) <= 1e-6) || !isfinite(facet[hull->n_label]))
-        REFUSE(where,
-               "the normal of facet %d of hull %d has length %g, expected 1 with a finite offset",
-               j, i, sqrt(norm2));
+        return REFUSED(
+            where,
+            "the normal of facet %d of hull %d has length %g, expected 1 with a finite offset", j,
+            i, sqrt(norm2));
     }
   }
   for (int i = 0; i < lib->n_label; i++)
     if (!in_hull[i])
-      REFUSE(where, "label %s is in no hull, so a fit could leave the training stars",
-             lib->label[i].name);
-done:
-  return err;
+      return REFUSED(where, "label %s is in no hull, so a fit could leave the training stars",
+                     lib->label[i].name);
+  return MILL_OK;
 }
 
 /* A clamped knot vector: as often as its order the first, ascending, as often the last. */
 static int check_knots(const mill_arm *arm, const char *label, int n_node, const double *knot,
                        const char *where)
 {
-  int err = MILL_OK;
   const int order = mill_spline_grid_order(&arm->emulator.grid);
   for (int i = 0; i < n_node + order; i++) {
     if (!isfinite(knot[i]))
-      REFUSE(where, "knot %d of label %s of arm %s is not finite", i, label, arm->name);
+      return REFUSED(where, "knot %d of label %s of arm %s is not finite", i, label, arm->name);
     if (i == 0)
       continue;
     const int clamped = i < order || i > n_node;
     if (clamped && knot[i] > knot[i - 1])
-      REFUSE(where,
-             "the first and the last %s knots of label %s of arm %s are not equal (knot %d is "
-             "%.9g after %.9g)",
-             order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
+      return REFUSED(
+          where,
+          "the first and the last %s knots of label %s of arm %s are not equal (knot %d is "
+          "%.9g after %.9g)",
+          order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
     if (knot[i] < knot[i - 1] || (!clamped && knot[i] <= knot[i - 1]))
-      REFUSE(where, "the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
-             label, arm->name, i, knot[i], knot[i - 1]);
+      return REFUSED(where,
+                     "the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
+                     label, arm->name, i, knot[i], knot[i - 1]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
 {
-  int err = MILL_OK;
   if (n_label > MILL_MAX_GRID_AXIS)
-    REFUSE(where, "the emulator of arm %s is a %s of %d labels, this program takes 1 to %d",
-           arm->name, arm->emulator.kind == MILL_EMULATOR_GRID ? "grid" : "sum of radial functions",
-           n_label, MILL_MAX_GRID_AXIS);
-done:
-  return err;
+    return REFUSED(where, "the emulator of arm %s is a %s of %d labels, this program takes 1 to %d",
+                   arm->name,
+                   arm->emulator.kind == MILL_EMULATOR_GRID ? "grid" : "sum of radial functions",
+                   n_label, MILL_MAX_GRID_AXIS);
+  return MILL_OK;
 }
 
 /* What a grid and radial functions have in common. */
 static int check_front(const mill_library *lib, const mill_arm *arm, int n_axis, int n_out,
                        const char *where)
 {
-  int err = MILL_OK;
   const int is_grid = arm->emulator.kind == MILL_EMULATOR_GRID;
   const char *what = is_grid ? "grid" : "radial functions", *has = is_grid ? "has" : "have";
-  MILL_TRY(mill_library_check_axes(arm, lib->n_label, where));
+  MILL_CHECK(mill_library_check_axes(arm, lib->n_label, where));
   if (n_axis != lib->n_label)
-    REFUSE(where, "the %s of arm %s %s %d labels, the library %d", what, arm->name, has, n_axis,
-           lib->n_label);
+    return REFUSED(where, "the %s of arm %s %s %d labels, the library %d", what, arm->name, has,
+                   n_axis, lib->n_label);
   if (arm->emulator.n_layer != 1)
-    REFUSE(where, "the %s of arm %s %s followed by %d layers, expected 1", what, arm->name,
-           is_grid ? "is" : "are", arm->emulator.n_layer);
+    return REFUSED(where, "the %s of arm %s %s followed by %d layers, expected 1", what, arm->name,
+                   is_grid ? "is" : "are", arm->emulator.n_layer);
   if (n_out < 1 || n_out > MILL_MAX_WIDTH)
-    REFUSE(where, "the %s of arm %s %s %d components, this program takes 1 to %d", what, arm->name,
-           has, n_out, MILL_MAX_WIDTH);
-done:
-  return err;
+    return REFUSED(where, "the %s of arm %s %s %d components, this program takes 1 to %d", what,
+                   arm->name, has, n_out, MILL_MAX_WIDTH);
+  return MILL_OK;
 }
 
 static int check_grid(const mill_library *lib, const mill_arm *arm, const char *where)
 {
-  int err = MILL_OK;
   const mill_spline_grid *grid = &arm->emulator.grid;
-  MILL_TRY(check_front(lib, arm, grid->n_axis, grid->n_out, where));
+  MILL_CHECK(check_front(lib, arm, grid->n_axis, grid->n_out, where));
   size_t size = (size_t)grid->n_out;
   for (int i = 0; i < grid->n_axis; i++) {
     if (grid->n_node[i] < mill_spline_grid_order(grid) || grid->n_node[i] > MILL_MAX_GRID_NODE ||
         !grid->knot[i])
-      REFUSE(where, "the grid of arm %s has %d nodes of label %s, this program takes %d to %d",
-             arm->name, grid->n_node[i], lib->label[i].name, mill_spline_grid_order(grid),
-             MILL_MAX_GRID_NODE);
-    MILL_TRY(check_knots(arm, lib->label[i].name, grid->n_node[i], grid->knot[i], where));
+      return REFUSED(where,
+                     "the grid of arm %s has %d nodes of label %s, this program takes %d to %d",
+                     arm->name, grid->n_node[i], lib->label[i].name, mill_spline_grid_order(grid),
+                     MILL_MAX_GRID_NODE);
+    MILL_CHECK(check_knots(arm, lib->label[i].name, grid->n_node[i], grid->knot[i], where));
     size *= (size_t)grid->n_node[i];
     if (size > MILL_MAX_GRID_COEF)
-      REFUSE(where,
-             "the grid of arm %s has more than %d coefficients, the most that this program takes",
-             arm->name, MILL_MAX_GRID_COEF);
+      return REFUSED(
+          where,
+          "the grid of arm %s has more than %d coefficients, the most that this program takes",
+          arm->name, MILL_MAX_GRID_COEF);
   }
   if (!grid->coef || !all_finite_f32(size, grid->coef))
-    REFUSE(where, "the grid of arm %s has a coefficient that is not finite", arm->name);
-done:
-  return err;
+    return REFUSED(where, "the grid of arm %s has a coefficient that is not finite", arm->name);
+  return MILL_OK;
 }
 
 static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *where)
 {
-  int err = MILL_OK;
   const mill_rbf *rbf = &arm->emulator.rbf;
-  MILL_TRY(check_front(lib, arm, rbf->n_axis, rbf->n_out, where));
+  MILL_CHECK(check_front(lib, arm, rbf->n_axis, rbf->n_out, where));
   if (rbf->n_center < 1 || rbf->n_center > MILL_MAX_RBF_CENTER)
-    REFUSE(where, "arm %s has %d centers, this program takes 1 to %d", arm->name, rbf->n_center,
-           MILL_MAX_RBF_CENTER);
+    return REFUSED(where, "arm %s has %d centers, this program takes 1 to %d", arm->name,
+                   rbf->n_center, MILL_MAX_RBF_CENTER);
   /* |x|^3 needs a linear polynomial added to it to be well posed, but not to be evaluated */
   if (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE)
-    REFUSE(where, "the polynomial of arm %s has degree %d, this program takes 0 to %d", arm->name,
-           rbf->degree, MILL_MAX_RBF_DEGREE);
+    return REFUSED(where, "the polynomial of arm %s has degree %d, this program takes 0 to %d",
+                   arm->name, rbf->degree, MILL_MAX_RBF_DEGREE);
   if (rbf->n_poly != mill_rbf_n_poly(rbf->n_axis, rbf->degree))
-    REFUSE(where, "the polynomial of arm %s has %d terms, one of degree %d has %d", arm->name,
-           rbf->n_poly, rbf->degree, mill_rbf_n_poly(rbf->n_axis, rbf->degree));
+    return REFUSED(where, "the polynomial of arm %s has %d terms, one of degree %d has %d",
+                   arm->name, rbf->n_poly, rbf->degree, mill_rbf_n_poly(rbf->n_axis, rbf->degree));
   for (int i = 0; i < rbf->n_axis; i++)
     if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
-      REFUSE(where, "the length %g of label %s of arm %s is not above 0", rbf->length[i],
-             lib->label[i].name, arm->name);
+      return REFUSED(where, "the length %g of label %s of arm %s is not above 0", rbf->length[i],
+                     lib->label[i].name, arm->name);
   if (!rbf->center || !all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
-    REFUSE(where, "arm %s has a center that is not finite", arm->name);
+    return REFUSED(where, "arm %s has a center that is not finite", arm->name);
   if (mill_library_rbf_size(rbf) > MILL_MAX_RBF_COEF)
-    REFUSE(where,
-           "the radial functions of arm %s have more than %d coefficients, the most that this "
-           "program takes",
-           arm->name, MILL_MAX_RBF_COEF);
+    return REFUSED(
+        where,
+        "the radial functions of arm %s have more than %d coefficients, the most that this "
+        "program takes",
+        arm->name, MILL_MAX_RBF_COEF);
   if (!rbf->coef || !all_finite_f32(mill_library_rbf_size(rbf), rbf->coef))
-    REFUSE(where, "the radial functions of arm %s have a coefficient that is not finite",
-           arm->name);
-done:
-  return err;
+    return REFUSED(where, "the radial functions of arm %s have a coefficient that is not finite",
+                   arm->name);
+  return MILL_OK;
 }
 
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
-  int err = MILL_OK;
   const mill_emulator *net = &arm->emulator;
   const char *before = "the labels";
   int n_before = lib->n_label;
   if (net->kind < 0 || net->kind >= MILL_LIBRARY_N_KIND)
-    REFUSE(where, "the emulator of arm %s is of kind %d, this program knows 0 to %d", arm->name,
-           net->kind, MILL_LIBRARY_N_KIND - 1);
+    return REFUSED(where, "the emulator of arm %s is of kind %d, this program knows 0 to %d",
+                   arm->name, net->kind, MILL_LIBRARY_N_KIND - 1);
   if (net->kind == MILL_EMULATOR_GRID) {
-    MILL_TRY(check_grid(lib, arm, where));
+    MILL_CHECK(check_grid(lib, arm, where));
     before = "components of the grid";
     n_before = net->grid.n_out;
   }
   if (net->kind == MILL_EMULATOR_RBF) {
-    MILL_TRY(check_rbf(lib, arm, where));
+    MILL_CHECK(check_rbf(lib, arm, where));
     before = "components of the radial functions";
     n_before = net->rbf.n_out;
   }
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
-    REFUSE(where, "the emulator of arm %s has %d layers, this program takes 1 to %d", arm->name,
-           net->n_layer, MILL_MAX_LAYER);
+    return REFUSED(where, "the emulator of arm %s has %d layers, this program takes 1 to %d",
+                   arm->name, net->n_layer, MILL_MAX_LAYER);
   if (net->log_flux != 0 && net->log_flux != 1)
-    REFUSE(where, "log_flux of arm %s is %d, expected 0 or 1", arm->name, net->log_flux);
+    return REFUSED(where, "log_flux of arm %s is %d, expected 0 or 1", arm->name, net->log_flux);
   for (int i = 0; i < net->n_layer; i++) {
     const int is_last = i == net->n_layer - 1;
     if (net->n_in[i] != n_before)
-      REFUSE(where, "layer %d of arm %s takes %d inputs, expected %d (%s)", i, arm->name,
-             net->n_in[i], n_before, before);
+      return REFUSED(where, "layer %d of arm %s takes %d inputs, expected %d (%s)", i, arm->name,
+                     net->n_in[i], n_before, before);
     if (is_last && net->n_out[i] != arm->n_pix)
-      REFUSE(where, "the last layer of arm %s gives %d pixels, expected %d", arm->name,
-             net->n_out[i], arm->n_pix);
+      return REFUSED(where, "the last layer of arm %s gives %d pixels, expected %d", arm->name,
+                     net->n_out[i], arm->n_pix);
     if (!is_last && (net->n_out[i] < 1 || net->n_out[i] > MILL_MAX_WIDTH))
-      REFUSE(where, "layer %d of arm %s has %d neurons, this program takes 1 to %d", i, arm->name,
-             net->n_out[i], MILL_MAX_WIDTH);
+      return REFUSED(where, "layer %d of arm %s has %d neurons, this program takes 1 to %d", i,
+                     arm->name, net->n_out[i], MILL_MAX_WIDTH);
     const size_t n_out = (size_t)net->n_out[i];
     if (!net->weight[i] || !net->bias[i] ||
         !all_finite_f32(n_out * (size_t)net->n_in[i], net->weight[i]) ||
         !all_finite_f32(n_out, net->bias[i]))
-      REFUSE(where, "layer %d of arm %s has a weight or bias that is not finite", i, arm->name);
+      return REFUSED(where, "layer %d of arm %s has a weight or bias that is not finite", i,
+                     arm->name);
     before = "outputs of the layer before";
     n_before = net->n_out[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_error(const mill_arm *arm, const char *where)
 {
-  int err = MILL_OK;
   const mill_model_error *error = &arm->error;
   const size_t n_pix = (size_t)arm->n_pix;
   if (!error->fraction) {
     if (error->n_component != 0)
-      REFUSE(where, "the model error of arm %s has components but no fraction", arm->name);
-    goto done;
+      return REFUSED(where, "the model error of arm %s has components but no fraction", arm->name);
+    return MILL_OK;
   }
   for (size_t i = 0; i < n_pix; i++)
     if (!(error->fraction[i] >= 0 && error->fraction[i] <= MILL_LIBRARY_MAX_ERROR))
-      REFUSE(where, "the model error of arm %s is %g of the flux in pixel %zu, expected 0 to %g",
-             arm->name, (double)error->fraction[i], i, MILL_LIBRARY_MAX_ERROR);
+      return REFUSED(where,
+                     "the model error of arm %s is %g of the flux in pixel %zu, expected 0 to %g",
+                     arm->name, (double)error->fraction[i], i, MILL_LIBRARY_MAX_ERROR);
   if (!(error->correlation >= 0 && error->correlation <= (double)n_pix))
-    REFUSE(where, "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
-           arm->name, error->correlation, arm->n_pix);
+    return REFUSED(where,
+                   "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
+                   arm->name, error->correlation, arm->n_pix);
   if (error->n_component < 0 || error->n_component > MILL_MAX_ERROR)
-    REFUSE(where, "the model error of arm %s has %d components, this program takes 0 to %d",
-           arm->name, error->n_component, MILL_MAX_ERROR);
+    return REFUSED(where, "the model error of arm %s has %d components, this program takes 0 to %d",
+                   arm->name, error->n_component, MILL_MAX_ERROR);
   for (int j = 0; j < error->n_component; j++)
     if (!(error->sigma[j] >= 0 && error->sigma[j] <= MILL_LIBRARY_MAX_ERROR))
-      REFUSE(where,
-             "component %d of the model error of arm %s has the standard deviation %g, expected 0 "
-             "to %g",
-             j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
+      return REFUSED(
+          where,
+          "component %d of the model error of arm %s has the standard deviation %g, expected 0 "
+          "to %g",
+          j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
   if (error->n_component > 0 &&
       (!error->component || !all_finite_f32((size_t)error->n_component * n_pix, error->component)))
-    REFUSE(where, "a component of the model error of arm %s is not finite", arm->name);
-done:
-  return err;
+    return REFUSED(where, "a component of the model error of arm %s is not finite", arm->name);
+  return MILL_OK;
 }
 
 static int check_arms(const mill_library *lib, const char *where)
 {
-  int err = MILL_OK;
   if (lib->n_arm < 1 || lib->n_arm > MILL_MAX_ARM)
-    REFUSE(where, "has %d arms, this program takes 1 to %d", lib->n_arm, MILL_MAX_ARM);
+    return REFUSED(where, "has %d arms, this program takes 1 to %d", lib->n_arm, MILL_MAX_ARM);
   for (int i = 0; i < lib->n_arm; i++) {
     const mill_arm *arm = &lib->arm[i];
     if (!is_name(arm->name))
-      REFUSE(where, "the name of arm %d is not made of letters, digits and _", i);
+      return REFUSED(where, "the name of arm %d is not made of letters, digits and _", i);
     for (const char *c = arm->name; *c; c++)
       if (isupper((unsigned char)*c))
-        REFUSE(where, "the name of arm %s is not in lower case", arm->name);
+        return REFUSED(where, "the name of arm %s is not in lower case", arm->name);
     for (int j = 0; j < i; j++)
       if (strcmp(arm->name, lib->arm[j].name) == 0)
-        REFUSE(where, "two arms are called %s", arm->name);
+        return REFUSED(where, "two arms are called %s", arm->name);
     if (!mill_library_is_printable(arm->setup) || !mill_library_is_printable(arm->sigma_origin) ||
         !mill_library_is_printable(arm->source) || !mill_library_is_printable(arm->revision))
-      REFUSE(where, "a text of arm %s has unprintable characters", arm->name);
+      return REFUSED(where, "a text of arm %s has unprintable characters", arm->name);
     if (arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX || !arm->wave_aa)
-      REFUSE(where, "arm %s has %d pixels, this program takes %d to %d", arm->name, arm->n_pix,
-             MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
+      return REFUSED(where, "arm %s has %d pixels, this program takes %d to %d", arm->name,
+                     arm->n_pix, MILL_LIBRARY_MIN_PIX, MILL_LIBRARY_MAX_PIX);
     if (!isfinite(arm->ln_wave0) || !isfinite(arm->ln_step) || !(arm->ln_step > 0))
-      REFUSE(where, "the step of arm %s in ln wavelength is %g, expected above 0", arm->name,
-             arm->ln_step);
+      return REFUSED(where, "the step of arm %s in ln wavelength is %g, expected above 0",
+                     arm->name, arm->ln_step);
     for (int j = 0; j < arm->n_pix; j++)
       if (!(fabs(log(arm->wave_aa[j]) - (arm->ln_wave0 + j * arm->ln_step)) <= 1e-6 * arm->ln_step))
-        REFUSE(where,
-               "the wavelengths of arm %s are not uniform in ln wavelength (pixel %d at %.9g A, "
-               "expected %.9g)",
-               arm->name, j, arm->wave_aa[j], exp(arm->ln_wave0 + j * arm->ln_step));
+        return REFUSED(
+            where,
+            "the wavelengths of arm %s are not uniform in ln wavelength (pixel %d at %.9g A, "
+            "expected %.9g)",
+            arm->name, j, arm->wave_aa[j], exp(arm->ln_wave0 + j * arm->ln_step));
     if (!isfinite(arm->template_sigma_aa))
-      REFUSE(where, "the template sigma of arm %s is not finite", arm->name);
+      return REFUSED(where, "the template sigma of arm %s is not finite", arm->name);
     const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];
     if (arm->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
-      REFUSE(where,
-             "the templates of arm %s have a sigma of %g A, which is no resolution for its %.6g A; "
-             "give it in Angstrom, at most %.3g",
-             arm->name, arm->template_sigma_aa, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
-    MILL_TRY(check_emulator(lib, arm, where));
-    MILL_TRY(check_error(arm, where));
+      return REFUSED(
+          where,
+          "the templates of arm %s have a sigma of %g A, which is no resolution for its %.6g A; "
+          "give it in Angstrom, at most %.3g",
+          arm->name, arm->template_sigma_aa, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
+    MILL_CHECK(check_emulator(lib, arm, where));
+    MILL_CHECK(check_error(arm, where));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_guess(const mill_library *lib, const char *where)
 {
-  int err = MILL_OK;
   if (lib->n_guess < 1 || lib->n_guess > MILL_LIBRARY_MAX_GUESS || !lib->guess_label)
-    REFUSE(where, "has %d templates for the initial guess, this program takes 1 to %d",
-           lib->n_guess, MILL_LIBRARY_MAX_GUESS);
+    return REFUSED(where, "has %d templates for the initial guess, this program takes 1 to %d",
+                   lib->n_guess, MILL_LIBRARY_MAX_GUESS);
   for (int i = 0; i < lib->n_guess; i++) {
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
     /* the tolerance is for points on a facet, whose labels were rounded */
     if (!all_finite_f64((size_t)lib->n_label, label) ||
         !(mill_library_hull_distance(lib, label) <= 1e-9))
-      REFUSE(where, "template %d of the initial guess is not finite or outside the hulls", i);
+      return REFUSED(where, "template %d of the initial guess is not finite or outside the hulls",
+                     i);
   }
   if (lib->n_guess_vsini < 1 || lib->n_guess_vsini > MILL_LIBRARY_MAX_GUESS_VSINI)
-    REFUSE(where, "has %d rotations for the initial guess, this program takes 1 to %d",
-           lib->n_guess_vsini, MILL_LIBRARY_MAX_GUESS_VSINI);
+    return REFUSED(where, "has %d rotations for the initial guess, this program takes 1 to %d",
+                   lib->n_guess_vsini, MILL_LIBRARY_MAX_GUESS_VSINI);
   for (int i = 0; i < lib->n_guess_vsini; i++)
     if (!isfinite(lib->guess_vsini_km_s[i]) || !(lib->guess_vsini_km_s[i] >= 0))
-      REFUSE(where, "v sin i %d of the initial guess is %g km/s", i, lib->guess_vsini_km_s[i]);
-done:
-  return err;
+      return REFUSED(where, "v sin i %d of the initial guess is %g km/s", i,
+                     lib->guess_vsini_km_s[i]);
+  return MILL_OK;
 }
 
 int mill_library_check(const mill_library *lib, const char *where)
 {
-  int err = MILL_OK;
   mill_columns columns;
   if (!mill_library_is_printable(lib->name))
-    REFUSE(where, "the library's name has unprintable characters");
-  MILL_TRY(check_labels(lib, where));
-  MILL_TRY(check_hulls(lib, where));
-  MILL_TRY(check_arms(lib, where));
-  MILL_TRY(check_guess(lib, where));
+    return REFUSED(where, "the library's name has unprintable characters");
+  MILL_CHECK(check_labels(lib, where));
+  MILL_CHECK(check_hulls(lib, where));
+  MILL_CHECK(check_arms(lib, where));
+  MILL_CHECK(check_guess(lib, where));
   /* else a fit would be the first to refuse it */
-  MILL_TRY(mill_columns_fits(lib, where, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns));
-done:
-  return err;
+  return mill_columns_fits(lib, where, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns);
 }
 
 double mill_library_hull_distance(const mill_library *lib, const double *label)

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 /* Relative to max(1, |y|) of the network's output y: the reference values are float32 ones, made
@@ -19,8 +20,8 @@
    rvspecfit's own for DESI ...resolmat). */
 #define MATRIX_SIGMA_AA 0.5
 
-#define REFUSE(file, format, ...)                                                                  \
-  MILL_FAIL((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
+#define REFUSED(file, format, ...)                                                                 \
+  MILL_ERROR((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
 
 enum { MAX_POINT = 10000000, MAX_CHECK = 10000 };
 
@@ -28,9 +29,8 @@ enum { MAX_POINT = 10000000, MAX_CHECK = 10000 };
 
 static int read_names(const mill_h5_file *file, mill_library *lib)
 {
-  int err = MILL_OK;
   char text[1024];
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "parnames", text, sizeof text));
+  MILL_CHECK(mill_h5_read_attr_text(file, "/", "parnames", text, sizeof text));
   for (const char *p = text;; p++) {
     p += strspn(p, " ");
     const size_t n_all = strcspn(p, ",");
@@ -38,9 +38,9 @@ static int read_names(const mill_h5_file *file, mill_library *lib)
     while (n > 0 && p[n - 1] == ' ')
       n--;
     if (n == 0 || n >= MILL_MAX_NAME)
-      REFUSE(file, "attribute parnames has an empty or too long name: '%.80s'", text);
+      return REFUSED(file, "attribute parnames has an empty or too long name: '%.80s'", text);
     if (lib->n_label == MILL_MAX_LABEL)
-      REFUSE(file, "has more than the %d labels that this program takes", MILL_MAX_LABEL);
+      return REFUSED(file, "has more than the %d labels that this program takes", MILL_MAX_LABEL);
     mill_label *label = &lib->label[lib->n_label++];
     memcpy(label->name, p, n);
     mill_label_describe(label);
@@ -48,37 +48,34 @@ static int read_names(const mill_h5_file *file, mill_library *lib)
     if (*p == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_mapping(const mill_h5_file *file, mill_library *lib)
 {
-  int err = MILL_OK;
   double mean[MILL_MAX_LABEL], std[MILL_MAX_LABEL];
   int log_id[MILL_MAX_LABEL];
   size_t n_log, n_label = (size_t)lib->n_label;
-  MILL_TRY(mill_h5_read(file, "mapper/mean", H5T_NATIVE_DOUBLE, 1, &n_label, mean));
-  MILL_TRY(mill_h5_read(file, "mapper/std", H5T_NATIVE_DOUBLE, 1, &n_label, std));
-  MILL_TRY(mill_h5_shape(file, "mapper/log_ids", 1, &n_log));
+  MILL_CHECK(mill_h5_read(file, "mapper/mean", H5T_NATIVE_DOUBLE, 1, &n_label, mean));
+  MILL_CHECK(mill_h5_read(file, "mapper/std", H5T_NATIVE_DOUBLE, 1, &n_label, std));
+  MILL_CHECK(mill_h5_shape(file, "mapper/log_ids", 1, &n_log));
   if (n_log > n_label)
-    REFUSE(file, "mapper/log_ids has %zu entries for %zu labels", n_log, n_label);
+    return REFUSED(file, "mapper/log_ids has %zu entries for %zu labels", n_log, n_label);
   if (n_log > 0) /* an empty list may have any type */
-    MILL_TRY(mill_h5_read(file, "mapper/log_ids", H5T_NATIVE_INT, 1, &n_log, log_id));
+    MILL_CHECK(mill_h5_read(file, "mapper/log_ids", H5T_NATIVE_INT, 1, &n_log, log_id));
   for (size_t i = 0; i < n_log; i++) {
     if (log_id[i] < 0 || log_id[i] >= lib->n_label)
-      REFUSE(file, "mapper/log_ids names label %d, there are %d", log_id[i], lib->n_label);
+      return REFUSED(file, "mapper/log_ids names label %d, there are %d", log_id[i], lib->n_label);
     lib->label[log_id[i]].mapping = MILL_MAP_LOG10;
   }
   for (int i = 0; i < lib->n_label; i++) {
     if (!isfinite(mean[i]) || !isfinite(std[i]) || !(std[i] > 0))
-      REFUSE(file, "label %s has mean %g and std %g; they must be finite and std above 0",
-             lib->label[i].name, mean[i], std[i]);
+      return REFUSED(file, "label %s has mean %g and std %g; they must be finite and std above 0",
+                     lib->label[i].name, mean[i], std[i]);
     lib->label[i].mean = mean[i];
     lib->label[i].std = std[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The training stars' mapped labels are float32 numbers in some files, which leaves 4000.0008 for
@@ -99,8 +96,9 @@ static int read_range(const mill_h5_file *file, mill_library *lib, double *x_min
   const size_t n_label = (size_t)lib->n_label;
   MILL_TRY(mill_h5_shape(file, "outside/points", 2, dim));
   if (dim[0] < 1 || dim[0] > MAX_POINT || dim[1] != n_label)
-    REFUSE(file, "outside/points has the shape [%zu][%zu], expected training stars x %d labels",
-           dim[0], dim[1], lib->n_label);
+    MILL_TRY(REFUSED(file,
+                     "outside/points has the shape [%zu][%zu], expected training stars x %d labels",
+                     dim[0], dim[1], lib->n_label));
   MILL_TRY(mill_library_read_new(file, "outside/points", H5T_NATIVE_DOUBLE, 2, dim, &point));
   for (size_t j = 0; j < n_label; j++) {
     mill_label *label = &lib->label[j];
@@ -108,14 +106,14 @@ static int read_range(const mill_h5_file *file, mill_library *lib, double *x_min
     for (size_t i = 0; i < dim[0]; i++) {
       const double x = point[i * n_label + j];
       if (!isfinite(x))
-        REFUSE(file, "outside/points, row %zu: label %s is not finite", i, label->name);
+        MILL_TRY(REFUSED(file, "outside/points, row %zu: label %s is not finite", i, label->name));
       x_min[j] = fmin(x_min[j], x);
       x_max[j] = fmax(x_max[j], x);
     }
     label->min = mill_label_unmap(label, x_min[j]);
     label->max = mill_label_unmap(label, x_max[j]);
     if (!(label->min < label->max))
-      REFUSE(file, "outside/points: all training stars have the same %s", label->name);
+      MILL_TRY(REFUSED(file, "outside/points: all training stars have the same %s", label->name));
     round_range(label);
     if (label->scale == 0)
       label->scale = 0.03 * (label->max - label->min);
@@ -155,110 +153,95 @@ static herr_t collect_hull(hid_t group, const char *name, const H5L_info_t *info
   return 0;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(a, b);
-}
-
 static int read_hull(const mill_h5_file *file, const char *name, const mill_library *lib,
                      mill_hull *hull)
 {
-  int err = MILL_OK;
   char at[MILL_MAX_NAME + 16];
   size_t dim[2];
   snprintf(at, sizeof at, "outside/%s", name);
   for (const char *c = name + 4; isdigit((unsigned char)*c); c++) {
     if (*c - '0' >= lib->n_label || hull->n_label == lib->n_label)
-      REFUSE(file, "dataset /%s names labels that are not among the %d", at, lib->n_label);
+      return REFUSED(file, "dataset /%s names labels that are not among the %d", at, lib->n_label);
     hull->label[hull->n_label++] = *c - '0';
   }
-  MILL_TRY(mill_h5_shape(file, at, 2, dim));
+  MILL_CHECK(mill_h5_shape(file, at, 2, dim));
   if (dim[1] != (size_t)hull->n_label + 1 || dim[0] > MAX_POINT)
-    REFUSE(file, "dataset /%s has the shape [%zu][%zu], expected facets x %d", at, dim[0], dim[1],
-           hull->n_label + 1);
+    return REFUSED(file, "dataset /%s has the shape [%zu][%zu], expected facets x %d", at, dim[0],
+                   dim[1], hull->n_label + 1);
   hull->n_facet = (int)dim[0];
-  MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 2, dim, &hull->facet));
-done:
-  return err;
+  return mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 2, dim, &hull->facet);
 }
 
 static int read_hulls(const mill_h5_file *file, mill_library *lib)
 {
-  int err = MILL_OK;
   hull_names names = {0};
   if (!mill_h5_exists(file, "outside"))
-    REFUSE(file, "group /outside is missing");
+    return REFUSED(file, "group /outside is missing");
   if (H5Literate_by_name(file->id, "outside", H5_INDEX_NAME, H5_ITER_INC, NULL, collect_hull,
                          &names, H5P_DEFAULT) < 0)
-    REFUSE(file, "group /outside cannot be listed: %s", mill_h5_reason());
+    return REFUSED(file, "group /outside cannot be listed: %s", mill_h5_reason());
   if (names.n == 0)
-    REFUSE(file, "has no hull (a dataset like outside/hull01_equations)");
+    return REFUSED(file, "has no hull (a dataset like outside/hull01_equations)");
   if (names.too_many)
-    REFUSE(file, "has more than the %d hulls that this program takes", MILL_MAX_HULL);
-  qsort(names.name, (size_t)names.n, sizeof names.name[0], compare_names);
+    return REFUSED(file, "has more than the %d hulls that this program takes", MILL_MAX_HULL);
+  qsort(names.name, (size_t)names.n, sizeof names.name[0], mill_by_text);
   for (int i = 0; i < names.n; i++) {
     lib->n_hull++;
-    MILL_TRY(read_hull(file, names.name[i], lib, &lib->hull[i]));
+    MILL_CHECK(read_hull(file, names.name[i], lib, &lib->hull[i]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- one arm ----------------------------------------------------------------------------- */
 
 static int read_grid(const mill_h5_file *file, mill_arm *arm)
 {
-  int err = MILL_OK;
   int log_step = 0;
   size_t n_pix;
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "log_step", &log_step));
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "log_step", &log_step));
   if (!log_step)
-    REFUSE(file, "attribute log_step is false; only wavelengths uniform in ln wavelength are "
-                 "taken, train the emulator on such a grid");
-  MILL_TRY(mill_h5_shape(file, "lam", 1, &n_pix));
+    return REFUSED(file,
+                   "attribute log_step is false; only wavelengths uniform in ln wavelength are "
+                   "taken, train the emulator on such a grid");
+  MILL_CHECK(mill_h5_shape(file, "lam", 1, &n_pix));
   if (n_pix < 2)
-    REFUSE(file, "lam has %zu wavelengths", n_pix);
+    return REFUSED(file, "lam has %zu wavelengths", n_pix);
   arm->n_pix = (int)n_pix;
-  MILL_TRY(mill_library_read_new(file, "lam", H5T_NATIVE_DOUBLE, 1, &n_pix, &arm->wave_aa));
+  MILL_CHECK(mill_library_read_new(file, "lam", H5T_NATIVE_DOUBLE, 1, &n_pix, &arm->wave_aa));
   for (size_t i = 0; i < n_pix; i++)
     if (!isfinite(arm->wave_aa[i]) || !(arm->wave_aa[i] > 0))
-      REFUSE(file, "lam, pixel %zu: %g A is no wavelength", i, arm->wave_aa[i]);
+      return REFUSED(file, "lam, pixel %zu: %g A is no wavelength", i, arm->wave_aa[i]);
   arm->ln_wave0 = log(arm->wave_aa[0]);
   arm->ln_step = (log(arm->wave_aa[n_pix - 1]) - arm->ln_wave0) / (double)(n_pix - 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_network(const mill_h5_file *file, mill_arm *arm)
 {
-  int err = MILL_OK;
   mill_emulator *net = &arm->emulator;
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "log_spec", &net->log_flux));
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "log_spec", &net->log_flux));
   net->log_flux = net->log_flux != 0;
-  MILL_TRY(mill_h5_read_attr_int(file, "/", "nlayers", &net->n_layer));
+  MILL_CHECK(mill_h5_read_attr_int(file, "/", "nlayers", &net->n_layer));
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
-    REFUSE(file, "has %d layers, this program takes 1 to %d", net->n_layer, MILL_MAX_LAYER);
+    return REFUSED(file, "has %d layers, this program takes 1 to %d", net->n_layer, MILL_MAX_LAYER);
   for (int i = 0; i < net->n_layer; i++)
-    MILL_TRY(mill_library_read_layer(file, "", i, arm->n_pix, net));
-done:
-  return err;
+    MILL_CHECK(mill_library_read_layer(file, "", i, arm->n_pix, net));
+  return MILL_OK;
 }
 
 /* desi_b -> b */
 static int name_arm(const mill_h5_file *file, const char *arm_name, mill_arm *arm)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "setup", arm->setup, sizeof arm->setup));
+  MILL_CHECK(mill_h5_read_attr_text(file, "/", "setup", arm->setup, sizeof arm->setup));
   const char *underscore = strrchr(arm->setup, '_');
   const char *name = arm_name ? arm_name : underscore ? underscore + 1 : arm->setup;
   const size_t n = strlen(name);
   if (n == 0 || n >= sizeof arm->name)
-    REFUSE(file, "'%.40s' is no name for the arm of setup '%s'; give one by --arm-names", name,
-           arm->setup);
+    return REFUSED(file, "'%.40s' is no name for the arm of setup '%s'; give one by --arm-names",
+                   name, arm->setup);
   for (size_t i = 0; i < n; i++)
     arm->name[i] = (char)tolower((unsigned char)name[i]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int ends_in(const char *text, const char *end)
@@ -269,8 +252,7 @@ static int ends_in(const char *text, const char *end)
 
 static int choose_sigma(const mill_h5_file *file, double template_sigma_aa, mill_arm *arm)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_h5_read_attr_text(file, "/", "revision", arm->revision, sizeof arm->revision));
+  MILL_CHECK(mill_h5_read_attr_text(file, "/", "revision", arm->revision, sizeof arm->revision));
   const char *end = ends_in(arm->revision, "rm")         ? "rm"
                     : ends_in(arm->revision, "resolmat") ? "resolmat"
                                                          : NULL;
@@ -283,8 +265,7 @@ static int choose_sigma(const mill_h5_file *file, double template_sigma_aa, mill
              arm->revision, end ? "ends in" : "does not end in", end ? end : "rm or resolmat");
   }
   snprintf(arm->source, sizeof arm->source, "%s", mill_base_name(file->path));
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- check values ------------------------------------------------------------------------ */
@@ -323,12 +304,14 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
   size_t dim[2];
   const size_t n_label = (size_t)lib->n_label, n_pix = (size_t)arm->n_pix;
   if (!mill_h5_exists(file, "check/params"))
-    REFUSE(file, "has no check values (check/params, check/spectra, check/outside), without which "
-                 "it cannot be known to be read rightly");
+    MILL_TRY(REFUSED(
+        file, "has no check values (check/params, check/spectra, check/outside), without which "
+              "it cannot be known to be read rightly"));
   MILL_TRY(mill_h5_shape(file, "check/params", 2, dim));
   if (dim[0] < 1 || dim[0] > MAX_CHECK || dim[1] != n_label)
-    REFUSE(file, "check/params has the shape [%zu][%zu], expected 1 to %d rows of %zu labels",
-           dim[0], dim[1], MAX_CHECK, n_label);
+    MILL_TRY(REFUSED(file,
+                     "check/params has the shape [%zu][%zu], expected 1 to %d rows of %zu labels",
+                     dim[0], dim[1], MAX_CHECK, n_label));
   const size_t n_check = dim[0], n_max = n_pix > MILL_MAX_WIDTH ? n_pix : MILL_MAX_WIDTH;
   MILL_TRY(MILL_ALLOC(2 * n_max, &scratch));
   MILL_TRY(mill_library_read_new(file, "check/params", H5T_NATIVE_DOUBLE, 2, dim, &label));
@@ -345,19 +328,21 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
           (arm->emulator.log_flux ? fabs(found / expected - 1) : fabs(found - expected)) /
           fmax(1, fabs(y[j]));
       if (!(off <= CHECK_TOLERANCE)) /* NaN fails */
-        REFUSE(file,
-               "check/spectra, row %zu, pixel %zu: the emulator as read gives %.9g, the file says "
-               "%.9g; layout, activation or mapping is another",
-               i, j, found, expected);
+        MILL_TRY(REFUSED(
+            file,
+            "check/spectra, row %zu, pixel %zu: the emulator as read gives %.9g, the file says "
+            "%.9g; layout, activation or mapping is another",
+            i, j, found, expected));
       *worst = fmax(*worst, off);
     }
     /* rvspecfit's `outside` is the square of the distance */
     const double d = mill_library_hull_distance(lib, label + i * n_label);
     if (!(fabs(d * d - outside[i]) <= 1e-6 + 1e-5 * outside[i]))
-      REFUSE(file,
-             "check/outside, row %zu: the hulls as read give the squared distance %.9g, the file "
-             "says %.9g",
-             i, d * d, outside[i]);
+      MILL_TRY(REFUSED(
+          file,
+          "check/outside, row %zu: the hulls as read give the squared distance %.9g, the file "
+          "says %.9g",
+          i, d * d, outside[i]));
   }
 done:
   MILL_FREE(label, spectrum, outside, scratch);
@@ -374,25 +359,25 @@ static int differs(double a, double b)
 static int check_agreement(const char *path, const char *path0, const mill_library *lib,
                            const mill_library *lib0)
 {
-  int err = MILL_OK;
   if (lib->n_label != lib0->n_label)
-    MILL_FAIL(MILL_ERR_LIBRARY, "%s has %d labels, but %s has %d", path, lib->n_label, path0,
-              lib0->n_label);
+    return MILL_ERROR(MILL_ERR_LIBRARY, "%s has %d labels, but %s has %d", path, lib->n_label,
+                      path0, lib0->n_label);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *a = &lib->label[i], *b = &lib0->label[i];
     if (strcmp(a->name, b->name) != 0)
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: label %d is %s, but in %s it is %s; import arms of one training", path, i,
-                a->name, path0, b->name);
+      return MILL_ERROR(MILL_ERR_LIBRARY,
+                        "%s: label %d is %s, but in %s it is %s; import arms of one training", path,
+                        i, a->name, path0, b->name);
     if (a->mapping != b->mapping || differs(a->mean, b->mean) || differs(a->std, b->std))
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: label %s is mapped otherwise than in %s; import arms of one training", path,
-                a->name, path0);
+      return MILL_ERROR(MILL_ERR_LIBRARY,
+                        "%s: label %s is mapped otherwise than in %s; import arms of one training",
+                        path, a->name, path0);
     if (differs(a->min, b->min) || differs(a->max, b->max))
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: the training stars have another range of %s than those of %s; import arms of "
-                "one training",
-                path, a->name, path0);
+      return MILL_ERROR(
+          MILL_ERR_LIBRARY,
+          "%s: the training stars have another range of %s than those of %s; import arms of "
+          "one training",
+          path, a->name, path0);
   }
   int same = lib->n_hull == lib0->n_hull;
   for (int i = 0; same && i < lib->n_hull; i++) {
@@ -403,10 +388,10 @@ static int check_agreement(const char *path, const char *path0, const mill_libra
       same = !differs(a->facet[j], b->facet[j]);
   }
   if (!same)
-    MILL_FAIL(MILL_ERR_LIBRARY, "%s: its hulls are not those of %s; import arms of one training",
-              path, path0);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_LIBRARY,
+                      "%s: its hulls are not those of %s; import arms of one training", path,
+                      path0);
+  return MILL_OK;
 }
 
 /* ------------------------------------------------------------------------------------------ */

@@ -98,7 +98,6 @@ static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
 
 int mill_library_print(const mill_library *lib, FILE *out)
 {
-  int err = MILL_OK;
   fprintf(out, "library %s\n", *lib->name ? lib->name : "(no name)");
   if (*lib->path)
     fprintf(out, "file    %s\n", lib->path);
@@ -124,8 +123,7 @@ int mill_library_print(const mill_library *lib, FILE *out)
   if (lib->report)
     fputs(lib->report, out);
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "the description of the library cannot be printed: %s",
-              strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the description of the library cannot be printed: %s",
+                      strerror(errno));
+  return MILL_OK;
 }

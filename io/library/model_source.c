@@ -26,7 +26,10 @@ struct mill_model_source {
   uint64_t stamp;
 };
 
-uint64_t mill_model_stamp(const char *path)
+/* What tells a file from another one of the same name, at the cost of a look at it: a digest of
+ * its size, the second of its last change, and 4096 bytes in its middle; 0 where it cannot be read.
+ */
+static uint64_t stamp_of(const char *path)
 {
   enum { N_BYTE = 4096 };
   char middle[N_BYTE], hex[65] = "";
@@ -58,39 +61,38 @@ void mill_model_spectrum_clear(mill_model_spectrum *spectrum)
 
 static int open_many(mill_model_source *source)
 {
-  int err = MILL_OK, found = 0;
+  int found = 0;
   mill_labelled_request request = source->request->labelled;
-  MILL_TRY(mill_fits_file_open(source->path[0], &request.limits, &source->file));
-  MILL_TRY(mill_labelled_find_image(source->file, &source->i_hdu));
+  MILL_CHECK(mill_fits_file_open(source->path[0], &request.limits, &source->file));
+  MILL_CHECK(mill_labelled_find_image(source->file, &source->i_hdu));
   const mill_fits_hdu *hdu = &source->file->guard->hdu[source->i_hdu];
   int64_t n = 1;
   for (int k = 1; k < hdu->n_axis; k++)
     if (__builtin_mul_overflow(n, hdu->axis[k], &n))
       n = INT64_MAX;
   if (n > MILL_GRID_MAX_MODEL || hdu->axis[0] > INT32_MAX)
-    MILL_FAIL_HDU(source->file, source->i_hdu, " has %lld spectra of %lld pixels; %d are possible",
-                  (long long)n, (long long)hdu->axis[0], MILL_GRID_MAX_MODEL);
+    return MILL_ERROR_HDU(source->file, source->i_hdu,
+                          " has %lld spectra of %lld pixels; %d are possible", (long long)n,
+                          (long long)hdu->axis[0], MILL_GRID_MAX_MODEL);
   source->n_model = source->known.n_spectrum = (int)n;
   source->known.n_pix = (int)hdu->axis[0];
-  MILL_TRY(mill_labelled_image_labels(source->file, source->i_hdu, &request, &source->known));
-  MILL_TRY(mill_labelled_wavelengths(source->file, source->i_hdu, &request, source->known.n_pix,
-                                     &source->known.wave_aa, &source->origin));
-  MILL_TRY(
+  MILL_CHECK(mill_labelled_image_labels(source->file, source->i_hdu, &request, &source->known));
+  MILL_CHECK(mill_labelled_wavelengths(source->file, source->i_hdu, &request, source->known.n_pix,
+                                       &source->known.wave_aa, &source->origin));
+  MILL_CHECK(
       mill_labelled_number(source->file, source->i_hdu, "FWHM", &source->origin.fwhm_aa, &found));
   if (!found)
     source->origin.fwhm_aa = NAN;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_table(mill_model_source *source)
 {
-  int err = MILL_OK;
   const size_t n_label = (size_t)source->request->labelled.n_label, n = (size_t)source->n_model;
   mill_labelled_spectra *known = &source->known;
   known->n_spectrum = source->n_model;
-  MILL_TRY(MILL_ALLOC(n * n_label, &known->label));
-  MILL_TRY(MILL_ALLOC(n, &known->name));
+  MILL_CHECK(MILL_ALLOC(n * n_label, &known->label));
+  MILL_CHECK(MILL_ALLOC(n, &known->name));
   for (size_t i = 0; i < n; i++) {
     int n_stem = 0;
     const char *stem = mill_labelled_stem(source->path[i], &n_stem);
@@ -98,9 +100,7 @@ static int open_table(mill_model_source *source)
     for (size_t l = 0; l < n_label; l++)
       known->label[i * n_label + l] = NAN;
   }
-  MILL_TRY(mill_labelled_table_read(source->path, &source->request->labelled, known));
-done:
-  return err;
+  return mill_labelled_table_read(source->path, &source->request->labelled, known);
 }
 
 int mill_model_source_open(const mill_model_request *request, const char *const *path, int n_path,
@@ -114,7 +114,7 @@ int mill_model_source_open(const mill_model_request *request, const char *const 
   source->path = path;
   source->n_model = n_path;
   if (is_many) {
-    source->stamp = mill_model_stamp(path[0]);
+    source->stamp = stamp_of(path[0]);
     MILL_TRY(open_many(source));
   } else if (request->labelled.table) {
     MILL_TRY(open_table(source));
@@ -184,11 +184,10 @@ static int entry_of_file(mill_model_source *source, int i, mill_model_entry *ent
 
 int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *entry)
 {
-  int err = MILL_OK;
   const int n_label = source->request->labelled.n_label;
   memset(entry, 0, sizeof *entry);
   entry->index = i;
-  entry->stamp = source->file ? source->stamp : mill_model_stamp(source->path[i]);
+  entry->stamp = source->file ? source->stamp : stamp_of(source->path[i]);
   for (int l = 0; l < n_label; l++)
     entry->label[l] = NAN;
   if (source->file) {
@@ -196,19 +195,18 @@ int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *
     memcpy(entry->label, source->known.label + (size_t)i * (size_t)n_label,
            (size_t)n_label * sizeof *entry->label);
   } else {
-    MILL_TRY(entry_of_file(source, i, entry));
+    MILL_CHECK(entry_of_file(source, i, entry));
   }
   for (int l = 0; l < n_label && !entry->why[0]; l++)
     if (!isfinite(entry->label[l]))
       snprintf(entry->why, sizeof entry->why, "its label %s (%s) is not known",
                source->request->label[l], source->request->labelled.column[l]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_of_many(mill_model_source *source, int i, mill_model_spectrum *spectrum)
 {
-  int err = MILL_OK, status = 0, any_null = 0;
+  int status = 0, any_null = 0;
   const mill_fits_hdu *hdu = &source->file->guard->hdu[source->i_hdu];
   double nothing = NAN;
   long first[MILL_FITS_MAX_AXIS] = {1};
@@ -218,13 +216,12 @@ static int read_of_many(mill_model_source *source, int i, mill_model_spectrum *s
   }
   spectrum->n_pix = source->known.n_pix;
   spectrum->wave_aa = source->known.wave_aa;
-  MILL_TRY(MILL_ALLOC(spectrum->n_pix, &spectrum->flux));
-  MILL_TRY(mill_fits_file_move(source->file, source->i_hdu));
+  MILL_CHECK(MILL_ALLOC(spectrum->n_pix, &spectrum->flux));
+  MILL_CHECK(mill_fits_file_move(source->file, source->i_hdu));
   fits_read_pix(source->file->fptr, TDOUBLE, first, spectrum->n_pix, &nothing, spectrum->flux,
                 &any_null, &status);
-  MILL_TRY_FITS(source->file, source->i_hdu, status, "spectrum %d cannot be read", i + 1);
-done:
-  return err;
+  MILL_CHECK_FITS(source->file, source->i_hdu, status, "spectrum %d cannot be read", i + 1);
+  return MILL_OK;
 }
 
 /* The first wavelengths that are read are kept, and shared by the spectra that have them too. */

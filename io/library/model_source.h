@@ -15,11 +15,6 @@ typedef struct mill_model_request {
                                  cards, columns or axes */
 } mill_model_request;
 
-/** What tells a file from another one of the same name, at the cost of a look at it: a digest of
- * its size, the second of its last change, and 4096 bytes in its middle; 0 where it cannot be read.
- */
-uint64_t mill_model_stamp(const char *path);
-
 /** What is known of a model without its spectrum. */
 typedef struct mill_model_entry {
   int index;

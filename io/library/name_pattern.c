@@ -33,7 +33,7 @@ static int field_at(const char *pattern, int n_label, const char (*label)[MILL_M
 int mill_name_pattern_check(const char *option, const char *pattern, int n_label,
                             const char (*label)[MILL_MAX_NAME])
 {
-  int err = MILL_OK, seen[MILL_MAX_LABEL] = {0};
+  int seen[MILL_MAX_LABEL] = {0};
   double divisor;
   size_t n_byte;
   for (const char *p = pattern; *p; p++) {
@@ -41,19 +41,19 @@ int mill_name_pattern_check(const char *option, const char *pattern, int n_label
       continue;
     const int l = field_at(p, n_label, label, &divisor, &n_byte);
     if (l < 0)
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--%s %s: '%.30s' is no {NAME} or {NAME/NUMBER} with a label of --labels", option,
-                pattern, p);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--%s %s: '%.30s' is no {NAME} or {NAME/NUMBER} with a label of --labels",
+                        option, pattern, p);
     if (seen[l]++)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: {%s} is there twice", option, pattern, label[l]);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: {%s} is there twice", option, pattern, label[l]);
     p += n_byte - 1;
   }
   for (int l = 0; l < n_label; l++)
     if (!seen[l])
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: has no {%s}; give it, or leave %s out of --labels",
-                option, pattern, label[l], label[l]);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--%s %s: has no {%s}; give it, or leave %s out of --labels", option,
+                        pattern, label[l], label[l]);
+  return MILL_OK;
 }
 
 /* A number at text; its bytes, 0 where there is none. */

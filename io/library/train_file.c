@@ -22,7 +22,6 @@ enum { VERSION = 1, N_COLUMN = 4, MAX_IDENTITY = 16384, MAX_PARAM = 1 << 30 };
 
 static int write_state(const mill_h5_file *file, int i, const mill_train_state *s)
 {
-  int err = MILL_OK;
   char at[64];
   const size_t n = s->n_param, table[2] = {(size_t)s->n_epoch, N_COLUMN};
   const struct {
@@ -40,22 +39,20 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
                {"square", "Adam's means of the slopes' squares", s->v},
                {"best", "the parameters that are kept", s->best}};
   snprintf(at, sizeof at, "arm%d", i);
-  MILL_TRY(mill_h5_write_group(file, at));
+  MILL_CHECK(mill_h5_write_group(file, at));
   for (size_t k = 0; k < sizeof number / sizeof *number; k++)
-    MILL_TRY(mill_h5_write_attr_int(file, at, number[k].name, number[k].value));
-  MILL_TRY(mill_h5_write_attr_double(file, at, "n_step", (double)s->n_step));
-  MILL_TRY(mill_h5_write_attr_double(file, at, "rate", s->rate));
-  MILL_TRY(mill_h5_write_attr_double(file, at, "best_loss", s->best_loss));
+    MILL_CHECK(mill_h5_write_attr_int(file, at, number[k].name, number[k].value));
+  MILL_CHECK(mill_h5_write_attr_double(file, at, "n_step", (double)s->n_step));
+  MILL_CHECK(mill_h5_write_attr_double(file, at, "rate", s->rate));
+  MILL_CHECK(mill_h5_write_attr_double(file, at, "best_loss", s->best_loss));
   for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
     snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
-    MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &n, array[k].data, NULL,
-                           array[k].description));
+    MILL_CHECK(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &n, array[k].data, NULL,
+                             array[k].description));
   }
   snprintf(at, sizeof at, "arm%d/epochs", i);
-  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, table, s->epoch, NULL,
-                         "loss, validation loss, learning rate, seconds"));
-done:
-  return err;
+  return mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, table, s->epoch, NULL,
+                       "loss, validation loss, learning rate, seconds");
 }
 
 static int make_image(const char *name, const char *identity, int n_arm,

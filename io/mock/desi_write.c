@@ -98,7 +98,6 @@ struct mill_desi_writer {
 
 static int describe_arm(mill_fits_stream *stream, int64_t n_row, const mill_desi_write_arm *arm)
 {
-  int err = MILL_OK;
   static const struct {
     const char *name, *unit;
     int bitpix, n_axis;
@@ -110,18 +109,17 @@ static int describe_arm(mill_fits_stream *stream, int64_t n_row, const mill_desi
   char prefix[MAX_ARM_NAME + 1] = "", name[40];
   const size_t n = strlen(arm->name);
   if (n < 1 || n > MAX_ARM_NAME || arm->n_pix < 1 || arm->n_diag < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "arm '%s' of %d pixels and %d diagonals cannot be written", arm->name,
-              arm->n_pix, arm->n_diag);
+    return MILL_ERROR(MILL_ERR_RANGE, "arm '%s' of %d pixels and %d diagonals cannot be written",
+                      arm->name, arm->n_pix, arm->n_diag);
   for (size_t i = 0; i < n; i++)
     prefix[i] = (char)toupper((unsigned char)arm->name[i]);
   const int64_t plane[] = {arm->n_pix, n_row}, cube[] = {arm->n_pix, arm->n_diag, n_row};
   for (int i = 0; i < N_IMAGE; i++) {
     snprintf(name, sizeof name, "%s_%s", prefix, image[i].name);
-    MILL_TRY(mill_fits_stream_image(stream, name, image[i].bitpix, image[i].n_axis,
-                                    image[i].n_axis == 3 ? cube : plane, image[i].unit));
+    MILL_CHECK(mill_fits_stream_image(stream, name, image[i].bitpix, image[i].n_axis,
+                                      image[i].n_axis == 3 ? cube : plane, image[i].unit));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* SCORES, [n_arm + 1] with room for names. */
@@ -144,7 +142,6 @@ static int describe_coadd(const char *name, int64_t n_row, int n_arm,
                           const mill_desi_write_arm *arm, int n_history, const char *const *history,
                           mill_fits_stream **out)
 {
-  int err = MILL_OK;
   char name_of[MILL_MAX_ARM][40];
   mill_stream_column scores[MILL_MAX_ARM + 1];
   static const mill_stream_key key[] = {
@@ -157,18 +154,17 @@ static int describe_coadd(const char *name, int64_t n_row, int n_arm,
       {"PROGRAM", 'S', "starmill", 0, NULL},
   };
   if (n_row < 1 || n_arm < 1 || n_arm > MILL_MAX_ARM)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: %lld rows and %d arms cannot be written", name, (long long)n_row,
-              n_arm);
-  MILL_TRY(mill_fits_stream_create(name, N(key), key, n_history, history, out));
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld rows and %d arms cannot be written", name,
+                      (long long)n_row, n_arm);
+  MILL_CHECK(mill_fits_stream_create(name, N(key), key, n_history, history, out));
   describe_scores(n_arm, arm, name_of, scores);
-  MILL_TRY(mill_fits_stream_table(*out, "FIBERMAP", n_row, N(fibermap_column), fibermap_column));
-  MILL_TRY(mill_fits_stream_table(*out, "EXP_FIBERMAP", n_row, N(exp_fibermap_column),
-                                  exp_fibermap_column));
-  MILL_TRY(mill_fits_stream_table(*out, "SCORES", n_row, n_arm + 1, scores));
+  MILL_CHECK(mill_fits_stream_table(*out, "FIBERMAP", n_row, N(fibermap_column), fibermap_column));
+  MILL_CHECK(mill_fits_stream_table(*out, "EXP_FIBERMAP", n_row, N(exp_fibermap_column),
+                                    exp_fibermap_column));
+  MILL_CHECK(mill_fits_stream_table(*out, "SCORES", n_row, n_arm + 1, scores));
   for (int a = 0; a < n_arm; a++)
-    MILL_TRY(describe_arm(*out, n_row, &arm[a]));
-done:
-  return err;
+    MILL_CHECK(describe_arm(*out, n_row, &arm[a]));
+  return MILL_OK;
 }
 
 static int image_hdu(int i_arm, int i_image)
@@ -213,7 +209,7 @@ int mill_desi_writer_open(const char *path, int overwrite, int64_t n_row, int n_
   *out = writer;
 done:
   if (err != MILL_OK)
-    mill_desi_writer_abandon(writer);
+    mill_desi_writer_free(writer);
   return err;
 }
 
@@ -221,15 +217,13 @@ done:
 static int write_pixels(const mill_desi_writer *writer, int i_hdu, int64_t at, const void *pixel,
                         int64_t n, uint32_t *buffer)
 {
-  int err = MILL_OK;
   for (int64_t i = 0; i < n; i += PIXEL_BYTES / 4) {
     const int64_t n_now = n - i < PIXEL_BYTES / 4 ? n - i : PIXEL_BYTES / 4;
     mill_fits_swap32((const char *)pixel + 4 * i, n_now, buffer);
     struct iovec iov = {buffer, 4 * (size_t)n_now};
-    MILL_TRY(mill_fits_stream_put(writer->stream, i_hdu, 4 * (at + i), &iov, 1));
+    MILL_CHECK(mill_fits_stream_put(writer->stream, i_hdu, 4 * (at + i), &iov, 1));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The matrix in the file's byte order; *out stays NULL when there is no more room for it. */
@@ -258,7 +252,6 @@ done:
 static int write_matrices(mill_desi_writer *writer, int i_arm, int64_t first, int n,
                           const float *const *resolution, uint32_t *buffer)
 {
-  int err = MILL_OK;
   writer_arm *arm = &writer->arm[i_arm];
   const int i_hdu = image_hdu(i_arm, 4);
   const int64_t n_value = arm->n_diag * arm->n_pix;
@@ -266,19 +259,19 @@ static int write_matrices(mill_desi_writer *writer, int i_arm, int64_t first, in
   int n_iov = 0;
   for (int i = 0; i < n; i++) {
     void *swapped = NULL;
-    MILL_TRY(find_matrix(writer, arm, resolution[i], &swapped));
+    MILL_CHECK(find_matrix(writer, arm, resolution[i], &swapped));
     if (swapped)
       iov[n_iov++] = (struct iovec){swapped, 4 * (size_t)n_value};
     const int64_t begun = first + i + (swapped ? 1 : 0) - n_iov; /* row of iov[0] */
     if (n_iov > 0 && (n_iov == MAX_IOV || !swapped || i + 1 == n)) {
-      MILL_TRY(mill_fits_stream_put(writer->stream, i_hdu, 4 * n_value * begun, iov, n_iov));
+      MILL_CHECK(mill_fits_stream_put(writer->stream, i_hdu, 4 * n_value * begun, iov, n_iov));
       n_iov = 0;
     }
     if (!swapped)
-      MILL_TRY(write_pixels(writer, i_hdu, n_value * (first + i), resolution[i], n_value, buffer));
+      MILL_CHECK(
+          write_pixels(writer, i_hdu, n_value * (first + i), resolution[i], n_value, buffer));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_desi_writer_rows(mill_desi_writer *writer, int i_arm, int64_t first, int n,
@@ -327,21 +320,17 @@ done:
   return err;
 }
 
-int mill_desi_writer_close(mill_desi_writer *writer)
+int mill_desi_writer_commit(mill_desi_writer *writer)
 {
-  int err = MILL_OK;
   for (int a = 0; a < writer->n_arm; a++)
     if (writer->arm[a].n_written != writer->n_row || !writer->has_fibermap)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: %lld of %lld rows of arm %d were written%s", writer->path,
-                (long long)writer->arm[a].n_written, (long long)writer->n_row, a,
-                writer->has_fibermap ? "" : ", and no FIBERMAP");
-  MILL_TRY(mill_fits_stream_commit(writer->stream));
-done:
-  mill_desi_writer_abandon(writer);
-  return err;
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld of %lld rows of arm %d were written%s",
+                        writer->path, (long long)writer->arm[a].n_written, (long long)writer->n_row,
+                        a, writer->has_fibermap ? "" : ", and no FIBERMAP");
+  return mill_fits_stream_commit(writer->stream);
 }
 
-void mill_desi_writer_abandon(mill_desi_writer *writer)
+void mill_desi_writer_free(mill_desi_writer *writer)
 {
   if (!writer)
     return;
@@ -378,11 +367,8 @@ static const mill_stream_column redrock_column[] = {
 static int describe_redrock(const char *name, int64_t n_row, int n_history,
                             const char *const *history, mill_fits_stream **out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_fits_stream_create(name, 0, NULL, n_history, history, out));
-  MILL_TRY(mill_fits_stream_table(*out, "REDSHIFTS", n_row, N(redrock_column), redrock_column));
-done:
-  return err;
+  MILL_CHECK(mill_fits_stream_create(name, 0, NULL, n_history, history, out));
+  return mill_fits_stream_table(*out, "REDSHIFTS", n_row, N(redrock_column), redrock_column);
 }
 
 int mill_redrock_write(const char *path, int overwrite, int64_t n_row, const mill_redrock_row *row,
@@ -454,24 +440,21 @@ static size_t name_bytes(const mill_truth_shape *shape)
 
 static int describe_truth(const char *name, const mill_truth_shape *shape, mill_fits_stream **out)
 {
-  int err = MILL_OK;
   mill_stream_column column[MILL_MAX_LABEL + N_TRUTH_FIXED];
   char format[24];
   if (shape->n_label < 0 || shape->n_label > MILL_MAX_LABEL || shape->n_file < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: %d labels and %d files cannot be written", name, shape->n_label,
-              shape->n_file);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: %d labels and %d files cannot be written", name,
+                      shape->n_label, shape->n_file);
   const size_t n_name = name_bytes(shape);
   if (n_name > MILL_STREAM_MAX_PATH)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: a file name of %zu bytes", name, n_name);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: a file name of %zu bytes", name, n_name);
   truth_columns(shape->n_label, shape, column);
   snprintf(format, sizeof format, "%zuA", n_name);
   const mill_stream_column file_column = {"FILE", format, NULL, 0};
-  MILL_TRY(mill_fits_stream_create(name, 0, NULL, shape->n_history, shape->history, out));
-  MILL_TRY(
+  MILL_CHECK(mill_fits_stream_create(name, 0, NULL, shape->n_history, shape->history, out));
+  MILL_CHECK(
       mill_fits_stream_table(*out, "TRUTH", shape->n_row, shape->n_label + N_TRUTH_FIXED, column));
-  MILL_TRY(mill_fits_stream_table(*out, "FILES", shape->n_file, 1, &file_column));
-done:
-  return err;
+  return mill_fits_stream_table(*out, "FILES", shape->n_file, 1, &file_column);
 }
 
 static int write_file_names(mill_fits_stream *stream, const mill_truth_shape *shape)
@@ -506,39 +489,33 @@ int mill_truth_writer_open(const char *path, int overwrite, const mill_truth_sha
   *out = writer;
 done:
   if (err != MILL_OK)
-    mill_truth_writer_abandon(writer);
+    mill_truth_writer_free(writer);
   return err;
 }
 
 int mill_truth_writer_rows(mill_truth_writer *writer, int64_t first, int n,
                            const mill_truth_row *row)
 {
-  int err = MILL_OK;
   mill_stream_column column[MILL_MAX_LABEL + N_TRUTH_FIXED];
   if (first < 0 || n < 0 || first > writer->n_row - n)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: rows %lld to %lld are not in it", writer->path, (long long)first,
-              (long long)first + n - 1);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: rows %lld to %lld are not in it", writer->path,
+                      (long long)first, (long long)first + n - 1);
   truth_columns(writer->n_label, NULL, column);
-  MILL_TRY(mill_fits_stream_rows(writer->stream, 1, writer->n_label + N_TRUTH_FIXED, column, first,
-                                 n, row, sizeof *row));
+  MILL_CHECK(mill_fits_stream_rows(writer->stream, 1, writer->n_label + N_TRUTH_FIXED, column,
+                                   first, n, row, sizeof *row));
   writer->n_written += n;
-done:
-  return err;
+  return MILL_OK;
 }
 
-int mill_truth_writer_close(mill_truth_writer *writer)
+int mill_truth_writer_commit(mill_truth_writer *writer)
 {
-  int err = MILL_OK;
   if (writer->n_written != writer->n_row)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: %lld of %lld rows were written", writer->path,
-              (long long)writer->n_written, (long long)writer->n_row);
-  MILL_TRY(mill_fits_stream_commit(writer->stream));
-done:
-  mill_truth_writer_abandon(writer);
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld of %lld rows were written", writer->path,
+                      (long long)writer->n_written, (long long)writer->n_row);
+  return mill_fits_stream_commit(writer->stream);
 }
 
-void mill_truth_writer_abandon(mill_truth_writer *writer)
+void mill_truth_writer_free(mill_truth_writer *writer)
 {
   if (!writer)
     return;

@@ -56,11 +56,11 @@ int mill_desi_writer_rows(mill_desi_writer *writer, int i_arm, int64_t first, in
  *  DESI packs it. */
 int mill_desi_writer_fibermap(mill_desi_writer *writer, const mill_fibermap_row *row);
 
-/** Complete and rename; frees the writer also on failure. */
-int mill_desi_writer_close(mill_desi_writer *writer);
+/** Complete and rename. */
+int mill_desi_writer_commit(mill_desi_writer *writer);
 
-/** Give up: remove the temporary file; NULL is allowed. */
-void mill_desi_writer_abandon(mill_desi_writer *writer);
+/** Remove what was not committed; NULL is allowed. */
+void mill_desi_writer_free(mill_desi_writer *writer);
 
 /** What such a file takes, and whether it is there already: *n_byte its size, *state (enum
  *  mill_file_state) from its size and all headers.  path NULL: only the size. */
@@ -111,8 +111,8 @@ int mill_truth_writer_open(const char *path, int overwrite, const mill_truth_sha
                            mill_truth_writer **out);
 int mill_truth_writer_rows(mill_truth_writer *writer, int64_t first, int n,
                            const mill_truth_row *row);
-int mill_truth_writer_close(mill_truth_writer *writer); /* completes, renames, frees */
-void mill_truth_writer_abandon(mill_truth_writer *writer);
+int mill_truth_writer_commit(mill_truth_writer *writer);
+void mill_truth_writer_free(mill_truth_writer *writer);
 /** As mill_desi_compare. */
 int mill_truth_compare(const char *path, const mill_truth_shape *shape, int64_t *n_byte,
                        int *state);

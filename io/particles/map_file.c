@@ -24,46 +24,42 @@
 
 enum { BLOCK = 2880 };
 
-int mill_map_file_kind(const char *path, int *is_fits)
+/* *is_fits: 1 for FITS, 0 for HDF5, by the end of the name.  MILL_ERR_USAGE for another one. */
+static int find_kind(const char *path, int *is_fits)
 {
-  int err = MILL_OK;
   static const char *const end[] = {".h5", ".hdf5", ".fits", ".fit"};
   for (int k = 0; k < 4; k++) {
     const size_t n = strlen(path), n_end = strlen(end[k]);
     if (n > n_end && strcasecmp(path + n - n_end, end[k]) == 0) {
       *is_fits = k > 1;
-      goto done;
+      return MILL_OK;
     }
   }
-  MILL_FAIL(MILL_ERR_USAGE, "--output %s: end its name in .h5 or .fits, which says what is written",
-            path);
-done:
-  return err;
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "--output %s: end its name in .h5 or .fits, which says what is written", path);
 }
 
 int mill_map_file_check(const char *path, int overwrite)
 {
-  int err = MILL_OK;
   struct stat status;
   char first[BLOCK];
   int is_fits = 0;
-  MILL_TRY(mill_map_file_kind(path, &is_fits));
+  MILL_CHECK(find_kind(path, &is_fits));
   if (lstat(path, &status) != 0)
-    goto done;
-  MILL_TRY(mill_refuse_existing(path, overwrite));
+    return MILL_OK;
+  MILL_CHECK(mill_refuse_existing(path, overwrite));
   if (!is_fits) {
-    MILL_TRY(mill_refuse_foreign(path, "--output", FORMAT));
-    goto done;
+    return mill_refuse_foreign(path, "--output", FORMAT);
   }
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n > 0 &&
       (n < 6 || memcmp(first, "SIMPLE", 6) != 0 || !memmem(first, n, FORMAT, strlen(FORMAT))))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--output %s exists and is no %s file, and --overwrite replaces nothing else: give "
-              "another name, or remove it yourself",
-              path, FORMAT);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "--output %s exists and is no %s file, and --overwrite replaces nothing else: give "
+        "another name, or remove it yourself",
+        path, FORMAT);
+  return MILL_OK;
 }
 
 /* A unit as readers of FITS take it: what is a logarithm of something has dex. */
@@ -112,17 +108,15 @@ static const char *program(char out[128])
 /* Paths, one a line; for free. */
 static int join_inputs(const mill_map_facts *f, char **text)
 {
-  int err = MILL_OK;
   size_t n = 0;
   FILE *out = open_memstream(text, &n);
   if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the catalogs");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the names of the catalogs");
   for (int i = 0; i < f->n_input; i++)
     fprintf(out, "%s%s", i > 0 ? "\n" : "", f->input[i]);
   if (fclose(out) != 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the catalogs");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the names of the catalogs");
+  return MILL_OK;
 }
 
 /* ---- HDF5 ---- */
@@ -146,7 +140,6 @@ done:
 
 static int put_counts(const mill_h5_file *file, const mill_map_facts *f)
 {
-  int err = MILL_OK;
   const struct {
     const char *name;
     int64_t n;
@@ -156,9 +149,8 @@ static int put_counts(const mill_h5_file *file, const mill_map_facts *f)
                {"N_NOT_A_NUMBER", f->n_nan},
                {"N_ON_MAP", f->n_on_map}};
   for (size_t i = 0; i < sizeof count / sizeof *count; i++)
-    MILL_TRY(mill_ph5_attr_int64(file->id, file->path, ".", count[i].name, &count[i].n, 0));
-done:
-  return err;
+    MILL_CHECK(mill_ph5_attr_int64(file->id, file->path, ".", count[i].name, &count[i].n, 0));
+  return MILL_OK;
 }
 
 static int hdf5_image(const char *name, const mill_map_facts *f, const double *density,
@@ -347,7 +339,7 @@ int mill_map_file_write(const char *path, int overwrite, const mill_map_facts *f
   mill_lock lock = {.is_lost = 0};
   void *image = NULL;
   size_t n_byte = 0;
-  MILL_TRY(mill_map_file_kind(path, &is_fits));
+  MILL_TRY(find_kind(path, &is_fits));
   MILL_TRY(mill_resolve_links(path, end, sizeof end));
   MILL_TRY(mill_lock_take(end, &lock));
   mill_lock_remove_leftovers(&lock, end);

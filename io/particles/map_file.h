@@ -31,9 +31,6 @@ typedef struct mill_map_facts {
   char *const *input; /**< [n_input] */
 } mill_map_facts;
 
-/** *is_fits: 1 for FITS, 0 for HDF5, by the end of the name.  MILL_ERR_USAGE for another one. */
-int mill_map_file_kind(const char *path, int *is_fits);
-
 /** May a map be written at path?  MILL_ERR_OUTPUT when a file is there without overwrite,
  *  MILL_ERR_USAGE when it is no map of starmill's. */
 int mill_map_file_check(const char *path, int overwrite);

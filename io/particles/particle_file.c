@@ -44,15 +44,13 @@ done:
 /* Times of the slices; ascending. */
 static int read_times(const mill_h5_file *file, size_t n, double **time)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(n, time));
-  MILL_TRY(mill_h5_read(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, *time));
+  MILL_CHECK(MILL_ALLOC(n, time));
+  MILL_CHECK(mill_h5_read(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, *time));
   for (size_t i = 0; i < n; i++)
     if (!isfinite((*time)[i]) || (i > 0 && (*time)[i] <= (*time)[i - 1]))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", file->path, i,
-                (*time)[i]);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", file->path,
+                        i, (*time)[i]);
+  return MILL_OK;
 }
 
 int mill_particle_read_field(const char *path, const mill_particle_setup *s, mill_particle_field *f)
@@ -147,11 +145,12 @@ struct mill_particle_file {
   char path[MILL_MAX_PATH];
 };
 
-#define FAIL_FILE(what)                                                                            \
-  MILL_FAIL(MILL_ERR_OUTPUT,                                                                       \
-            "%s: cannot write %s: %s; if the disk is full or a quota is used up, make room, then " \
-            "the same command continues",                                                          \
-            path, what, mill_h5_reason())
+#define FILE_ERROR(what)                                                                           \
+  MILL_ERROR(                                                                                      \
+      MILL_ERR_OUTPUT,                                                                             \
+      "%s: cannot write %s: %s; if the disk is full or a quota is used up, make room, then "       \
+      "the same command continues",                                                                \
+      path, what, mill_h5_reason())
 
 static hid_t type_of(int i, int in_file)
 {
@@ -184,12 +183,9 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
 {
-  int err = MILL_OK;
-  MILL_TRY(
+  MILL_CHECK(
       mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, (int64_t)n, 1, NULL, "", description));
-  MILL_TRY(mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value));
-done:
-  return err;
+  return mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value);
 }
 
 static int write_frame(hid_t file, const char *path, const char *identity,
@@ -324,7 +320,7 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   if (space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
       H5Dwrite(f->dataset[i], type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    FAIL_FILE(dataset_name[i]);
+    MILL_TRY(FILE_ERROR(dataset_name[i]));
 done:
   MILL_H5_CLOSE(space, memory);
   return err;
@@ -332,28 +328,24 @@ done:
 
 int mill_particle_file_flush(mill_particle_file *f)
 {
-  int err = MILL_OK;
   const char *path = f->path;
   if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
-    FAIL_FILE("to the disk");
-done:
-  return err;
+    return FILE_ERROR("to the disk");
+  return MILL_OK;
 }
 
 int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
                              const mill_particle_result *r)
 {
-  int err = MILL_OK;
   const unsigned char status = r->bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
-  MILL_TRY(mill_lock_keep(&f->lock));
+  MILL_CHECK(mill_lock_keep(&f->lock));
   /* the status last: what it says is there */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
-      MILL_TRY(write_row(f, i, i_problem, value[i]));
-done:
-  return err;
+      MILL_CHECK(write_row(f, i, i_problem, value[i]));
+  return MILL_OK;
 }
 
 int mill_particle_file_close(mill_particle_file *f, int err)

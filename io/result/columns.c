@@ -267,7 +267,6 @@ static int find(const mill_columns *columns, const char *name)
 
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
-  int err = MILL_OK;
   const int n_draw = with / MILL_WITH_DRAWS(1);
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
@@ -302,15 +301,16 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
         add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2, n_draw);
         const char *added = columns->column[columns->n_column - 1].name;
         if (find(columns, added) != columns->n_column - 1)
-          MILL_FAIL(
+          return MILL_ERROR(
               MILL_ERR_LIBRARY,
               "%s: two columns of the result would be named %s; give the label or arm %s another "
               "name (arms: --arm-names of library import)",
               where, added, of);
         if (strchr(added, '/') || !added[0] || added[0] == '.')
-          MILL_FAIL(MILL_ERR_LIBRARY,
-                    "%s: \"%s\" cannot name a column; give the label or arm %s another name", where,
-                    added, of);
+          return MILL_ERROR(
+              MILL_ERR_LIBRARY,
+              "%s: \"%s\" cannot name a column; give the label or arm %s another name", where,
+              added, of);
       }
     }
     i = j;
@@ -324,8 +324,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
       if (columns->column[i].source == MILL_FROM_RESULT &&
           columns->column[i].field == offsetof(mill_fit_result, n_pix[a]))
         columns->i_n_pix[a] = i;
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_columns_catalog(mill_columns *columns)
@@ -408,7 +407,8 @@ void mill_column_description(const mill_column *column, char *out, size_t size)
   fill_in(column->text, column->of, out, size);
 }
 
-void mill_column_type_name(const mill_column *column, char *out, size_t size)
+/* "float64", "int64", ... "text[24]". */
+static void type_name(const mill_column *column, char *out, size_t size)
 {
   static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
   if (column->type == MILL_TYPE_TEXT)
@@ -419,12 +419,11 @@ void mill_column_type_name(const mill_column *column, char *out, size_t size)
 
 int mill_columns_print_markdown(const mill_columns *columns, FILE *out)
 {
-  int err = MILL_OK;
   fprintf(out, "| column | type | shape | unit | missing | meaning |\n|---|---|---|---|---|---|\n");
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char type[32], text[256], shape[32] = "rows", missing[32];
-    mill_column_type_name(c, type, sizeof type);
+    type_name(c, type, sizeof type);
     mill_column_description(c, text, sizeof text);
     if (c->vector)
       snprintf(shape, sizeof shape, "rows × %d", c->n_value);
@@ -437,7 +436,6 @@ int mill_columns_print_markdown(const mill_columns *columns, FILE *out)
     fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", c->name, type, shape, c->unit, missing, text);
   }
   if (ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "the table of columns could not be printed");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the table of columns could not be printed");
+  return MILL_OK;
 }

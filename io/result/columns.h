@@ -112,9 +112,6 @@ void mill_column_description(const mill_column *column, char *out, size_t size);
 /** Bytes of a value of enum mill_column_type; of a text's byte. */
 size_t mill_column_type_size(int type);
 
-/** "float64", "int64", ... "text[24]". */
-void mill_column_type_name(const mill_column *column, char *out, size_t size);
-
 /** The table as docs/use/formats.md has it; tests compare the two. */
 int mill_columns_print_markdown(const mill_columns *columns, FILE *out);
 

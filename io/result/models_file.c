@@ -14,6 +14,7 @@
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/order.h"
 #include "src/system/watchdog.h"
 
 #define FORMAT_NAME "starmill models"
@@ -49,12 +50,6 @@ int64_t mill_models_n_row(const mill_models_file *models)
 int mill_models_has_own_waves(const mill_models_file *models, int arm)
 {
   return arm >= 0 && arm < models->n_arm && models->own_waves[arm];
-}
-
-static int by_row(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* one model row of the index; row first, for sorting */
@@ -222,7 +217,7 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
       memcpy(row->identifier, identifier + (size_t)i * sizeof row->identifier,
              sizeof row->identifier);
     }
-  qsort(*entry, (size_t)n_total, sizeof **entry, by_row);
+  qsort(*entry, (size_t)n_total, sizeof **entry, mill_by_int64);
   for (int64_t i = 1; i < n_total; i++)
     if ((*entry)[i].row == (*entry)[i - 1].row)
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: two rows share exposure %lld", info->result_path,
@@ -378,36 +373,31 @@ done:
 static int complete(const char *temporary, const char *path, const mill_models_info *info,
                     const mill_mpi *mpi, hid_t *file)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, mill_ph5_open(temporary, H5F_ACC_RDWR, mpi->comm, file)));
-  MILL_TRY(fill_index(info, mpi, temporary, *file));
-  MILL_TRY(mill_mpi_agree(mpi, mill_ph5_close(temporary, file)));
-  MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_ph5_rename(temporary, path) : MILL_OK));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, mill_ph5_open(temporary, H5F_ACC_RDWR, mpi->comm, file)));
+  MILL_CHECK(fill_index(info, mpi, temporary, *file));
+  MILL_CHECK(mill_mpi_agree(mpi, mill_ph5_close(temporary, file)));
+  return mill_mpi_agree(mpi, mpi->rank == 0 ? mill_ph5_rename(temporary, path) : MILL_OK);
 }
 
 static int open_arms(mill_models_file *models, const mill_models_info *info, const mill_mpi *mpi)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_ph5_open(models->path, H5F_ACC_RDWR, mpi->comm, &models->file));
+  MILL_CHECK(mill_ph5_open(models->path, H5F_ACC_RDWR, mpi->comm, &models->file));
   if (mpi->rank == 0)
-    MILL_TRY(mill_ph5_hold(models->path, &models->held));
+    MILL_CHECK(mill_ph5_hold(models->path, &models->held));
   for (int a = 0; a < info->n_arm; a++) {
     if (info->n_pix[a] == 0)
       continue;
     name_flux(info, a, models->name[a]);
-    MILL_TRY(mill_ph5_open_dataset(models->file, models->path, models->name[a], H5T_IEEE_F32LE, 2,
-                                   info->n_exposure, info->n_pix[a], &models->flux[a]));
+    MILL_CHECK(mill_ph5_open_dataset(models->file, models->path, models->name[a], H5T_IEEE_F32LE, 2,
+                                     info->n_exposure, info->n_pix[a], &models->flux[a]));
     models->own_waves[a] = info->wave_aa[a] == NULL;
     name_wave(info, a, models->wave_name[a]);
     if (models->own_waves[a])
-      MILL_TRY(mill_ph5_open_dataset(models->file, models->path, models->wave_name[a],
-                                     H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
-                                     &models->wave[a]));
+      MILL_CHECK(mill_ph5_open_dataset(models->file, models->path, models->wave_name[a],
+                                       H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
+                                       &models->wave[a]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
@@ -428,7 +418,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   memcpy(models->n_pix, info->n_pix, sizeof models->n_pix);
   mill_lock_job(job, sizeof job);
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "the path of --models is too long");
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long");
   if (mpi->rank == 0 && err == MILL_OK) {
     snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
              info->target ? info->target : end, job);
@@ -512,12 +502,10 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 
 int mill_models_sync(mill_models_file *models)
 {
-  int err = MILL_OK;
   if (H5Fflush(models->file, H5F_SCOPE_LOCAL) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be brought to the disk: %s", models->path,
-              mill_h5_reason());
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be brought to the disk: %s", models->path,
+                      mill_h5_reason());
+  return MILL_OK;
 }
 
 /* ---- what is there of an earlier run ---- */
@@ -577,14 +565,13 @@ static int state_of_model(int n_pix, const float *flux, const double *wave)
 
 static int look_at_arm(const mill_models_file *models, int arm, look *l)
 {
-  int err = MILL_OK;
   const int n_pix = models->n_pix[arm];
   const int has_waves = models->own_waves[arm];
-  MILL_TRY(read_models(models, models->flux[arm], models->name[arm], H5T_NATIVE_FLOAT,
-                       sizeof *l->flux, n_pix, l, (void **)&l->flux, &l->n_flux));
+  MILL_CHECK(read_models(models, models->flux[arm], models->name[arm], H5T_NATIVE_FLOAT,
+                         sizeof *l->flux, n_pix, l, (void **)&l->flux, &l->n_flux));
   if (has_waves)
-    MILL_TRY(read_models(models, models->wave[arm], models->wave_name[arm], H5T_NATIVE_DOUBLE,
-                         sizeof *l->wave, n_pix, l, (void **)&l->wave, &l->n_wave));
+    MILL_CHECK(read_models(models, models->wave[arm], models->wave_name[arm], H5T_NATIVE_DOUBLE,
+                           sizeof *l->wave, n_pix, l, (void **)&l->wave, &l->n_wave));
   for (int64_t i = 0; i < l->n_row; i++) {
     int64_t n_there = 0, n_cut = 0;
     for (int32_t e = 0; e < l->n_exposure[i]; e++) {
@@ -596,32 +583,30 @@ static int look_at_arm(const mill_models_file *models, int arm, look *l)
     if (l->status[i] == MILL_STATUS_FITTED && (n_cut > 0 || (l->n_good[i] > 0 && n_there == 0)))
       l->is_missing[i] = 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* How many rows from start on have exposures that follow one another, MODEL_ROWS or one row's. */
 static int plan_look(const mill_models_info *info, int64_t start, int64_t n, look *l)
 {
-  int err = MILL_OK;
-  MILL_TRY(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
-  MILL_TRY(
+  MILL_CHECK(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
+  MILL_CHECK(
       read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, l->first_exposure));
-  MILL_TRY(read_catalog(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
+  MILL_CHECK(read_catalog(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
   l->first = l->first_exposure[0];
   l->n_model = 0;
   for (l->n_row = 0; l->n_row < n; l->n_row++) {
     const int64_t i = l->n_row, first = l->first_exposure[i], n_exp = l->n_exposure[i];
     if (n_exp < 0 || first < 0 || first > info->n_exposure - n_exp)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: is damaged, row %lld has exposures that are not there",
-                info->result_path, (long long)(start + i));
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "%s: is damaged, row %lld has exposures that are not there",
+                        info->result_path, (long long)(start + i));
     if (i > 0 && (first != l->first + l->n_model || l->n_model + n_exp > MODEL_ROWS))
       break;
     l->n_model += n_exp;
     l->is_missing[i] = 0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,

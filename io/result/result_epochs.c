@@ -11,6 +11,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/nvtx.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
@@ -32,26 +33,18 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   }
 }
 
-static int by_row(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* May this rank write?  Its lock is still its own and the files are still at their paths; rank 0
    also notes that rows come without models. */
 static int check_before_write(mill_result_file *file)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_lock_keep(&file->lock));
-  MILL_TRY(mill_ph5_still_there(file->path, file->held));
-  MILL_TRY(mill_models_keep(file->models));
-  MILL_TRY(mill_models_still_there(file->models));
+  MILL_CHECK(mill_lock_keep(&file->lock));
+  MILL_CHECK(mill_ph5_still_there(file->path, file->held));
+  MILL_CHECK(mill_models_keep(file->models));
+  MILL_CHECK(mill_models_still_there(file->models));
   if (!file->models && !file->has_marked && file->io.rank == 0)
-    MILL_TRY(mill_result_layout_mark_unmodelled(file->file, file->path));
+    MILL_CHECK(mill_result_layout_mark_unmodelled(file->file, file->path));
   file->has_marked = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The rows of a queue in ascending order, for writing. */
@@ -70,21 +63,18 @@ static void clear_rows(sorted_rows *sorted)
 
 static int sort_rows(const mill_result_file *file, const mill_result_queue *q, sorted_rows *sorted)
 {
-  int err = MILL_OK;
   const int64_t n = q->n_row;
-  MILL_TRY(MILL_ALLOC(2 * n, &sorted->order));
-  MILL_TRY(MILL_ALLOC(n, &sorted->at));
-  MILL_TRY(mill_alloc_bytes((size_t)n, file->columns.widest, (void **)&sorted->value));
+  MILL_CHECK(MILL_ALLOC(2 * n, &sorted->order));
+  MILL_CHECK(MILL_ALLOC(n, &sorted->at));
+  MILL_CHECK(mill_alloc_bytes((size_t)n, file->columns.widest, (void **)&sorted->value));
   for (int64_t i = 0; i < n; i++) {
     sorted->order[2 * i] = q->at[i];
     sorted->order[2 * i + 1] = i;
   }
-  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, by_row);
+  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, mill_by_int64);
   for (int64_t i = 0; i < n; i++)
     sorted->at[i] = sorted->order[2 * i];
-  MILL_TRY(mill_ph5_select(file->path, 1, file->n_row, 1, sorted->at, n, &sorted->scalar));
-done:
-  return err;
+  return mill_ph5_select(file->path, 1, file->n_row, 1, sorted->at, n, &sorted->scalar);
 }
 
 /* Collective: one column of the sorted rows. */
@@ -109,18 +99,16 @@ static int write_column(mill_result_file *file, const mill_column *c, const mill
 /* Complete rows with TARGETID, as the file has it, and CRC */
 static int seal_rows(mill_result_file *file, mill_result_queue *q, const sorted_rows *sorted)
 {
-  int err = MILL_OK;
   const int i_target = file->columns.i_target;
   const mill_column *c = &file->columns.column[i_target];
-  MILL_TRY(mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64,
-                         &sorted->scalar, sorted->value));
+  MILL_CHECK(mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64,
+                           &sorted->scalar, sorted->value));
   for (int64_t i = 0; i < q->n_row; i++) {
     char *row = q->row + (size_t)sorted->order[2 * i + 1] * file->columns.row_size;
     memcpy(row + c->at, sorted->value + (size_t)i * c->n_byte, c->n_byte);
     mill_columns_set_crc(&file->columns, row);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Collective over the I/O threads: write what this rank has, values first, then CRC, STATUS
@@ -269,7 +257,6 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
    nothing, and starts a broadcast that all others wait for.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
-  int err = MILL_OK;
   int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;
   long us = POLL_FIRST_US;
   int64_t wish = file->epoch;
@@ -277,10 +264,10 @@ static int await_epoch(mill_result_file *file)
   const int is_root = file->io.rank == 0;
   if (file->io.size == 1) {
     await_own_epoch(file);
-    goto done;
+    return MILL_OK;
   }
   if (!is_root) {
-    MILL_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
+    MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
     started = 1;
   }
   while (!arrived) {
@@ -290,26 +277,27 @@ static int await_epoch(mill_result_file *file)
     int there = is_root;
     while (is_root && there) {
       int64_t heard = -1;
-      MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
+      MILL_CHECK_MPI(
+          MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
       if (!there)
         break;
-      MILL_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
-                        MPI_STATUS_IGNORE));
+      MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                              MPI_STATUS_IGNORE));
       file->n_want_taken++;
       wants |= heard == file->epoch;
     }
     if (wants && is_root && !started) {
       mill_result_set_busy(file, 1);
-      MILL_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
+      MILL_CHECK_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
       started = 1;
     } else if (wants && !is_root && !has_told) {
       mill_result_set_busy(file, 1);
-      MILL_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
+      MILL_CHECK_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
       file->n_want_sent++;
       has_told = 1;
     }
     if (started)
-      MILL_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
+      MILL_CHECK_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
     if (arrived)
       break;
     if (wants && !has_wanted)
@@ -322,27 +310,25 @@ static int await_epoch(mill_result_file *file)
   /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */
   if (has_told) {
     int gone = 0;
-    MILL_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
     if (!gone)
-      MILL_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
+      MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Wishes still under way at the end are taken, so that MPI can be finalized. */
 static int settle_wishes(mill_result_file *file)
 {
-  int err = MILL_OK;
   int64_t n_sent = 0;
-  MILL_MPI(MPI_Reduce(&file->n_want_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, file->io.comm));
+  MILL_CHECK_MPI(
+      MPI_Reduce(&file->n_want_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, file->io.comm));
   for (; file->io.rank == 0 && file->n_want_taken < n_sent; file->n_want_taken++) {
     int64_t heard;
-    MILL_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
-                      MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                            MPI_STATUS_IGNORE));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void *write_epochs(void *context)
@@ -384,8 +370,7 @@ int mill_result_start_epochs(mill_result_file *file)
   const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
   file->has_io_thread = rc == 0;
   if (rc != 0)
-    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no thread for writing: %s",
-                         strerror(rc));
+    err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
   file->may_start = err == MILL_OK ? 1 : -1;

@@ -41,9 +41,8 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     first[i] = index->n_exposure;
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__,
-                           "%s: indexed %lld rows, catalogued %lld", info->file[i].path,
-                           (long long)index->n_row, (long long)info->file[i].n_row);
+      err = MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, catalogued %lld",
+                       info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, first, info->n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
@@ -86,35 +85,31 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info, 
 
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
-  int err = MILL_OK;
   *is_new = 0;
-  MILL_TRY(mill_resolve_links(path, out, size));
+  MILL_CHECK(mill_resolve_links(path, out, size));
   const size_t n = strlen(out);
   if (n + sizeof MILL_NEW_END > size)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
   memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)
     out[n] = '\0';
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Rank 0: where something is to be overwritten, it becomes the target, and the new file another. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
-  int err = MILL_OK;
   int is_begun = 0;
   char begun[MILL_MAX_PATH];
-  MILL_TRY(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
+  MILL_CHECK(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
   if (!is_begun && access(file->path, F_OK) != 0 &&
       !(info->models && access(info->models, F_OK) == 0))
-    goto done;
-  MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
+    return MILL_OK;
+  MILL_CHECK(mill_refuse_foreign(file->path, "--output", "starmill result"));
   memcpy(file->target, file->path, sizeof file->target);
   strcat(file->path, MILL_NEW_END);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Rank 0: which file is to be written, and what is there of it. */
@@ -153,12 +148,11 @@ done:
 static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
                  int retry_failed, int watch, int *found)
 {
-  int err = MILL_OK;
-  MILL_TRY(look(file, path, info, overwrite, retry_failed, watch, found));
+  MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
   if (*found != MILL_FOUND_FINISHED) {
-    MILL_TRY(mill_lock_take(path, &file->lock));
+    MILL_CHECK(mill_lock_take(path, &file->lock));
     /* another job may have worked on it meanwhile, and given it another name */
-    MILL_TRY(look(file, path, info, overwrite, retry_failed, watch, found));
+    MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
   }
   if (*found == MILL_FOUND_FINISHED)
     mill_lock_release(&file->lock);
@@ -172,8 +166,7 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
     mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
                   file->target[0] ? "with --overwrite"
                                   : "of this Slurm job, whose --overwrite has been done,");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Collective: make the file and give it its name.  watch: of the watchdog, for all of it. */
@@ -209,16 +202,14 @@ done:
 
 static int open_columns(mill_result_file *file)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_ph5_open(file->path, H5F_ACC_RDWR, file->mpi.comm, &file->file));
+  MILL_CHECK(mill_ph5_open(file->path, H5F_ACC_RDWR, file->mpi.comm, &file->file));
   if (file->mpi.rank == 0)
-    MILL_TRY(mill_ph5_hold(file->path, &file->held));
+    MILL_CHECK(mill_ph5_hold(file->path, &file->held));
   for (int i = 0; i < file->columns.n_column; i++) {
     const mill_column *c = &file->columns.column[i];
-    MILL_TRY(mill_column_open(file->file, file->path, c, file->n_row, &file->dataset[i]));
+    MILL_CHECK(mill_column_open(file->file, file->path, c, file->n_row, &file->dataset[i]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void destroy(mill_result_file *file)
@@ -248,11 +239,10 @@ static void destroy(mill_result_file *file)
 static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
                    mill_result_file **out)
 {
-  int err = MILL_OK;
   int level = MPI_THREAD_SINGLE;
   mill_result_file *file = NULL;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_CHECK(MILL_ALLOC(1, &file));
   file->mpi.comm = file->io.comm = MPI_COMM_NULL;
   file->file = H5I_INVALID_HID;
   file->held = -1;
@@ -270,43 +260,39 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
       mill_cond_init(&file->room) != 0 || mill_cond_init(&file->work) != 0) {
     mill_free(file);
     file = NULL;
-    MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the I/O thread");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no locks for the I/O thread");
   }
   *out = file;
-  MILL_TRY(mill_mpi_dup(comm, &file->mpi));
-  MILL_TRY(mill_mpi_dup(comm, &file->io));
+  MILL_CHECK(mill_mpi_dup(comm, &file->mpi));
+  MILL_CHECK(mill_mpi_dup(comm, &file->io));
   if (strlen(path) + 128 > sizeof file->path)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
   memcpy(file->path, path, strlen(path) + 1);
-  MILL_MPI(MPI_Query_thread(&level));
+  MILL_CHECK_MPI(MPI_Query_thread(&level));
   if (level < MPI_THREAD_MULTIPLE)
-    MILL_FAIL(MILL_ERR_MPI, "MPI must be initialised with MPI_THREAD_MULTIPLE");
-  MILL_TRY(mill_columns_fits(info->lib, info->lib->path,
-                             (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
-                                 (info->posteriors ? MILL_WITH_POSTERIOR : 0) |
-                                 MILL_WITH_DRAWS(info->n_draw) |
-                                 (info->gpu ? MILL_WITH_BACKEND : 0),
-                             &file->columns));
+    return MILL_ERROR(MILL_ERR_MPI, "MPI must be initialised with MPI_THREAD_MULTIPLE");
+  MILL_CHECK(mill_columns_fits(info->lib, info->lib->path,
+                               (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+                                   (info->posteriors ? MILL_WITH_POSTERIOR : 0) |
+                                   MILL_WITH_DRAWS(info->n_draw) |
+                                   (info->gpu ? MILL_WITH_BACKEND : 0),
+                               &file->columns));
   file->columns.backend = (uint8_t)info->backend;
-  MILL_TRY(mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted));
-done:
-  return err;
+  return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
 }
 
 /* Collective: what rank 0 found of an earlier run decides. */
 static int share_found(mill_result_file *file, int *found)
 {
-  int err = MILL_OK;
-  MILL_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
-  MILL_MPI(MPI_Bcast(file->path, sizeof file->path, MPI_CHAR, 0, file->mpi.comm));
-  MILL_MPI(MPI_Bcast(file->target, sizeof file->target, MPI_CHAR, 0, file->mpi.comm));
+  MILL_CHECK_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
+  MILL_CHECK_MPI(MPI_Bcast(file->path, sizeof file->path, MPI_CHAR, 0, file->mpi.comm));
+  MILL_CHECK_MPI(MPI_Bcast(file->target, sizeof file->target, MPI_CHAR, 0, file->mpi.comm));
   if (*found != MILL_FOUND_FINISHED)
-    goto done;
-  MILL_MPI(MPI_Bcast(&file->found, sizeof file->found, MPI_BYTE, 0, file->mpi.comm));
+    return MILL_OK;
+  MILL_CHECK_MPI(MPI_Bcast(&file->found, sizeof file->found, MPI_BYTE, 0, file->mpi.comm));
   file->is_finished = 1;
   atomic_store(&file->n_done, file->n_row);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Collective: the rows that an earlier run left. */
@@ -492,8 +478,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
   const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
   err = H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0
-            ? mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be flushed: %s",
-                             file->path, mill_h5_reason())
+            ? MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed: %s", file->path, mill_h5_reason())
             : MILL_OK;
   if (err == MILL_OK)
     err = mill_result_layout_count(file->file, file->path, file->n_row, lo, hi - lo, summary);
@@ -520,7 +505,6 @@ done:
    it. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
-  int err = MILL_OK;
   char models[MILL_MAX_PATH];
   snprintf(models, sizeof models, "%.*s" MILL_NEW_END, (int)sizeof models - 128,
            file->models_target);
@@ -536,12 +520,11 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
   } else {
     /* the models first: while the result has its old name, the same command sees what is left */
     if (file->models_target[0])
-      MILL_TRY(mill_ph5_rename(models, file->models_target));
-    MILL_TRY(mill_ph5_rename(file->path, file->target));
+      MILL_CHECK(mill_ph5_rename(models, file->models_target));
+    MILL_CHECK(mill_ph5_rename(file->path, file->target));
     *old = MILL_OLD_REPLACED;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_close(mill_result_file *file, mill_result_summary *summary)
@@ -555,10 +538,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     counts = file->found;
     goto done;
   }
-  pthread_mutex_lock(&file->mutex);
-  file->is_closing = 1;
-  pthread_cond_signal(&file->work);
-  pthread_mutex_unlock(&file->mutex);
+  mill_cond_end(&file->work, &file->mutex, &file->is_closing);
   pthread_join(file->io_thread, NULL);
   /* the only thread now */
   mill_result_set_busy(file, 1);

@@ -78,12 +78,10 @@ static const char *text_of(const mill_input_file *file, const file_text *column)
 static int write_column(hid_t file, const char *path, int n_file, const char *name, hid_t type,
                         const char *unit, const char *description, const void *packed)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_ph5_dataset(file, path, name, type, 1, n_file, 1, NULL, unit, description));
+  MILL_CHECK(mill_ph5_dataset(file, path, name, type, 1, n_file, 1, NULL, unit, description));
   if (n_file > 0)
-    MILL_TRY(mill_ph5_write_whole(file, path, name, type, packed));
-done:
-  return err;
+    MILL_CHECK(mill_ph5_write_whole(file, path, name, type, packed));
+  return MILL_OK;
 }
 
 static int write_text(hid_t file, const char *path, const mill_run_info *info,
@@ -131,15 +129,13 @@ done:
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
-  MILL_TRY(write_text(file, path, info, &path_text));
+  MILL_CHECK(write_text(file, path, info, &path_text));
   for (int k = 0; k < N_NUMBER; k++)
-    MILL_TRY(write_number(file, path, info, &file_numbers[k]));
-  MILL_TRY(write_text(file, path, info, &redrock_text));
+    MILL_CHECK(write_number(file, path, info, &file_numbers[k]));
+  MILL_CHECK(write_text(file, path, info, &redrock_text));
   for (int k = 0; k < N_OTHER; k++)
-    MILL_TRY(write_text(file, path, info, &other_texts[k]));
-done:
-  return err;
+    MILL_CHECK(write_text(file, path, info, &other_texts[k]));
+  return MILL_OK;
 }
 
 /* ---- comparing ---- */
@@ -226,14 +222,12 @@ done:
 
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
-  MILL_TRY(check_text(file, path, info, &path_text, NULL));
-  MILL_TRY(check_text(file, path, info, &redrock_text, ": its redrock file was "));
+  MILL_CHECK(check_text(file, path, info, &path_text, NULL));
+  MILL_CHECK(check_text(file, path, info, &redrock_text, ": its redrock file was "));
   for (int k = 0; k < N_NUMBER; k++)
     if (file_numbers[k].changed)
-      MILL_TRY(check_number(file, path, info, &file_numbers[k]));
-done:
-  return err;
+      MILL_CHECK(check_number(file, path, info, &file_numbers[k]));
+  return MILL_OK;
 }
 
 /* ---- files that were repaired ---- */
@@ -262,15 +256,12 @@ typedef struct recorded_files {
 
 static int read_recorded(hid_t file, const char *path, int n_file, recorded_files *was)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(n_file, &was->size));
-  MILL_TRY(MILL_ALLOC(n_file, &was->n_row));
-  MILL_TRY(MILL_ALLOC(n_file, &was->mtime));
-  MILL_TRY(mill_ph5_read_whole(file, path, SIZE, H5T_NATIVE_INT64, n_file, was->size));
-  MILL_TRY(mill_ph5_read_whole(file, path, N_ROW, H5T_NATIVE_INT64, n_file, was->n_row));
-  MILL_TRY(mill_ph5_read_whole(file, path, MTIME, H5T_NATIVE_DOUBLE, n_file, was->mtime));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_file, &was->size));
+  MILL_CHECK(MILL_ALLOC(n_file, &was->n_row));
+  MILL_CHECK(MILL_ALLOC(n_file, &was->mtime));
+  MILL_CHECK(mill_ph5_read_whole(file, path, SIZE, H5T_NATIVE_INT64, n_file, was->size));
+  MILL_CHECK(mill_ph5_read_whole(file, path, N_ROW, H5T_NATIVE_INT64, n_file, was->n_row));
+  return mill_ph5_read_whole(file, path, MTIME, H5T_NATIVE_DOUBLE, n_file, was->mtime);
 }
 
 /* May the rows [start, start + n_row) of this file, which has changed, be read from it as it is
@@ -278,25 +269,25 @@ done:
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
-  int err = MILL_OK;
   mill_result_summary summary;
   memset(&summary, 0, sizeof summary);
   if (n_row != input->n_row)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
-              "result was begun, and rows cannot be put into a result that is there: fit this file "
-              "to another --output, leave this result as it is, and join the two by starmill "
-              "merge",
-              path, input->path, (long long)input->n_row, (long long)n_row);
-  MILL_TRY(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
+        "result was begun, and rows cannot be put into a result that is there: fit this file "
+        "to another --output, leave this result as it is, and join the two by starmill "
+        "merge",
+        path, input->path, (long long)input->n_row, (long long)n_row);
+  MILL_CHECK(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
-              "what it was: bring that file back",
-              path, input->path, (long long)n_fitted, (long long)n_row);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
+        "what it was: bring that file back",
+        path, input->path, (long long)n_fitted, (long long)n_row);
+  return MILL_OK;
 }
 
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,

@@ -13,25 +13,25 @@
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
 
-#define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
+#define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
 /* Is it ours at all? */
 static int check_format(hid_t file, const char *path)
 {
-  int err = MILL_OK;
   int version = 0;
   if (!mill_result_layout_is_result(file, path, &version))
-    REFUSE("%s exists and is no result of starmill", path);
+    return REFUSED("%s exists and is no result of starmill", path);
   if (version > MILL_RESULT_FORMAT)
-    REFUSE("%s was written by a newer starmill (format %d, this program knows %d): continue with "
-           "that version",
-           path, version, MILL_RESULT_FORMAT);
+    return REFUSED(
+        "%s was written by a newer starmill (format %d, this program knows %d): continue with "
+        "that version",
+        path, version, MILL_RESULT_FORMAT);
   if (version < MILL_RESULT_FORMAT)
-    REFUSE("%s was written by an older starmill (format %d, this program continues %d only): "
-           "continue with that version",
-           path, version, MILL_RESULT_FORMAT);
-done:
-  return err;
+    return REFUSED(
+        "%s was written by an older starmill (format %d, this program continues %d only): "
+        "continue with that version",
+        path, version, MILL_RESULT_FORMAT);
+  return MILL_OK;
 }
 
 void mill_result_difference(const char *was, const char *is, char *out, size_t size)
@@ -53,16 +53,17 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   if (strcmp(identity, mill_result_text(info->identity)) != 0) {
     mill_result_difference(identity, mill_result_text(info->identity), difference,
                            sizeof difference);
-    REFUSE("%s exists and was made with other settings (%s)", path, difference);
+    MILL_TRY(REFUSED("%s exists and was made with other settings (%s)", path, difference));
   }
   if (strcmp(hash, info->lib->hash) != 0)
-    REFUSE("%s exists and was made with another library (hash %.12s, now %.12s)", path, hash,
-           info->lib->hash);
+    MILL_TRY(REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
+                     hash, info->lib->hash));
   MILL_TRY(mill_result_inputs_check(file, path, info));
   if (strcmp(device, mill_result_text(info->device)) != 0)
-    REFUSE("%s was begun on another device (%s, now %s), whose results differ in the last digits: "
-           "continue it there, by the --backend that it was begun with",
-           path, device, mill_result_text(info->device));
+    MILL_TRY(REFUSED(
+        "%s was begun on another device (%s, now %s), whose results differ in the last digits: "
+        "continue it there, by the --backend that it was begun with",
+        path, device, mill_result_text(info->device)));
 done:
   mill_free(identity);
   return err;
@@ -86,15 +87,15 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     /* any other reason (no folder, no permission) is told when it is created */
     if (errno == ENOENT || errno == ENOTDIR)
       goto done;
-    REFUSE("%s cannot be examined: %s", path, strerror(errno));
+    MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));
   }
   if (!S_ISREG(status.st_mode))
-    REFUSE("%s exists and is no regular file", path);
+    MILL_TRY(REFUSED("%s exists and is no regular file", path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    REFUSE("%s exists and is no HDF5 file", path);
+    MILL_TRY(REFUSED("%s exists and is no HDF5 file", path));
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
-    REFUSE("%s exists and is a damaged or truncated HDF5 file", path);
+    MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
   MILL_TRY(check_format(file, path));
   /* a row of several files says nothing of each of them */
   if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {
@@ -105,12 +106,12 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     if (mill_column_open(file, path, c, info->n_row, &dataset) != MILL_OK)
-      REFUSE("%s exists and is damaged (/fits/%s)", path, c->name);
+      MILL_TRY(REFUSED("%s exists and is damaged (/fits/%s)", path, c->name));
     H5Dclose(dataset);
   }
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
-    REFUSE("%s exists and is damaged (/provenance/FINISHED)", path);
+    MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
   if (finished) {
     MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
     MILL_TRY(mill_result_rows_check(file, path, info->n_row, watch, &damaged));

@@ -41,12 +41,11 @@ const char *mill_result_text(const char *text)
 
 int mill_result_go_on(void)
 {
-  int err = MILL_OK;
   if (mill_stop_reason() != MILL_STOP_NONE)
-    MILL_FAIL(MILL_ERR_STOPPED, "stopped while the output was made: nothing was fitted; the same "
-                                "command starts again");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_STOPPED,
+                      "stopped while the output was made: nothing was fitted; the same "
+                      "command starts again");
+  return MILL_OK;
 }
 
 void mill_result_layout_time(char out[MILL_TIME_SIZE])
@@ -59,20 +58,17 @@ void mill_result_layout_time(char out[MILL_TIME_SIZE])
 
 int mill_result_layout_run_id(char out[MILL_RUN_ID_SIZE])
 {
-  int err = MILL_OK;
   unsigned char random[MILL_RUN_ID_SIZE / 2];
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
   for (size_t i = 0; i < sizeof random; i++)
     snprintf(out + 2 * i, 3, "%02x", random[i]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int write_meanings(hid_t file, const char *path, const char *dataset, const char *values,
                           const meaning *list, int n)
 {
-  int err = MILL_OK;
   int64_t value[32];
   const char *name[32], *text[32];
   for (int i = 0; i < n; i++) {
@@ -80,11 +76,9 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
     name[i] = list[i].name;
     text[i] = list[i].text;
   }
-  MILL_TRY(mill_ph5_attr_int64(file, path, dataset, values, value, n));
-  MILL_TRY(mill_ph5_attr_texts(file, path, dataset, "NAMES", name, n));
-  MILL_TRY(mill_ph5_attr_texts(file, path, dataset, "MEANINGS", text, n));
-done:
-  return err;
+  MILL_CHECK(mill_ph5_attr_int64(file, path, dataset, values, value, n));
+  MILL_CHECK(mill_ph5_attr_texts(file, path, dataset, "NAMES", name, n));
+  return mill_ph5_attr_texts(file, path, dataset, "MEANINGS", text, n);
 }
 
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
@@ -164,7 +158,6 @@ done:
 /* "desi barycentric\nsdss heliocentric\n": each pair of format and frame among the inputs */
 static int write_frames(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
   char text[512] = "";
   for (int i = 0; i < info->n_file; i++) {
     char line[sizeof info->file[i].format + sizeof info->file[i].frame + 2];
@@ -174,11 +167,9 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
     if (!strstr(text, line) && strlen(text) + strlen(line) < sizeof text)
       strcat(text, line);
   }
-  MILL_TRY(mill_ph5_text(file, path, "provenance/FRAMES", text,
-                         "formats of the inputs and the frames of their wavelengths, which are "
-                         "those of the velocities: nothing was corrected"));
-done:
-  return err;
+  return mill_ph5_text(file, path, "provenance/FRAMES", text,
+                       "formats of the inputs and the frames of their wavelengths, which are "
+                       "those of the velocities: nothing was corrected");
 }
 
 static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
@@ -238,12 +229,9 @@ done:
 
 int mill_result_layout_put_format(hid_t file, const char *path)
 {
-  int err = MILL_OK;
   const int64_t version = MILL_RESULT_FORMAT;
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
-  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
-done:
-  return err;
+  MILL_CHECK(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
+  return mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
 }
 
 int mill_result_layout_is_result(hid_t file, const char *path, int *version)
@@ -295,16 +283,15 @@ int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
 
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models)
 {
-  int err = MILL_OK;
   uint8_t unmodelled = 1;
-  MILL_TRY(mill_ph5_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
+  MILL_CHECK(mill_ph5_read_whole(file, path, UNMODELLED, H5T_NATIVE_UINT8, 1, &unmodelled));
   if (unmodelled)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: rows of %s were fitted by a run without --models and their models would be "
-              "missing: continue without --models",
-              models, path);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: rows of %s were fitted by a run without --models and their models would be "
+        "missing: continue without --models",
+        models, path);
+  return MILL_OK;
 }
 
 /* One row into the counts. */

@@ -84,7 +84,7 @@ typedef struct merge_job {
   int32_t n_run;
 } merge_job;
 
-#define REFUSE(...) MILL_FAIL(MILL_ERR_USAGE, __VA_ARGS__)
+#define REFUSED(...) MILL_ERROR(MILL_ERR_USAGE, __VA_ARGS__)
 #define DAMAGED(part, what)                                                                        \
   MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", (part)->path, what,           \
             mill_h5_reason())
@@ -129,35 +129,34 @@ done:
 /* A dataset is noted from the first part, and the same in all others but for a text's length. */
 static int note_dataset(merge_job *job, const merge_part *part, const merge_dataset *d)
 {
-  int err = MILL_OK;
   int i = 0;
   while (i < job->n_dataset && strcmp(job->dataset[i].name, d->name) != 0)
     i++;
   merge_dataset *known = &job->dataset[i];
   if (i == job->n_dataset) {
     if (part != job->part || i == MAX_DATASET)
-      REFUSE("%s has a column %s, which %s has not: it was made by another version", part->path,
-             d->name, job->part->path);
+      return REFUSED("%s has a column %s, which %s has not: it was made by another version",
+                     part->path, d->name, job->part->path);
     *known = *d;
     known->type = H5Tcopy(d->type);
     job->n_dataset++;
     if (known->type < 0)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the columns");
-    goto done;
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the columns");
+    return MILL_OK;
   }
   if (d->n_dim != known->n_dim || d->n_value != known->n_value ||
       H5Tget_class(d->type) != H5Tget_class(known->type))
-    REFUSE("column %s of %s differs from that of %s in kind or size", d->name, part->path,
-           job->part->path);
+    return REFUSED("column %s of %s differs from that of %s in kind or size", d->name, part->path,
+                   job->part->path);
   if (d->unit == FILES && is_text(d)) {
     if (H5Tget_size(d->type) > H5Tget_size(known->type) &&
         H5Tset_size(known->type, H5Tget_size(d->type)) < 0)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the columns");
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the columns");
   } else if (H5Tequal(d->type, known->type) <= 0) {
-    REFUSE("column %s of %s differs from that of %s in type", d->name, part->path, job->part->path);
+    return REFUSED("column %s of %s differs from that of %s in type", d->name, part->path,
+                   job->part->path);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* All datasets of a group; how many there are. */
@@ -210,25 +209,25 @@ done:
 
 static int check_format(const merge_part *part, hid_t file)
 {
-  int err = MILL_OK;
   int version = 0;
   uint8_t finished = 0;
   if (!mill_result_layout_is_result(file, part->path, &version))
-    REFUSE("%s is no result of starmill fit", part->path);
+    return REFUSED("%s is no result of starmill fit", part->path);
   if (version > MILL_RESULT_FORMAT)
-    REFUSE("%s was written by a newer starmill (format %d, this program knows %d)", part->path,
-           version, MILL_RESULT_FORMAT);
+    return REFUSED("%s was written by a newer starmill (format %d, this program knows %d)",
+                   part->path, version, MILL_RESULT_FORMAT);
   if (version < MILL_RESULT_FORMAT)
-    REFUSE("%s was written by an older starmill (format %d, this program merges %d only): merge "
-           "it with that version, or fit it again",
-           part->path, version, MILL_RESULT_FORMAT);
-  MILL_TRY(
+    return REFUSED(
+        "%s was written by an older starmill (format %d, this program merges %d only): merge "
+        "it with that version, or fit it again",
+        part->path, version, MILL_RESULT_FORMAT);
+  MILL_CHECK(
       mill_ph5_read_whole(file, part->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
   if (!finished)
-    REFUSE("%s is not finished: give its command again (starmill status %s says how far it is)",
-           part->path, part->path);
-done:
-  return err;
+    return REFUSED(
+        "%s is not finished: give its command again (starmill status %s says how far it is)",
+        part->path, part->path);
+  return MILL_OK;
 }
 
 /* The same settings, library and kind of device as the first part. */
@@ -242,9 +241,10 @@ static int check_identity(merge_job *job, const merge_part *part, hid_t file)
   MILL_TRY(
       mill_ph5_read_attr_text(file, part->path, "provenance", "DEVICE", device, sizeof device));
   if (job->n_part > 1 && strstr(identity, "join_by_name: true"))
-    REFUSE("%s was made with join_by_name: an object with spectra in several parts would have "
-           "several rows; fit all inputs in one run",
-           part->path);
+    MILL_TRY(
+        REFUSED("%s was made with join_by_name: an object with spectra in several parts would have "
+                "several rows; fit all inputs in one run",
+                part->path));
   if (part == job->part) {
     job->identity = identity;
     identity = NULL;
@@ -255,16 +255,17 @@ static int check_identity(merge_job *job, const merge_part *part, hid_t file)
   if (strcmp(identity, job->identity) != 0) {
     char difference[256];
     mill_result_difference(identity, job->identity, difference, sizeof difference);
-    REFUSE("%s and %s were made with different settings (%s)", job->part->path, part->path,
-           difference);
+    MILL_TRY(REFUSED("%s and %s were made with different settings (%s)", job->part->path,
+                     part->path, difference));
   }
   if (strcmp(hash, job->hash) != 0)
-    REFUSE("%s and %s were made with different libraries (hashes %.12s and %.12s)", job->part->path,
-           part->path, job->hash, hash);
+    MILL_TRY(REFUSED("%s and %s were made with different libraries (hashes %.12s and %.12s)",
+                     job->part->path, part->path, job->hash, hash));
   if (strcmp(device, job->device) != 0)
-    REFUSE("%s and %s were made on different devices (%s and %s), whose results differ in the "
-           "last digits",
-           job->part->path, part->path, job->device, device);
+    MILL_TRY(
+        REFUSED("%s and %s were made on different devices (%s and %s), whose results differ in the "
+                "last digits",
+                job->part->path, part->path, job->device, device));
 done:
   mill_free(identity);
   return err;
@@ -273,19 +274,17 @@ done:
 /* The lines of a part's FRAMES that are not known yet. */
 static int add_frames(merge_job *job, const char *text)
 {
-  int err = MILL_OK;
   while (*text) {
     const size_t n = strcspn(text, "\n");
     char line[128];
     snprintf(line, sizeof line, "%.*s\n", n < 100 ? (int)n : 100, text);
     if (fflush(job->frames) != 0)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the frames");
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the frames");
     if (!strstr(job->frame_text, line))
       fputs(line, job->frames);
     text += n + (text[n] != '\0');
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
@@ -362,7 +361,7 @@ static int look_at_part(merge_job *job, merge_part *part)
   struct stat status;
   MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
   if (fstat(fd, &status) != 0)
-    REFUSE("%s: %s", part->path, strerror(errno));
+    MILL_TRY(REFUSED("%s: %s", part->path, strerror(errno)));
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
   MILL_TRY(check_format(part, file));
@@ -374,8 +373,8 @@ static int look_at_part(merge_job *job, merge_part *part)
   for (int g = 0; g < N_GROUP; g++)
     MILL_TRY(note_group(job, part, file, g, &n_found));
   if (n_found != job->n_dataset)
-    REFUSE("%s has %d columns and %s %d: they were made by different versions", part->path, n_found,
-           job->part->path, job->n_dataset);
+    MILL_TRY(REFUSED("%s has %d columns and %s %d: they were made by different versions",
+                     part->path, n_found, job->part->path, job->n_dataset));
   MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
   if (damaged.n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
@@ -388,7 +387,7 @@ static int look_at_part(merge_job *job, merge_part *part)
   job->n[EXPOSURES] += part->n[EXPOSURES];
   job->n_byte += (int64_t)status.st_size;
   if (job->n[FILES] > INT32_MAX)
-    REFUSE("more than %d inputs", INT32_MAX);
+    MILL_TRY(REFUSED("more than %d inputs", INT32_MAX));
 done:
   if (fd >= 0)
     close(fd);
@@ -430,7 +429,6 @@ static int is_same_input(const merge_input *x, const merge_input *y)
  * however often it was tried. */
 static int refuse_duplicates(merge_job *job)
 {
-  int err = MILL_OK;
   for (int64_t i = 0; i < job->n[FILES]; i++) {
     merge_input *input = &job->input[i];
     struct stat now;
@@ -443,9 +441,9 @@ static int refuse_duplicates(merge_job *job)
   qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
   for (int64_t i = 1; i < job->n[FILES]; i++)
     if (job->input[i - 1].has_rows && is_same_input(&job->input[i - 1], &job->input[i]))
-      REFUSE("%s is an input of two of the parts, or a part is named twice", job->input[i].path);
-done:
-  return err;
+      return REFUSED("%s is an input of two of the parts, or a part is named twice",
+                     job->input[i].path);
+  return MILL_OK;
 }
 
 /* ---- making the whole ---- */
@@ -670,29 +668,24 @@ done:
 /* The output is no part. */
 static int check_roles(const merge_job *job)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));
   for (int i = 0; i < job->n_part; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "the part", job->part[i].path));
-done:
-  return err;
+    MILL_CHECK(mill_file_roles_read(&roles, "the part", job->part[i].path));
+  return MILL_OK;
 }
 
 /* The output is nothing that must not be replaced. */
 static int check_output(const merge_job *job, int overwrite)
 {
-  int err = MILL_OK;
   struct stat here;
   if (stat(job->output, &here) != 0)
-    goto done; /* what else is wrong shows when it is created */
+    return MILL_OK; /* what else is wrong shows when it is created */
   if (!S_ISREG(here.st_mode))
-    REFUSE("%s exists and is no regular file: give another --output", job->output);
+    return REFUSED("%s exists and is no regular file: give another --output", job->output);
   if (!overwrite)
-    REFUSE("%s exists: give another --output, or --overwrite to replace it", job->output);
-  MILL_TRY(mill_refuse_foreign(job->output, "--output", "starmill result"));
-done:
-  return err;
+    return REFUSED("%s exists: give another --output, or --overwrite to replace it", job->output);
+  return mill_refuse_foreign(job->output, "--output", "starmill result");
 }
 
 static int merge(merge_job *job, int overwrite)
@@ -714,14 +707,15 @@ static int merge(merge_job *job, int overwrite)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   MILL_TRY(refuse_duplicates(job));
   if (access(job->output, F_OK) == 0 && job->counts.n_status[MILL_STATUS_FITTED] == 0)
-    REFUSE("%s stays as it is: the parts have no fitted row; give another --output", job->output);
+    MILL_TRY(REFUSED("%s stays as it is: the parts have no fitted row; give another --output",
+                     job->output));
   MILL_TRY(mill_lock_take(job->output, &lock));
   MILL_TRY(check_output(job, overwrite)); /* another job may have made it meanwhile */
   mill_lock_remove_leftovers(&lock, job->output);
   mill_lock_job(name, sizeof name);
   if (snprintf(path, sizeof path, "%s.tmp-%s", job->output, name) >= (int)sizeof path) {
     path[0] = '\0';
-    REFUSE("the path of the output is too long: %zu bytes", strlen(job->output));
+    MILL_TRY(REFUSED("the path of the output is too long: %zu bytes", strlen(job->output)));
   }
   MILL_TRY(write_whole(job, &lock, path));
 done:

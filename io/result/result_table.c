@@ -13,26 +13,24 @@ enum { BLOCK_ROWS = 8192 };
 
 int mill_result_table_open(const char *path, mill_result_table *table)
 {
-  int err = MILL_OK, version = 0;
+  int version = 0;
   size_t n_row = 0;
   memset(table, 0, sizeof *table);
   table->path = path;
   table->file.id = H5I_INVALID_HID;
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
-  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &table->file));
-  MILL_TRY(mill_h5_scan(&table->file));
+  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, path));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &table->file));
+  MILL_CHECK(mill_h5_scan(&table->file));
   if (!mill_result_layout_is_result(table->file.id, path, &version))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is no result of starmill fit", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is no result of starmill fit", path);
   if (version > MILL_RESULT_FORMAT)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s was written by a newer starmill (format %d, this program knows %d)", path,
-              version, MILL_RESULT_FORMAT);
-  MILL_TRY(mill_h5_shape(&table->file, "fits/STATUS", 1, &n_row));
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s was written by a newer starmill (format %d, this program knows %d)", path,
+                      version, MILL_RESULT_FORMAT);
+  MILL_CHECK(mill_h5_shape(&table->file, "fits/STATUS", 1, &n_row));
   table->n_row = (int64_t)n_row;
-  MILL_TRY(mill_stored_rows_fits(table->file.id, path, table->n_row, &table->fits));
-  MILL_TRY(mill_stored_rows_catalog(table->file.id, path, table->n_row, &table->catalog));
-done:
-  return err;
+  MILL_CHECK(mill_stored_rows_fits(table->file.id, path, table->n_row, &table->fits));
+  return mill_stored_rows_catalog(table->file.id, path, table->n_row, &table->catalog);
 }
 
 void mill_result_table_close(mill_result_table *table)
@@ -57,11 +55,9 @@ typedef struct row_list {
 
 static int add_row(row_list *list, int64_t row)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&list->row, &list->n_room, list->n + 1));
+  MILL_CHECK(MILL_GROW(&list->row, &list->n_room, list->n + 1));
   list->row[list->n++] = row;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Rows in which one value of a column is that of n_byte bytes, filled with zeros. */
@@ -101,23 +97,22 @@ done:
 /* Adds to the list. */
 static int find(const mill_result_table *table, const char *star, row_list *list)
 {
-  int err = MILL_OK;
   char *end = NULL;
   errno = 0;
   const int64_t n_before = list->n, target = strtoll(star, &end, 10);
   if (end != star && *end == '\0' && errno == 0 && target >= 0) /* -1 is no star's */
-    MILL_TRY(find_in_column(&table->fits, "TARGETID", &target, sizeof target, list));
+    MILL_CHECK(find_in_column(&table->fits, "TARGETID", &target, sizeof target, list));
   if (list->n == n_before && star[0])
-    MILL_TRY(find_in_column(&table->catalog, "IDENTIFIER", star, strlen(star), list));
+    MILL_CHECK(find_in_column(&table->catalog, "IDENTIFIER", star, strlen(star), list));
   if (list->n == n_before && star[0])
-    MILL_TRY(find_in_column(&table->catalog, "OBJECT", star, strlen(star), list));
+    MILL_CHECK(find_in_column(&table->catalog, "OBJECT", star, strlen(star), list));
   if (list->n == n_before)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s: no row has the TARGETID, IDENTIFIER or OBJECT '%s'; `starmill select %s 'STATUS "
-              ">= 0' --print identifier` prints all identifiers",
-              table->path, star, table->path);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s: no row has the TARGETID, IDENTIFIER or OBJECT '%s'; `starmill select %s 'STATUS "
+        ">= 0' --print identifier` prints all identifiers",
+        table->path, star, table->path);
+  return MILL_OK;
 }
 
 int mill_result_table_find(const mill_result_table *table, int n_star, char *const *star,

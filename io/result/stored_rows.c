@@ -35,54 +35,50 @@ static int type_of(hid_t type)
 
 static int add_column(mill_stored_rows *rows, hid_t file, const char *name)
 {
-  int err = MILL_OK;
   hsize_t dim[2] = {0, 1};
   if (rows->n_column == MILL_STORED_MAX_COLUMN)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: " CRC " names too many columns", rows->path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: " CRC " names too many columns", rows->path);
   mill_stored_column *c = &rows->column[rows->n_column];
   snprintf(c->name, sizeof c->name, "%s", name);
   if (!mill_h5_array_open(file, name, &c->array))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", rows->path, name,
-              mill_h5_reason());
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", rows->path, name,
+                      mill_h5_reason());
   rows->n_column++; /* to be closed */
   c->type = type_of(c->array.type);
   c->n_dim = H5Sget_simple_extent_ndims(c->array.space);
   if (c->n_dim < 1 || c->n_dim > 2 || H5Sget_simple_extent_dims(c->array.space, dim, NULL) < 0 ||
       (int64_t)dim[0] != rows->n_row || dim[1] < 1 || dim[1] > MILL_MAX_ROW_VALUES || c->type < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", rows->path, name);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", rows->path,
+                      name);
   c->n_value = (int64_t)dim[1];
   c->n_byte = H5Tget_size(c->array.type) * (size_t)dim[1];
   c->at = rows->row_size;
   rows->row_size += c->n_byte;
   rows->widest = c->n_byte > rows->widest ? c->n_byte : rows->widest;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  int err = MILL_OK;
   char order[ORDER_SIZE] = "", name[sizeof rows->column->name], *next = NULL;
   rows->path = path;
   rows->n_row = n_row;
-  MILL_TRY(mill_ph5_read_attr_text(file, path, CRC, ORDER, order, sizeof order));
+  MILL_CHECK(mill_ph5_read_attr_text(file, path, CRC, ORDER, order, sizeof order));
   for (char *at = strtok_r(order, " ", &next); at; at = strtok_r(NULL, " ", &next)) {
     snprintf(name, sizeof name, "fits/%s", at);
-    MILL_TRY(add_column(rows, file, name));
+    MILL_CHECK(add_column(rows, file, name));
   }
-  MILL_TRY(add_column(rows, file, CRC));
-  MILL_TRY(add_column(rows, file, STATUS));
+  MILL_CHECK(add_column(rows, file, CRC));
+  MILL_CHECK(add_column(rows, file, STATUS));
   for (int i = rows->n_column - 2; i < rows->n_column; i++)
     if (rows->column[i].n_byte != sizeof(int32_t))
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path,
-                rows->column[i].name);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path,
+                        rows->column[i].name);
+  return MILL_OK;
 }
 
 int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  int err = MILL_OK;
   char name[sizeof rows->column->name];
   mill_columns columns;
   rows->path = path;
@@ -91,18 +87,17 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
   for (int i = 0; i < columns.n_column; i++) {
     snprintf(name, sizeof name, "catalog/%s", columns.column[i].name);
     if (H5Lexists(file, name, H5P_DEFAULT) == 0)
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_OUTPUT,
           "%s has no column %s, so it is of an older starmill than this one (%s), which makes "
           "it: fit again, or look at the file with the older one",
           path, name, mill_version());
-    MILL_TRY(add_column(rows, file, name));
+    MILL_CHECK(add_column(rows, file, name));
     const mill_stored_column *c = &rows->column[i];
     if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path, name);
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path, name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, char *row,

@@ -33,47 +33,41 @@ size_t mill_arena_bytes(const mill_arena *arena)
 
 static int add_block(mill_arena *arena, size_t size)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&arena->block, &arena->room, arena->n_block + 1));
+  MILL_CHECK(MILL_GROW(&arena->block, &arena->room, arena->n_block + 1));
   block *b = &arena->block[arena->n_block];
   *b = (block){.size = size};
-  MILL_TRY(mill_alloc_raw(size, 1, (void **)&b->data));
+  MILL_CHECK(mill_alloc_raw(size, 1, (void **)&b->data));
   arena->n_block++;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_arena_reset(mill_arena *arena)
 {
-  int err = MILL_OK;
   size_t size = 0;
   for (int64_t i = 0; i < arena->n_block; i++)
     size += arena->block[i].used;
   if (arena->n_block > 1) {
     free_blocks(arena);
-    MILL_TRY(add_block(arena, size));
+    MILL_CHECK(add_block(arena, size));
   } else if (arena->n_block == 1) {
     arena->block[0].used = 0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_arena_take(mill_arena *arena, size_t n_byte, void **out)
 {
-  int err = MILL_OK;
   *out = NULL;
   if (n_byte > SIZE_MAX / 2)
-    MILL_FAIL(MILL_ERR_MEMORY, "%zu bytes for one batch are too many", n_byte);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%zu bytes for one batch are too many", n_byte);
   const size_t size = (n_byte + ALIGN - 1) / ALIGN * ALIGN;
   const block *last = arena->n_block > 0 ? &arena->block[arena->n_block - 1] : NULL;
   if (!last || last->size - last->used < size)
-    MILL_TRY(add_block(arena, size + STEP)); /* so that the block can stay the only one */
+    MILL_CHECK(add_block(arena, size + STEP)); /* so that the block can stay the only one */
   block *b = &arena->block[arena->n_block - 1];
   *out = b->data + b->used;
   b->used += size;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_arena_has(const mill_arena *arena, const void *p)

@@ -30,101 +30,98 @@ static int find_arm_hdu(const mill_desi_file *file, const mill_desi_file_arm *a,
 /* Check that an HDU is an image of the shape expected, slowest axis last. */
 static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const int64_t *axis)
 {
-  int err = MILL_OK;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
   char found[256], expected[256];
   int same = hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == n_axis;
   for (int i = 0; same && i < n_axis; i++)
     same = hdu->axis[i] == axis[i];
   if (!same)
-    MILL_FAIL_HDU(file->fits, i_hdu,
-                  " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; make "
-                  "the file again",
-                  hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
-                  shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
-                  shape_text(n_axis, axis, expected, sizeof expected));
-done:
-  return err;
+    return MILL_ERROR_HDU(
+        file->fits, i_hdu,
+        " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; make "
+        "the file again",
+        hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
+        shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
+        shape_text(n_axis, axis, expected, sizeof expected));
+  return MILL_OK;
 }
 
 static int read_wavelengths(mill_desi_file *file, mill_desi_file_arm *a, int i_hdu)
 {
-  int err = MILL_OK;
   int status = 0;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
   char found[256];
   if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
       hdu->axis[0] > MAX_PIX)
-    MILL_FAIL_HDU(file->fits, i_hdu,
-                  " has shape %s, expected an image of one axis with 2 to %d wavelengths; make the "
-                  "file again",
-                  shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
+    return MILL_ERROR_HDU(
+        file->fits, i_hdu,
+        " has shape %s, expected an image of one axis with 2 to %d wavelengths; make the "
+        "file again",
+        shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
   const int n_pix = (int)hdu->axis[0];
-  MILL_TRY(MILL_ALLOC(n_pix, &a->wave_aa));
-  MILL_TRY(mill_fits_file_move(file->fits, i_hdu));
+  MILL_CHECK(MILL_ALLOC(n_pix, &a->wave_aa));
+  MILL_CHECK(mill_fits_file_move(file->fits, i_hdu));
   long first[MILL_FITS_MAX_AXIS] = {1};
   fits_read_pix(file->fits->fptr, TDOUBLE, first, n_pix, NULL, a->wave_aa, NULL, &status);
-  MILL_TRY_FITS(file->fits, i_hdu, status, "its pixels cannot be read");
+  MILL_CHECK_FITS(file->fits, i_hdu, status, "its pixels cannot be read");
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(a->wave_aa[i]) || a->wave_aa[i] <= (i > 0 ? a->wave_aa[i - 1] : 0.0))
-      MILL_FAIL_HDU(
+      return MILL_ERROR_HDU(
           file->fits, i_hdu,
           ": wavelength %d is %g, but they must be positive and ascending; make the file again", i,
           a->wave_aa[i]);
   a->info.n_pix = n_pix;
   a->info.wave_aa = a->wave_aa;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_arm(mill_desi_file *file, mill_desi_file_arm *a)
 {
-  int err = MILL_OK;
   static const char *const what[] = {"WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION"};
   int i_hdu[5], n_there = 0;
   for (int i = 0; i < 5; i++) {
-    MILL_TRY(find_arm_hdu(file, a, what[i], &i_hdu[i]));
+    MILL_CHECK(find_arm_hdu(file, a, what[i], &i_hdu[i]));
     n_there += i_hdu[i] >= 0;
   }
   a->flux.i_hdu = a->ivar.i_hdu = a->mask.i_hdu = a->resolution.i_hdu = -1;
   if (n_there == 0)
-    goto done;
+    return MILL_OK;
   for (int i = 0; i < 3; i++)
     if (i_hdu[i] < 0)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
-                "fetch it again if it is cut",
-                file->fits->guard->path, a->prefix, what[i]);
-  MILL_TRY(read_wavelengths(file, a, i_hdu[0]));
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
+          "fetch it again if it is cut",
+          file->fits->guard->path, a->prefix, what[i]);
+  MILL_CHECK(read_wavelengths(file, a, i_hdu[0]));
   const int64_t plane[2] = {a->info.n_pix, file->n_spec};
   for (int i = 1; i < 4; i++)
     if (i_hdu[i] >= 0)
-      MILL_TRY(check_image(file, i_hdu[i], 2, plane));
-  MILL_TRY(mill_desi_take_image(file, i_hdu[1], 0, &a->flux));
-  MILL_TRY(mill_desi_take_image(file, i_hdu[2], 0, &a->ivar));
+      MILL_CHECK(check_image(file, i_hdu[i], 2, plane));
+  MILL_CHECK(mill_desi_take_image(file, i_hdu[1], 0, &a->flux));
+  MILL_CHECK(mill_desi_take_image(file, i_hdu[2], 0, &a->ivar));
   if (i_hdu[3] >= 0)
-    MILL_TRY(mill_desi_take_image(file, i_hdu[3], 1, &a->mask));
+    MILL_CHECK(mill_desi_take_image(file, i_hdu[3], 1, &a->mask));
   a->info.has_mask = i_hdu[3] >= 0;
   if (i_hdu[4] >= 0) {
     const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu[4]];
     const int64_t n_diag = hdu->n_axis == 3 ? hdu->axis[1] : 1;
     if (n_diag < 1 || n_diag > MILL_MAX_DIAG || n_diag % 2 == 0)
-      MILL_FAIL_HDU(file->fits, i_hdu[4],
-                    " has %lld diagonals, expected an odd number up to %d; make the file again",
-                    (long long)n_diag, MILL_MAX_DIAG);
+      return MILL_ERROR_HDU(
+          file->fits, i_hdu[4],
+          " has %lld diagonals, expected an odd number up to %d; make the file again",
+          (long long)n_diag, MILL_MAX_DIAG);
     const int64_t cube[3] = {a->info.n_pix, n_diag, file->n_spec};
-    MILL_TRY(check_image(file, i_hdu[4], 3, cube));
-    MILL_TRY(mill_desi_take_image(file, i_hdu[4], 0, &a->resolution));
+    MILL_CHECK(check_image(file, i_hdu[4], 3, cube));
+    MILL_CHECK(mill_desi_take_image(file, i_hdu[4], 0, &a->resolution));
     a->info.n_diag = (int)n_diag;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Arms whose optional HDUs differ: the file was cut between two HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
-  int err = MILL_OK;
   const mill_desi_file_arm *with_mask = NULL, *with_resolution = NULL;
   for (int i = 0; i < file->n_arm; i++) {
     const mill_desi_file_arm *a = &file->arm[i];
@@ -138,25 +135,23 @@ static int check_alike(const mill_desi_file *file)
                           : with_resolution && a->info.n_diag == 0 ? "RESOLUTION"
                                                                    : NULL;
     if (missing)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though another arm has one; make the file again, "
-                "or fetch it again if it is cut",
-                file->fits->guard->path, a->prefix, missing);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: has no HDU %s_%s though another arm has one; make the file again, "
+                        "or fetch it again if it is cut",
+                        file->fits->guard->path, a->prefix, missing);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* SCORES that speak of an arm without spectra betray a cut; but files from
  * which an arm was left out on purpose keep their SCORES, so only a warning. */
 static int warn_missing_arms(mill_desi_file *file)
 {
-  int err = MILL_OK;
   int i_scores;
-  MILL_TRY(mill_fits_file_find(file->fits, "SCORES", &i_scores));
+  MILL_CHECK(mill_fits_file_find(file->fits, "SCORES", &i_scores));
   if (i_scores < 0 || file->fits->guard->hdu[i_scores].kind != MILL_FITS_TABLE)
-    goto done;
-  MILL_TRY(mill_fits_file_move(file->fits, i_scores));
+    return MILL_OK;
+  MILL_CHECK(mill_fits_file_move(file->fits, i_scores));
   for (int i = 0; i < file->n_arm; i++) {
     const mill_desi_file_arm *a = &file->arm[i];
     if (a->info.n_pix > 0)
@@ -171,8 +166,7 @@ static int warn_missing_arms(mill_desi_file *file)
                        "left out on purpose, the file is cut",
                        file->fits->guard->path, name, a->prefix);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Upper-case HDU prefix of a channel's name. */
@@ -186,19 +180,20 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 /* Structure of a file whose arms' prefixes are set. */
 static int open_arms(mill_desi_file *file)
 {
-  int err = MILL_OK;
   const char *path = file->fits->guard->path;
-  MILL_TRY(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
+  MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
   if (file->i_fibermap < 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no HDU FIBERMAP; give a DESI coadd or spectra file, or fetch it again if it "
-              "is one (it is cut)",
-              path);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has no HDU FIBERMAP; give a DESI coadd or spectra file, or fetch it again if it "
+        "is one (it is cut)",
+        path);
   const mill_fits_hdu *fibermap = &file->fits->guard->hdu[file->i_fibermap];
   if (fibermap->kind != MILL_FITS_TABLE)
-    MILL_FAIL_HDU(file->fits, file->i_fibermap, " must be a binary table; give a DESI file");
+    return MILL_ERROR_HDU(file->fits, file->i_fibermap,
+                          " must be a binary table; give a DESI file");
   file->n_spec = fibermap->axis[1];
-  MILL_TRY(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
+  MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
 
   int n_there = 0;
   char names[MILL_MAX_ARM * (MILL_MAX_NAME + 8)] = "";
@@ -206,18 +201,17 @@ static int open_arms(mill_desi_file *file)
     mill_desi_file_arm *a = &file->arm[i];
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s_FLUX", i ? ", " : "",
              a->prefix);
-    MILL_TRY(open_arm(file, a));
+    MILL_CHECK(open_arm(file, a));
     n_there += a->info.n_pix > 0;
   }
   if (n_there == 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has none of the library's arms (%s); give a DESI file, another library, or "
-              "fetch the file again if it should have them (it is cut)",
-              path, names);
-  MILL_TRY(check_alike(file));
-  MILL_TRY(warn_missing_arms(file));
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has none of the library's arms (%s); give a DESI file, another library, or "
+        "fetch the file again if it should have them (it is cut)",
+        path, names);
+  MILL_CHECK(check_alike(file));
+  return warn_missing_arms(file);
 }
 
 int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,
@@ -307,7 +301,6 @@ static int has_arm(const mill_desi_file *file, const char *name)
  * has none of these arms, all of its channels are cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
-  int err = MILL_OK;
   const mill_library *lib = settings->lib;
   const mill_config *config = settings->config;
   int n_there = 0;
@@ -321,13 +314,14 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
     if (!name[0] || find_prefix(file, name) >= 0 || !has_arm(file, name))
       continue;
     if (file->n_arm == MILL_MAX_ARM)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: more than %d channels are asked for; name fewer in arms",
-                file->fits->guard->path, MILL_MAX_ARM);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: more than %d channels are asked for; name fewer in arms",
+                        file->fits->guard->path, MILL_MAX_ARM);
     set_prefix(file->arm[file->n_arm++].prefix, name);
     n_there++;
   }
   if (n_there > 0)
-    goto done;
+    return MILL_OK;
   int n_channel = 0;
   for (int i = 0; i < file->fits->guard->n_hdu; i++) {
     char name[MILL_MAX_NAME] = "";
@@ -335,15 +329,14 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
     if (!has_suffix(file->fits->guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
       continue;
     if (n_channel == MILL_MAX_ARM)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: has more than %d arms, which is no DESI file",
-                file->fits->guard->path, MILL_MAX_ARM);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, which is no DESI file",
+                        file->fits->guard->path, MILL_MAX_ARM);
     memcpy(name, file->fits->guard->hdu[i].name, n);
     set_prefix(file->arm[n_channel++].prefix, name);
   }
   if (n_channel > 0)
     file->n_arm = n_channel;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Arms by whose S/N the file's rows are selected: those that are fitted; of channels that are cut
@@ -373,20 +366,18 @@ static void desi_close(void *state)
 static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  int err = MILL_OK;
   mill_desi_file *file = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_CHECK(MILL_ALLOC(1, &file));
   *state = file;
   file->fits = fits;
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
   /* the pipeline of DESI puts all spectra into the frame of the solar system's barycentre */
   *frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
-  MILL_TRY(choose_arms(file, settings));
-  MILL_TRY(open_arms(file));
+  MILL_CHECK(choose_arms(file, settings));
+  MILL_CHECK(open_arms(file));
   want_arms(file, settings);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int desi_index(void *state, const mill_selection *select, mill_file_index *index)
@@ -416,7 +407,6 @@ static int place_blocks(const mill_desi_file *file, mill_spectra *spectra, const
                         mill_desi_block *block)
 {
   enum { LINE = 16 }; /* pixels of a cache line */
-  int err = MILL_OK;
   float *memory = NULL;
   for (int pass = 0; pass < 2; pass++) {
     size_t at = 0;
@@ -442,16 +432,14 @@ static int place_blocks(const mill_desi_file *file, mill_spectra *spectra, const
       }
     }
     if (pass == 0)
-      MILL_TRY(mill_spectra_alloc(spectra, at * sizeof *memory, (void **)&memory));
+      MILL_CHECK(mill_spectra_alloc(spectra, at * sizeof *memory, (void **)&memory));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* One read per image for all rows, straight into the batch's memory. */
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
-  int err = MILL_OK;
   mill_desi_file *file = state;
   mill_desi_block block[MILL_MAX_ARM];
   int wants[MILL_MAX_ARM];
@@ -461,12 +449,12 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
     wants[i] = 0;
     if (channel.n_pix == 0)
       continue;
-    MILL_TRY(mill_spectra_wants(spectra, &channel, &wants[i]));
+    MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
   }
-  MILL_TRY(place_blocks(file, spectra, wants, n, block));
+  MILL_CHECK(place_blocks(file, spectra, wants, n, block));
   for (int i = 0; i < file->n_arm; i++)
     if (wants[i] & MILL_WANTS_PIXELS)
-      MILL_TRY(mill_desi_read(file, i, exposure, n, &block[i]));
+      MILL_CHECK(mill_desi_read(file, i, exposure, n, &block[i]));
   for (int e = 0; e < n; e++)
     for (int i = 0; i < file->n_arm; i++) {
       if (!wants[i])
@@ -480,10 +468,9 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
       }
       if (block[i].resolution)
         channel.resolution = block[i].resolution + at * (size_t)channel.n_diag;
-      MILL_TRY(mill_spectra_add(spectra, e, &channel));
+      MILL_CHECK(mill_spectra_add(spectra, e, &channel));
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 const mill_format mill_format_desi = {

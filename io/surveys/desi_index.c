@@ -8,6 +8,7 @@
 #include "io/surveys/selection.h"
 #include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 
 enum { N_GAIA = 6, SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 
@@ -41,19 +42,6 @@ typedef struct division {
   char survey[8], program[16];
 } division;
 
-/* A TARGETID and where it stands. */
-typedef struct id_place {
-  int64_t target_id, place;
-} id_place;
-
-static int compare_id_place(const void *a, const void *b)
-{
-  const id_place *x = a, *y = b;
-  if (x->target_id != y->target_id)
-    return x->target_id < y->target_id ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
-
 static void clear_fibermap(fibermap *map)
 {
   MILL_FREE(map->target_id, map->status, map->ref_id, map->target_ra, map->target_dec, map->fiber,
@@ -66,69 +54,69 @@ static void clear_fibermap(fibermap *map)
 /* What tables that are joined over files need to tell the rows apart. */
 static int read_division(mill_desi_file *file, fibermap *map, division *all)
 {
-  int err = MILL_OK, found = 0;
+  int found = 0;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_fibermap;
   char group[FLEN_VALUE] = "";
   *all = (division){.healpix = -1, .tile_id = -1, .night = -1};
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
-  MILL_TRY(mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
-  MILL_TRY(
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
+  MILL_CHECK(
+      mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "PROGRAM", &map->program, &map->program_stride, &found));
-  MILL_TRY(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
-  MILL_TRY(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
+  MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
   if (!found && strcmp(group, "healpix") == 0)
-    MILL_TRY(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
-  MILL_TRY(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
-    MILL_TRY(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
   /* tiles' files say it of FIBERMAP alone */
   for (int k = 0; k < 2; k++) {
     const int i_key = k == 0 ? 0 : i_hdu;
     if (!all->survey[0])
-      MILL_TRY(
+      MILL_CHECK(
           mill_single_key_text(fits, i_key, "SURVEY", all->survey, sizeof all->survey, &found));
     if (!all->program[0])
-      MILL_TRY(
+      MILL_CHECK(
           mill_single_key_text(fits, i_key, "PROGRAM", all->program, sizeof all->program, &found));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
 {
-  int err = MILL_OK;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_fibermap;
   int found = 0;
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &map->target_id, NULL));
-  MILL_TRY(
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &map->target_id, NULL));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "OBJTYPE", &map->objtype, &map->objtype_stride, NULL));
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "FIBERSTATUS", 0, &map->status, &found));
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "FIBERSTATUS", 0, &map->status, &found));
   if (!found)
-    MILL_TRY(mill_fits_column_int64(fits, i_hdu, "COADD_FIBERSTATUS", map->status, &found));
+    MILL_CHECK(mill_fits_column_int64(fits, i_hdu, "COADD_FIBERSTATUS", map->status, &found));
   if (!found && select->fiberstatus_allowed != UINT64_MAX)
-    MILL_FAIL_HDU(fits, i_hdu,
-                  " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
-                  "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "REF_ID", -1, &map->ref_id, &found));
-  MILL_TRY(
+    return MILL_ERROR_HDU(
+        fits, i_hdu,
+        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
+        "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "REF_ID", -1, &map->ref_id, &found));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "REF_CAT", &map->ref_cat, &map->ref_cat_stride, &found));
-  MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_RA", NAN, &map->target_ra, &found));
-  MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
+  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_RA", NAN, &map->target_ra, &found));
+  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
   for (int i = 0; i < N_GAIA; i++)
-    MILL_TRY(mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
-done:
-  return err;
+    MILL_CHECK(
+        mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
+  return MILL_OK;
 }
 
 /* What n exposures share. */
-static int32_t shared(const int32_t *column, const id_place *key, int64_t n)
+static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 {
   const int32_t first = column[key[0].place];
   for (int64_t k = 1; k < n; k++)
@@ -138,12 +126,12 @@ static int32_t shared(const int32_t *column, const id_place *key, int64_t n)
 }
 
 /* Let the first row of each target, of n in order, say what all of them share. */
-static void share_exposures(const id_place *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
+static void share_exposures(const mill_keyed *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
                             int32_t *night)
 {
   for (int64_t first = 0, end = 0; first < n; first = end) {
     const int64_t at = key[first].place;
-    for (end = first + 1; end < n && key[end].target_id == key[first].target_id; end++)
+    for (end = first + 1; end < n && key[end].key == key[first].key; end++)
       continue;
     if (end > first + 1)
       exp_id[at] = -1;
@@ -159,7 +147,7 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
   int err = MILL_OK;
   int64_t *target_id = NULL;
   int32_t *exp_id = NULL, *tile_id = NULL, *night = NULL;
-  id_place *key = NULL;
+  mill_keyed *key = NULL;
   int has_id = 0, found = 0;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
@@ -175,19 +163,19 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
   if (!has_id)
     goto done;
   for (int64_t i = 0; i < n; i++)
-    key[i] = (id_place){target_id[i], i};
-  qsort(key, (size_t)n, sizeof *key, compare_id_place);
+    key[i] = (mill_keyed){target_id[i], i};
+  qsort(key, (size_t)n, sizeof *key, mill_by_key);
   share_exposures(key, n, exp_id, tile_id, night);
   for (int64_t i = 0; i < file->n_spec; i++) {
     int64_t low = 0, high = n;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      if (key[middle].target_id < map->target_id[i])
+      if (key[middle].key < map->target_id[i])
         low = middle + 1;
       else
         high = middle;
     }
-    if (low == n || key[low].target_id != map->target_id[i])
+    if (low == n || key[low].key != map->target_id[i])
       continue;
     const int64_t at = key[low].place;
     if (!map->has_exp_id)
@@ -248,24 +236,24 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
                       mill_file_index *index)
 {
   int err = MILL_OK;
-  id_place *by_target = NULL, *group = NULL;
+  mill_keyed *by_target = NULL, *group = NULL;
   MILL_TRY(MILL_ALLOC(n, &by_target));
   MILL_TRY(MILL_ALLOC(n, &group));
   for (int64_t i = 0; i < n; i++)
-    by_target[i] = (id_place){map->target_id[fits_row[i]], fits_row[i]};
+    by_target[i] = (mill_keyed){map->target_id[fits_row[i]], fits_row[i]};
   int64_t n_group = 0;
   if (joint) {
-    qsort(by_target, (size_t)n, sizeof *by_target, compare_id_place);
+    qsort(by_target, (size_t)n, sizeof *by_target, mill_by_key);
     /* a group is known by its first FITS row, in order of which groups come;
-     * target_id here is that row, place where the group begins */
+     * key here is that row, place where the group begins */
     for (int64_t i = 0; i < n; i++) {
-      if (i == 0 || by_target[i].target_id != by_target[i - 1].target_id)
-        group[n_group++] = (id_place){by_target[i].place, i};
+      if (i == 0 || by_target[i].key != by_target[i - 1].key)
+        group[n_group++] = (mill_keyed){by_target[i].place, i};
     }
-    qsort(group, (size_t)n_group, sizeof *group, compare_id_place);
+    qsort(group, (size_t)n_group, sizeof *group, mill_by_key);
   } else {
     for (; n_group < n; n_group++)
-      group[n_group] = (id_place){by_target[n_group].place, n_group};
+      group[n_group] = (mill_keyed){by_target[n_group].place, n_group};
   }
   MILL_TRY(mill_file_index_alloc(index, n_group, n));
   for (int64_t i = 0; i < n_group; i++) {
@@ -273,12 +261,11 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
     row->first_exposure = index->n_exposure;
     const int64_t start = group[i].place;
     for (int64_t j = start;
-         j < n && (j == start || (joint && by_target[j].target_id == by_target[start].target_id));
-         j++) {
+         j < n && (j == start || (joint && by_target[j].key == by_target[start].key)); j++) {
       mill_file_index_add(index, by_target[j].place, map->exp_id[by_target[j].place]);
       if (row->n_exposure == INT32_MAX)
         MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
-                  (long long)by_target[j].target_id);
+                  (long long)by_target[j].key);
       row->n_exposure++;
     }
   }
@@ -359,9 +346,10 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   memset(index, 0, sizeof *index);
   MILL_TRY(read_fibermap(file, select, &map));
   if (mill_selection_has_exp_id(select) && !map.has_exp_id)
-    MILL_FAIL_HDU(file->fits, file->i_fibermap,
-                  " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
-                  "leave these out");
+    MILL_TRY(MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
+        "leave these out"));
   MILL_TRY(mill_desi_choice_read(file, select, &choice));
   MILL_TRY(fill_from_exposures(file, &map));
   MILL_TRY(read_division(file, &map, &all));

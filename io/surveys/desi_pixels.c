@@ -9,57 +9,53 @@ enum { CONVERT_BYTES = 1 << 22 /* buffer for images that are not stored as we ke
 /* BSCALE and BZERO of the current HDU. */
 static int read_scaling(mill_desi_file *file, int i_hdu, double value[2])
 {
-  int err = MILL_OK;
   static const char *const key[2] = {"BSCALE", "BZERO"};
   value[0] = 1.0;
   value[1] = 0.0;
   for (int i = 0; i < 2; i++) {
     int status = 0;
     fits_read_key(file->fits->fptr, TDOUBLE, key[i], &value[i], NULL, &status);
-    MILL_TRY_FITS(file->fits, i_hdu, status == KEY_NO_EXIST ? 0 : status,
-                  "its scaling cannot be read");
+    MILL_CHECK_FITS(file->fits, i_hdu, status == KEY_NO_EXIST ? 0 : status,
+                    "its scaling cannot be read");
     fits_clear_errmsg();
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* CFITSIO 4.2 takes unsigned integers of 64 bits for signed ones and then finds
  * them out of range, so stored values are read and the offset is added here. */
 static int take_mask64(mill_desi_file *file, int i_hdu, mill_desi_image *out)
 {
-  int err = MILL_OK;
   double value[2];
-  MILL_TRY(read_scaling(file, i_hdu, value));
+  MILL_CHECK(read_scaling(file, i_hdu, value));
   if (value[0] != 1.0 || (value[1] != 0.0 && value[1] != 0x1p63))
-    MILL_FAIL_HDU(file->fits, i_hdu,
-                  " holds scaled integers of 64 bits, which no mask has; make the file again");
+    return MILL_ERROR_HDU(
+        file->fits, i_hdu,
+        " holds scaled integers of 64 bits, which no mask has; make the file again");
   out->convert = TLONGLONG;
   out->offset = value[1] != 0.0 ? UINT64_C(1) << 63 : 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out)
 {
-  int err = MILL_OK;
   int type = 0, status = 0;
   out->i_hdu = i_hdu;
-  MILL_TRY(mill_fits_file_move(file->fits, i_hdu));
+  MILL_CHECK(mill_fits_file_move(file->fits, i_hdu));
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
   /* the type after BSCALE and BZERO */
-  MILL_TRY_FITS(file->fits, i_hdu, fits_get_img_equivtype(file->fits->fptr, &type, &status),
-                "its type cannot be found");
+  MILL_CHECK_FITS(file->fits, i_hdu, fits_get_img_equivtype(file->fits->fptr, &type, &status),
+                  "its type cannot be found");
   if (is_mask) {
     if (type == LONGLONG_IMG)
-      MILL_TRY(take_mask64(file, i_hdu, out));
+      MILL_CHECK(take_mask64(file, i_hdu, out));
     else if (type == BYTE_IMG || type == SBYTE_IMG || type == SHORT_IMG || type == USHORT_IMG ||
              type == LONG_IMG)
       out->direct = TINT;
     else if (type == ULONG_IMG)
       out->direct = TUINT;
     else
-      MILL_FAIL_HDU(file->fits, i_hdu, " must hold integers; make the file again");
+      return MILL_ERROR_HDU(file->fits, i_hdu, " must hold integers; make the file again");
   } else {
     if (hdu->bitpix == FLOAT_IMG && type == FLOAT_IMG)
       out->direct = TFLOAT;
@@ -70,11 +66,10 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
   if (!hdu->compressed && ((out->direct == TFLOAT && hdu->bitpix == FLOAT_IMG) ||
                            (out->direct == TINT && hdu->bitpix == LONG_IMG))) {
     double scaling[2];
-    MILL_TRY(read_scaling(file, i_hdu, scaling));
+    MILL_CHECK(read_scaling(file, i_hdu, scaling));
     out->plain = scaling[0] == 1.0 && scaling[1] == 0.0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Pixels of one row, chunk by chunk through the buffer, as a row may be longer than that; out is
@@ -110,11 +105,10 @@ static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t 
 static int read_run(mill_desi_file *file, const mill_desi_image *im, int64_t first_row,
                     int64_t n_row, int64_t row_pix, void *out)
 {
-  int err = MILL_OK;
   int status = 0;
   fitsfile *fptr = file->fits->fptr;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[im->i_hdu];
-  MILL_TRY(mill_fits_file_move(file->fits, im->i_hdu));
+  MILL_CHECK(mill_fits_file_move(file->fits, im->i_hdu));
   if (im->offset)
     fits_set_bscale(fptr, 1.0, 0.0, &status);
   if (im->direct) {
@@ -127,30 +121,28 @@ static int read_run(mill_desi_file *file, const mill_desi_image *im, int64_t fir
                   &status);
   } else {
     if (!file->convert)
-      MILL_TRY(mill_alloc_bytes(CONVERT_BYTES, 1, &file->convert));
+      MILL_CHECK(mill_alloc_bytes(CONVERT_BYTES, 1, &file->convert));
     for (int64_t i = 0; i < n_row && status == 0; i++)
       status = convert_row(file, im, first_row + i, row_pix, (char *)out + 4 * i * row_pix);
   }
-  MILL_TRY_FITS(file->fits, im->i_hdu, status, "rows %lld to %lld cannot be read",
-                (long long)first_row, (long long)(first_row + n_row - 1));
-done:
-  return err;
+  MILL_CHECK_FITS(file->fits, im->i_hdu, status, "rows %lld to %lld cannot be read",
+                  (long long)first_row, (long long)(first_row + n_row - 1));
+  return MILL_OK;
 }
 
 int mill_desi_read(mill_desi_file *file, int i_arm, const int64_t *fits_row, int n,
                    mill_desi_block *block)
 {
-  int err = MILL_OK;
   const char *path = file->fits->guard->path;
   if (i_arm < 0 || i_arm >= file->n_arm || file->arm[i_arm].info.n_pix == 0)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", path, i_arm);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no arm %d", path, i_arm);
   const mill_desi_file_arm *a = &file->arm[i_arm];
   if (block->resolution && a->info.n_diag == 0)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: arm %s has no resolution matrix", path, a->prefix);
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: arm %s has no resolution matrix", path, a->prefix);
   for (int i = 0; i < n; i++)
     if (fits_row[i] < 0 || fits_row[i] >= file->n_spec)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", path, (long long)fits_row[i],
-                (long long)file->n_spec);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", path,
+                        (long long)fits_row[i], (long long)file->n_spec);
   const int64_t n_pix = a->info.n_pix;
   const struct {
     const mill_desi_image *im;
@@ -175,12 +167,11 @@ int mill_desi_read(mill_desi_file *file, int i_arm, const int64_t *fits_row, int
       const int64_t row_pix = wanted[i].row_pix, n_row = end - start;
       char *out = wanted[i].out + (size_t)start * row_bytes;
       if (wanted[i].im->plain)
-        MILL_TRY(mill_fits_file_words(file->fits, wanted[i].im->i_hdu, fits_row[start] * row_pix,
-                                      n_row * row_pix, out));
+        MILL_CHECK(mill_fits_file_words(file->fits, wanted[i].im->i_hdu, fits_row[start] * row_pix,
+                                        n_row * row_pix, out));
       else
-        MILL_TRY(read_run(file, wanted[i].im, fits_row[start], n_row, row_pix, out));
+        MILL_CHECK(read_run(file, wanted[i].im, fits_row[start], n_row, row_pix, out));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }

@@ -10,21 +10,21 @@
  * main survey's. */
 static int find_columns(mill_desi_file *file, int *is_early)
 {
-  int err = MILL_OK, n[2] = {0, 0};
+  int n[2] = {0, 0};
   for (int i = 0; mill_target_column(i); i++) {
     int found = 0;
     mill_fits_column column;
-    MILL_TRY(mill_fits_column_find(file->fits, file->i_fibermap, mill_target_column(i), &found,
-                                   &column));
+    MILL_CHECK(mill_fits_column_find(file->fits, file->i_fibermap, mill_target_column(i), &found,
+                                     &column));
     n[mill_target_column_is_early(i)] += found;
   }
   if (n[0] + n[1] == 0)
-    MILL_FAIL_HDU(file->fits, file->i_fibermap,
-                  " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
-                  "by which target_classes selects; leave that out for this file");
+    return MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
+        "by which target_classes selects; leave that out for this file");
   *is_early = n[1] > 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_classes(mill_desi_file *file, const mill_selection *select, int *in_class)
@@ -58,17 +58,18 @@ static int check_scores(mill_desi_file *file, int i_scores)
   int64_t *scores_id = NULL, *target_id = NULL;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
   if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
-    MILL_FAIL_HDU(
+    MILL_TRY(MILL_ERROR_HDU(
         file->fits, i_scores,
         " is no table with a row for each of the %lld of FIBERMAP; set minsn_from: pixels",
-        (long long)file->n_spec);
+        (long long)file->n_spec));
   MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
   MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
   for (int64_t i = 0; found && i < file->n_spec; i++)
     if (scores_id[i] != target_id[i])
-      MILL_FAIL_HDU(file->fits, i_scores,
-                    " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
-                    (long long)scores_id[i], (long long)i, (long long)target_id[i]);
+      MILL_TRY(
+          MILL_ERROR_HDU(file->fits, i_scores,
+                         " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
+                         (long long)scores_id[i], (long long)i, (long long)target_id[i]));
 done:
   mill_free(scores_id);
   mill_free(target_id);
@@ -111,8 +112,8 @@ static int read_scores(mill_desi_file *file, double *sn)
       i_begin = k;
     }
     if (!found)
-      MILL_FAIL_HDU(file->fits, i_scores, " has no column %s%s; set minsn_from: pixels",
-                    begin[is_first ? N_BEGIN - 1 : i_begin], a->prefix);
+      MILL_TRY(MILL_ERROR_HDU(file->fits, i_scores, " has no column %s%s; set minsn_from: pixels",
+                              begin[is_first ? N_BEGIN - 1 : i_begin], a->prefix));
     for (int64_t k = 0; k < file->n_spec; k++)
       if (value[k] > sn[k]) /* not where it is NaN */
         sn[k] = value[k];

@@ -91,27 +91,25 @@ static int compare_joint(const void *a, const void *b)
 /* Names that the result can hold, arms as names of channels. */
 static int check_names(generic *g)
 {
-  int err = MILL_OK;
   const size_t max_name = sizeof((mill_catalog_row *)0)->object - 1;
   for (int64_t i = 0; i < g->table.n_row; i++) {
     const char *name = g->name + (size_t)i * g->name_stride;
     if (!name[0] || strlen(name) > max_name)
-      MILL_FAIL_TABLE(&g->table,
-                      "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %zu characters",
-                      (long long)i, name, max_name);
+      return MILL_ERROR_TABLE(
+          &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %zu characters",
+          (long long)i, name, max_name);
     if (!g->arm)
       continue;
     char *arm = g->arm + (size_t)i * g->arm_stride;
     if (strlen(arm) >= MILL_MAX_NAME)
-      MILL_FAIL_TABLE(
+      return MILL_ERROR_TABLE(
           &g->table,
           "ARM of row %lld (counted from 0) is '%s'; it must not have more than %d characters",
           (long long)i, arm, MILL_MAX_NAME - 1);
     for (char *p = arm; *p; p++)
       *p = (char)tolower((unsigned char)*p);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* An exposure cannot be told from row other, or is another star's: it is a row of its own that is
@@ -175,8 +173,9 @@ static int group_rows(generic *g)
   MILL_TRY(MILL_ALLOC(g->table.n_row + 1, &g->exposure));
   for (int64_t i = 0; i < g->table.n_row; i++) {
     if (id[i] < INT32_MIN || id[i] > INT32_MAX)
-      MILL_FAIL_TABLE(&g->table, "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
-                      (long long)i, (long long)id[i]);
+      MILL_TRY(MILL_ERROR_TABLE(&g->table,
+                                "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
+                                (long long)i, (long long)id[i]));
     key[i] = (row_key){.name = g->name + (size_t)i * g->name_stride,
                        .arm = g->arm ? g->arm + (size_t)i * g->arm_stride : "",
                        .row = i,
@@ -209,20 +208,17 @@ static void close_file(void *state)
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  int err = MILL_OK;
   generic *g = NULL;
   int found;
-  MILL_TRY(MILL_ALLOC(1, &g));
+  MILL_CHECK(MILL_ALLOC(1, &g));
   *state = g;
   g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  MILL_TRY(mill_generic_table_open(file, settings->config->medium, &g->table));
+  MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
   *frame = g->table.frame;
-  MILL_TRY(mill_fits_column_text(file, g->table.i_hdu, "NAME", &g->name, &g->name_stride, NULL));
-  MILL_TRY(mill_fits_column_text(file, g->table.i_hdu, "ARM", &g->arm, &g->arm_stride, &found));
-  MILL_TRY(check_names(g));
-  MILL_TRY(group_rows(g));
-done:
-  return err;
+  MILL_CHECK(mill_fits_column_text(file, g->table.i_hdu, "NAME", &g->name, &g->name_stride, NULL));
+  MILL_CHECK(mill_fits_column_text(file, g->table.i_hdu, "ARM", &g->arm, &g->arm_stride, &found));
+  MILL_CHECK(check_names(g));
+  return group_rows(g);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -288,8 +284,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
         !mill_selection_keeps_redrock(select, row->z, row->spectype))
       continue;
     if (end - i > INT32_MAX)
-      MILL_FAIL_TABLE(&g->table, "NAME '%s' has too many exposures",
-                      g->name + (size_t)first * g->name_stride);
+      MILL_TRY(MILL_ERROR_TABLE(&g->table, "NAME '%s' has too many exposures",
+                                g->name + (size_t)first * g->name_stride));
     if (g->is_first[first] != SET_APART)
       snprintf(row->object, sizeof row->object, "%s", g->name + (size_t)first * g->name_stride);
     row->target_ra = ra[first];
@@ -311,91 +307,84 @@ done:
 /* ---- pixels ----------------------------------------------------------- */
 
 /* status of CFITSIO at vector i of a row */
-#define TRY_COLUMN(g, i, row, status)                                                              \
-  MILL_TRY_FITS((g)->table.file, (g)->table.i_hdu, status,                                         \
-                "column %s of row %lld (counted from 0) cannot be read",                           \
-                mill_generic_vector_name[i], (long long)(row))
+#define CHECK_COLUMN(g, i, row, status)                                                            \
+  MILL_CHECK_FITS((g)->table.file, (g)->table.i_hdu, status,                                       \
+                  "column %s of row %lld (counted from 0) cannot be read",                         \
+                  mill_generic_vector_name[i], (long long)(row))
 
 static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 {
-  int err = MILL_OK;
   const mill_generic_vector *v = &g->table.vector[i];
   int status = 0;
   LONGLONG n = 0, at = 0;
   *length = v->length;
   if (!v->variable)
-    goto done;
+    return MILL_OK;
   fits_read_descriptll(g->table.file->fptr, v->number, row + 1, &n, &at, &status);
-  TRY_COLUMN(g, i, row, status);
+  CHECK_COLUMN(g, i, row, status);
   /* CFITSIO would read what lies behind the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
-    MILL_FAIL_TABLE(&g->table,
-                    "column %s of row %lld (counted from 0) lies outside the table; fetch or make "
-                    "the file again",
-                    mill_generic_vector_name[i], (long long)row);
+    return MILL_ERROR_TABLE(
+        &g->table,
+        "column %s of row %lld (counted from 0) lies outside the table; fetch or make "
+        "the file again",
+        mill_generic_vector_name[i], (long long)row);
   *length = n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Pixels of a row, which all of its columns must have. */
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
-  int err = MILL_OK;
   int64_t length = 0, other;
-  MILL_TRY(vector_length(g, MILL_GENERIC_FLUX, row, &length));
+  MILL_CHECK(vector_length(g, MILL_GENERIC_FLUX, row, &length));
   if (length < 2 || length > MILL_SINGLE_MAX_PIX)
-    MILL_FAIL_TABLE(&g->table, "row %lld (counted from 0) has %lld pixels, expected 2 to %d",
-                    (long long)row, (long long)length, MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR_TABLE(&g->table,
+                            "row %lld (counted from 0) has %lld pixels, expected 2 to %d",
+                            (long long)row, (long long)length, MILL_SINGLE_MAX_PIX);
   for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++) {
     if (g->table.vector[i].number == 0)
       continue;
-    MILL_TRY(vector_length(g, i, row, &other));
+    MILL_CHECK(vector_length(g, i, row, &other));
     if (other != length)
-      MILL_FAIL_TABLE(
+      return MILL_ERROR_TABLE(
           &g->table, "row %lld (counted from 0) has %lld values of FLUX, but %lld of %s",
           (long long)row, (long long)length, (long long)other, mill_generic_vector_name[i]);
   }
   if (g->table.n_shared > 0 && length != g->table.n_shared)
-    MILL_FAIL_TABLE(&g->table,
-                    "row %lld (counted from 0) has %lld values of FLUX, but HDU WAVELENGTH %d",
-                    (long long)row, (long long)length, g->table.n_shared);
+    return MILL_ERROR_TABLE(
+        &g->table, "row %lld (counted from 0) has %lld values of FLUX, but HDU WAVELENGTH %d",
+        (long long)row, (long long)length, g->table.n_shared);
   *n_pix = (int)length;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_doubles(generic *g, int i, int64_t row, int n_pix, double *out)
 {
-  int err = MILL_OK;
   double nan_value = NAN;
   int status = 0, any_null;
   fits_read_col(g->table.file->fptr, TDOUBLE, g->table.vector[i].number, row + 1, 1, n_pix,
                 g->table.vector[i].is_integer ? &nan_value : NULL, out, &any_null, &status);
-  TRY_COLUMN(g, i, row, status);
-done:
-  return err;
+  CHECK_COLUMN(g, i, row, status);
+  return MILL_OK;
 }
 
 static int read_floats(generic *g, int i, int64_t row, int n_pix, float *out)
 {
-  int err = MILL_OK;
   int status = 0, any_null;
   if (!g->table.vector[i].is_float) { /* CFITSIO refuses what float32 cannot hold */
-    MILL_TRY(read_doubles(g, i, row, n_pix, g->spectrum.number));
+    MILL_CHECK(read_doubles(g, i, row, n_pix, g->spectrum.number));
     mill_single_narrow(g->spectrum.number, n_pix, out);
-    goto done;
+    return MILL_OK;
   }
   fits_read_col(g->table.file->fptr, TFLOAT, g->table.vector[i].number, row + 1, 1, n_pix, NULL,
                 out, &any_null, &status);
-  TRY_COLUMN(g, i, row, status);
-done:
-  return err;
+  CHECK_COLUMN(g, i, row, status);
+  return MILL_OK;
 }
 
 static int read_mask(generic *g, int64_t row, int n_pix)
 {
-  int err = MILL_OK;
   const mill_generic_vector *v = &g->table.vector[MILL_GENERIC_MASK];
   int status = 0, any_null;
   fitsfile *fptr = g->table.file->fptr;
@@ -414,19 +403,17 @@ static int read_mask(generic *g, int64_t row, int n_pix)
     for (int i = 0; status == 0 && i < n_pix; i++)
       mask[i] = mill_single_fold((uint64_t)wide[i] + v->offset);
   }
-  TRY_COLUMN(g, MILL_GENERIC_MASK, row, status);
-done:
-  return err;
+  CHECK_COLUMN(g, MILL_GENERIC_MASK, row, status);
+  return MILL_OK;
 }
 
 /* ivar = 1 / ERROR^2, 0 where ERROR is no error.  Fluxes in a unit so large that this is beyond
  * float32 nearly everywhere (a spectrum in erg / s / cm2 / A may be) are refused. */
 static int read_errors(generic *g, int64_t row, int n_pix, float *ivar)
 {
-  int err = MILL_OK;
   double *error = g->spectrum.number;
   int n_good = 0, n_beyond = 0;
-  MILL_TRY(read_doubles(g, MILL_GENERIC_ERROR, row, n_pix, error));
+  MILL_CHECK(read_doubles(g, MILL_GENERIC_ERROR, row, n_pix, error));
   for (int i = 0; i < n_pix; i++) {
     const int is_good = isfinite(error[i]) && error[i] > 0.0;
     error[i] = is_good ? 1.0 / (error[i] * error[i]) : 0.0;
@@ -434,23 +421,22 @@ static int read_errors(generic *g, int64_t row, int n_pix, float *ivar)
     n_beyond += error[i] > (double)FLT_MAX;
   }
   if (2 * n_beyond > n_good)
-    MILL_FAIL_TABLE(&g->table,
-                    "ERROR of row %lld (counted from 0) is so small that its inverse square is "
-                    "beyond single precision; multiply FLUX and ERROR by a power of ten",
-                    (long long)row);
+    return MILL_ERROR_TABLE(
+        &g->table,
+        "ERROR of row %lld (counted from 0) is so small that its inverse square is "
+        "beyond single precision; multiply FLUX and ERROR by a power of ten",
+        (long long)row);
   mill_single_narrow(error, n_pix, ivar);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Widths in A.  A pixel without one is bad and takes its neighbour's, since the pixels
  * around it are convolved all the same. */
 static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
 {
-  int err = MILL_OK;
   double *sigma = g->spectrum.number;
   int last = -1;
-  MILL_TRY(read_doubles(g, MILL_GENERIC_LSF_SIGMA, row, n_pix, sigma));
+  MILL_CHECK(read_doubles(g, MILL_GENERIC_LSF_SIGMA, row, n_pix, sigma));
   for (int i = 0; i < n_pix; i++) {
     sigma[i] *= g->table.vector[MILL_GENERIC_LSF_SIGMA].to_aa;
     if (isfinite(sigma[i]) && sigma[i] > 0.0 && sigma[i] < (double)FLT_MAX) {
@@ -463,17 +449,15 @@ static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
     }
   }
   if (last < 0)
-    MILL_FAIL_TABLE(&g->table, "LSF_SIGMA of row %lld (counted from 0) has no positive number",
-                    (long long)row);
+    return MILL_ERROR_TABLE(
+        &g->table, "LSF_SIGMA of row %lld (counted from 0) has no positive number", (long long)row);
   mill_single_narrow(sigma, n_pix, g->spectrum.sigma_aa);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Number that says which rows share their wavelengths. */
 static int find_token(generic *g, int n_pix, const double *wave_aa, int64_t *token)
 {
-  int err = MILL_OK;
   const size_t n_byte = (size_t)n_pix * sizeof *wave_aa;
   for (int i = 0; i < N_KNOWN_WAVE; i++)
     if (g->known[i].n_pix == n_pix && memcmp(g->known[i].wave_aa, wave_aa, n_byte) == 0) {
@@ -484,23 +468,21 @@ static int find_token(generic *g, int n_pix, const double *wave_aa, int64_t *tok
   g->i_known = (g->i_known + 1) % N_KNOWN_WAVE;
   mill_free(known->wave_aa);
   memset(known, 0, sizeof *known);
-  MILL_TRY(MILL_ALLOC(n_pix, &known->wave_aa));
+  MILL_CHECK(MILL_ALLOC(n_pix, &known->wave_aa));
   memcpy(known->wave_aa, wave_aa, n_byte);
   known->n_pix = n_pix;
   *token = known->token = ++g->last_token;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int describe_row(generic *g, int64_t row, mill_channel *channel)
 {
-  int err = MILL_OK;
   int n_pix = 0;
   mill_single_spectrum *spectrum = &g->spectrum;
   *channel = (mill_channel){.air = g->table.air};
-  MILL_TRY(mill_fits_file_move(g->table.file, g->table.i_hdu));
-  MILL_TRY(row_length(g, row, &n_pix));
-  MILL_TRY(mill_single_resize(spectrum, n_pix));
+  MILL_CHECK(mill_fits_file_move(g->table.file, g->table.i_hdu));
+  MILL_CHECK(row_length(g, row, &n_pix));
+  MILL_CHECK(mill_single_resize(spectrum, n_pix));
   const char *arm = g->arm ? g->arm + (size_t)row * g->arm_stride : "";
   snprintf(channel->name, sizeof channel->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
   channel->n_pix = n_pix;
@@ -509,72 +491,67 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   if (g->table.n_shared > 0) {
     channel->wave_aa = g->table.shared_wave_aa;
     channel->wave_token = 1;
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
+  MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
   char what[64];
   snprintf(what, sizeof what, "column WAVELENGTH of row %lld (counted from 0)", (long long)row);
-  MILL_TRY(mill_single_check_wave(g->table.file, g->table.i_hdu, what, n_pix, spectrum->wave_aa));
+  MILL_CHECK(mill_single_check_wave(g->table.file, g->table.i_hdu, what, n_pix, spectrum->wave_aa));
   channel->wave_aa = spectrum->wave_aa;
-  MILL_TRY(find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token));
-done:
-  return err;
+  return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
 }
 
 static int read_pixels(generic *g, int64_t row, mill_channel *channel)
 {
-  int err = MILL_OK;
   mill_single_spectrum *spectrum = &g->spectrum;
   const int n_pix = channel->n_pix;
-  MILL_TRY(read_floats(g, MILL_GENERIC_FLUX, row, n_pix, spectrum->flux));
+  MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, row, n_pix, spectrum->flux));
   if (g->table.vector[MILL_GENERIC_ERROR].number > 0)
-    MILL_TRY(read_errors(g, row, n_pix, spectrum->ivar));
+    MILL_CHECK(read_errors(g, row, n_pix, spectrum->ivar));
   else
-    MILL_TRY(read_floats(g, MILL_GENERIC_IVAR, row, n_pix, spectrum->ivar));
+    MILL_CHECK(read_floats(g, MILL_GENERIC_IVAR, row, n_pix, spectrum->ivar));
   if (g->table.vector[MILL_GENERIC_LSF_SIGMA].number > 0)
-    MILL_TRY(read_sigma(g, row, n_pix, spectrum->ivar));
+    MILL_CHECK(read_sigma(g, row, n_pix, spectrum->ivar));
   if (g->table.vector[MILL_GENERIC_MASK].number > 0) {
-    MILL_TRY(read_mask(g, row, n_pix));
+    MILL_CHECK(read_mask(g, row, n_pix));
     channel->mask = spectrum->mask;
   }
   channel->flux = spectrum->flux;
   channel->ivar = spectrum->ivar;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
-  int err = MILL_OK;
   generic *g = state;
   for (int i = 0; i < n; i++) {
     if (number[i] < 0 || number[i] >= g->table.n_row || !g->is_first[number[i]])
-      MILL_FAIL(MILL_ERR_RANGE, "%s: no exposure begins in row %lld", g->table.file->guard->path,
-                (long long)number[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
+                        g->table.file->guard->path, (long long)number[i]);
     if (g->is_first[number[i]] == SET_APART)
-      MILL_FAIL_TABLE(&g->table,
-                      "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
-                      "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
-                      (long long)number[i], g->name + (size_t)number[i] * g->name_stride,
-                      (long long)g->next_row[number[i]]);
+      return MILL_ERROR_TABLE(
+          &g->table,
+          "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
+          "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
+          (long long)number[i], g->name + (size_t)number[i] * g->name_stride,
+          (long long)g->next_row[number[i]]);
     for (int64_t row = number[i]; row >= 0; row = g->next_row[row]) {
       mill_channel channel;
       int wants;
-      MILL_TRY(describe_row(g, row, &channel));
-      MILL_TRY(mill_spectra_wants(spectra, &channel, &wants));
+      MILL_CHECK(describe_row(g, row, &channel));
+      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
       if (wants & MILL_WANTS_PIXELS)
-        MILL_TRY(read_pixels(g, row, &channel));
-      MILL_TRY(mill_spectra_add(spectra, i, &channel));
+        MILL_CHECK(read_pixels(g, row, &channel));
+      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 const mill_format mill_format_generic = {
-    "generic",     "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
-    recognise,     open_file,
-    close_file,    index_file,
+    "generic",      "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
+    recognise,      open_file,
+    close_file,     index_file,
     read_exposures, 0};

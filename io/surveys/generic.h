@@ -44,7 +44,7 @@ typedef struct mill_generic_table {
 } mill_generic_table;
 
 /** ": what" about the table SPECTRA */
-#define MILL_FAIL_TABLE(t, ...) MILL_FAIL_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
+#define MILL_ERROR_TABLE(t, ...) MILL_ERROR_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
 
 /** Find table, columns and wavelengths; medium: as configured.  MILL_ERR_INPUT. */
 int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table);

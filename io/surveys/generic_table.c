@@ -13,7 +13,6 @@ const char *const mill_generic_vector_name[MILL_GENERIC_N_VECTOR] = {
 static int unit_to_aa(const mill_generic_table *t, int i_hdu, const char *what, const char *text,
                       double *out)
 {
-  int err = MILL_OK;
   static const struct {
     const char *name;
     double to_aa;
@@ -22,12 +21,10 @@ static int unit_to_aa(const mill_generic_table *t, int i_hdu, const char *what, 
   for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
     if (strcasecmp(text, unit[i].name) == 0) {
       *out = unit[i].to_aa;
-      goto done;
+      return MILL_OK;
     }
-  MILL_FAIL_HDU(t->file, i_hdu, ": %s %s%s%s; set its unit to Angstrom, nm or um", what,
-                text[0] ? "has the unit '" : "has no unit", text, text[0] ? "'" : "");
-done:
-  return err;
+  return MILL_ERROR_HDU(t->file, i_hdu, ": %s %s%s%s; set its unit to Angstrom, nm or um", what,
+                        text[0] ? "has the unit '" : "has no unit", text, text[0] ? "'" : "");
 }
 
 static int column_unit(mill_generic_table *t, int i_hdu, int number, char *out, size_t size)
@@ -45,20 +42,19 @@ static int column_unit(mill_generic_table *t, int i_hdu, int number, char *out, 
  * them are read as they are stored. */
 static int take_mask64(mill_generic_table *t, mill_generic_vector *v)
 {
-  int err = MILL_OK;
   double scale = 1.0, zero = 0.0;
   char key[16];
   int found;
   snprintf(key, sizeof key, "TSCAL%d", v->number);
-  MILL_TRY(mill_single_key_double(t->file, t->i_hdu, key, &scale, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &scale, &found));
   snprintf(key, sizeof key, "TZERO%d", v->number);
-  MILL_TRY(mill_single_key_double(t->file, t->i_hdu, key, &zero, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &zero, &found));
   if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
-    MILL_FAIL_TABLE(t, "column MASK holds scaled integers, which no mask has (TSCAL%d, TZERO%d)",
-                    v->number, v->number);
+    return MILL_ERROR_TABLE(
+        t, "column MASK holds scaled integers, which no mask has (TSCAL%d, TZERO%d)", v->number,
+        v->number);
   v->offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int is_integer_type(int type)
@@ -71,7 +67,6 @@ static int is_integer_type(int type)
 /* What of the types is accepted for a column, and how it will be read. */
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
-  int err = MILL_OK;
   mill_generic_vector *v = &t->vector[i];
   v->type = abs(type);
   v->variable = type < 0;
@@ -79,42 +74,41 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   v->is_integer = is_integer_type(v->type);
   if (i == MILL_GENERIC_MASK) {
     if (v->type == TLONGLONG)
-      MILL_TRY(take_mask64(t, v));
+      MILL_CHECK(take_mask64(t, v));
     else if (v->type != TLOGICAL && !(v->is_integer && is_integer_type(abs(equivalent))))
-      MILL_FAIL_TABLE(t, "column %s must hold integers or truth values",
-                      mill_generic_vector_name[i]);
+      return MILL_ERROR_TABLE(t, "column %s must hold integers or truth values",
+                              mill_generic_vector_name[i]);
   } else if (!v->is_integer && v->type != TFLOAT && v->type != TDOUBLE) {
-    MILL_FAIL_TABLE(t, "column %s must hold vectors of numbers", mill_generic_vector_name[i]);
+    return MILL_ERROR_TABLE(t, "column %s must hold vectors of numbers",
+                            mill_generic_vector_name[i]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int find_vector(mill_generic_table *t, int i)
 {
-  int err = MILL_OK;
   mill_generic_vector *v = &t->vector[i];
   const char *name = mill_generic_vector_name[i];
   int status = 0, equivalent = 0, found;
   mill_fits_column c;
-  MILL_TRY(mill_fits_column_find(t->file, t->i_hdu, name, &found, &c));
+  MILL_CHECK(mill_fits_column_find(t->file, t->i_hdu, name, &found, &c));
   v->number = c.number;
   if (!found)
-    goto done;
-  MILL_TRY_FITS(t->file, t->i_hdu,
-                fits_get_eqcoltypell(t->file->fptr, c.number, &equivalent, NULL, NULL, &status),
-                "column %s cannot be found", name);
-  MILL_TRY(take_type(t, i, c.type, equivalent));
+    return MILL_OK;
+  MILL_CHECK_FITS(t->file, t->i_hdu,
+                  fits_get_eqcoltypell(t->file->fptr, c.number, &equivalent, NULL, NULL, &status),
+                  "column %s cannot be found", name);
+  MILL_CHECK(take_type(t, i, c.type, equivalent));
   v->n_byte = v->type == TLOGICAL || v->type == TBYTE || v->type == TSBYTE ? 1
               : v->type == TSHORT                                          ? 2
               : v->type == TLONGLONG || v->type == TDOUBLE                 ? 8
                                                                            : 4;
   v->length = c.repeat;
   if (!v->variable && (c.repeat < 2 || c.repeat > MILL_SINGLE_MAX_PIX))
-    MILL_FAIL_TABLE(t, "column %s holds %lld values a row, expected 2 to %d: a row is one spectrum",
-                    name, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
-done:
-  return err;
+    return MILL_ERROR_TABLE(
+        t, "column %s holds %lld values a row, expected 2 to %d: a row is one spectrum", name,
+        (long long)c.repeat, MILL_SINGLE_MAX_PIX);
+  return MILL_OK;
 }
 
 /* Rows may share their wavelengths in the heap, but not their fluxes: a few bytes would be any
@@ -140,10 +134,11 @@ static int check_heap(mill_generic_table *t)
       continue;
     left -= length[i];
     if (left < 0)
-      MILL_FAIL_TABLE(t,
-                      "by row %lld (counted from 0) column FLUX has more values than its table "
-                      "holds; fetch or make the file again",
-                      (long long)i);
+      MILL_TRY(MILL_ERROR_TABLE(
+          t,
+          "by row %lld (counted from 0) column FLUX has more values than its table "
+          "holds; fetch or make the file again",
+          (long long)i));
   }
 done:
   mill_free(length);
@@ -154,46 +149,44 @@ done:
 /* Columns that must be there, and lengths that must agree before any row is looked at. */
 static int find_vectors(mill_generic_table *t)
 {
-  int err = MILL_OK;
   char flux_unit[FLEN_VALUE] = "", error_unit[FLEN_VALUE] = "", unit[FLEN_VALUE];
   for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++)
-    MILL_TRY(find_vector(t, i));
+    MILL_CHECK(find_vector(t, i));
   const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];
   if (flux->number == 0)
-    MILL_FAIL_TABLE(t, "has no column %s, which is needed",
-                    mill_generic_vector_name[MILL_GENERIC_FLUX]);
+    return MILL_ERROR_TABLE(t, "has no column %s, which is needed",
+                            mill_generic_vector_name[MILL_GENERIC_FLUX]);
   if ((t->vector[MILL_GENERIC_IVAR].number > 0) + (t->vector[MILL_GENERIC_ERROR].number > 0) != 1)
-    MILL_FAIL_TABLE(t, "has %s the columns IVAR and ERROR; give one of them",
-                    t->vector[MILL_GENERIC_IVAR].number > 0 ? "both of" : "neither of");
+    return MILL_ERROR_TABLE(t, "has %s the columns IVAR and ERROR; give one of them",
+                            t->vector[MILL_GENERIC_IVAR].number > 0 ? "both of" : "neither of");
   for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++)
     if (t->vector[i].number > 0 && !t->vector[i].variable && !flux->variable &&
         t->vector[i].length != flux->length)
-      MILL_FAIL_TABLE(t, "column %s has %lld values a row, but FLUX %lld",
-                      mill_generic_vector_name[i], (long long)t->vector[i].length,
-                      (long long)flux->length);
+      return MILL_ERROR_TABLE(t, "column %s has %lld values a row, but FLUX %lld",
+                              mill_generic_vector_name[i], (long long)t->vector[i].length,
+                              (long long)flux->length);
   for (int i = MILL_GENERIC_WAVELENGTH; i <= MILL_GENERIC_LSF_SIGMA;
        i += MILL_GENERIC_LSF_SIGMA - MILL_GENERIC_WAVELENGTH)
     if (t->vector[i].number > 0) {
       char what[32];
       snprintf(what, sizeof what, "column %s", mill_generic_vector_name[i]);
-      MILL_TRY(column_unit(t, t->i_hdu, t->vector[i].number, unit, sizeof unit));
-      MILL_TRY(unit_to_aa(t, t->i_hdu, what, unit, &t->vector[i].to_aa));
+      MILL_CHECK(column_unit(t, t->i_hdu, t->vector[i].number, unit, sizeof unit));
+      MILL_CHECK(unit_to_aa(t, t->i_hdu, what, unit, &t->vector[i].to_aa));
     }
-  MILL_TRY(column_unit(t, t->i_hdu, flux->number, flux_unit, sizeof flux_unit));
+  MILL_CHECK(column_unit(t, t->i_hdu, flux->number, flux_unit, sizeof flux_unit));
   if (t->vector[MILL_GENERIC_ERROR].number > 0)
-    MILL_TRY(column_unit(t, t->i_hdu, t->vector[MILL_GENERIC_ERROR].number, error_unit,
-                         sizeof error_unit));
+    MILL_CHECK(column_unit(t, t->i_hdu, t->vector[MILL_GENERIC_ERROR].number, error_unit,
+                           sizeof error_unit));
   if (flux_unit[0] && error_unit[0] && strcmp(flux_unit, error_unit) != 0)
-    MILL_FAIL_TABLE(t, "column ERROR has the unit '%s', but FLUX '%s'", error_unit, flux_unit);
-done:
-  return err;
+    return MILL_ERROR_TABLE(t, "column ERROR has the unit '%s', but FLUX '%s'", error_unit,
+                            flux_unit);
+  return MILL_OK;
 }
 
 /* ---- wavelengths of all rows ------------------------------------------- */
 
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
-  int err = MILL_OK;
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];
   const char *name = mill_generic_vector_name[MILL_GENERIC_WAVELENGTH];
   char unit[FLEN_VALUE] = "";
@@ -202,113 +195,105 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   long first[1] = {1};
   mill_fits_column c;
   if (hdu->kind == MILL_FITS_TABLE) {
-    MILL_TRY(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
-    MILL_TRY(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
-    MILL_TRY(mill_single_column(t->file, i_hdu, name, t->n_shared, t->shared_wave_aa));
-    MILL_TRY(mill_fits_column_find(t->file, i_hdu, name, NULL, &c));
-    MILL_TRY(column_unit(t, i_hdu, c.number, unit, sizeof unit));
+    MILL_CHECK(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
+    MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
+    MILL_CHECK(mill_single_column(t->file, i_hdu, name, t->n_shared, t->shared_wave_aa));
+    MILL_CHECK(mill_fits_column_find(t->file, i_hdu, name, NULL, &c));
+    MILL_CHECK(column_unit(t, i_hdu, c.number, unit, sizeof unit));
   } else {
     if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
         hdu->axis[0] > MILL_SINGLE_MAX_PIX)
-      MILL_FAIL_HDU(t->file, i_hdu,
-                    " must be an image of one axis with 2 to %d wavelengths, or a table with a "
-                    "column of them",
-                    MILL_SINGLE_MAX_PIX);
+      return MILL_ERROR_HDU(
+          t->file, i_hdu,
+          " must be an image of one axis with 2 to %d wavelengths, or a table with a "
+          "column of them",
+          MILL_SINGLE_MAX_PIX);
     t->n_shared = (int)hdu->axis[0];
-    MILL_TRY(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
-    MILL_TRY(mill_fits_file_move(t->file, i_hdu));
+    MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
+    MILL_CHECK(mill_fits_file_move(t->file, i_hdu));
     fits_read_pix(t->file->fptr, TDOUBLE, first, t->n_shared, NULL, t->shared_wave_aa, NULL,
                   &status);
-    MILL_TRY_FITS(t->file, i_hdu, status, "its wavelengths cannot be read");
-    MILL_TRY(mill_single_key_text(t->file, i_hdu, "BUNIT", unit, sizeof unit, &found));
+    MILL_CHECK_FITS(t->file, i_hdu, status, "its wavelengths cannot be read");
+    MILL_CHECK(mill_single_key_text(t->file, i_hdu, "BUNIT", unit, sizeof unit, &found));
   }
-  MILL_TRY(unit_to_aa(t, i_hdu, "the wavelength", unit, &to_aa));
+  MILL_CHECK(unit_to_aa(t, i_hdu, "the wavelength", unit, &to_aa));
   for (int i = 0; i < t->n_shared; i++)
     t->shared_wave_aa[i] *= to_aa;
-  MILL_TRY(mill_single_check_wave(t->file, i_hdu, "all rows", t->n_shared, t->shared_wave_aa));
-done:
-  return err;
+  return mill_single_check_wave(t->file, i_hdu, "all rows", t->n_shared, t->shared_wave_aa);
 }
 
 static int find_wavelengths(mill_generic_table *t)
 {
-  int err = MILL_OK;
   int i_hdu;
-  MILL_TRY(mill_fits_file_find(t->file, mill_generic_vector_name[MILL_GENERIC_WAVELENGTH], &i_hdu));
+  MILL_CHECK(
+      mill_fits_file_find(t->file, mill_generic_vector_name[MILL_GENERIC_WAVELENGTH], &i_hdu));
   const int has_column = t->vector[MILL_GENERIC_WAVELENGTH].number > 0;
   if (has_column == (i_hdu >= 0))
-    MILL_FAIL_TABLE(t, "%s",
-                    has_column ? "there are a column and an HDU WAVELENGTH; leave one of them"
-                               : "has no column WAVELENGTH, nor has the file an HDU of that name");
+    return MILL_ERROR_TABLE(t, "%s",
+                            has_column
+                                ? "there are a column and an HDU WAVELENGTH; leave one of them"
+                                : "has no column WAVELENGTH, nor has the file an HDU of that name");
   if (i_hdu >= 0)
-    MILL_TRY(read_shared_wave(t, i_hdu));
+    MILL_CHECK(read_shared_wave(t, i_hdu));
   const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];
   if (t->n_shared > 0 && !flux->variable && flux->length != t->n_shared)
-    MILL_FAIL_TABLE(t, "column FLUX has %lld values a row, but HDU WAVELENGTH %d",
-                    (long long)flux->length, t->n_shared);
-done:
-  return err;
+    return MILL_ERROR_TABLE(t, "column FLUX has %lld values a row, but HDU WAVELENGTH %d",
+                            (long long)flux->length, t->n_shared);
+  return MILL_OK;
 }
 
 /* ---- conventions ------------------------------------------------------ */
 
 static int read_conventions(mill_generic_table *t, int medium)
 {
-  int err = MILL_OK;
   static const int frames[] = {MILL_FRAME_BARYCENTRIC, MILL_FRAME_HELIOCENTRIC,
                                MILL_FRAME_TOPOCENTRIC};
   char text[FLEN_VALUE] = "";
   int found;
-  MILL_TRY(mill_single_key_text(t->file, t->i_hdu, "MEDIUM", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "MEDIUM", text, sizeof text, &found));
   t->air = strcasecmp(text, "air") == 0;
   if (found && !t->air && strcasecmp(text, "vacuum") != 0)
-    MILL_FAIL_TABLE(t, "MEDIUM is '%s', expected 'vacuum' or 'air'", text);
+    return MILL_ERROR_TABLE(t, "MEDIUM is '%s', expected 'vacuum' or 'air'", text);
   if (!found && medium == MILL_MEDIUM_AUTO)
-    MILL_FAIL_TABLE(t,
-                    "keyword %s must say whether wavelengths are 'vacuum' or 'air'; or set medium",
-                    "MEDIUM");
-  MILL_TRY(mill_single_key_text(t->file, t->i_hdu, "FRAME", text, sizeof text, &found));
+    return MILL_ERROR_TABLE(
+        t, "keyword %s must say whether wavelengths are 'vacuum' or 'air'; or set medium",
+        "MEDIUM");
+  MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "FRAME", text, sizeof text, &found));
   t->frame = MILL_FRAME_UNKNOWN;
   if (!found)
-    goto done;
+    return MILL_OK;
   for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
     if (strcasecmp(text, mill_frame_name(frames[i])) == 0)
       t->frame = frames[i];
   if (t->frame == MILL_FRAME_UNKNOWN)
-    MILL_FAIL_TABLE(t, "FRAME is '%s', expected 'barycentric', 'heliocentric' or 'topocentric'",
-                    text);
-done:
-  return err;
+    return MILL_ERROR_TABLE(
+        t, "FRAME is '%s', expected 'barycentric', 'heliocentric' or 'topocentric'", text);
+  return MILL_OK;
 }
 
 /* Bytes of the heap, where vectors of variable length lie. */
 static int measure_heap(mill_generic_table *t)
 {
-  int err = MILL_OK;
   const mill_fits_hdu *hdu = &t->file->guard->hdu[t->i_hdu];
   double start = (double)hdu->axis[0] * (double)hdu->axis[1];
   int found;
-  MILL_TRY(mill_single_key_double(t->file, t->i_hdu, "THEAP", &start, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, "THEAP", &start, &found));
   t->heap_bytes = hdu->data_bytes - (int64_t)start; /* the guard saw that it is within */
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table)
 {
-  int err = MILL_OK;
   table->file = file;
-  MILL_TRY(mill_fits_file_find(file, "SPECTRA", &table->i_hdu));
+  MILL_CHECK(mill_fits_file_find(file, "SPECTRA", &table->i_hdu));
   if (table->i_hdu < 0 || file->guard->hdu[table->i_hdu].kind != MILL_FITS_TABLE)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no binary table SPECTRA; docs/use/formats.md has the generic layout",
-              file->guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no binary table SPECTRA; docs/use/formats.md has the generic layout",
+                      file->guard->path);
   table->n_row = file->guard->hdu[table->i_hdu].axis[1];
-  MILL_TRY(measure_heap(table));
-  MILL_TRY(find_vectors(table));
-  MILL_TRY(check_heap(table));
-  MILL_TRY(find_wavelengths(table));
-  MILL_TRY(read_conventions(table, medium));
-done:
-  return err;
+  MILL_CHECK(measure_heap(table));
+  MILL_CHECK(find_vectors(table));
+  MILL_CHECK(check_heap(table));
+  MILL_CHECK(find_wavelengths(table));
+  return read_conventions(table, medium);
 }

@@ -66,48 +66,42 @@ static void close_file(void *state)
 /* Find the pixels and how many they are. */
 static int find_pixels(lamost *l)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = l->file->guard;
   l->i_hdu = mill_single_find_table(guard, "COADD");
   if (l->i_hdu >= 0) {
     /* ORMASK is the last and not looked at */
-    MILL_TRY(mill_single_check_columns(l->file, l->i_hdu, row_name, MILL_LAMOST_ORMASK, &l->n_pix));
-    goto done;
+    return mill_single_check_columns(l->file, l->i_hdu, row_name, MILL_LAMOST_ORMASK, &l->n_pix);
   }
   l->i_hdu = 0;
   l->is_image = 1;
   const mill_fits_hdu *hdu = &guard->hdu[0];
   if (!is_image_of_rows(hdu))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has neither a table COADD nor a primary image of %d rows (flux, ivar, "
-              "wavelength, andmask, ormask); give a LAMOST low-resolution file",
-              guard->path, MILL_LAMOST_N_ROW);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has neither a table COADD nor a primary image of %d rows (flux, ivar, "
+                      "wavelength, andmask, ormask); give a LAMOST low-resolution file",
+                      guard->path, MILL_LAMOST_N_ROW);
   if (hdu->axis[0] < 2 || hdu->axis[0] > MILL_SINGLE_MAX_PIX)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU 1 has %lld pixels a row, expected 2 to %d", guard->path,
-              (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: HDU 1 has %lld pixels a row, expected 2 to %d",
+                      guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
   l->n_pix = (int)hdu->axis[0];
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  int err = MILL_OK;
   lamost *l = NULL;
   int found;
   (void)settings; /* a visit is one spectrum: there is nothing to choose */
-  MILL_TRY(MILL_ALLOC(1, &l));
+  MILL_CHECK(MILL_ALLOC(1, &l));
   *state = l;
   l->file = file;
-  MILL_TRY(find_pixels(l));
-  MILL_TRY(mill_single_frame(file, 0, frame));
-  MILL_TRY(mill_single_medium(file, 0, &l->air));
+  MILL_CHECK(find_pixels(l));
+  MILL_CHECK(mill_single_frame(file, 0, frame));
+  MILL_CHECK(mill_single_medium(file, 0, &l->air));
   l->exposure_number = l->i_hdu;
   l->exposure_id = -1;
-  MILL_TRY(mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, &found));
-done:
-  return err;
+  return mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, &found);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -116,85 +110,79 @@ done:
  * two stars one. */
 static int read_name(lamost *l, char *out, size_t size)
 {
-  int err = MILL_OK;
   int found;
   char text[MILL_FITS_MAX_VALUE];
   const char *name = text;
-  MILL_TRY(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, &found));
   if (found && *text)
     goto have;
   if (l->exposure_id >= 0) {
     snprintf(out, size, "%d", l->exposure_id);
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, &found));
   if (!found || !*text)
     name = mill_base_name(l->file->guard->path);
 have:
   if (strlen(name) >= size)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
-              "bytes; give it a shorter one by DESIG",
-              l->file->guard->path, name, size - 1);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
+        "bytes; give it a shorter one by DESIG",
+        l->file->guard->path, name, size - 1);
   strcpy(out, name);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What the fibre looked at, in the words of the selection: SKY, BAD, or its own. */
 static int read_objtype(lamost *l, char *out, size_t size)
 {
-  int err = MILL_OK;
   int found;
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
-  MILL_TRY(mill_single_key_text(l->file, 0, "FIB_TYPE", out, size, &found));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "FIB_TYPE", out, size, &found));
   for (char *p = out; *p; p++)
     *p = (char)toupper((unsigned char)*p);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     if (strcmp(out, bad[i]) == 0)
       snprintf(out, size, "BAD");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Day, plan, spectrograph and fibre, where the header has them all. */
 static int identify(lamost *l, mill_catalog_row *row)
 {
-  int err = MILL_OK;
   char plan[32] = "";
   int32_t day = 0, spectrograph = 0;
   int has_day, has_plan, has_spectrograph;
-  MILL_TRY(mill_single_key_int32(l->file, 0, "LMJD", &day, &has_day));
-  MILL_TRY(mill_single_key_text(l->file, 0, "PLANID", plan, sizeof plan, &has_plan));
-  MILL_TRY(mill_single_key_int32(l->file, 0, "SPID", &spectrograph, &has_spectrograph));
+  MILL_CHECK(mill_single_key_int32(l->file, 0, "LMJD", &day, &has_day));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "PLANID", plan, sizeof plan, &has_plan));
+  MILL_CHECK(mill_single_key_int32(l->file, 0, "SPID", &spectrograph, &has_spectrograph));
   if (has_day && has_plan && has_spectrograph && row->fiber >= 0)
     snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
              spectrograph, row->fiber);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   lamost *l = state;
   int found;
   mill_single_object object = {
       .n_exposure = 1, .exposure = &l->exposure_number, .exposure_id = &l->exposure_id, .joint = 1};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);
-  MILL_TRY(read_name(l, row->object, sizeof row->object));
-  MILL_TRY(mill_single_key_double(l->file, 0, "RA", &row->target_ra, &found));
-  MILL_TRY(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, &found));
-  MILL_TRY(mill_single_key_int32(l->file, 0, "FIBERID", &row->fiber, &found));
-  MILL_TRY(mill_single_key_double(l->file, 0, "Z", &row->z, &found));
-  MILL_TRY(mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, &found));
-  MILL_TRY(mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, &found));
-  MILL_TRY(read_objtype(l, object.objtype, sizeof object.objtype));
-  MILL_TRY(identify(l, row));
-  MILL_TRY(mill_single_index(&object, select, index));
-done:
-  return err;
+  MILL_CHECK(read_name(l, row->object, sizeof row->object));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "RA", &row->target_ra, &found));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, &found));
+  MILL_CHECK(mill_single_key_int32(l->file, 0, "FIBERID", &row->fiber, &found));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "Z", &row->z, &found));
+  MILL_CHECK(
+      mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, &found));
+  MILL_CHECK(
+      mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, &found));
+  MILL_CHECK(read_objtype(l, object.objtype, sizeof object.objtype));
+  MILL_CHECK(identify(l, row));
+  return mill_single_index(&object, select, index);
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -202,71 +190,64 @@ done:
 /* One of row_name in the table or the image; what names it for messages. */
 static int read_row(lamost *l, int row, double *out, char *what, size_t size)
 {
-  int err = MILL_OK;
   if (!l->is_image) {
     snprintf(what, size, "column %s", row_name[row]);
-    MILL_TRY(mill_single_column(l->file, l->i_hdu, row_name[row], l->n_pix, out));
-    goto done;
+    return mill_single_column(l->file, l->i_hdu, row_name[row], l->n_pix, out);
   }
   snprintf(what, size, "row %d (%s)", row + 1, row_name[row]);
   int status = 0;
   long first[2] = {1, row + 1};
-  MILL_TRY(mill_fits_file_move(l->file, l->i_hdu));
-  MILL_TRY_FITS(l->file, l->i_hdu,
-                fits_read_pix(l->file->fptr, TDOUBLE, first, l->n_pix, NULL, out, NULL, &status),
-                "%s", what);
-done:
-  return err;
+  MILL_CHECK(mill_fits_file_move(l->file, l->i_hdu));
+  MILL_CHECK_FITS(l->file, l->i_hdu,
+                  fits_read_pix(l->file->fptr, TDOUBLE, first, l->n_pix, NULL, out, NULL, &status),
+                  "%s", what);
+  return MILL_OK;
 }
 
 static int read_pixels(lamost *l, mill_channel *channel)
 {
-  int err = MILL_OK;
   mill_single_spectrum *spectrum = &l->spectrum;
   char what[32];
-  MILL_TRY(read_row(l, MILL_LAMOST_FLUX, spectrum->number, what, sizeof what));
+  MILL_CHECK(read_row(l, MILL_LAMOST_FLUX, spectrum->number, what, sizeof what));
   mill_single_narrow(spectrum->number, l->n_pix, spectrum->flux);
-  MILL_TRY(read_row(l, MILL_LAMOST_IVAR, spectrum->number, what, sizeof what));
+  MILL_CHECK(read_row(l, MILL_LAMOST_IVAR, spectrum->number, what, sizeof what));
   mill_single_narrow(spectrum->number, l->n_pix, spectrum->ivar);
-  MILL_TRY(read_row(l, MILL_LAMOST_ANDMASK, spectrum->number, what, sizeof what));
-  MILL_TRY(mill_single_mask(l->file, l->i_hdu, what, spectrum->number, l->n_pix, spectrum->mask));
+  MILL_CHECK(read_row(l, MILL_LAMOST_ANDMASK, spectrum->number, what, sizeof what));
+  MILL_CHECK(mill_single_mask(l->file, l->i_hdu, what, spectrum->number, l->n_pix, spectrum->mask));
   channel->flux = spectrum->flux;
   channel->ivar = spectrum->ivar;
   channel->mask = spectrum->mask;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
-  int err = MILL_OK;
   lamost *l = state;
   mill_single_spectrum *spectrum = &l->spectrum;
   char what[32];
-  MILL_TRY(mill_single_resize(spectrum, l->n_pix));
-  MILL_TRY(read_row(l, MILL_LAMOST_WAVELENGTH, spectrum->wave_aa, what, sizeof what));
-  MILL_TRY(mill_single_check_wave(l->file, l->i_hdu, what, l->n_pix, spectrum->wave_aa));
+  MILL_CHECK(mill_single_resize(spectrum, l->n_pix));
+  MILL_CHECK(read_row(l, MILL_LAMOST_WAVELENGTH, spectrum->wave_aa, what, sizeof what));
+  MILL_CHECK(mill_single_check_wave(l->file, l->i_hdu, what, l->n_pix, spectrum->wave_aa));
   mill_channel channel = {.name = "coadd",
                           .n_pix = l->n_pix,
                           .wave_aa = spectrum->wave_aa,
                           .air = l->air,
                           .wave_token = 1};
   int wants;
-  MILL_TRY(mill_spectra_wants(spectra, &channel, &wants));
+  MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
   if (wants & MILL_WANTS_PIXELS)
-    MILL_TRY(read_pixels(l, &channel));
+    MILL_CHECK(read_pixels(l, &channel));
   for (int i = 0; i < n; i++) {
     if (number[i] != l->exposure_number)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
-                (long long)number[i] + 1);
-    MILL_TRY(mill_spectra_add(spectra, i, &channel));
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
+                        (long long)number[i] + 1);
+    MILL_CHECK(mill_spectra_add(spectra, i, &channel));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 const mill_format mill_format_lamost = {
-    "lamost",      "LAMOST low-resolution files: table COADD, or an image of five rows",
-    recognise,     open_file,
-    close_file,    index_file,
+    "lamost",       "LAMOST low-resolution files: table COADD, or an image of five rows",
+    recognise,      open_file,
+    close_file,     index_file,
     read_exposures, 0};

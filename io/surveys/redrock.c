@@ -7,20 +7,8 @@
 
 #include "io/fits/fits_file.h"
 #include "kernels/base/error.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
-
-/* by TARGETID; equal ones stay in file order because qsort gets their place */
-typedef struct sort_key {
-  int64_t target_id, place;
-} sort_key;
-
-static int compare_keys(const void *a, const void *b)
-{
-  const sort_key *x = a, *y = b;
-  if (x->target_id != y->target_id)
-    return x->target_id < y->target_id ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
 
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out)
 {
@@ -30,7 +18,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
   double *z = NULL;
   char *spectype = NULL, *subtype = NULL;
   size_t spectype_stride, subtype_stride = 0;
-  sort_key *key = NULL;
+  mill_keyed *key = NULL;
   int i_hdu, has_subtype;
   MILL_TRY(mill_fits_file_open(path, limits, &file));
   MILL_TRY(mill_fits_file_check_rows(file));
@@ -50,14 +38,14 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
   MILL_TRY(mill_fits_column_text(file, i_hdu, "SPECTYPE", &spectype, &spectype_stride, NULL));
   MILL_TRY(mill_fits_column_text(file, i_hdu, "SUBTYPE", &subtype, &subtype_stride, &has_subtype));
   for (int64_t i = 0; i < n_row; i++)
-    key[i] = (sort_key){target_id[i], i};
-  qsort(key, (size_t)n_row, sizeof *key, compare_keys);
+    key[i] = (mill_keyed){target_id[i], i};
+  qsort(key, (size_t)n_row, sizeof *key, mill_by_key);
   for (int64_t i = 0; i < n_row; i++) {
-    if (out->n > 0 && out->row[out->n - 1].target_id == key[i].target_id)
+    if (out->n > 0 && out->row[out->n - 1].target_id == key[i].key)
       continue;
     mill_redshift *row = &out->row[out->n++];
     const size_t place = (size_t)key[i].place;
-    row->target_id = key[i].target_id;
+    row->target_id = key[i].key;
     row->z = z[place];
     mill_fits_text_copy(path, "SPECTYPE", spectype + place * spectype_stride, row->spectype,
                         sizeof row->spectype);
@@ -104,7 +92,6 @@ int mill_redrock_is_name(const char *name)
 
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
-  int err = MILL_OK;
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
   const char *name = mill_base_name(path);
@@ -121,13 +108,13 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
                                   beside_prefix[j / 2], (int)rest, name + n, end[j % 2]);
       if (length < 0 || (size_t)length >= size) {
         out[0] = '\0';
-        MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long", path);
+        return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long",
+                          path);
       }
       if (access(out, F_OK) == 0)
-        goto done;
+        return MILL_OK;
     }
     out[0] = '\0';
   }
-done:
-  return err;
+  return MILL_OK;
 }

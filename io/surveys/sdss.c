@@ -77,7 +77,6 @@ static int compare_exposures(const void *a, const void *b)
 /* Put a camera to the exposure of its number. */
 static int add_camera(sdss *s, int i_hdu, char letter, int32_t id)
 {
-  int err = MILL_OK;
   const char *name = letter == 'B' ? "b" : "r";
   exposure *e = s->exposure;
   while (e < s->exposure + s->n_exposure && e->id != id)
@@ -88,71 +87,66 @@ static int add_camera(sdss *s, int i_hdu, char letter, int32_t id)
   }
   for (int i = 0; i < e->n_camera; i++)
     if (strcmp(e->camera[i].name, name) == 0)
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_INPUT,
           "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
           s->file->guard->path, e->camera[i].i_hdu + 1,
           s->file->guard->hdu[e->camera[i].i_hdu].name, i_hdu + 1, s->file->guard->hdu[i_hdu].name,
           letter == 'B' ? "blue" : "red", id);
   e->camera[e->n_camera++] = (camera){.i_hdu = i_hdu, .name = name, .mask = "mask"};
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int find_exposures(sdss *s)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = s->file->guard;
-  MILL_TRY(MILL_ALLOC(guard->n_hdu, &s->exposure));
+  MILL_CHECK(MILL_ALLOC(guard->n_hdu, &s->exposure));
   for (int i = 0; i < guard->n_hdu; i++) {
     char letter;
     int32_t id;
     if (parse_exposure_name(guard->hdu[i].name, &letter, &id))
-      MILL_TRY(add_camera(s, i, letter, id));
+      MILL_CHECK(add_camera(s, i, letter, id));
   }
   if (s->n_exposure == 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: holds no single exposures (HDUs named B1-..., R1-...); set exposures: coadd, or "
-              "fetch the full file (this may be a lite one)",
-              guard->path);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: holds no single exposures (HDUs named B1-..., R1-...); set exposures: coadd, or "
+        "fetch the full file (this may be a lite one)",
+        guard->path);
   qsort(s->exposure, (size_t)s->n_exposure, sizeof *s->exposure, compare_exposures);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int find_coadd(sdss *s)
 {
-  int err = MILL_OK;
   const int i_hdu = mill_single_find_table(s->file->guard, "COADD");
   if (i_hdu < 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no table COADD; give an SDSS spec-PLATE-MJD-FIBER file, or set exposures",
-              s->file->guard->path);
-  MILL_TRY(MILL_ALLOC(1, &s->exposure));
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has no table COADD; give an SDSS spec-PLATE-MJD-FIBER file, or set exposures",
+        s->file->guard->path);
+  MILL_CHECK(MILL_ALLOC(1, &s->exposure));
   s->n_exposure = 1;
   s->exposure[0] = (exposure){.id = -1, .n_camera = 1};
   s->exposure[0].camera[0] = (camera){.i_hdu = i_hdu, .name = "coadd", .mask = "and_mask"};
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Frame and medium.  The coadd's are in the primary header, an exposure's in its own. */
 static int read_conventions(sdss *s, int *frame_of_all)
 {
-  int err = MILL_OK;
   *frame_of_all = MILL_FRAME_HELIOCENTRIC;
   for (int i = 0; i < s->n_exposure; i++)
     for (int j = 0; j < s->exposure[i].n_camera; j++) {
       camera *c = &s->exposure[i].camera[j];
       const int i_header = s->exposure[i].id < 0 ? 0 : c->i_hdu;
       int frame;
-      MILL_TRY(mill_single_medium(s->file, i_header, &c->air));
-      MILL_TRY(mill_single_frame(s->file, i_header, &frame));
+      MILL_CHECK(mill_single_medium(s->file, i_header, &c->air));
+      MILL_CHECK(mill_single_frame(s->file, i_header, &frame));
       if (frame != *frame_of_all)
         *frame_of_all = i == 0 && j == 0 ? frame : MILL_FRAME_UNKNOWN; /* they disagree */
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void close_file(void *state)
@@ -166,26 +160,26 @@ static void close_file(void *state)
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  int err = MILL_OK;
   sdss *s = NULL;
   const mill_fits_guard *guard = file->guard;
-  MILL_TRY(MILL_ALLOC(1, &s));
+  MILL_CHECK(MILL_ALLOC(1, &s));
   *state = s;
   s->file = file;
   s->i_object = find_object_table(guard);
   if (s->i_object < 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no table SPECOBJ or SPALL; give an SDSS spec-PLATE-MJD-FIBER file",
-              guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no table SPECOBJ or SPALL; give an SDSS spec-PLATE-MJD-FIBER file",
+                      guard->path);
   if (guard->hdu[s->i_object].axis[1] != 1)
-    MILL_FAIL_HDU(file, s->i_object,
-                  " has %lld rows, expected one for the file's only object; make the file again",
-                  (long long)guard->hdu[s->i_object].axis[1]);
+    return MILL_ERROR_HDU(
+        file, s->i_object,
+        " has %lld rows, expected one for the file's only object; make the file again",
+        (long long)guard->hdu[s->i_object].axis[1]);
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;
-  MILL_TRY(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
-  MILL_TRY(MILL_ALLOC(s->n_exposure, &s->exposure_number));
-  MILL_TRY(MILL_ALLOC(s->n_exposure, &s->exposure_id));
+  MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
+  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_number));
+  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_id));
   for (int i = 0; i < s->n_exposure; i++) {
     s->exposure_number[i] = s->exposure[i].camera[0].i_hdu;
     s->exposure_id[i] = s->exposure[i].id;
@@ -193,12 +187,10 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
       camera *c = &s->exposure[i].camera[j];
       /* a file that was cut, or is none of SDSS, is refused before it has rows */
       const char *const column[] = {"flux", "loglam", "ivar", c->mask, "wdisp"};
-      MILL_TRY(mill_single_check_columns(file, c->i_hdu, column, 5, &c->n_pix));
+      MILL_CHECK(mill_single_check_columns(file, c->i_hdu, column, 5, &c->n_pix));
     }
   }
-  MILL_TRY(read_conventions(s, frame));
-done:
-  return err;
+  return read_conventions(s, frame);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -221,7 +213,6 @@ done:
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
-  int err = MILL_OK;
   sdss *s = state;
   int32_t plate = 0, mjd = 0;
   int found;
@@ -231,21 +222,19 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                                .joint = s->joint};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);
-  MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
-  MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));
-  MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "FIBERID", &row->fiber, NULL));
-  MILL_TRY(mill_fits_column_double(s->file, s->i_object, "PLUG_RA", &row->target_ra, &found));
-  MILL_TRY(mill_fits_column_double(s->file, s->i_object, "PLUG_DEC", &row->target_dec, &found));
-  MILL_TRY(mill_fits_column_double(s->file, s->i_object, "Z", &row->z, &found));
-  MILL_TRY(read_text(s, "CLASS", NULL, row->spectype, sizeof row->spectype));
-  MILL_TRY(read_text(s, "SUBCLASS", NULL, row->subtype, sizeof row->subtype));
+  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
+  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));
+  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "FIBERID", &row->fiber, NULL));
+  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_RA", &row->target_ra, &found));
+  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_DEC", &row->target_dec, &found));
+  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "Z", &row->z, &found));
+  MILL_CHECK(read_text(s, "CLASS", NULL, row->spectype, sizeof row->spectype));
+  MILL_CHECK(read_text(s, "SUBCLASS", NULL, row->subtype, sizeof row->subtype));
   /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
-  MILL_TRY(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
+  MILL_CHECK(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
   snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
   snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd, row->fiber);
-  MILL_TRY(mill_single_index(&object, select, index));
-done:
-  return err;
+  return mill_single_index(&object, select, index);
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -280,77 +269,71 @@ static void take_wdisp(mill_single_spectrum *spectrum)
 /* Wavelengths, and what else the channel is without its pixels. */
 static int read_wave(sdss *s, const camera *c, mill_channel *channel)
 {
-  int err = MILL_OK;
   mill_single_spectrum *spectrum = &s->spectrum;
   const int n_pix = c->n_pix;
-  MILL_TRY(mill_single_resize(spectrum, n_pix));
-  MILL_TRY(mill_single_column(s->file, c->i_hdu, "loglam", n_pix, spectrum->wave_aa));
+  MILL_CHECK(mill_single_resize(spectrum, n_pix));
+  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "loglam", n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] = pow(10.0, spectrum->wave_aa[i]);
-  MILL_TRY(mill_single_check_wave(s->file, c->i_hdu, "column loglam", n_pix, spectrum->wave_aa));
+  MILL_CHECK(mill_single_check_wave(s->file, c->i_hdu, "column loglam", n_pix, spectrum->wave_aa));
   *channel = (mill_channel){.n_pix = n_pix,
                             .wave_aa = spectrum->wave_aa,
                             .air = c->air,
                             .sigma_aa = spectrum->sigma_aa,
                             .wave_token = c->i_hdu + 1};
   snprintf(channel->name, sizeof channel->name, "%s", c->name);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_pixels(sdss *s, const camera *c, mill_channel *channel)
 {
-  int err = MILL_OK;
   mill_single_spectrum *spectrum = &s->spectrum;
   const int n_pix = channel->n_pix;
   char what[32];
-  MILL_TRY(mill_single_column(s->file, c->i_hdu, "flux", n_pix, spectrum->number));
+  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "flux", n_pix, spectrum->number));
   mill_single_narrow(spectrum->number, n_pix, spectrum->flux);
-  MILL_TRY(mill_single_column(s->file, c->i_hdu, "ivar", n_pix, spectrum->number));
+  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "ivar", n_pix, spectrum->number));
   mill_single_narrow(spectrum->number, n_pix, spectrum->ivar);
   snprintf(what, sizeof what, "column %s", c->mask);
-  MILL_TRY(mill_single_column(s->file, c->i_hdu, c->mask, n_pix, spectrum->number));
-  MILL_TRY(mill_single_mask(s->file, c->i_hdu, what, spectrum->number, n_pix, spectrum->mask));
+  MILL_CHECK(mill_single_column(s->file, c->i_hdu, c->mask, n_pix, spectrum->number));
+  MILL_CHECK(mill_single_mask(s->file, c->i_hdu, what, spectrum->number, n_pix, spectrum->mask));
   /* most bits only tell that a pixel had a history */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= MILL_SDSS_BAD;
-  MILL_TRY(mill_single_column(s->file, c->i_hdu, "wdisp", n_pix, spectrum->number));
+  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "wdisp", n_pix, spectrum->number));
   take_wdisp(spectrum);
   channel->flux = spectrum->flux;
   channel->ivar = spectrum->ivar;
   channel->mask = spectrum->mask;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
-  int err = MILL_OK;
   sdss *s = state;
   for (int i = 0; i < n; i++) {
     int i_exposure = 0;
     while (i_exposure < s->n_exposure && s->exposure_number[i_exposure] != number[i])
       i_exposure++;
     if (i_exposure == s->n_exposure)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", s->file->guard->path,
-                (long long)number[i] + 1);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", s->file->guard->path,
+                        (long long)number[i] + 1);
     const exposure *e = &s->exposure[i_exposure];
     for (int j = 0; j < e->n_camera; j++) {
       mill_channel channel;
       int wants;
-      MILL_TRY(read_wave(s, &e->camera[j], &channel));
-      MILL_TRY(mill_spectra_wants(spectra, &channel, &wants));
+      MILL_CHECK(read_wave(s, &e->camera[j], &channel));
+      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
       if (wants & MILL_WANTS_PIXELS)
-        MILL_TRY(read_pixels(s, &e->camera[j], &channel));
-      MILL_TRY(mill_spectra_add(spectra, i, &channel));
+        MILL_CHECK(read_pixels(s, &e->camera[j], &channel));
+      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 const mill_format mill_format_sdss = {
-    "sdss",        "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
-    recognise,     open_file,
-    close_file,    index_file,
+    "sdss",         "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
+    recognise,      open_file,
+    close_file,     index_file,
     read_exposures, 0};

@@ -49,30 +49,27 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, int *found)
 {
-  int err = MILL_OK;
   int status = 0;
-  MILL_TRY(mill_fits_file_move(file, i_hdu));
+  MILL_CHECK(mill_fits_file_move(file, i_hdu));
   fits_read_key(file->fptr, type, key, out, NULL, &status);
   fits_clear_errmsg();
   /* a keyword without a value is one that is not there */
   *found = status == 0;
   if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
-    MILL_FAIL_HDU(file, i_hdu, ": keyword %s must hold %s (CFITSIO %d); make the file again", key,
-                  kind, status);
-done:
-  return err;
+    return MILL_ERROR_HDU(file, i_hdu,
+                          ": keyword %s must hold %s (CFITSIO %d); make the file again", key, kind,
+                          status);
+  return MILL_OK;
 }
 
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found)
 {
-  int err = MILL_OK;
   char value[FLEN_VALUE] = "";
-  MILL_TRY(read_key(file, i_hdu, key, TSTRING, "text", value, found));
+  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, found));
   if (*found)
     mill_fits_text_copy(file->guard->path, key, value, out, size);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
@@ -90,18 +87,16 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
-  int err = MILL_OK;
   double value = 0.0;
-  MILL_TRY(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, found));
+  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, found));
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": keyword %s must hold an integer of 32 bits, not %g; make the file again", key,
-                  value);
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": keyword %s must hold an integer of 32 bits, not %g; make the file again",
+        key, value);
   if (*found)
     *out = (int32_t)value;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* T or F */
@@ -116,30 +111,26 @@ static int key_logical(mill_fits_file *file, int i_hdu, const char *key, int *ou
 
 int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
 {
-  int err = MILL_OK;
   int corrected = 0, found;
   double velocity;
   *frame = MILL_FRAME_UNKNOWN;
-  MILL_TRY(key_logical(file, i_hdu, "HELIO", &corrected, &found));
+  MILL_CHECK(key_logical(file, i_hdu, "HELIO", &corrected, &found));
   if (found) {
     *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
   } else {
-    MILL_TRY(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
+    MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
     if (found)
       *frame = MILL_FRAME_HELIOCENTRIC;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_single_medium(mill_fits_file *file, int i_hdu, int *air)
 {
-  int err = MILL_OK;
   int vacuum = 1, found;
-  MILL_TRY(key_logical(file, i_hdu, "VACUUM", &vacuum, &found));
+  MILL_CHECK(key_logical(file, i_hdu, "VACUUM", &vacuum, &found));
   *air = !vacuum;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -147,87 +138,78 @@ done:
 /* A column of numbers, the same number of them in every row. */
 static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_fits_column *out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_fits_column_find(file, i_hdu, name, NULL, out));
+  MILL_CHECK(mill_fits_column_find(file, i_hdu, name, NULL, out));
   const int type = out->type;
   if (type != TBYTE && type != TSBYTE && type != TSHORT && type != TLONG && type != TLONGLONG &&
       type != TFLOAT && type != TDOUBLE)
-    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold a fixed number of numbers", name);
-done:
-  return err;
+    return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold a fixed number of numbers", name);
+  return MILL_OK;
 }
 
 static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix)
 {
-  int err = MILL_OK;
   mill_fits_column c;
-  MILL_TRY(find_numbers(file, i_hdu, column, &c));
+  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   const int64_t n = n_row == 1 ? c.repeat : n_row;
   if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
-                  "or one row with all, of 2 to %d pixels; make the file again",
-                  (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR_HDU(
+        file, i_hdu,
+        ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
+        "or one row with all, of 2 to %d pixels; make the file again",
+        (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
   *n_pix = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Number of a column that has one value for each of n_pix pixels. */
 static int find_pixels(mill_fits_file *file, int i_hdu, const char *column, int n_pix, int *number)
 {
-  int err = MILL_OK;
   mill_fits_column c;
-  MILL_TRY(find_numbers(file, i_hdu, column, &c));
+  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
   *number = c.number;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   if (n_row == 1 ? c.repeat != n_pix : n_row != n_pix || c.repeat != 1)
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
-                  "the file again",
-                  column, (long long)n_row, (long long)c.repeat, n_pix);
-done:
-  return err;
+    return MILL_ERROR_HDU(
+        file, i_hdu,
+        ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
+        "the file again",
+        column, (long long)n_row, (long long)c.repeat, n_pix);
+  return MILL_OK;
 }
 
 int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
                               int n_column, int *n_pix)
 {
-  int err = MILL_OK;
   int number;
-  MILL_TRY(count_pixels(file, i_hdu, column[0], n_pix));
+  MILL_CHECK(count_pixels(file, i_hdu, column[0], n_pix));
   for (int i = 1; i < n_column; i++)
-    MILL_TRY(find_pixels(file, i_hdu, column[i], *n_pix, &number));
-done:
-  return err;
+    MILL_CHECK(find_pixels(file, i_hdu, column[i], *n_pix, &number));
+  return MILL_OK;
 }
 
 int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out)
 {
-  int err = MILL_OK;
   int number = 0, status = 0;
-  MILL_TRY(find_pixels(file, i_hdu, column, n_pix, &number));
+  MILL_CHECK(find_pixels(file, i_hdu, column, n_pix, &number));
   /* no value is substituted for nulls, so that NaN stays NaN */
-  MILL_TRY_FITS(file, i_hdu,
-                fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
-                "column %s cannot be read", column);
-done:
-  return err;
+  MILL_CHECK_FITS(file, i_hdu,
+                  fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
+                  "column %s cannot be read", column);
+  return MILL_OK;
 }
 
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= (i > 0 ? wave_aa[i - 1] : 0.0))
-      MILL_FAIL_HDU(file, i_hdu,
-                    ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
-                    "ascending; make the file again",
-                    what, i, wave_aa[i]);
-done:
-  return err;
+      return MILL_ERROR_HDU(
+          file, i_hdu,
+          ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
+          "ascending; make the file again",
+          what, i, wave_aa[i]);
+  return MILL_OK;
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)
@@ -245,19 +227,18 @@ int32_t mill_single_fold(uint64_t mask)
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
                      int n_pix, int32_t *out)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n_pix; i++) {
     /* signed or unsigned; written so that NaN fails */
     if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
         value[i] != floor(value[i]))
-      MILL_FAIL_HDU(file, i_hdu,
-                    ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
-                    "the file again",
-                    what, i, value[i]);
+      return MILL_ERROR_HDU(
+          file, i_hdu,
+          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
+          "the file again",
+          what, i, value[i]);
     out[i] = (int32_t)(uint32_t)(int64_t)value[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -265,13 +246,12 @@ done:
 int mill_single_index(const mill_single_object *object, const mill_selection *select,
                       mill_file_index *index)
 {
-  int err = MILL_OK;
   const int kept = mill_selection_keeps_target(select, object->row.target_id) &&
                    mill_selection_keeps_objtype(select, object->objtype) &&
                    mill_selection_keeps_redrock(select, object->row.z, object->row.spectype);
   const int n = kept ? object->n_exposure : 0, n_row = kept && object->joint ? 1 : n;
   index->n_fits_row = 1;
-  MILL_TRY(mill_file_index_alloc(index, n_row, n));
+  MILL_CHECK(mill_file_index_alloc(index, n_row, n));
   for (int i = 0; i < n; i++)
     mill_file_index_add(index, object->exposure[i], object->exposure_id[i]);
   for (; index->n_row < n_row; index->n_row++) {
@@ -282,6 +262,5 @@ int mill_single_index(const mill_single_object *object, const mill_selection *se
     row->fits_row = index->exposure_row[index->n_row];
     row->exp_id = row->n_exposure == 1 ? index->exposure_id[index->n_row] : -1;
   }
-done:
-  return err;
+  return MILL_OK;
 }

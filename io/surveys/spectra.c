@@ -52,13 +52,10 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
 /* Forget what the batch holds. */
 static int reset_batch(mill_read_batch *batch)
 {
-  int err = MILL_OK;
   batch->n_segment = batch->n_wave = 0;
   if (!batch->store)
-    MILL_TRY(MILL_ALLOC(1, &batch->store));
-  MILL_TRY(mill_arena_reset(&batch->store->arena));
-done:
-  return err;
+    MILL_CHECK(MILL_ALLOC(1, &batch->store));
+  return mill_arena_reset(&batch->store->arena);
 }
 
 /* ---- which pixels go where ---------------------------------------------- */
@@ -188,21 +185,19 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 
 static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
 {
-  int err = MILL_OK;
   if (n < spectra->min_pix) /* what a cut leaves at an edge */
-    goto done;
+    return MILL_OK;
   if (known->n_piece == MAX_PIECE)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s is cut into more than %d pieces; name fewer arms",
-              spectra->name, known->name, MAX_PIECE);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: channel %s is cut into more than %d pieces; name fewer arms",
+                      spectra->name, known->name, MAX_PIECE);
   known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n, .wave = -1};
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Give the pixels of a channel to arms. */
 static int cut(const mill_spectra *spectra, known_waves *known)
 {
-  int err = MILL_OK;
   const mill_library *lib = spectra->settings.lib;
   const double *wave = known->wave_aa;
   const int n_pix = known->n_pix;
@@ -226,7 +221,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
     const arm_rule *rule = &spectra->arm[same_name];
     int first = 0, end = n_pix;
     if (!rule->wanted)
-      goto done;
+      return MILL_OK;
     while (first < end && wave[first] < rule->min_aa)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
@@ -237,7 +232,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
           (piece){.arm = same_name, .first = first, .n = end - first, .wave = -1};
     else
       known->outside = 1;
-    goto done;
+    return MILL_OK;
   }
   const unsigned mask = by_choice ? by_choice : any;
   for (int first = 0, end; first < n_pix; first = end) {
@@ -246,11 +241,10 @@ static int cut(const mill_spectra *spectra, known_waves *known)
     while (end < n_pix && arm_of(spectra, mask, wave[end]) == arm)
       end++;
     if (arm >= 0)
-      MILL_TRY(add_piece(spectra, known, arm, first, end - first));
+      MILL_CHECK(add_piece(spectra, known, arm, first, end - first));
   }
   known->outside = known->n_piece == 0 && mask != 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fill_known(const mill_spectra *spectra, const mill_channel *channel, int air,
@@ -285,21 +279,20 @@ done:
 /* How the channel is cut; equal tokens are asked once. */
 static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
 {
-  int err = MILL_OK;
   const int air =
       spectra->medium == MILL_MEDIUM_AIR || (spectra->medium == MILL_MEDIUM_AUTO && channel->air);
   known_waves *known = &spectra->once;
   *out = NULL;
   if (channel->n_pix < 1)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again", spectra->name,
-              channel->name);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
+                      spectra->name, channel->name);
   if (channel->wave_token != 0) {
     for (int i = 0; i < spectra->n_known; i++) {
       known = &spectra->known[i];
       if (known->token == channel->wave_token && known->n_pix == channel->n_pix &&
           known->air == air && strcmp(known->name, channel->name) == 0) {
         *out = known;
-        goto done;
+        return MILL_OK;
       }
     }
     if (spectra->n_known == MAX_KNOWN) { /* forgetting costs only time */
@@ -310,12 +303,11 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
     }
     known = &spectra->known[spectra->n_known];
   }
-  MILL_TRY(fill_known(spectra, channel, air, known));
+  MILL_CHECK(fill_known(spectra, channel, air, known));
   if (channel->wave_token != 0)
     spectra->n_known++;
   *out = known;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Where the line-spread function of a piece comes from: MILL_LSF_OFF none is needed,
@@ -338,10 +330,9 @@ static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int 
 
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
 {
-  int err = MILL_OK;
   known_waves *known = NULL;
   *wants = 0;
-  MILL_TRY(know(spectra, channel, &known));
+  MILL_CHECK(know(spectra, channel, &known));
   if (known->outside)
     *wants = MILL_WANTS_CHANNEL;
   for (int i = 0; i < known->n_piece; i++) {
@@ -351,8 +342,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
       continue;
     *wants |= MILL_WANTS_PIXELS | (lsf == MILL_LSF_MATRIX ? MILL_WANTS_MATRIX : 0);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- filling a batch ----------------------------------------------------- */
@@ -365,135 +355,123 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 /* n elements of 4 bytes from first on, in the batch's memory. */
 static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
 {
-  int err = MILL_OK;
   const char *at;
   void *copy = NULL;
   *out = NULL;
   if (!from)
-    goto done;
+    return MILL_OK;
   at = (const char *)from + 4 * first;
   if (mill_arena_has(&spectra->batch->store->arena, from)) {
     *out = at;
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, 4 * n, &copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n, &copy));
   memcpy(copy, at, 4 * n);
   *out = copy;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Columns [first, first + n) of a matrix by diagonals. */
 static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const piece *p,
                        const float **out)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)p->n, n_pix = (size_t)channel->n_pix, n_diag = (size_t)channel->n_diag;
   float *copy = NULL;
   if (p->n == channel->n_pix) {
     const void *whole = NULL;
-    MILL_TRY(keep(spectra, channel->resolution, 0, n_diag * n, &whole));
+    MILL_CHECK(keep(spectra, channel->resolution, 0, n_diag * n, &whole));
     *out = whole;
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, 4 * n * n_diag, (void **)&copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n * n_diag, (void **)&copy));
   for (size_t d = 0; d < n_diag; d++)
     memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
   *out = copy;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The piece's wavelengths in the batch. */
 static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
 {
-  int err = MILL_OK;
   mill_read_batch *batch = spectra->batch;
   double *copy = NULL;
   if (p->wave >= 0)
-    goto done;
-  MILL_TRY(MILL_GROW(&batch->wave, &batch->store->wave_room, batch->n_wave + 1));
-  MILL_TRY(mill_arena_take(&batch->store->arena, (size_t)p->n * sizeof *copy, (void **)&copy));
+    return MILL_OK;
+  MILL_CHECK(MILL_GROW(&batch->wave, &batch->store->wave_room, batch->n_wave + 1));
+  MILL_CHECK(mill_arena_take(&batch->store->arena, (size_t)p->n * sizeof *copy, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, (size_t)p->n * sizeof *copy);
   p->wave = batch->n_wave++;
   batch->wave[p->wave] = (mill_read_wave){.arm = p->arm, .n_pix = p->n, .wave_aa = copy};
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 {
-  int err = MILL_OK;
   const arm_rule *rule = &spectra->arm[p->arm];
   float *sigma = NULL;
   if (p->sigma_aa)
-    goto done;
-  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
-                           (void **)&sigma));
+    return MILL_OK;
+  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
+                             (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(rule->fwhm_aa > 0.0
                            ? rule->fwhm_aa / FWHM_SIGMA
                            : known->wave_aa[p->first + i] / (FWHM_SIGMA * rule->resolving_power));
   p->sigma_aa = sigma;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int add_segment(mill_spectra *spectra, const mill_read_segment *segment)
 {
-  int err = MILL_OK;
   mill_read_batch *batch = spectra->batch;
-  MILL_TRY(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
+  MILL_CHECK(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
   batch->segment[batch->n_segment++] = *segment;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
                         const known_waves *known, piece *p, mill_read_segment *s)
 {
-  int err = MILL_OK;
   const size_t first = (size_t)p->first, n = (size_t)p->n;
   const int lsf = lsf_of(spectra, channel, p->arm);
   const void *at = NULL;
   s->use = lsf == MILL_LSF_AUTO ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT;
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
-    goto done;
+    return MILL_OK;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
-              channel->name);
-  MILL_TRY(keep(spectra, channel->flux, first, n, &at));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
+                      channel->name);
+  MILL_CHECK(keep(spectra, channel->flux, first, n, &at));
   s->flux = at;
-  MILL_TRY(keep(spectra, channel->ivar, first, n, &at));
+  MILL_CHECK(keep(spectra, channel->ivar, first, n, &at));
   s->ivar = at;
-  MILL_TRY(keep(spectra, channel->mask, first, n, &at));
+  MILL_CHECK(keep(spectra, channel->mask, first, n, &at));
   s->mask = at;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
-    MILL_TRY(keep_matrix(spectra, channel, p, &s->resolution));
+    MILL_CHECK(keep_matrix(spectra, channel, p, &s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
-    MILL_TRY(keep(spectra, channel->sigma_aa, first, n, &at));
+    MILL_CHECK(keep(spectra, channel->sigma_aa, first, n, &at));
     s->sigma_aa = at;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
-    MILL_TRY(add_sigma(spectra, known, p));
+    MILL_CHECK(add_sigma(spectra, known, p));
     s->sigma_aa = p->sigma_aa;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel)
 {
-  int err = MILL_OK;
   known_waves *known = NULL;
   const int i_channel = spectra->n_channel++;
   if (i_exposure < 0 || i_exposure >= spectra->n_exposure)
-    MILL_FAIL(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
+    return MILL_ERROR(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
   if (channel->n_diag < 0 || channel->n_diag > MILL_MAX_DIAG ||
       (channel->n_diag > 0 && channel->n_diag % 2 == 0))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has %d diagonals, expected an odd number up to %d",
-              spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
-  MILL_TRY(know(spectra, channel, &known));
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: channel %s has %d diagonals, expected an odd number up to %d",
+                      spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
+  MILL_CHECK(know(spectra, channel, &known));
   if (known->outside) {
     const mill_read_segment none = {.use = MILL_SEGMENT_OUTSIDE,
                                     .exposure = i_exposure,
@@ -502,7 +480,7 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
                                     .wave = -1,
                                     .first_aa = known->wave_aa[0],
                                     .last_aa = known->wave_aa[known->n_pix - 1]};
-    MILL_TRY(add_segment(spectra, &none));
+    MILL_CHECK(add_segment(spectra, &none));
   }
   for (int i = 0; i < known->n_piece; i++) {
     piece *p = &known->piece[i];
@@ -511,13 +489,12 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
                                  .first = p->first,
                                  .arm = p->arm,
                                  .n_pix = p->n};
-    MILL_TRY(add_wave(spectra, known, p));
+    MILL_CHECK(add_wave(spectra, known, p));
     segment.wave = p->wave;
-    MILL_TRY(fill_segment(spectra, channel, known, p, &segment));
-    MILL_TRY(add_segment(spectra, &segment));
+    MILL_CHECK(fill_segment(spectra, channel, known, p, &segment));
+    MILL_CHECK(add_segment(spectra, &segment));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* By exposure, then arm, else as they came.  They nearly are already: formats give their
@@ -564,17 +541,15 @@ done:
    removed the old one stays open, and a packed one was unpacked at once. */
 static int check_unchanged(const mill_fits_guard *guard)
 {
-  int err = MILL_OK;
   struct stat now;
   if (guard->is_unpacked)
-    goto done;
+    return MILL_OK;
   if (fstat(guard->fd, &now) != 0 || (int64_t)now.st_size != guard->file_size ||
       (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec != guard->file_mtime)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s changed while it was being read: run the fit again when it is complete",
-              guard->path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s changed while it was being read: run the fit again when it is complete",
+                      guard->path);
+  return MILL_OK;
 }
 
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
@@ -610,7 +585,6 @@ static void list_formats(const mill_format *const *formats, int n_format, char *
 
 static int find_format(mill_spectra *spectra, const mill_format *const *formats, int n_format)
 {
-  int err = MILL_OK;
   const char *wanted = spectra->settings.config->format;
   const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
   char names[512];
@@ -618,17 +592,16 @@ static int find_format(mill_spectra *spectra, const mill_format *const *formats,
     if (is_forced ? strcmp(formats[i]->name, wanted) == 0
                   : formats[i]->recognise(spectra->fits->guard)) {
       spectra->format = formats[i];
-      goto done;
+      return MILL_OK;
     }
   list_formats(formats, n_format, names, sizeof names);
   if (is_forced)
-    MILL_FAIL(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%s: is of no known format; there are %s. Give such a file, or say by --format which "
-            "one it is",
-            spectra->name, names);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%s: is of no known format; there are %s. Give such a file, or say by --format which "
+      "one it is",
+      spectra->name, names);
 }
 
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
@@ -658,16 +631,14 @@ done:
 int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
                              const mill_format *format, void *state, mill_spectra **out)
 {
-  int err = MILL_OK;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, out));
+  MILL_CHECK(MILL_ALLOC(1, out));
   (*out)->settings = *settings;
   (*out)->name = name;
   (*out)->format = format;
   (*out)->state = state;
   set_rules(*out);
-done:
-  return err;
+  return MILL_OK;
 }
 
 mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure)
@@ -780,7 +751,6 @@ static void identify_rows(const char *path, mill_file_index *index)
 /* What a format knows nothing of must not keep all of its rows, nor none of them, in silence. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
-  int err = MILL_OK;
   const mill_format *format = spectra->format;
   const struct {
     unsigned bit;
@@ -796,12 +766,12 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
   };
   for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
     if (need[i].asked && !(format->selects & need[i].bit))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: files of format %s cannot be selected by %s, which needs %s; leave it out "
-                "for them",
-                spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
-done:
-  return err;
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: files of format %s cannot be selected by %s, which needs %s; leave it out "
+          "for them",
+          spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
+  return MILL_OK;
 }
 
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)

@@ -61,110 +61,99 @@ static int is_image_of(const mill_fits_hdu *hdu, int64_t n_pix, int64_t n_row)
 
 static int check_shapes(const weave *w, arm *a)
 {
-  int err = MILL_OK;
   const mill_fits_guard *guard = w->file->guard;
   const mill_fits_hdu *data = &guard->hdu[a->i_hdu[DATA]];
   if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != w->n_spec)
-    MILL_FAIL_HDU(w->file, a->i_hdu[DATA],
-                  " must be an image with a row for each of the %lld of FIBTABLE; give row-stacked "
-                  "L1 spectra, no cube",
-                  (long long)w->n_spec);
+    return MILL_ERROR_HDU(
+        w->file, a->i_hdu[DATA],
+        " must be an image with a row for each of the %lld of FIBTABLE; give row-stacked "
+        "L1 spectra, no cube",
+        (long long)w->n_spec);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
-    MILL_FAIL_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
-                  (long long)data->axis[0], MILL_SINGLE_MAX_PIX);
+    return MILL_ERROR_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
+                          (long long)data->axis[0], MILL_SINGLE_MAX_PIX);
   a->n_pix = (int)data->axis[0];
   for (int i = 1; i < N_IMAGE; i++) {
     const mill_fits_hdu *hdu = &guard->hdu[a->i_hdu[i]];
     const int is_row = i == SENSFUNC && hdu->n_axis == 1 && hdu->axis[0] == a->n_pix;
     if (hdu->kind != MILL_FITS_IMAGE || (!is_row && !is_image_of(hdu, a->n_pix, w->n_spec)))
-      MILL_FAIL_HDU(w->file, a->i_hdu[i],
-                    " has not the %lld rows of %d pixels of %s; make the file again",
-                    (long long)w->n_spec, a->n_pix, data->name);
+      return MILL_ERROR_HDU(w->file, a->i_hdu[i],
+                            " has not the %lld rows of %d pixels of %s; make the file again",
+                            (long long)w->n_spec, a->n_pix, data->name);
     a->one_sensfunc |= is_row;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- wavelengths ------------------------------------------------------ */
 
 static int read_unit(weave *w, int i_hdu, double *to_aa)
 {
-  int err = MILL_OK;
   static const struct {
     const char *name;
     double to_aa;
   } unit[] = {{"Angstrom", 1.0}, {"Angstroms", 1.0}, {"nm", 10.0}, {"um", 1e4}, {"m", 1e10}};
   char text[FLEN_VALUE] = "Angstrom"; /* the unit of WEAVE's wavelengths */
   int found;
-  MILL_TRY(mill_single_key_text(w->file, i_hdu, "CUNIT1", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CUNIT1", text, sizeof text, &found));
   for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
     if (strcasecmp(text, unit[i].name) == 0) {
       *to_aa = unit[i].to_aa;
-      goto done;
+      return MILL_OK;
     }
-  MILL_FAIL_HDU(w->file, i_hdu,
-                ": CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, m)", text);
-done:
-  return err;
+  return MILL_ERROR_HDU(w->file, i_hdu,
+                        ": CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, m)",
+                        text);
 }
 
 /* CTYPE1 says AWAV or WAVE; without it the configuration must say what the file does not. */
 static int read_medium(weave *w, int i_hdu, int configured, int *air)
 {
-  int err = MILL_OK;
   char text[FLEN_VALUE] = "";
   int found;
-  MILL_TRY(mill_single_key_text(w->file, i_hdu, "CTYPE1", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CTYPE1", text, sizeof text, &found));
   *air = strcasecmp(text, "AWAV") == 0;
   if (*air || strcasecmp(text, "WAVE") == 0)
-    goto done;
+    return MILL_OK;
   if (strchr(text, '-'))
-    MILL_FAIL_HDU(w->file, i_hdu, ": CTYPE1 '%s' is no linear scale of wavelengths", text);
+    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s' is no linear scale of wavelengths", text);
   if (configured == MILL_MEDIUM_AUTO)
-    MILL_FAIL_HDU(w->file, i_hdu,
-                  ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium", text);
-done:
-  return err;
+    return MILL_ERROR_HDU(w->file, i_hdu,
+                          ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium",
+                          text);
+  return MILL_OK;
 }
 
 static int need_key(weave *w, int i_hdu, const char *key, const char *other, double *out)
 {
-  int err = MILL_OK;
   int found;
-  MILL_TRY(mill_single_key_double(w->file, i_hdu, key, out, &found));
+  MILL_CHECK(mill_single_key_double(w->file, i_hdu, key, out, &found));
   if (!found && other)
-    MILL_TRY(mill_single_key_double(w->file, i_hdu, other, out, &found));
+    MILL_CHECK(mill_single_key_double(w->file, i_hdu, other, out, &found));
   if (!found)
-    MILL_FAIL_HDU(w->file, i_hdu, " has no %s%s%s, so its wavelengths are not known", key,
-                  other ? " or " : "", other ? other : "");
-done:
-  return err;
+    return MILL_ERROR_HDU(w->file, i_hdu, " has no %s%s%s, so its wavelengths are not known", key,
+                          other ? " or " : "", other ? other : "");
+  return MILL_OK;
 }
 
 static int read_wavelengths(weave *w, arm *a, int medium)
 {
-  int err = MILL_OK;
   const int i_hdu = a->i_hdu[DATA];
   double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
   int found;
-  MILL_TRY(need_key(w, i_hdu, "CRVAL1", NULL, &start));
-  MILL_TRY(need_key(w, i_hdu, "CD1_1", "CDELT1", &step));
-  MILL_TRY(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, &found));
-  MILL_TRY(read_unit(w, i_hdu, &to_aa));
-  MILL_TRY(read_medium(w, i_hdu, medium, &a->air));
+  MILL_CHECK(need_key(w, i_hdu, "CRVAL1", NULL, &start));
+  MILL_CHECK(need_key(w, i_hdu, "CD1_1", "CDELT1", &step));
+  MILL_CHECK(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, &found));
+  MILL_CHECK(read_unit(w, i_hdu, &to_aa));
+  MILL_CHECK(read_medium(w, i_hdu, medium, &a->air));
   for (int i = 0; i < a->n_pix; i++)
     a->wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
-  MILL_TRY(
-      mill_single_check_wave(w->file, i_hdu, "CRVAL1, CRPIX1 and CD1_1", a->n_pix, a->wave_aa));
-done:
-  return err;
+  return mill_single_check_wave(w->file, i_hdu, "CRVAL1, CRPIX1 and CD1_1", a->n_pix, a->wave_aa);
 }
 
 /* SPECSYS of the arms or of the primary header; unknown when there is none or they differ. */
 static int read_frame(weave *w, int *frame_of_all)
 {
-  int err = MILL_OK;
   static const struct {
     const char *name;
     int frame;
@@ -174,37 +163,34 @@ static int read_frame(weave *w, int *frame_of_all)
   for (int i = 0; i < w->n_arm; i++) {
     char text[FLEN_VALUE] = "";
     int found, frame = MILL_FRAME_UNKNOWN;
-    MILL_TRY(
+    MILL_CHECK(
         mill_single_key_text(w->file, w->arm[i].i_hdu[DATA], "SPECSYS", text, sizeof text, &found));
     if (!found)
-      MILL_TRY(mill_single_key_text(w->file, 0, "SPECSYS", text, sizeof text, &found));
+      MILL_CHECK(mill_single_key_text(w->file, 0, "SPECSYS", text, sizeof text, &found));
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
       if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
         frame = known[k].frame;
     *frame_of_all = i == 0 || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
 
 static int read_row(weave *w, arm *a, int image, int64_t i_row)
 {
-  int err = MILL_OK;
   int status = 0, any_null;
   double nan_value = NAN;
   const int i_hdu = a->i_hdu[image];
   const mill_fits_hdu *hdu = &w->file->guard->hdu[i_hdu];
   long first[2] = {1, hdu->n_axis == 2 ? (long)i_row + 1 : 1};
-  MILL_TRY(mill_fits_file_move(w->file, i_hdu));
+  MILL_CHECK(mill_fits_file_move(w->file, i_hdu));
   /* integers and compressed floats have a sign of their own for "no value" */
   const int fill = hdu->compressed || hdu->bitpix > 0;
   fits_read_pix(w->file->fptr, TDOUBLE, first, a->n_pix, fill ? &nan_value : NULL, a->row[image],
                 &any_null, &status);
-  MILL_TRY_FITS(w->file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
-done:
-  return err;
+  MILL_CHECK_FITS(w->file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
+  return MILL_OK;
 }
 
 static int is_calibrated(double sens)
@@ -215,26 +201,23 @@ static int is_calibrated(double sens)
 /* Is SENSFUNC in physical units?  The first fibre that has one answers for the file. */
 static int choose_scale(weave *w, arm *a)
 {
-  int err = MILL_OK;
   const int64_t n_row = a->one_sensfunc ? 1 : w->n_spec;
   double largest = 0.0;
   for (int64_t i = 0; i < n_row && largest == 0.0; i++) {
-    MILL_TRY(read_row(w, a, SENSFUNC, i));
+    MILL_CHECK(read_row(w, a, SENSFUNC, i));
     for (int k = 0; k < a->n_pix; k++)
       if (is_calibrated(a->row[SENSFUNC][k]))
         largest = fmax(largest, a->row[SENSFUNC][k]);
   }
   a->scale = largest > 0.0 && largest < MILL_WEAVE_PHYSICAL ? MILL_WEAVE_SCALE : 1.0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_pixels(weave *w, arm *a, int64_t i_row)
 {
-  int err = MILL_OK;
   double *data = a->row[DATA], *ivar = a->row[IVAR];
   for (int i = 0; i < N_IMAGE; i++)
-    MILL_TRY(read_row(w, a, i, i_row));
+    MILL_CHECK(read_row(w, a, i, i_row));
   for (int i = 0; i < a->n_pix; i++) {
     const double sens = a->row[SENSFUNC][i];
     if (is_calibrated(sens)) {
@@ -246,35 +229,32 @@ static int read_pixels(weave *w, arm *a, int64_t i_row)
   }
   mill_single_narrow(data, a->n_pix, a->flux);
   mill_single_narrow(ivar, a->n_pix, a->ivar);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
-  int err = MILL_OK;
   weave *w = state;
   for (int i = 0; i < n; i++) {
     if (number[i] < 0 || number[i] >= w->n_spec)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", w->file->guard->path,
-                (long long)number[i], (long long)w->n_spec);
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", w->file->guard->path,
+                        (long long)number[i], (long long)w->n_spec);
     for (int k = 0; k < w->n_arm; k++) {
       arm *a = &w->arm[k];
       mill_channel channel = {
           .n_pix = a->n_pix, .wave_aa = a->wave_aa, .air = a->air, .wave_token = k + 1};
       int wants;
       memcpy(channel.name, a->channel, sizeof channel.name);
-      MILL_TRY(mill_spectra_wants(spectra, &channel, &wants));
+      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
       if (wants & MILL_WANTS_PIXELS) {
-        MILL_TRY(read_pixels(w, a, number[i]));
+        MILL_CHECK(read_pixels(w, a, number[i]));
         channel.flux = a->flux;
         channel.ivar = a->ivar;
       }
-      MILL_TRY(mill_spectra_add(spectra, i, &channel));
+      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- opening ---------------------------------------------------------- */
@@ -282,35 +262,33 @@ done:
 /* The arm and its images; *there is 0 when the file has none of them. */
 static int open_arm(weave *w, arm *a, const char *name, int medium, int *there)
 {
-  int err = MILL_OK;
   int n_there = 0;
   for (int i = 0; i < N_IMAGE; i++) {
     char hdu[32];
     snprintf(hdu, sizeof hdu, "%s_%s", name, image_name[i]);
-    MILL_TRY(mill_fits_file_find(w->file, hdu, &a->i_hdu[i]));
+    MILL_CHECK(mill_fits_file_find(w->file, hdu, &a->i_hdu[i]));
     n_there += a->i_hdu[i] >= 0;
   }
   *there = n_there > 0;
   if (n_there == 0)
-    goto done;
+    return MILL_OK;
   for (int i = 0; i < N_IMAGE; i++)
     if (a->i_hdu[i] < 0)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
-                "fetch it again if it is cut",
-                w->file->guard->path, name, image_name[i]);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
+          "fetch it again if it is cut",
+          w->file->guard->path, name, image_name[i]);
   for (size_t k = 0; name[k]; k++)
     a->channel[k] = (char)tolower((unsigned char)name[k]);
-  MILL_TRY(check_shapes(w, a));
-  MILL_TRY(MILL_ALLOC(a->n_pix, &a->wave_aa));
+  MILL_CHECK(check_shapes(w, a));
+  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
   for (int i = 0; i < N_IMAGE; i++)
-    MILL_TRY(MILL_ALLOC(a->n_pix, &a->row[i]));
-  MILL_TRY(MILL_ALLOC(a->n_pix, &a->flux));
-  MILL_TRY(MILL_ALLOC(a->n_pix, &a->ivar));
-  MILL_TRY(read_wavelengths(w, a, medium));
-  MILL_TRY(choose_scale(w, a));
-done:
-  return err;
+    MILL_CHECK(MILL_ALLOC(a->n_pix, &a->row[i]));
+  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->flux));
+  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->ivar));
+  MILL_CHECK(read_wavelengths(w, a, medium));
+  return choose_scale(w, a);
 }
 
 static void close_file(void *state)
@@ -329,31 +307,29 @@ static void close_file(void *state)
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  int err = MILL_OK;
   weave *w = NULL;
-  MILL_TRY(MILL_ALLOC(1, &w));
+  MILL_CHECK(MILL_ALLOC(1, &w));
   *state = w;
   w->file = file;
-  MILL_TRY(mill_fits_file_find(file, "FIBTABLE", &w->i_table));
+  MILL_CHECK(mill_fits_file_find(file, "FIBTABLE", &w->i_table));
   if (w->i_table < 0 || file->guard->hdu[w->i_table].kind != MILL_FITS_TABLE)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no table FIBTABLE; give row-stacked WEAVE L1 spectra (single_... or "
-              "stack_...), no cube",
-              file->guard->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no table FIBTABLE; give row-stacked WEAVE L1 spectra (single_... or "
+                      "stack_...), no cube",
+                      file->guard->path);
   w->n_spec = file->guard->hdu[w->i_table].axis[1];
   for (int i = 0; i < N_ARM; i++) {
     int there;
-    MILL_TRY(open_arm(w, &w->arm[w->n_arm], arm_name[i], settings->config->medium, &there));
+    MILL_CHECK(open_arm(w, &w->arm[w->n_arm], arm_name[i], settings->config->medium, &there));
     w->n_arm += there;
   }
   if (w->n_arm == 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE L1 "
-              "spectra, or fetch the file again if it is one (it is cut)",
-              file->guard->path);
-  MILL_TRY(read_frame(w, frame));
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE L1 "
+        "spectra, or fetch the file again if it is one (it is cut)",
+        file->guard->path);
+  return read_frame(w, frame);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -373,21 +349,19 @@ static void clear_fibtable(fibtable *t)
 
 static int read_fibtable(weave *w, const mill_selection *select, fibtable *t)
 {
-  int err = MILL_OK;
   int found;
-  MILL_TRY(mill_fits_table_int32(w->file, w->i_table, "FIBREID", -1, &t->fiber, &found));
-  MILL_TRY(mill_fits_table_double(w->file, w->i_table, "TARGRA", NAN, &t->ra, &found));
-  MILL_TRY(mill_fits_table_double(w->file, w->i_table, "TARGDEC", NAN, &t->dec, &found));
-  MILL_TRY(mill_fits_column_text(w->file, w->i_table, "CNAME", &t->name, &t->name_stride, NULL));
+  MILL_CHECK(mill_fits_table_int32(w->file, w->i_table, "FIBREID", -1, &t->fiber, &found));
+  MILL_CHECK(mill_fits_table_double(w->file, w->i_table, "TARGRA", NAN, &t->ra, &found));
+  MILL_CHECK(mill_fits_table_double(w->file, w->i_table, "TARGDEC", NAN, &t->dec, &found));
+  MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "CNAME", &t->name, &t->name_stride, NULL));
   /* without these two it is not known which fibres saw a target */
-  MILL_TRY(
+  MILL_CHECK(
       mill_fits_column_text(w->file, w->i_table, "STATUS", &t->status, &t->status_stride, NULL));
-  MILL_TRY(mill_fits_column_text(w->file, w->i_table, "TARGUSE", &t->use, &t->use_stride, NULL));
+  MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "TARGUSE", &t->use, &t->use_stride, NULL));
   if (select->n_target_class > 0)
-    MILL_TRY(mill_fits_column_text(w->file, w->i_table, "TARGCAT", &t->category,
-                                   &t->category_stride, NULL));
-done:
-  return err;
+    MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "TARGCAT", &t->category,
+                                     &t->category_stride, NULL));
+  return MILL_OK;
 }
 
 /* What the fibre looked at in the words of the selection: SKY, BAD, or TARGUSE itself.
@@ -422,9 +396,10 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
             row->z, row->spectype))
       continue;
     if (strlen(name) >= sizeof row->object)
-      MILL_FAIL_HDU(w->file, w->i_table,
-                    ": CNAME '%s' of row %lld is longer than %zu characters; make the file again",
-                    name, (long long)i, sizeof row->object - 1);
+      MILL_TRY(MILL_ERROR_HDU(
+          w->file, w->i_table,
+          ": CNAME '%s' of row %lld is longer than %zu characters; make the file again", name,
+          (long long)i, sizeof row->object - 1));
     snprintf(row->object, sizeof row->object, "%s", name);
     row->target_ra = t.ra[i];
     row->target_dec = t.dec[i];

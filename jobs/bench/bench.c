@@ -15,6 +15,7 @@
 #include "io/surveys/spectra.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/cpu_model.h"
@@ -27,28 +28,23 @@
 
 int mill_bench_one_rank(const mill_bench *job)
 {
-  int err = MILL_OK;
   if (job->mpi.size > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
-              job->mpi.size);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
+                      job->mpi.size);
+  return MILL_OK;
 }
 
 int mill_bench_open_library(mill_bench *job)
 {
-  int err = MILL_OK;
   const char *path = job->config.template_lib;
   if (path[0] == '\0')
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration");
-  MILL_TRY(mill_stop_signal_catch());
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
-  MILL_TRY(mill_library_read(path, &job->lib));
-  MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
-  MILL_TRY(mill_config_bind(&job->config, &job->lib));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no library: give --library FILE or template_lib in the configuration");
+  MILL_CHECK(mill_stop_signal_catch());
+  MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
+  MILL_CHECK(mill_library_read(path, &job->lib));
+  MILL_CHECK(mill_config_cut_arms(&job->config, &job->lib));
+  return mill_config_bind(&job->config, &job->lib);
 }
 
 void mill_bench_print_head(const mill_bench *job, const char *backend)
@@ -63,31 +59,20 @@ void mill_bench_print_head(const mill_bench *job, const char *backend)
 int mill_bench_keep_crossover(const mill_bench *job, int kind, int64_t from, int n_thread,
                               const char *gpu)
 {
-  int err = MILL_OK;
   char path[MILL_CROSSOVER_PATH];
   mill_crossover line = {.kind = kind, .from = from, .n_thread = n_thread};
   if (!gpu) {
     printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_crossover_path(path));
+  MILL_CHECK(mill_crossover_path(path));
   snprintf(line.date, sizeof line.date, "%s", job->date);
   snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
   snprintf(line.gpu, sizeof line.gpu, "%s", gpu);
   snprintf(line.cpu, sizeof line.cpu, "%s", job->cpu);
-  MILL_TRY(mill_crossover_keep(path, &line));
+  MILL_CHECK(mill_crossover_keep(path, &line));
   printf("\nKept for --backend auto in %s.\n", path);
-done:
-  return err;
-}
-
-int mill_bench_flush(void)
-{
-  int err = MILL_OK;
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without)
@@ -100,11 +85,10 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
 
 int mill_bench_open_json(const mill_bench *job, mill_json *json)
 {
-  int err = MILL_OK;
   *json = (mill_json){.out = fopen(job->options.json, "w"), .n_digit = 17};
   if (!json->out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
+                      strerror(errno));
   mill_json_open(json, NULL, '{');
   mill_json_text(json, "version", mill_version());
   mill_json_text(json, "revision", mill_version_revision());
@@ -113,8 +97,7 @@ int mill_bench_open_json(const mill_bench *job, mill_json *json)
   mill_json_text(json, "command", job->command);
   mill_json_text(json, "cpu", job->cpu);
   mill_json_integer(json, "cores", job->n_core);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_bench_close_json(const mill_bench *job, mill_json *json)
@@ -131,10 +114,10 @@ done:
 
 int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count)
 {
-  int err = MILL_OK, most = job->config.n_reader;
+  int most = job->config.n_reader;
   *n_count = 0;
   if (most == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &most));
+    MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &most));
   if (most > MILL_MAX_READER)
     most = MILL_MAX_READER;
   if (!mill_spectra_threads())
@@ -142,81 +125,66 @@ int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count)
   for (int n = 1; n < most; n *= 2)
     count[(*n_count)++] = n;
   count[(*n_count)++] = most;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- set-up ---- */
 
 static int list_inputs(mill_bench *job)
 {
-  int err = MILL_OK;
   const mill_fit_options *fit = &job->options.fit;
-  if (fit->catalog)
-    MILL_TRY(mill_catalog_list_read(fit->catalog, &job->listed, &job->n_listed));
-  MILL_TRY(mill_alloc_bytes((size_t)fit->n_input + job->n_listed, sizeof *job->input,
-                            (void **)&job->input));
   for (int i = 0; i < fit->n_input; i++)
-    job->input[job->n_input++] = fit->input[i];
-  for (size_t i = 0; i < job->n_listed; i++)
-    job->input[job->n_input++] = job->listed[i];
-done:
-  return err;
+    MILL_CHECK(mill_path_list_add(&job->input, fit->input[i]));
+  return fit->catalog ? mill_catalog_list_read(fit->catalog, &job->input) : MILL_OK;
 }
 
 static int configure(mill_bench *job)
 {
-  int err = MILL_OK;
   mill_fit_options fit = job->options.fit;
   if (job->options.n_optimizer > 0)
     fit.optimizer = job->options.optimizer[0];
   mill_config_default(&job->config);
   if (fit.config)
-    MILL_TRY(mill_config_read(&job->config, fit.config));
-  MILL_TRY(mill_fit_options_apply(&fit, &job->config));
-  MILL_TRY(mill_config_check(&job->config));
+    MILL_CHECK(mill_config_read(&job->config, fit.config));
+  MILL_CHECK(mill_fit_options_apply(&fit, &job->config));
+  MILL_CHECK(mill_config_check(&job->config));
   (void)mill_fit_take_shipped(&job->config); /* tasks that need one look whether there is one */
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What is there may be an older JSON of ours, and nothing else. */
 static int check_json(const char *path)
 {
-  int err = MILL_OK;
   static const char begins[] = "{\n  \"version\": ";
   char first[sizeof begins - 1];
   if (access(path, F_OK) != 0) /* what is there need not be a file: /dev/stdout */
-    MILL_TRY(mill_check_output(path, "json"));
+    MILL_CHECK(mill_check_output(path, "json"));
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_USAGE,
         "--json %s exists and was not made by starmill bench: give another name, or remove it "
         "yourself",
         path);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The JSON file replaces nothing that is read. */
 static int check_roles(const mill_bench *job)
 {
-  int err = MILL_OK;
   const mill_config *config = &job->config;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--json", job->options.json));
-  MILL_TRY(mill_file_roles_read(&roles, "the library", config->template_lib));
-  MILL_TRY(mill_file_roles_read(&roles, "--config", job->options.fit.config));
-  MILL_TRY(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));
-  MILL_TRY(mill_file_roles_read(&roles, "the table to start from", config->start));
-  MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
-  for (int i = 0; i < job->n_input; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
+  MILL_CHECK(mill_file_roles_write(&roles, "--json", job->options.json));
+  MILL_CHECK(mill_file_roles_read(&roles, "the library", config->template_lib));
+  MILL_CHECK(mill_file_roles_read(&roles, "--config", job->options.fit.config));
+  MILL_CHECK(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));
+  MILL_CHECK(mill_file_roles_read(&roles, "the table to start from", config->start));
+  MILL_CHECK(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
+  for (size_t i = 0; i < job->input.n; i++)
+    MILL_CHECK(mill_file_roles_read(&roles, "the input", job->input.path[i]));
   if (job->options.json)
-    MILL_TRY(check_json(job->options.json));
-done:
-  return err;
+    MILL_CHECK(check_json(job->options.json));
+  return MILL_OK;
 }
 
 static void describe_machine(mill_bench *job)
@@ -249,7 +217,7 @@ static int start(mill_bench *job, int argc, char **argv)
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
   if (!job->options.task) {
     if (job->mpi.rank == 0)
-      mill_bench_options_print_help(stdout);
+      mill_option_print_help(mill_bench_help.table, mill_bench_help.usual, stdout);
     goto done;
   }
   MILL_TRY(mill_bench_one_rank(job));
@@ -275,8 +243,7 @@ int mill_job_bench(int argc, char **argv)
   }
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
-  mill_catalog_list_free(job.listed, job.n_listed);
-  mill_free((void *)job.input);
+  mill_path_list_clear(&job.input);
   free(job.command);
   mill_mpi_end(&job.mpi);
   return job.exit_status;

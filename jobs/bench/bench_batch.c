@@ -149,11 +149,10 @@ static int take_row(void *context, const mill_fit_result *result, const float *c
 /* The sets of wavelengths, held until the end, and the segments that use them. */
 static int hold_wavesets(batch_run *run, mill_pipeline *pipeline, int *id, int *n_held)
 {
-  int err = MILL_OK;
   const mill_bench_stars *stars = run->stars;
   for (; *n_held < stars->n_wave; ++*n_held) {
     const struct mill_bench_wave *w = &stars->wave[*n_held];
-    MILL_TRY(mill_pipeline_waveset(pipeline, w->arm, w->n_pix, w->wave_aa, &id[*n_held]));
+    MILL_CHECK(mill_pipeline_waveset(pipeline, w->arm, w->n_pix, w->wave_aa, &id[*n_held]));
   }
   for (int i = 0; i < stars->n_star; i++)
     for (int k = 0; k < stars->star[i].n_segment; k++) {
@@ -161,8 +160,7 @@ static int hold_wavesets(batch_run *run, mill_pipeline *pipeline, int *id, int *
       run->segment[at] = stars->segment[at];
       run->segment[at].waveset = id[stars->segment[at].waveset];
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Each distinct star once. */

@@ -7,6 +7,7 @@
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/crossover.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
@@ -61,24 +62,24 @@ static void find_device(const bench_device *b, int is_gpu, device *d)
 
 static int set_up(bench_device *b)
 {
-  int err = MILL_OK;
   mill_bench *job = b->job;
   mill_config *config = &job->config;
   mill_spectra_settings settings = {.lib = &job->lib, .config = config};
-  MILL_TRY(mill_bench_open_library(job));
+  MILL_CHECK(mill_bench_open_library(job));
   settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
-  MILL_TRY(mill_config_arms(config, &job->lib, settings.arm_wanted));
-  MILL_TRY(mill_bench_stars_read(&settings, job->n_input, job->input, DISTINCT_STARS, &b->stars));
+  MILL_CHECK(mill_config_arms(config, &job->lib, settings.arm_wanted));
+  MILL_CHECK(mill_bench_stars_read(&settings, (int)job->input.n,
+                                   (const char *const *)job->input.path, DISTINCT_STARS,
+                                   &b->stars));
   b->set = config->fit;
   if (config->wave_mask_auto && !b->stars.is_desi)
     b->set.n_wave_mask = 0;
   b->set.resolution = config->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   b->n_thread = config->n_thread;
-  MILL_TRY(mill_thread_check_number(b->n_thread));
+  MILL_CHECK(mill_thread_check_number(b->n_thread));
   if (b->n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &b->n_thread));
-done:
-  return err;
+    MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &b->n_thread));
+  return MILL_OK;
 }
 
 static void print_head(const bench_device *b)
@@ -100,13 +101,12 @@ static mill_bench_plan plan_of(const bench_device *b, const device *d, int n_slo
 /* The same star has the same row in every slot. */
 static int check_same(int64_t n_differ)
 {
-  int err = MILL_OK;
   if (n_differ > 0)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "%lld rows differ from those of the same stars in other slots: please report it",
-              (long long)n_differ);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INTERNAL,
+        "%lld rows differ from those of the same stars in other slots: please report it",
+        (long long)n_differ);
+  return MILL_OK;
 }
 
 /* ---- crossover ---- */
@@ -166,9 +166,8 @@ static void print_point(const bench_device *b, const mill_crossover_point *p)
 static int write_crossover_json(const bench_device *b, int n, const mill_crossover_point *point,
                                 int64_t from)
 {
-  int err = MILL_OK;
   mill_json json;
-  MILL_TRY(mill_bench_open_json(b->job, &json));
+  MILL_CHECK(mill_bench_open_json(b->job, &json));
   mill_json_integer(&json, "threads", b->n_thread);
   mill_json_text(&json, "gpu", b->gpu.backend ? b->gpu.backend->name : "");
   mill_json_text(&json, "no_gpu", b->gpu.reason);
@@ -182,14 +181,12 @@ static int write_crossover_json(const bench_device *b, int n, const mill_crossov
     mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
     mill_json_close(&json);
   }
-  err = mill_bench_close_json(b->job, &json);
-done:
-  return err;
+  return mill_bench_close_json(b->job, &json);
 }
 
 static int measure_crossover(bench_device *b)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   mill_crossover_point point[MAX_POINT];
   double cpu_rate = 0.0, gpu_rate = 0.0;
   int64_t n_differ = 0;
@@ -210,11 +207,11 @@ static int measure_crossover(bench_device *b)
   for (int64_t n_star = 1; n_star <= b->job->options.n_most && n < MAX_POINT; n_star *= 4) {
     mill_crossover_point *p = &point[n];
     p->size = n_star;
-    MILL_TRY(time_batch(b, &b->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
-    MILL_TRY(time_batch(b, &b->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
+    MILL_CHECK(time_batch(b, &b->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
+    MILL_CHECK(time_batch(b, &b->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
     print_point(b, p);
-    MILL_TRY(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
   const int64_t from = mill_crossover_of(n, point);
   if (!b->gpu.backend)
@@ -224,15 +221,13 @@ static int measure_crossover(bench_device *b)
            (long long)from);
   else
     printf("\nauto takes the CPU: the GPU was not faster in the largest batch of both.\n");
-  MILL_TRY(check_same(n_differ));
+  MILL_CHECK(check_same(n_differ));
   if (b->job->options.keep)
-    MILL_TRY(mill_bench_keep_crossover(b->job, MILL_CROSSOVER_FIT, from, b->n_thread,
-                                       b->gpu.backend ? b->gpu.backend->name : NULL));
+    MILL_CHECK(mill_bench_keep_crossover(b->job, MILL_CROSSOVER_FIT, from, b->n_thread,
+                                         b->gpu.backend ? b->gpu.backend->name : NULL));
   if (b->job->options.json)
-    MILL_TRY(write_crossover_json(b, n, point, from));
-  MILL_TRY(mill_bench_flush());
-done:
-  return err;
+    MILL_CHECK(write_crossover_json(b, n, point, from));
+  return mill_job_flush("the table");
 }
 
 int mill_bench_task_crossover(mill_bench *job)
@@ -255,14 +250,13 @@ done:
 /* The rates of the device, for the floor; of a CPU those of all threads. */
 static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *rates)
 {
-  int err = MILL_OK;
   memset(rates, 0, sizeof *rates);
   if (is_gpu) {
 #ifdef MILL_HAVE_CUDA
     mill_gpu_place place;
     mill_gpu_rates gpu;
     mill_gpu_assigned(&place);
-    MILL_TRY(mill_gpu_measure(place.gpu, &gpu));
+    MILL_CHECK(mill_gpu_measure(place.gpu, &gpu));
     rates->sgemm_square.gflop_s = gpu.f32_gflop_s;
     rates->dgemm_square.gflop_s = gpu.f64_gflop_s;
     rates->copy_memory_gbyte_s = rates->copy_cache_gbyte_s = gpu.copy_gbyte_s;
@@ -273,9 +267,9 @@ static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *ra
         gpu.n_processor, 1e-3 * gpu.f32_gflop_s, 1e-3 * gpu.f64_gflop_s, 1e-3 * gpu.copy_gbyte_s,
         gpu.upload_gbyte_s);
 #endif
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_bench_rates_measure(&b->job->lib, b->cpu.n_slot, rates));
+  MILL_CHECK(mill_bench_rates_measure(&b->job->lib, b->cpu.n_slot, rates));
   const double n = b->n_thread;
   rates->sgemm_square.gflop_s = n * mill_bench_f32_gflop_s(rates);
   rates->dgemm_square.gflop_s = n * mill_bench_f64_gflop_s(rates);
@@ -285,8 +279,7 @@ static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *ra
          "cache: one core times threads.\n",
          rates->sgemm_square.gflop_s, rates->dgemm_square.gflop_s, rates->copy_memory_gbyte_s,
          rates->copy_cache_gbyte_s);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A line of the table. */
@@ -298,9 +291,8 @@ typedef struct slots_row {
 
 static int write_slots_json(const bench_device *b, const device *d, int n, const slots_row *row)
 {
-  int err = MILL_OK;
   mill_json json;
-  MILL_TRY(mill_bench_open_json(b->job, &json));
+  MILL_CHECK(mill_bench_open_json(b->job, &json));
   mill_json_integer(&json, "threads", b->n_thread);
   mill_json_text(&json, "backend", d->backend ? d->backend->name : "");
   mill_json_text(&json, "no_backend", d->reason);
@@ -319,9 +311,7 @@ static int write_slots_json(const bench_device *b, const device *d, int n, const
     mill_json_real(&json, "floor_s_a_star", row[i].floor_s);
     mill_json_close(&json);
   }
-  err = mill_bench_close_json(b->job, &json);
-done:
-  return err;
+  return mill_bench_close_json(b->job, &json);
 }
 
 static void print_slots_row(const slots_row *row)
@@ -342,14 +332,12 @@ static void print_slots_row(const slots_row *row)
 static int measure_row(const bench_device *b, const device *d, const mill_bench_rates *rates,
                        int64_t n_star, slots_row *row)
 {
-  int err = MILL_OK;
   mill_bench_plan plan = plan_of(b, d, row->asked);
-  MILL_TRY(mill_bench_batch_run(&plan, &b->stars, n_star, &row->batch));
+  MILL_CHECK(mill_bench_batch_run(&plan, &b->stars, n_star, &row->batch));
   plan.n_slot = row->batch.n_slot;
   row->start_s = d->start_s + row->batch.open_s;
   row->floor_s = mill_bench_batch_floor_s(&plan, &row->batch, rates, &row->by_traffic);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int measure_slots(const bench_device *b, const device *d)
@@ -399,7 +387,7 @@ static int measure_slots(const bench_device *b, const device *d)
     for (int a = 0; a < b->job->lib.n_arm; a++)
       bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
     print_slots_row(r);
-    MILL_TRY(mill_bench_flush());
+    MILL_TRY(mill_job_flush("the table"));
     if (r->batch.n_slot < n_slot) {
       printf("\nNo more: memory is full.\n");
       break;
@@ -412,7 +400,7 @@ static int measure_slots(const bench_device *b, const device *d)
   MILL_TRY(check_same(n_differ));
   if (b->job->options.json)
     MILL_TRY(write_slots_json(b, d, n, row));
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   return err;
 }
@@ -433,7 +421,7 @@ int mill_bench_task_slots(mill_bench *job)
     MILL_FAIL(MILL_ERR_BACKEND, "%s", d->reason);
   if (!d->backend && job->options.json)
     MILL_TRY(write_slots_json(&b, d, 0, NULL));
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_bench_stars_clear(&b.stars);
   return err;

@@ -19,19 +19,17 @@ enum { EXIT_UNREADABLE = 3, DEFAULT_ROWS = 64, FOLDER_SIZE = 1024 };
 
 static int make_folder(const char *base, char folder[FOLDER_SIZE])
 {
-  int err = MILL_OK;
   if (!base)
     base = getenv("TMPDIR");
   if (!base || !base[0])
     base = "/tmp";
   if (snprintf(folder, FOLDER_SIZE, "%s/starmill-bench.XXXXXX", base) >= FOLDER_SIZE - 64)
-    MILL_FAIL(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
+    return MILL_ERROR(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
   if (!mkdtemp(folder))
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "no temporary folder can be made in %s: %s; give another by --output DIR", base,
-              strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "no temporary folder can be made in %s: %s; give another by --output DIR",
+                      base, strerror(errno));
+  return MILL_OK;
 }
 
 /* With all that a run has left there. */
@@ -111,45 +109,38 @@ done:
 
 static int measure_rates(const mill_bench *job, int n_row, mill_bench_rates *rates)
 {
-  int err = MILL_OK;
   /* first what may be missing */
-  if (job->n_input > 0)
-    MILL_TRY(mill_bench_rates_read(job->n_input, job->input, rates));
-  MILL_TRY(mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates));
-done:
-  return err;
+  if (job->input.n > 0)
+    MILL_CHECK(
+        mill_bench_rates_read((int)job->input.n, (const char *const *)job->input.path, rates));
+  return mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates);
 }
 
 int mill_bench_task_rates(mill_bench *job)
 {
-  int err = MILL_OK;
   mill_bench_report report = {0};
   if (job->options.fit.library) {
-    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->options.fit.library));
-    MILL_TRY(mill_library_read(job->options.fit.library, &job->lib));
+    MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, job->options.fit.library));
+    MILL_CHECK(mill_library_read(job->options.fit.library, &job->lib));
   }
-  MILL_TRY(measure_rates(job, DEFAULT_ROWS, &report.rates));
-  MILL_TRY(mill_bench_print(job, &report));
-done:
-  return err;
+  MILL_CHECK(measure_rates(job, DEFAULT_ROWS, &report.rates));
+  return mill_bench_print(job, &report);
 }
 
 /* ---- fit ---- */
 
 static int run_once(mill_bench *job, mill_bench_series *series)
 {
-  int err = MILL_OK;
   mill_bench_run *run = &series->run[series->n_run];
   mill_fit_options fit = job->options.fit;
   fit.optimizer = job->options.n_optimizer > 0 ? series->optimizer : NULL;
-  MILL_TRY(mill_bench_run_fit(job, fit, NULL, run));
+  MILL_CHECK(mill_bench_run_fit(job, fit, NULL, run));
   mill_bench_split(run);
   series->n_run++;
   series->optimizer = mill_config_key_of("optimizer")->words[run->meters.set.optimizer];
   fprintf(stderr, "%s, run %d of %d: %.2f core-ms a star\n", series->optimizer, series->n_run,
           job->options.n_repeat, 1e3 * run->star_s / (double)run->shape.n_star);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The run whose time for stars is the median, of an even number the faster of two. */

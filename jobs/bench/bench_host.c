@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "jobs/bench/bench_report.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
 #include "src/pipeline/slots.h"
@@ -52,13 +53,11 @@ done:
 /* Memory of the stars, which costs nothing since it is never touched. */
 static int host_alloc(mill_device *d, size_t bytes, void **out)
 {
-  int err = MILL_OK;
   (void)d;
   *out = malloc(bytes);
   if (!*out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for %zu bytes", bytes);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes", bytes);
+  return MILL_OK;
 }
 
 static void host_release(mill_device *d, void *memory)
@@ -198,19 +197,17 @@ static const mill_backend no_backend = {
 /* The quickest of several runs. */
 static int run_host(mill_bench *job, int n_reader, int n_repeat, mill_bench_run *best)
 {
-  int err = MILL_OK;
   char readers[16];
   mill_bench_run run;
   mill_fit_options fit = job->options.fit;
   snprintf(readers, sizeof readers, "%d", n_reader);
   fit.readers = readers;
   for (int r = 0; r < n_repeat; r++) {
-    MILL_TRY(mill_bench_run_fit(job, fit, &no_backend, &run));
+    MILL_CHECK(mill_bench_run_fit(job, fit, &no_backend, &run));
     if (r == 0 || run.meters.run_wall_s < best->meters.run_wall_s)
       *best = run;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void print_line(int n_reader, const mill_bench_run *run)
@@ -225,12 +222,12 @@ static void print_line(int n_reader, const mill_bench_run *run)
 
 int mill_bench_task_host(mill_bench *job)
 {
-  int err = MILL_OK, n_count = 0, n_copier = 0;
+  int n_count = 0, n_copier = 0;
   int count[MILL_BENCH_READER_COUNTS];
   mill_bench_run best = {0};
-  MILL_TRY(mill_bench_reader_counts(job, count, &n_count));
-  MILL_TRY(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */
-  MILL_TRY(mill_host_copiers(best.meters.n_thread, &n_copier));
+  MILL_CHECK(mill_bench_reader_counts(job, count, &n_count));
+  MILL_CHECK(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */
+  MILL_CHECK(mill_host_copiers(best.meters.n_thread, &n_copier));
   mill_bench_print_head(job, NULL);
   printf("Nothing is fitted: %d %s stars into buffers, as for a GPU, and every row is done at "
          "once.\nTimes of the main thread, the readers and the writer are of CPUs; copies by the "
@@ -241,10 +238,9 @@ int mill_bench_task_host(mill_bench *job)
          "writer, us a star |\n"
          "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
   for (int i = 0; i < n_count; i++) {
-    MILL_TRY(run_host(job, count[i], job->options.n_repeat, &best));
+    MILL_CHECK(run_host(job, count[i], job->options.n_repeat, &best));
     print_line(count[i], &best);
-    MILL_TRY(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
-done:
-  return err;
+  return MILL_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef MILL_BENCH_TASKS_H
 #define MILL_BENCH_TASKS_H
 
+#include "io/catalog/catalog_list.h"
 #include "jobs/bench/bench_options.h"
 #include "jobs/fit/crossover.h"
 #include "kernels/data/library.h"
@@ -14,10 +15,7 @@ typedef struct mill_bench {
   mill_mpi mpi;
   mill_bench_options options;
   char *command;
-  const char **input; /**< [n_input] all inputs by name, owned; the texts are not */
-  int n_input;
-  char **listed; /**< [n_listed] those of the catalog, owned */
-  size_t n_listed;
+  mill_path_list input;
   mill_config config;
   mill_library lib;         /**< empty until mill_bench_open_library */
   char date[MILL_UTC_SIZE]; /**< UTC, ISO 8601 */
@@ -35,9 +33,6 @@ int mill_bench_open_library(mill_bench *job);
 
 /** Print when, with what and where, and the command line.  backend NULL: none is named. */
 void mill_bench_print_head(const mill_bench *job, const char *backend);
-
-/** Show the lines printed so far.  MILL_ERR_OUTPUT when standard output does not take them. */
-int mill_bench_flush(void);
 
 /** A cell of a table: value with n_digit decimals where there is one, else what stands in its
  * place, which may be empty. */

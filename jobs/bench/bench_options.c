@@ -28,22 +28,19 @@ static int take_optimizer(const mill_option *row, const char *text, void *base)
   static const int order[] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
   const char *const *words = mill_config_key_of("optimizer")->words;
   mill_bench_options *options = base;
-  int err = MILL_OK;
   options->n_optimizer = 0;
   for (int i = 0; i < MILL_BENCH_N_OPTIMIZER; i++)
     if (strcmp(text, "all") == 0 || strcmp(text, words[order[i]]) == 0)
       options->optimizer[options->n_optimizer++] = words[order[i]];
   if (options->n_optimizer == 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--%s takes hybrid, nelder-mead, levenberg-marquardt or all, not '%s'", row->name,
-              text);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--%s takes hybrid, nelder-mead, levenberg-marquardt or all, not '%s'",
+                      row->name, text);
+  return MILL_OK;
 }
 
 int mill_bench_take_list(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
   char number[32];
   int *list = (int *)(void *)((char *)base + row->offset);
   int *n = (int *)(void *)((char *)base + row->offset2);
@@ -52,25 +49,22 @@ int mill_bench_take_list(const mill_option *row, const char *text, void *base)
   while (*text) {
     const size_t length = strcspn(text, ",");
     if (*n == MILL_BENCH_MAX_LIST || length >= sizeof number)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between", row->name,
-                MILL_BENCH_MAX_LIST);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between",
+                        row->name, MILL_BENCH_MAX_LIST);
     memcpy(number, text, length);
     number[length] = '\0';
-    MILL_TRY(mill_option_read(&one, row->name, number, &list[(*n)++]));
+    MILL_CHECK(mill_option_read(&one, row->name, number, &list[(*n)++]));
     text += length + (text[length] == ',');
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_bench_check_list(const char *option, int n, const int *list, int least)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n; i++)
     if (list[i] < least || (i > 0 && list[i] <= list[i - 1]))
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes ascending numbers from %d on", option, least);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s takes ascending numbers from %d on", option, least);
+  return MILL_OK;
 }
 
 #define AT(member)          MILL_AT(mill_bench_options, member)
@@ -155,59 +149,47 @@ static const mill_bench_options usual = {
 
 const mill_option_help mill_bench_help = {&table, &usual};
 
-void mill_bench_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &usual, out);
-}
-
 /* name NULL: none is named. */
 static int set_task(const char *name, mill_bench_options *options, unsigned *bit)
 {
-  int err = MILL_OK;
   for (size_t i = 0; i < N_ELEMENT(tasks); i++)
     if (name && strcmp(name, tasks[i].name) == 0) {
       options->task = tasks[i].task;
       *bit = tasks[i].bit;
-      goto done;
+      return MILL_OK;
     }
-  MILL_FAIL(MILL_ERR_USAGE,
-            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train', "
-            "'particles' or 'schedule'%s%s%s; see starmill bench --help",
-            name ? ", not '" : "", name ? name : "", name ? "'" : "");
-done:
-  return err;
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train', "
+                    "'particles' or 'schedule'%s%s%s; see starmill bench --help",
+                    name ? ", not '" : "", name ? name : "", name ? "'" : "");
 }
 
 /* An option that would do nothing is a mistake. */
 static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
                       const mill_bench_options *options)
 {
-  int err = MILL_OK;
   for (size_t i = 0; rows[i].name; i++)
     if (is_given[i] && !(rows[i].tasks & bit))
-      MILL_FAIL(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help", rows[i].name,
-                name);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
+                        rows[i].name, name);
   if (bit != FIT && options->n_optimizer > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--optimizer all is not for '%s': name one", name);
+    return MILL_ERROR(MILL_ERR_USAGE, "--optimizer all is not for '%s': name one", name);
   if (bit != RATES && options->fit.n_input == 0 && !options->fit.catalog)
-    MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
+  return MILL_OK;
 }
 
 int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned bit = 0;
   unsigned char is_given[N_ELEMENT(rows)];
   *options = usual;
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, is_given, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, is_given, &first));
   if (options->fit.help)
-    goto done;
-  MILL_TRY(set_task(first < argc ? argv[first] : NULL, options, &bit));
+    return MILL_OK;
+  MILL_CHECK(set_task(first < argc ? argv[first] : NULL, options, &bit));
   options->fit.input = argv + first + 1;
   options->fit.n_input = argc - first - 1;
-  MILL_TRY(check_task(argv[first], bit, is_given, options));
-done:
-  return err;
+  return check_task(argv[first], bit, is_given, options);
 }

@@ -30,12 +30,15 @@ typedef struct mill_bench_options {
  *  MILL_ERR_USAGE names the option and what it takes, or the task that has no use for it. */
 int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options);
 
-void mill_bench_options_print_help(FILE *out);
-
 /** take of an option (src/config/option.h): numbers from 1 to the row's max with commas between,
  *  into an int [MILL_BENCH_MAX_LIST]; how many into the int at offset2.  MILL_ERR_USAGE. */
 enum { MILL_BENCH_MAX_LIST = 16 };
 int mill_bench_take_list(const mill_option *row, const char *text, void *base);
+
+/** That in the row of an option: member and n_member of a structure. */
+#define MILL_BENCH_LIST(type, member, most)                                                        \
+  MILL_OPTION_OTHER, MILL_AT(type, member), .offset2 = offsetof(type, n_##member), .max = most,    \
+                                            .take = mill_bench_take_list, .argument = "LIST"
 
 /** MILL_ERR_USAGE unless the list [n] of an option ascends, and its first number is least or more.
  */

@@ -7,6 +7,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/backend_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
@@ -32,10 +33,8 @@ typedef struct bench_particles {
   mill_particle_transfers transfers;  /* of the last evolution */
 } bench_particles;
 
-#define AT(member) MILL_AT(settings, member)
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, AT(member), .offset2 = offsetof(settings, n_##member), .max = most,           \
-                                 .take = mill_bench_take_list, .argument = "LIST"
+#define AT(member)         MILL_AT(settings, member)
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 static const mill_option_table table = {
     "starmill bench particles",
     "usage: starmill bench particles [options]\n"
@@ -108,21 +107,17 @@ static double difference(const bench_particles *b, int n_grid)
 /* By the GPU, once more than counts, since a first time loads what it needs. */
 static int measure_gpu(bench_particles *b, const mill_particle_setup *setup, double *time_s)
 {
-  int err = MILL_OK;
   double bound;
-  MILL_TRY(measure(b, setup, 1, time_s, &bound));
-  MILL_TRY(measure(b, setup, 1, time_s, &bound));
+  MILL_CHECK(measure(b, setup, 1, time_s, &bound));
+  MILL_CHECK(measure(b, setup, 1, time_s, &bound));
   printf(" %.4f | %.1e |", *time_s, difference(b, setup->n_grid[0]));
-  MILL_TRY(mill_bench_flush());
-done:
-  return err;
+  return mill_job_flush("the table");
 }
 
 /* point  [2] out: of the forms, by all threads and by the GPU */
 static int measure_row(bench_particles *b, int n_grid, int n_step, int n_particle,
                        mill_crossover_point *point[2])
 {
-  int err = MILL_OK;
   int record[MOST_STEP + 1];
   double bound = 0;
   for (int i = 0; i <= n_step; i++)
@@ -144,30 +139,27 @@ static int measure_row(bench_particles *b, int n_grid, int n_step, int n_particl
     setup.form = form;
     for (int all = 0; all < 2; all++) {
       setup.n_thread = all ? b->set.n_thread : 1;
-      MILL_TRY(measure(b, &setup, 0, &point[form]->cpu_s, &bound));
+      MILL_CHECK(measure(b, &setup, 0, &point[form]->cpu_s, &bound));
       printf(" %.4f |", point[form]->cpu_s);
-      MILL_TRY(mill_bench_flush());
+      MILL_CHECK(mill_job_flush("the table"));
     }
     if (b->gpu)
-      MILL_TRY(measure_gpu(b, &setup, &point[form]->gpu_s));
+      MILL_CHECK(measure_gpu(b, &setup, &point[form]->gpu_s));
   }
   printf(" %.1e |\n", bound);
-  MILL_TRY(mill_bench_flush());
-done:
-  return err;
+  return mill_job_flush("the table");
 }
 
 static int parse(int argc, char **argv, settings *s)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, s, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, s, NULL, &first));
   if (!s->help && first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench particles takes no '%s'; see starmill bench particles --help",
-              argv[first]);
-  MILL_TRY(mill_thread_check_number(s->n_thread));
-  MILL_TRY(mill_bench_check_list("particles", s->n_particles, s->particles, 1));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "bench particles takes no '%s'; see starmill bench particles --help",
+                      argv[first]);
+  MILL_CHECK(mill_thread_check_number(s->n_thread));
+  return mill_bench_check_list("particles", s->n_particles, s->particles, 1);
 }
 
 static int find_engines(bench_particles *b, const mill_mpi *mpi)
@@ -189,21 +181,18 @@ done:
 /* All numbers of particles of a grid and of steps. */
 static int measure_rows(bench_particles *b, int n_grid, int n_step, int64_t from[2])
 {
-  int err = MILL_OK;
   const settings *s = &b->set;
   mill_crossover_point exact[MILL_BENCH_MAX_LIST], binned[MILL_BENCH_MAX_LIST];
   for (int p = 0; p < s->n_particles; p++)
-    MILL_TRY(measure_row(b, n_grid, n_step, s->particles[p],
-                         (mill_crossover_point *[]){&exact[p], &binned[p]}));
+    MILL_CHECK(measure_row(b, n_grid, n_step, s->particles[p],
+                           (mill_crossover_point *[]){&exact[p], &binned[p]}));
   from[0] = b->gpu ? mill_crossover_of(s->n_particles, exact) : 0;
   from[1] = b->gpu ? mill_crossover_of(s->n_particles, binned) : 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int measure_all(bench_particles *b)
 {
-  int err = MILL_OK;
   const settings *s = &b->set;
   const char *const gpu = b->gpu ? " GPU | GPU - CPU |" : "", *const rule =
                                                                   b->gpu ? "---:|---:|" : "";
@@ -212,12 +201,12 @@ static int measure_all(bench_particles *b)
          "| binned, %d threads |%s bound |\n"
          "|---:|---:|---:|---:|---:|%s---:|---:|%s---:|\n",
          s->n_thread, gpu, s->n_thread, gpu, rule, rule);
-  MILL_TRY(mill_bench_flush());
+  MILL_CHECK(mill_job_flush("the table"));
   for (int g = 0; g < s->n_grid; g++)
     for (int k = 0; k < s->n_steps; k++)
-      MILL_TRY(measure_rows(b, s->grid[g], s->steps[k], from[g][k]));
+      MILL_CHECK(measure_rows(b, s->grid[g], s->steps[k], from[g][k]));
   if (!b->gpu)
-    goto done;
+    return MILL_OK;
   printf("\nTransfers of an evolution: %lld up, %lld down.\n"
          "\n| grid | steps | exact: the GPU pays from | binned |\n|---:|---:|---:|---:|\n",
          (long long)b->transfers.n_up, (long long)b->transfers.n_down);
@@ -231,9 +220,7 @@ static int measure_all(bench_particles *b)
           printf(" not here |");
       printf("\n");
     }
-  MILL_TRY(mill_bench_flush());
-done:
-  return err;
+  return mill_job_flush("the table");
 }
 
 int mill_bench_particles(mill_bench *job, int argc, char **argv)
@@ -247,11 +234,8 @@ int mill_bench_particles(mill_bench *job, int argc, char **argv)
                                .n_particles = 3}};
   settings *s = &b.set;
   MILL_TRY(parse(argc, argv, s));
-  if (s->help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(s->help, job->mpi.rank, &table, NULL))
     goto done;
-  }
   MILL_TRY(mill_bench_one_rank(job));
   if (s->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &s->n_thread));

@@ -5,6 +5,7 @@
 #include "jobs/fit/inputs.h"
 #include "jobs/fit/reader.h"
 #include "jobs/fit/work.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/ranks/usual_rate.h"
@@ -74,36 +75,33 @@ done:
 /* The quickest of several passes. */
 static int measure(const mill_bench *job, const mill_inputs *inputs, int n_thread, pass *best)
 {
-  int err = MILL_OK;
   pass p;
   for (int i = 0; i < job->options.n_repeat; i++) {
-    MILL_TRY(read_once(job, inputs, n_thread, &p));
+    MILL_CHECK(read_once(job, inputs, n_thread, &p));
     if (i == 0 || p.wall_s < best->wall_s)
       *best = p;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int measure_all(const mill_bench *job, const mill_inputs *inputs)
 {
-  int err = MILL_OK, count[MILL_BENCH_READER_COUNTS], n_count = 0;
+  int count[MILL_BENCH_READER_COUNTS], n_count = 0;
   pass p;
-  MILL_TRY(mill_bench_reader_counts(job, count, &n_count));
+  MILL_CHECK(mill_bench_reader_counts(job, count, &n_count));
   printf("| reader threads | rows | s | rows/s | MB/s of pixels | CPU ms a row |\n"
          "|---:|---:|---:|---:|---:|---:|\n");
-  MILL_TRY(read_once(job, inputs, count[n_count - 1], &p)); /* into the page cache */
+  MILL_CHECK(read_once(job, inputs, count[n_count - 1], &p)); /* into the page cache */
   for (int i = 0; i < n_count; i++) {
-    MILL_TRY(measure(job, inputs, count[i], &p));
+    MILL_CHECK(measure(job, inputs, count[i], &p));
     const double n = (double)p.n_row;
     printf("| %d | %.0f | %.3f | %.0f | %.0f | %.3f |\n", count[i], n, p.wall_s, n / p.wall_s,
            1e-6 * (double)p.n_byte / p.wall_s, 1e3 * p.cpu_s / n);
-    MILL_TRY(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
   if (p.n_unreadable > 0)
     printf("\nOf the rows %lld could not be read.\n", (long long)p.n_unreadable);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_bench_task_read(mill_bench *job)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
 
 #define STAGE_NAME(symbol, name) [symbol] = (name),
@@ -134,12 +135,12 @@ static void print_overview(const mill_bench_report *report)
          "wavelength sets | closing the file | together | first star after, wall ms |\n"
          "|---|---|---|---|---|---|---|---|---|\n");
   for (int i = 0; i < report->n_series; i++) {
-    const mill_bench_series *series = &report->series[i];
-    const mill_bench_run *run = &series->run[series->median];
+    const mill_bench_run *run = &report->series[i].run[report->series[i].median];
     const mill_fit_meters *c = &run->meters;
-    printf("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f |\n", series->optimizer,
-           1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s, 1e3 * c->model_s,
-           1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s, 1e3 * run->first_wall_s);
+    printf("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f |\n",
+           report->series[i].optimizer, 1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s,
+           1e3 * c->model_s, 1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s,
+           1e3 * run->first_wall_s);
   }
 }
 
@@ -291,9 +292,8 @@ static void put_settings(mill_json *json, const mill_fit_meters *c)
 
 static int write_json(const mill_bench *job, const mill_bench_report *report)
 {
-  int err = MILL_OK;
   mill_json json;
-  MILL_TRY(mill_bench_open_json(job, &json));
+  MILL_CHECK(mill_bench_open_json(job, &json));
   PUT(&json, {"l2_bytes", (double)report->rates.l2_bytes},
       {"l3_bytes", (double)report->rates.l3_bytes});
   if (report->n_series > 0)
@@ -302,18 +302,14 @@ static int write_json(const mill_bench *job, const mill_bench_report *report)
   mill_json_open(&json, "optimizers", '[');
   for (int i = 0; i < report->n_series; i++)
     put_series(&json, &report->series[i], &report->rates);
-  MILL_TRY(mill_bench_close_json(job, &json));
-done:
-  return err;
+  return mill_bench_close_json(job, &json);
 }
 
 int mill_bench_print(const mill_bench *job, const mill_bench_report *report)
 {
-  int err = MILL_OK;
   print_markdown(job, report);
-  MILL_TRY(mill_bench_flush());
+  MILL_CHECK(mill_job_flush("the table"));
   if (job->options.json)
-    MILL_TRY(write_json(job, report));
-done:
-  return err;
+    MILL_CHECK(write_json(job, report));
+  return MILL_OK;
 }

@@ -7,6 +7,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
@@ -46,10 +47,7 @@ typedef struct settings {
   int64_t n_cost;
 } settings;
 
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, MILL_AT(settings, member), .offset2 = offsetof(settings, n_##member),         \
-                                                .max = most, .take = mill_bench_take_list,         \
-                                                .argument = "LIST"
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 #define REAL(member, least, most)                                                                  \
   MILL_OPTION_REAL, MILL_AT(settings, member), .min = least, .max = most
 #define COUNT(member, most) MILL_OPTION_COUNT, MILL_AT(settings, member), .min = 1, .max = most
@@ -102,17 +100,17 @@ const mill_option_help mill_bench_schedule_help = {&table, &usual};
 
 static int parse(int argc, char **argv, settings *set)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, set, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, set, NULL, &first));
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench schedule takes no '%s'; see starmill bench schedule --help",
-              argv[first]);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "bench schedule takes no '%s'; see starmill bench schedule --help",
+                      argv[first]);
   if (set->rate <= 0)
     set->rate = set->is_gpu ? mill_usual_gpu_rate() : mill_usual_core_rate(MILL_OPT_HYBRID);
   if (set->n_slot == 0)
     set->n_slot = set->is_gpu ? 4096 : 32;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- costs ---- */
@@ -157,15 +155,13 @@ done:
 
 static int draw_costs(settings *set)
 {
-  int err = MILL_OK;
   mill_random random;
-  MILL_TRY(MILL_ALLOC(N_DRAWN, &set->cost));
+  MILL_CHECK(MILL_ALLOC(N_DRAWN, &set->cost));
   mill_random_begin(&random, set->seed, 0, 1);
   for (int i = 0; i < N_DRAWN; i++)
     set->cost[i] = (float)usual_cost_at(mill_random_uniform(&random));
   set->n_cost = N_DRAWN;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The mean is 1: the rate is that of mean rows. */
@@ -187,12 +183,11 @@ typedef struct catalog {
 
 static int make_catalog(const settings *set, int64_t n_row, catalog *c)
 {
-  int err = MILL_OK;
   mill_random random;
   int64_t n_room = 0;
   mill_random_begin(&random, set->seed, (uint64_t)n_row, 2);
   for (int64_t row = 0; row < n_row;) {
-    MILL_TRY(MILL_GROW(&c->file, &n_room, c->n_file + 1));
+    MILL_CHECK(MILL_GROW(&c->file, &n_room, c->n_file + 1));
     const double drawn = exp(mill_random_uniform(&random) * log((double)set->per_file + 1.0));
     int64_t n = (int64_t)drawn;
     n = n < 1 ? 1 : n > n_row - row ? n_row - row : n;
@@ -205,8 +200,7 @@ static int make_catalog(const settings *set, int64_t n_row, catalog *c)
                                  (int64_t)(GZIP_ROW_BYTES * (double)n), is_gzip, set->rate)};
     row += n;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int simulate(const settings *set, int n_rank, int rows)
@@ -264,10 +258,8 @@ int mill_bench_schedule(int argc, char **argv)
   int err = MILL_OK;
   settings set = usual;
   MILL_TRY(parse(argc, argv, &set));
-  if (set.help) {
-    mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(set.help, 0, &table, &usual))
     goto done;
-  }
   MILL_TRY(set.costs ? read_costs(set.costs, &set) : draw_costs(&set));
   scale_costs(&set);
   printf("%.4g stars/s and %d slots a rank, speeds within %g %%, %g %% of the files compressed, "
@@ -284,7 +276,7 @@ int mill_bench_schedule(int argc, char **argv)
                   set.n_rank[i], set.rows[k]);
       MILL_TRY(simulate(&set, set.n_rank[i], set.rows[k]));
     }
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_free(set.cost);
   return err;

@@ -11,6 +11,7 @@
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/train_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
@@ -47,30 +48,26 @@ typedef struct settings {
 /* --hidden 256,256,200/512,512,400 */
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
   char one[256];
   settings *s = base;
   s->n_hidden = 0;
   for (const char *at = text;; at++) {
     const size_t length = strcspn(at, "/");
     if (s->n_hidden == MAX_HIDDEN || length >= sizeof one)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d networks with / between", row->name,
-                MAX_HIDDEN);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s takes up to %d networks with / between", row->name,
+                        MAX_HIDDEN);
     memcpy(one, at, length);
     one[length] = '\0';
-    MILL_TRY(mill_train_read_hidden(row->name, one, &s->hidden[s->n_hidden++]));
+    MILL_CHECK(mill_train_read_hidden(row->name, one, &s->hidden[s->n_hidden++]));
     at += length;
     if (*at == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
-#define AT(member) MILL_AT(settings, member)
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, AT(member), .offset2 = offsetof(settings, n_##member), .max = most,           \
-                                 .take = mill_bench_take_list, .argument = "LIST"
+#define AT(member)         MILL_AT(settings, member)
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 static const mill_option_table table = {
     "starmill bench train",
     "usage: starmill bench train [options]\n"
@@ -125,23 +122,21 @@ const mill_option_help mill_bench_train_help = {&table, &usual};
 
 static int parse(int argc, char **argv, settings *s)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, s, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, s, NULL, &first));
   if (s->help)
-    goto done;
+    return MILL_OK;
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench train takes no '%s'; see starmill bench train --help",
-              argv[first]);
+    return MILL_ERROR(MILL_ERR_USAGE, "bench train takes no '%s'; see starmill bench train --help",
+                      argv[first]);
   /* their mean takes one */
-  MILL_TRY(mill_bench_check_list("spectra", s->n_spectra, s->spectra,
-                                 (s->n_component > 0 ? s->n_component : 1) + 1));
-  MILL_TRY(mill_bench_check_list("batch", s->n_batch, s->batch, 1));
+  MILL_CHECK(mill_bench_check_list("spectra", s->n_spectra, s->spectra,
+                                   (s->n_component > 0 ? s->n_component : 1) + 1));
+  MILL_CHECK(mill_bench_check_list("batch", s->n_batch, s->batch, 1));
   if (s->precision != MILL_TRAIN_FLOAT32 && s->backend == MILL_WORD_CPU)
-    MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: leave --backend cpu out",
-              mill_train_product_words[s->precision]);
-  MILL_TRY(mill_thread_check_number(s->n_thread));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--products %s is of GPUs: leave --backend cpu out",
+                      mill_train_product_words[s->precision]);
+  return mill_thread_check_number(s->n_thread);
 }
 
 /* ---- spectra ---- */
@@ -236,7 +231,7 @@ static int measure_statistics(bench_train *b, int k)
   const double spent_s = mill_thread_cpu_s() - start_s;
   b->n_component[k] = report.n_component;
   printf("| %d | %d | %.3f | %.0f |\n", task.n, report.n_component, spent_s, task.n / spent_s);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_train_state_clear(&state);
   mill_arm_clear(&arm);
@@ -272,14 +267,13 @@ static int rows(void *context, int n, const int *model, const float **row)
 /* Weights, and scores of components, are drawn. */
 static int network_make(const bench_train *b, int by_pixels, int k, int width, network *w)
 {
-  int err = MILL_OK;
   const int n = b->set.spectra[k], n_out = by_pixels ? b->set.n_pix : b->n_component[k];
   mill_random r;
   mill_random_begin(&r, 1, 0, 1);
   *w = (network){.b = b, .by_pixels = by_pixels, .n_out = n_out, .target = b->flux};
-  MILL_TRY(MILL_ALLOC(n_out, &w->scale));
-  MILL_TRY(MILL_ALLOC(n_out, &w->bias));
-  MILL_TRY(MILL_ALLOC((size_t)n_out * (size_t)width, &w->weight));
+  MILL_CHECK(MILL_ALLOC(n_out, &w->scale));
+  MILL_CHECK(MILL_ALLOC(n_out, &w->bias));
+  MILL_CHECK(MILL_ALLOC((size_t)n_out * (size_t)width, &w->weight));
   for (int i = 0; i < n_out; i++) {
     w->scale[i] = by_pixels ? 1 : 1 / (1 + (float)i);
     mill_random_normals(&r, width, w->weight + (size_t)i * (size_t)width);
@@ -287,7 +281,7 @@ static int network_make(const bench_train *b, int by_pixels, int k, int width, n
       w->weight[(size_t)i * (size_t)width + (size_t)j] /= (float)width;
   }
   if (!by_pixels) {
-    MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n_out, &w->own));
+    MILL_CHECK(MILL_ALLOC((size_t)n * (size_t)n_out, &w->own));
     for (int i = 0; i < n; i++)
       mill_random_normals(&r, n_out, w->own + (size_t)i * (size_t)n_out);
     w->target = w->own;
@@ -303,8 +297,7 @@ static int network_make(const bench_train *b, int by_pixels, int k, int width, n
                                     .context = w,
                                     .weight = w->weight,
                                     .bias = w->bias};
-done:
-  return err;
+  return MILL_OK;
 }
 
 typedef struct meter {
@@ -386,7 +379,7 @@ static int measure_network(bench_train *b, int by_pixels, int k, const mill_trai
       printf(" %.0f | %.2f | %.2f |", n / p->gpu_s, gflop / p->gpu_s, p->cpu_s / p->gpu_s);
     }
     printf("\n");
-    MILL_TRY(mill_bench_flush());
+    MILL_TRY(mill_job_flush("the table"));
   }
   *from = b->gpu ? mill_crossover_of(b->set.n_batch, point) : 0;
 done:
@@ -408,7 +401,6 @@ static void print_crossover(const bench_train *b, int by_pixels, int h, int k, i
 
 static int measure_gradients(bench_train *b)
 {
-  int err = MILL_OK;
   const settings *s = &b->set;
   int64_t from[2][MAX_HIDDEN][MILL_BENCH_MAX_LIST];
   printf("\nGradients, the shortest epoch of %g s and of two at least%s:\n\n"
@@ -417,21 +409,20 @@ static int measure_gradients(bench_train *b)
          s->least_s, s->n_thread == 1 ? ", of the CPU by its CPU time" : "",
          b->gpu ? " GPU, models/s | GPU, GFLOP/s | GPU / CPU |" : "",
          b->gpu ? "---:|---:|---:|" : "");
-  MILL_TRY(MILL_ALLOC((size_t)2 * (size_t)(s->n_hidden * s->n_spectra * s->n_batch), &b->point));
+  MILL_CHECK(MILL_ALLOC((size_t)2 * (size_t)(s->n_hidden * s->n_spectra * s->n_batch), &b->point));
   const int first = s->last == LAST_PIXELS, last = s->last != LAST_COMPONENTS;
   for (int by = first; by <= last; by++)
     for (int h = 0; h < s->n_hidden; h++)
       for (int k = 0; k < s->n_spectra; k++)
-        MILL_TRY(measure_network(b, by, k, &s->hidden[h], &from[by][h][k]));
+        MILL_CHECK(measure_network(b, by, k, &s->hidden[h], &from[by][h][k]));
   if (!b->gpu)
-    goto done;
+    return MILL_OK;
   printf("\nThe GPU pays:\n\n");
   for (int by = first; by <= last; by++)
     for (int h = 0; h < s->n_hidden; h++)
       for (int k = 0; k < s->n_spectra; k++)
         print_crossover(b, by, h, k, from[by][h][k]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int by_size(const void *a, const void *b)
@@ -496,7 +487,7 @@ static int measure(bench_train *b)
   MILL_TRY(find_gpu(b));
   MILL_TRY(mill_bench_rates_threads(b->set.n_thread, &b->sgemm));
   print_head(b);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
   MILL_TRY(make_spectra(b));
   printf("\nStatistics and components, on one core:\n\n"
          "| spectra | components | CPU s | spectra/s |\n"
@@ -509,7 +500,7 @@ static int measure(bench_train *b)
   if (b->set.keep)
     MILL_TRY(keep(b));
   printf("\nsgemm at the end: %.1f GFLOP/s.\n", again.gflop_s);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_blas_end(n_blas);
   return err;
@@ -520,11 +511,8 @@ int mill_bench_train(mill_bench *job, int argc, char **argv)
   int err = MILL_OK;
   bench_train b = {.job = job, .set = usual};
   MILL_TRY(parse(argc, argv, &b.set));
-  if (b.set.help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(b.set.help, job->mpi.rank, &table, &usual))
     goto done;
-  }
   MILL_TRY(mill_bench_one_rank(job));
   if (b.set.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &b.set.n_thread));

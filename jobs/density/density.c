@@ -1,12 +1,11 @@
 #include "jobs/density/density.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "jobs/density/density_map.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -14,7 +13,6 @@
 static int print_summary(const mill_density_options *o, const mill_density_map *map, int knows_good,
                          double wall_s)
 {
-  int err = MILL_OK;
   const mill_map_facts *f = &map->facts;
   printf("rows         %lld, used %lld\n", (long long)f->n_row, (long long)f->n_used);
   if (f->n_not_good > 0)
@@ -31,10 +29,7 @@ static int print_summary(const mill_density_options *o, const mill_density_map *
   printf("sum          %s, no value is further off than %.2g\n", f->form, f->bound);
   printf("time         %.2f s, %d threads\n", wall_s, o->n_thread);
   printf("density      %s\n", o->output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
-done:
-  return err;
+  return mill_job_flush("the summary");
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)
@@ -47,11 +42,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   const double start_s = mill_wall_s();
   MILL_TRY(mill_fit_command(argc, argv, &command)); /* before argv is permuted */
   MILL_TRY(mill_density_parse(argc, argv, &o));
-  if (o.help) {
-    if (mpi->rank == 0)
-      mill_density_print_help(stdout);
+  if (mill_option_helped(o.help, mpi->rank, mill_density_help.table, mill_density_help.usual))
     goto done;
-  }
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "density runs on one rank, without mpirun or srun -n");
   MILL_TRY(mill_density_rows_open(&o, &rows));

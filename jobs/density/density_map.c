@@ -62,18 +62,17 @@ static int take_vectors(void *context, int n, const double *const x[2])
 
 static int check_some(const mill_density_rows *rows)
 {
-  int err = MILL_OK;
   if (rows->n_used == 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "no row is left of %lld: %lld are not good by STATUS or RVS_WARN (--all takes them "
-              "too), %lld have no number in %s or %s",
-              (long long)rows->n_row, (long long)rows->n_not_good, (long long)rows->n_nan,
-              rows->name[1], rows->name[0]);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "no row is left of %lld: %lld are not good by STATUS or RVS_WARN (--all takes them "
+        "too), %lld have no number in %s or %s",
+        (long long)rows->n_row, (long long)rows->n_not_good, (long long)rows->n_nan, rows->name[1],
+        rows->name[0]);
   if (rows->n_used > MILL_PARTICLE_MAX_N)
-    MILL_FAIL(MILL_ERR_INPUT, "%lld rows are more than %d: map a part of them",
-              (long long)rows->n_used, MILL_PARTICLE_MAX_N);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INPUT, "%lld rows are more than %d: map a part of them",
+                      (long long)rows->n_used, MILL_PARTICLE_MAX_N);
+  return MILL_OK;
 }
 
 /* ---- kernel and edges ---- */
@@ -82,7 +81,6 @@ done:
 static int rule_plane(const mill_density_options *o, const mill_density_rows *rows,
                       const moments *m, mill_map_plan *p)
 {
-  int err = MILL_OK;
   const double n = (double)m->n, base = o->rule == MILL_SCOTT ? n : 0.25 * n * 4;
   const double factor = pow(base, -1.0 / 3.0); /* the square of n^(-1/6) */
   for (int a = 0; a < 2; a++)
@@ -92,40 +90,37 @@ static int rule_plane(const mill_density_options *o, const mill_density_rows *ro
             factor * (m->square[a + e] - m->sum[a] * m->sum[e] / n) / (n > 1 ? n - 1 : 1);
   for (int a = 0; a < 2; a++)
     if (!(p->covariance[a][a] > 0) || !isfinite(p->covariance[a][a]))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s has no width in the %lld rows used, from %g to %g: give --bandwidth X,Y",
-                rows->name[a], (long long)m->n, m->low[a], m->high[a]);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s has no width in the %lld rows used, from %g to %g: give --bandwidth X,Y",
+          rows->name[a], (long long)m->n, m->low[a], m->high[a]);
   const double(*c)[2] = p->covariance;
   if (!(c[0][0] * c[1][1] - c[0][1] * c[0][1] > 1e-10 * c[0][0] * c[1][1]))
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "%s and %s lie on a line, so that their covariance makes no kernel: leave --covariance",
         rows->name[1], rows->name[0]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Scott's rule on a sphere, its dispersion that of the mean resultant: 1 - R is the variance along
  * each of two axes where rows are close together. */
 static int rule_sphere(const moments *m, mill_map_plan *p)
 {
-  int err = MILL_OK;
   const double *v = m->vector, n = (double)m->n;
   const double resultant = sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]) / n;
   p->covariance[0][0] = p->covariance[1][1] = (1.0 - resultant) * pow(n, -1.0 / 3.0);
   if (!(1.0 - resultant > 1e-14))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "the %lld rows used are in one place of the sky: give --bandwidth in degrees",
-              (long long)m->n);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "the %lld rows used are in one place of the sky: give --bandwidth in degrees",
+                      (long long)m->n);
+  return MILL_OK;
 }
 
 /* The cells of axis a of the map, x being axis 1 there and 0 of the options. */
 static int make_axis(const mill_density_options *o, const mill_density_rows *rows, const moments *m,
                      int a, mill_map_plan *p)
 {
-  int err = MILL_OK;
   const double unit = o->is_sphere ? MILL_PI / 180 : 1, width = sqrt(p->covariance[a][a]);
   double low = unit * o->low[1 - a], high = unit * o->high[1 - a];
   if (low == 0 && high == 0) {
@@ -135,8 +130,9 @@ static int make_axis(const mill_density_options *o, const mill_density_rows *row
   p->n_cell[a] = o->n_cell[1 - a];
   const double cell = (high - low) / p->n_cell[a];
   if (!(low + cell > low && high - cell < high && isfinite(high - low)))
-    MILL_FAIL(MILL_ERR_CONFIG, "%s from %g to %g makes no cells: give --%c-range with a width",
-              rows->name[a], low / unit, high / unit, a == 0 ? 'y' : 'x');
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s from %g to %g makes no cells: give --%c-range with a width",
+                      rows->name[a], low / unit, high / unit, a == 0 ? 'y' : 'x');
   p->low[a] = low + 0.5 * cell;
   p->high[a] = high - 0.5 * cell;
   if (width < 0.5 * cell)
@@ -145,26 +141,24 @@ static int make_axis(const mill_density_options *o, const mill_density_rows *row
                      "narrower --%c-range or a larger --bandwidth",
                      rows->name[a], width / unit, cell / unit, a == 0 ? 'y' : 'x',
                      a == 0 ? 'y' : 'x');
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int plan_map(const mill_density_options *o, mill_density_rows *rows, moments *m,
                     mill_map_plan *p)
 {
-  int err = MILL_OK;
   p->is_sphere = o->is_sphere;
   p->n_thread = o->n_thread;
-  MILL_TRY(mill_density_rows_pass(rows, o->is_sphere ? take_vectors : take_moments, m));
-  MILL_TRY(check_some(rows));
+  MILL_CHECK(mill_density_rows_pass(rows, o->is_sphere ? take_vectors : take_moments, m));
+  MILL_CHECK(check_some(rows));
   for (int a = 0; a < 2 && o->rule == MILL_WIDTH_GIVEN; a++) {
     const double width = o->is_sphere ? o->bandwidth[0] * MILL_PI / 180 : o->bandwidth[1 - a];
     p->covariance[a][a] = width * width;
   }
   if (o->rule != MILL_WIDTH_GIVEN)
-    MILL_TRY(o->is_sphere ? rule_sphere(m, p) : rule_plane(o, rows, m, p));
+    MILL_CHECK(o->is_sphere ? rule_sphere(m, p) : rule_plane(o, rows, m, p));
   for (int a = 0; a < 2; a++)
-    MILL_TRY(make_axis(o, rows, m, a, p));
+    MILL_CHECK(make_axis(o, rows, m, a, p));
   const double n_cell = (double)p->n_cell[0] * p->n_cell[1];
   const int is_close = mill_map_nodes(p);
   p->form = o->how;
@@ -175,10 +169,10 @@ static int plan_map(const mill_density_options *o, mill_density_rows *rows, mome
   if (o->adaptive)
     p->form = MILL_MAP_CUT;
   if (p->form == MILL_MAP_NODES && !is_close)
-    MILL_FAIL(MILL_ERR_CONFIG, "--form binned: the kernel is too narrow for nodes over the map; "
-                               "leave --form, give a narrower range or a larger --bandwidth");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "--form binned: the kernel is too narrow for nodes over the map; "
+                      "leave --form, give a narrower range or a larger --bandwidth");
+  return MILL_OK;
 }
 
 /* ---- sums ---- */
@@ -233,38 +227,32 @@ static int take_pilot(void *context, int n, const double *const x[2])
 /* The pilot at the rows of a block. */
 static int look_up(summing *s, int n, const double *const x[2])
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&s->at, &s->n_at, n));
+  MILL_CHECK(MILL_GROW(&s->at, &s->n_at, n));
   mill_map_at(s->pilot_plan, s->pilot, n, x, s->at);
   for (int i = 0; i < n; i++)
     s->at[i] = fmax(s->at[i], s->floor);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_logs(void *context, int n, const double *const x[2])
 {
-  int err = MILL_OK;
   summing *s = context;
-  MILL_TRY(look_up(s, n, x));
+  MILL_CHECK(look_up(s, n, x));
   for (int i = 0; i < n; i++)
     s->log_sum += log(s->at[i]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Abramson's factors: the root of the pilot's geometric mean over the pilot. */
 static int take_local(void *context, int n, const double *const x[2])
 {
-  int err = MILL_OK;
   summing *s = context;
-  MILL_TRY(look_up(s, n, x));
+  MILL_CHECK(look_up(s, n, x));
   for (int i = 0; i < n; i++)
     s->at[i] = exp(0.5 * (s->log_mean - log(s->at[i])));
   s->ops->add(s->map, n, x, s->at);
   s->n_on_map += count_on_map(s->plan, n, x);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A map over all rows, with a few cells in a width of the kernel. */

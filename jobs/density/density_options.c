@@ -15,7 +15,6 @@
 
 static int take_bandwidth(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
   mill_density_options *o = base;
   static const char *const rule[] = {"scott", "silverman"};
   for (int k = 0; k < 2; k++)
@@ -36,12 +35,12 @@ static int take_bandwidth(const mill_option *row, const char *text, void *base)
       break;
   }
   if (o->n_bandwidth == 0 || *at != '\0')
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--%s takes scott, silverman, two numbers above 0 with a comma (of a sky map one, in "
-              "degrees), not '%s'",
-              row->name, text);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "--%s takes scott, silverman, two numbers above 0 with a comma (of a sky map one, in "
+        "degrees), not '%s'",
+        row->name, text);
+  return MILL_OK;
 }
 
 static const mill_option_table table = {
@@ -101,18 +100,19 @@ static const mill_option_table table = {
 /* What a kind of map means for columns and axes. */
 static int settle_kind(mill_density_options *o)
 {
-  int err = MILL_OK;
   static const char *const column[][2] = {
       [MILL_DENSITY_KIEL] = {"TEFF", "LOGG"}, [MILL_DENSITY_FEH_VRAD] = {"VRAD", "FEH"}};
   o->is_sphere = o->kind == MILL_DENSITY_SKY;
   if (!o->column[0] != !o->column[1])
-    MILL_FAIL(MILL_ERR_USAGE, "--x and --y go together: give both or neither");
+    return MILL_ERROR(MILL_ERR_USAGE, "--x and --y go together: give both or neither");
   if (o->kind < 0 && !o->column[0])
-    MILL_FAIL(MILL_ERR_USAGE, "nothing to draw: give --map, or --x and --y with names of columns; "
-                              "see starmill density --help");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "nothing to draw: give --map, or --x and --y with names of columns; "
+                      "see starmill density --help");
   if ((o->kind == MILL_DENSITY_KIEL || o->kind == MILL_DENSITY_FEH_VRAD) && o->column[0])
-    MILL_FAIL(MILL_ERR_USAGE, "--x and --y mean nothing with --map kiel or feh-vrad, which have "
-                              "their columns: leave them or --map");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--x and --y mean nothing with --map kiel or feh-vrad, which have "
+                      "their columns: leave them or --map");
   for (int a = 0; a < 2; a++) {
     if (o->kind == MILL_DENSITY_KIEL || o->kind == MILL_DENSITY_FEH_VRAD)
       o->column[a] = column[o->kind][a];
@@ -125,62 +125,56 @@ static int settle_kind(mill_density_options *o)
       o->high[a] = a == 0 ? 360 : 90;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_kernel(const mill_density_options *o)
 {
-  int err = MILL_OK;
   if (o->is_sphere && (o->low[1] < -90 || o->high[1] > 90 || o->high[0] - o->low[0] > 360))
-    MILL_FAIL(MILL_ERR_USAGE, "a sky map goes over 360 degrees of right ascension at most, and "
-                              "declinations from -90 to 90: change --x-range or --y-range");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "a sky map goes over 360 degrees of right ascension at most, and "
+                      "declinations from -90 to 90: change --x-range or --y-range");
   if (o->rule == MILL_WIDTH_GIVEN && o->n_bandwidth != (o->is_sphere ? 1 : 2))
-    MILL_FAIL(MILL_ERR_USAGE, "--bandwidth: give %s",
-              o->is_sphere ? "one number for a sky map, in degrees"
-                           : "two numbers, along x and y, with a comma");
+    return MILL_ERROR(MILL_ERR_USAGE, "--bandwidth: give %s",
+                      o->is_sphere ? "one number for a sky map, in degrees"
+                                   : "two numbers, along x and y, with a comma");
   if (o->is_sphere && o->rule == MILL_WIDTH_GIVEN && o->bandwidth[0] > 60)
-    MILL_FAIL(MILL_ERR_USAGE, "--bandwidth %g: a sky map takes up to 60 degrees", o->bandwidth[0]);
+    return MILL_ERROR(MILL_ERR_USAGE, "--bandwidth %g: a sky map takes up to 60 degrees",
+                      o->bandwidth[0]);
   if (o->covariance && (o->is_sphere || o->adaptive || o->rule == MILL_WIDTH_GIVEN))
-    MILL_FAIL(MILL_ERR_USAGE, "--covariance goes with two columns and a rule for the bandwidth, "
-                              "without --adaptive");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--covariance goes with two columns and a rule for the bandwidth, "
+                      "without --adaptive");
   if (o->covariance && o->how != MILL_HOW_AUTO && o->how != MILL_HOW_EXACT)
-    MILL_FAIL(MILL_ERR_USAGE, "--covariance goes with --form exact");
+    return MILL_ERROR(MILL_ERR_USAGE, "--covariance goes with --form exact");
   if (o->adaptive && o->how != MILL_HOW_AUTO && o->how != MILL_HOW_CUT)
-    MILL_FAIL(MILL_ERR_USAGE, "--adaptive goes with --form cut");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--adaptive goes with --form cut");
+  return MILL_OK;
 }
 
 int mill_density_parse(int argc, char **argv, mill_density_options *o)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   mill_file_roles roles = {0};
   *o = (mill_density_options){.kind = -1, .how = MILL_HOW_AUTO};
-  MILL_TRY(mill_option_parse(&table, argc, argv, o, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, o, NULL, &first));
   if (o->help)
-    goto done;
+    return MILL_OK;
   o->n_input = argc - first;
   o->input = argv + first;
   if (o->n_input < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "no catalogs: name one or more; see starmill density --help");
+    return MILL_ERROR(MILL_ERR_USAGE, "no catalogs: name one or more; see starmill density --help");
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output MAP.h5 or MAP.fits; see starmill density "
-                              "--help");
-  MILL_TRY(settle_kind(o));
-  MILL_TRY(check_kernel(o));
-  MILL_TRY(mill_mpi_alone_threads(&o->n_thread));
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no output: give --output MAP.h5 or MAP.fits; see starmill density "
+                      "--help");
+  MILL_CHECK(settle_kind(o));
+  MILL_CHECK(check_kernel(o));
+  MILL_CHECK(mill_mpi_alone_threads(&o->n_thread));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
   for (int i = 0; i < o->n_input; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "a catalog", o->input[i]));
-  MILL_TRY(mill_map_file_check(o->output, o->overwrite));
-done:
-  return err;
+    MILL_CHECK(mill_file_roles_read(&roles, "a catalog", o->input[i]));
+  return mill_map_file_check(o->output, o->overwrite);
 }
 
 const mill_option_help mill_density_help = {&table, NULL};
-
-void mill_density_print_help(FILE *out)
-{
-  mill_option_print_help(&table, NULL, out);
-}

@@ -31,6 +31,4 @@ typedef struct mill_density_options {
 /** argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE. */
 int mill_density_parse(int argc, char **argv, mill_density_options *options);
 
-void mill_density_print_help(FILE *out);
-
 #endif

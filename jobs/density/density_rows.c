@@ -13,21 +13,20 @@ enum { BLOCK_ROWS = 1 << 20 };
 /* The columns of a sky map where they are not given: those of the first catalog. */
 static int find_sky(mill_density_rows *rows)
 {
-  int err = MILL_OK, found = 0;
+  int found = 0;
   static const char *const pair[][2] = {{"TARGET_DEC", "TARGET_RA"}, {"DEC", "RA"}, {"dec", "ra"}};
   const char *path = rows->options->input[0];
   for (size_t k = 0; k < sizeof pair / sizeof *pair && !found; k++) {
-    MILL_TRY(mill_row_reader_has(path, 2, pair[k], &found));
+    MILL_CHECK(mill_row_reader_has(path, 2, pair[k], &found));
     rows->name[0] = pair[k][0];
     rows->name[1] = pair[k][1];
   }
   if (!found)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no columns TARGET_RA and TARGET_DEC, nor RA and DEC: name those of "
-              "right ascension and declination by --x and --y",
-              path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no columns TARGET_RA and TARGET_DEC, nor RA and DEC: name those of "
+                      "right ascension and declination by --x and --y",
+                      path);
+  return MILL_OK;
 }
 
 int mill_density_rows_open(const mill_density_options *o, mill_density_rows *rows)
@@ -58,22 +57,20 @@ void mill_density_rows_close(mill_density_rows *rows)
 /* All catalogs must have the units of the first. */
 static int take_units(mill_density_rows *rows, const mill_row_reader *reader, int i_input)
 {
-  int err = MILL_OK;
   const mill_density_options *o = rows->options;
   for (int a = 0; a < 2; a++) {
     const char *unit = mill_row_reader_unit(reader, a);
     if (o->is_sphere && unit[0] && strncasecmp(unit, "deg", 3) != 0)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: %s has the unit %s: a sky map takes degrees",
-                o->input[i_input], rows->name[a], unit);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: %s has the unit %s: a sky map takes degrees",
+                        o->input[i_input], rows->name[a], unit);
     if (i_input == 0)
       snprintf(rows->unit[a], sizeof rows->unit[a], "%s", o->is_sphere ? "deg" : unit);
     else if (!o->is_sphere && strcmp(rows->unit[a], unit) != 0)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: %s has the unit '%s', where %s has '%s': one map takes one unit",
-                o->input[i_input], rows->name[a], unit, o->input[0], rows->unit[a]);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "%s: %s has the unit '%s', where %s has '%s': one map takes one unit",
+                        o->input[i_input], rows->name[a], unit, o->input[0], rows->unit[a]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The rows of a block that are used, to its front. */

@@ -2,7 +2,6 @@
 
 #include "jobs/doctor/doctor.h"
 
-#include <errno.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
 #include "jobs/doctor/version.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/find_backend.h"
@@ -78,27 +78,26 @@ const mill_option_help mill_doctor_help = {&table, &usual};
 
 static int parse(int argc, char **argv, doctor_job *job)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   mill_config config; /* only to check a value */
   mill_config_default(&config);
   job->output = usual.output;
   job->backend = usual.backend;
   job->limit_s = usual.limit_s;
-  MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
-  MILL_TRY(mill_config_set(&config, "backend", "backend", job->backend));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help", argv[first]);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help",
+                      argv[first]);
+  return MILL_OK;
 }
 
 /* ---- program, machine ---- */
 
 static int find_program(doctor_job *job)
 {
-  int err = MILL_OK;
   mill_version_row row[MILL_N_VERSION];
-  MILL_TRY(mill_version_rows(row));
+  MILL_CHECK(mill_version_rows(row));
   for (int i = 0; i < MILL_N_VERSION; i++) {
     char key[64];
     snprintf(key, sizeof key, "program.%s", row[i].name);
@@ -108,8 +107,7 @@ static int find_program(doctor_job *job)
                         "this HDF5 writes no file with several ranks: build with a parallel one "
                         "(docs/use/install.md)");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void find_machine(doctor_job *job)
@@ -413,13 +411,12 @@ static void find_devices(doctor_job *job)
 
 static int find_rates(doctor_job *job)
 {
-  int err = MILL_OK;
   mill_findings *f = &job->findings;
   mill_bench_rates rates;
   memset(&rates, 0, sizeof rates);
   if (job->quick)
-    goto done;
-  MILL_TRY(mill_bench_rates_measure(job->library ? &job->lib : NULL, GEMM_ROWS, &rates));
+    return MILL_OK;
+  MILL_CHECK(mill_bench_rates_measure(job->library ? &job->lib : NULL, GEMM_ROWS, &rates));
   mill_finding_number(f, "rates.products_float32", rates.sgemm_square.gflop_s,
                       "GFLOP/s of one core");
   if (rates.sgemm_square.gflop_s < SLOW_SGEMM)
@@ -437,8 +434,7 @@ static int find_rates(doctor_job *job)
                       "GB/s of one core, read and written");
   if (rates.copy_memory_gbyte_s < SLOW_COPY)
     mill_finding_warn(f, "slow: do other programs use this machine?");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* From which size on auto takes the GPU. */
@@ -516,28 +512,22 @@ static int examine(doctor_job *job)
     MILL_TRY(mill_findings_print_json(&job->findings, stdout));
   else
     mill_findings_print(&job->findings, stdout);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print what was found: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("what was found"));
 done:
   return err;
 }
 
 static int start(doctor_job *job, int argc, char **argv)
 {
-  int err = MILL_OK;
-  MILL_TRY(parse(argc, argv, job));
-  if (job->help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
-    goto done;
-  }
+  MILL_CHECK(parse(argc, argv, job));
+  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
+    return MILL_OK;
   /* without threads of MPI the rest can be looked at; without communicators it cannot */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
-    MILL_TRY(mill_error_restore(&job->mpi_failure));
-  MILL_TRY(mill_mpi_agree(&job->mpi, examine(job)));
-  MILL_MPI(MPI_Bcast(&job->findings.exit_status, 1, MPI_INT, 0, job->mpi.comm));
-done:
-  return err;
+    MILL_CHECK(mill_error_restore(&job->mpi_failure));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));
+  MILL_CHECK_MPI(MPI_Bcast(&job->findings.exit_status, 1, MPI_INT, 0, job->mpi.comm));
+  return MILL_OK;
 }
 
 int mill_job_doctor(int argc, char **argv)

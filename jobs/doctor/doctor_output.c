@@ -109,24 +109,21 @@ static void describe(output_check *check, const char *folder)
 
 static int make_folder(output_check *check, const char *folder)
 {
-  int err = MILL_OK;
   if (snprintf(check->folder, sizeof check->folder, "%s/starmill-doctor.XXXXXX", folder) >=
       (int)sizeof check->folder) {
     check->folder[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the folder is too long");
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the name of the folder is too long");
   }
   if (!mkdtemp(check->folder)) {
     check->folder[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written in: %s", folder, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written in: %s", folder, strerror(errno));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fail_system(const char *what, const char *path)
 {
-  return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot %s: %s", path, what,
-                        strerror(errno));
+  return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
 /* Made, locked, renamed, removed: what lock files, status files and results need. */
@@ -281,10 +278,10 @@ static int move_rows(const output_check *check, int is_write, double *value)
                  : mill_ph5_read(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value);
   for (int64_t i = 0; !is_write && err == MILL_OK && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
-      err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                           "rank %d does not read what rank %d has written: the file system is not "
-                           "coherent between ranks",
-                           mpi->rank, (mpi->rank + 1) % mpi->size);
+      err = MILL_ERROR(MILL_ERR_OUTPUT,
+                       "rank %d does not read what rank %d has written: the file system is not "
+                       "coherent between ranks",
+                       mpi->rank, (mpi->rank + 1) % mpi->size);
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   mill_ph5_unselect(&rows);

@@ -26,7 +26,7 @@ static void put(mill_version_row *row, const char *name, const char *format, ...
 
 int mill_version_rows(mill_version_row row[MILL_N_VERSION])
 {
-  int err = MILL_OK, n_mpi = 0;
+  int n_mpi = 0;
   char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   unsigned major = 0, minor = 0, release = 0;
 #ifdef H5_HAVE_PARALLEL
@@ -40,12 +40,13 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION])
   const char *blas = MILL_BLAS_TEXT;
 #endif
   if (MPI_Get_library_version(mpi, &n_mpi) != MPI_SUCCESS)
-    MILL_FAIL(MILL_ERR_MPI, "MPI_Get_library_version failed: the MPI installation is broken");
+    return MILL_ERROR(MILL_ERR_MPI,
+                      "MPI_Get_library_version failed: the MPI installation is broken");
   mpi[strcspn(mpi, "\n")] = '\0'; /* MPICH describes its whole build; the first line names it */
   for (char *c = mpi; *c; c++)
     *c = *c == '\t' ? ' ' : *c;
   if (H5get_libversion(&major, &minor, &release) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "H5get_libversion failed: the HDF5 installation is broken");
+    return MILL_ERROR(MILL_ERR_OUTPUT, "H5get_libversion failed: the HDF5 installation is broken");
   put(&row[0], "starmill", "%s", mill_version());
   put(&row[1], "revision", "%s", mill_version_revision());
   put(&row[2], "compiler", "%s", mill_version_compiler());
@@ -54,19 +55,16 @@ int mill_version_rows(mill_version_row row[MILL_N_VERSION])
   put(&row[5], "CFITSIO", "%d.%d.%d", CFITSIO_MAJOR, CFITSIO_MINOR, CFITSIO_MICRO);
   put(&row[6], "BLAS", "%s", blas);
   put(&row[7], "CUDA", "%s", MILL_CUDA_TEXT);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_version_print(FILE *out)
 {
-  int err = MILL_OK;
   mill_version_row row[MILL_N_VERSION];
-  MILL_TRY(mill_version_rows(row));
+  MILL_CHECK(mill_version_rows(row));
   for (int i = 0; i < MILL_N_VERSION; i++)
     fprintf(out, i == 0 ? "%s %s\n" : "%-9s %s\n", row[i].name, row[i].text);
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the version: the output is closed or full");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the version: the output is closed or full");
+  return MILL_OK;
 }

@@ -1,6 +1,5 @@
 #include "jobs/export/export.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "io/export/whole_table.h"
 #include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -77,11 +77,11 @@ static int is_per_input(const export_options *o)
 
 static int parse(int argc, char **argv, export_options *o)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned char given[MILL_OPTION_MAX];
-  MILL_TRY(mill_option_parse(&table, argc, argv, o, given, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, o, given, &first));
   if (o->help)
-    goto done;
+    return MILL_OK;
   const int is_rv = o->to == TO_RVTAB || o->to == TO_RVMOD;
   const mill_option_need need[] = {
       {"models", o->to == TO_RVMOD, "without --to rvmod"},
@@ -90,22 +90,23 @@ static int parse(int argc, char **argv, export_options *o)
       {"subdirs", is_per_input(o), "with one file as output"},
       {"no-fibermap", is_rv, "without --to rvtab or rvmod"},
   };
-  MILL_TRY(mill_option_check_needs(&table, given, sizeof need / sizeof *need, need));
+  MILL_CHECK(mill_option_check_needs(&table, given, sizeof need / sizeof *need, need));
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output; see starmill export --help");
+    return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output; see starmill export --help");
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%s; see starmill export --help",
-              argc == first ? "no result: name the file that starmill fit has written"
-                            : "name one result");
+    return MILL_ERROR(MILL_ERR_USAGE, "%s; see starmill export --help",
+                      argc == first ? "no result: name the file that starmill fit has written"
+                                    : "name one result");
   if (o->to == TO_RVMOD && !o->models)
-    MILL_FAIL(MILL_ERR_USAGE, "rvmod is made of best-fit models: give --models MODELS.h5, which "
-                              "fit --models has written");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "rvmod is made of best-fit models: give --models MODELS.h5, which "
+                      "fit --models has written");
   if (o->prefix && strchr(o->prefix, '/'))
-    MILL_FAIL(MILL_ERR_USAGE, "--prefix %s: is part of a file's name, and --output of its folder",
-              o->prefix);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--prefix %s: is part of a file's name, and --output of its folder",
+                      o->prefix);
   o->result = argv[first];
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- one file ---- */
@@ -113,31 +114,27 @@ done:
 /* No input is written over, nor the result. */
 static int check_roles(const export_options *o, const mill_export_source *source)
 {
-  int err = MILL_OK;
   char path[MILL_EXPORT_PATH];
   mill_file_roles roles = {.n = 0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the result", o->result));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the result", o->result));
   for (int i = 0; i < source->n_file; i++) {
-    MILL_TRY(mill_export_input(source, i, path, sizeof path));
-    MILL_TRY(mill_file_roles_read(&roles, "the input", path));
+    MILL_CHECK(mill_export_input(source, i, path, sizeof path));
+    MILL_CHECK(mill_file_roles_read(&roles, "the input", path));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Only what export writes is replaced; CSV says nothing of itself. */
 static int check_there(const export_options *o, const mill_product *product)
 {
-  int err = MILL_OK;
   if (o->to == TO_HDF5 && o->overwrite)
-    MILL_TRY(mill_refuse_foreign(product->path, "--output", "starmill export"));
+    MILL_CHECK(mill_refuse_foreign(product->path, "--output", "starmill export"));
   else if (o->to == TO_CSV && o->overwrite)
-    MILL_TRY(mill_refuse_data(product->path, "--output"));
+    MILL_CHECK(mill_refuse_data(product->path, "--output"));
   else
-    MILL_TRY(mill_products_check_one(product->path, o->overwrite));
-done:
-  return err;
+    MILL_CHECK(mill_products_check_one(product->path, o->overwrite));
+  return MILL_OK;
 }
 
 static int write_one(const export_options *o, int64_t *n_row)
@@ -202,35 +199,28 @@ static int write_products(const mill_mpi *mpi, const export_options *o, mill_pro
 
 static int run(const mill_mpi *mpi, int argc, char **argv, int *exit_status)
 {
-  int err = MILL_OK;
   const double start_s = mill_wall_s();
   mill_product_counts counts = {0};
   int64_t n_row = 0;
   export_options o = usual;
-  MILL_TRY(mill_mpi_agree(mpi, parse(argc, argv, &o)));
-  if (o.help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
-    goto done;
-  }
-  MILL_TRY(mill_mpi_agree(mpi, mill_log_open(mpi->rank, mpi->size, MILL_LOG_WARNING, NULL)));
+  MILL_CHECK(mill_mpi_agree(mpi, parse(argc, argv, &o)));
+  if (mill_option_helped(o.help, mpi->rank, &table, &usual))
+    return MILL_OK;
+  MILL_CHECK(mill_mpi_agree(mpi, mill_log_open(mpi->rank, mpi->size, MILL_LOG_WARNING, NULL)));
   if (is_per_input(&o)) {
-    MILL_TRY(write_products(mpi, &o, &counts));
+    MILL_CHECK(write_products(mpi, &o, &counts));
     *exit_status = counts.n_failed + counts.n_unread > 0 ? EXIT_INCOMPLETE : 0;
   } else if (mpi->size > 1) {
-    MILL_FAIL(MILL_ERR_USAGE, "one file is written by one rank, without mpirun or srun -n");
+    return MILL_ERROR(MILL_ERR_USAGE, "one file is written by one rank, without mpirun or srun -n");
   } else {
-    MILL_TRY(write_one(&o, &n_row));
+    MILL_CHECK(write_one(&o, &n_row));
   }
   if (mpi->rank == 0 && !o.quiet && is_per_input(&o))
     print_counts(&counts, &o, mill_wall_s() - start_s);
   else if (mpi->rank == 0 && !o.quiet)
     printf("rows         %lld\ntime         %.2f s\noutput       %s\n", (long long)n_row,
            mill_wall_s() - start_s, o.output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
-done:
-  return err;
+  return mill_job_flush("the summary");
 }
 
 int mill_job_export(int argc, char **argv)

@@ -21,11 +21,10 @@ enum { HAS_CUDA = 1 };
 
 static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
 {
-  int err = MILL_OK;
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
-  MILL_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
-done:
-  return err;
+  MILL_CHECK_MPI(
+      MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
+  MILL_CHECK_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
+  return MILL_OK;
 }
 
 /* The GPU that a rank would take. */
@@ -66,10 +65,10 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
   MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
-    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
-                         "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
-                         "in the last digits: use GPUs of one kind",
-                         first_rank, first, rank, name);
+    err = MILL_ERROR(MILL_ERR_BACKEND,
+                     "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
+                     "in the last digits: use GPUs of one kind",
+                     first_rank, first, rank, name);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
@@ -135,12 +134,9 @@ done:
 
 static int place_all(const mill_mpi *mpi)
 {
-  int err = MILL_OK;
   rank_gpu mine;
-  MILL_TRY(find_gpu(mpi, 0, &mine));
-  MILL_TRY(place_ranks(mpi, &mine));
-done:
-  return err;
+  MILL_CHECK(find_gpu(mpi, 0, &mine));
+  return place_ranks(mpi, &mine);
 }
 
 static int place_some(const mill_mpi *mpi, int *has_gpu)
@@ -228,8 +224,8 @@ enum { HAS_CUDA = 0 };
 static int place_all(const mill_mpi *mpi)
 {
   (void)mpi;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "this program was built without CUDA: build it where nvcc is found");
+  return MILL_ERROR(MILL_ERR_CONFIG,
+                    "this program was built without CUDA: build it where nvcc is found");
 }
 
 static int place_some(const mill_mpi *mpi, int *has_gpu)
@@ -264,7 +260,7 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
 /* Put more text around the message of a failure. */
 static int tell(int err, const char *before, const char *after)
 {
-  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, mill_error_message(), after);
+  return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
 }
 
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
@@ -323,15 +319,13 @@ static int wish_of_result(const char *output, const char *device)
 static int agree_wish(const mill_mpi *mpi, int kind, const char *output, const char *device,
                       int64_t size, int n_thread, int *wish)
 {
-  int err = MILL_OK;
   *wish = WISH_CPU;
   if (mpi->rank == 0 && device)
     *wish = wish_of_result(output, device);
   else if (mpi->rank == 0)
     *wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
-  MILL_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
+  return MILL_OK;
 }
 
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,

@@ -4,13 +4,12 @@
 
 int mill_balance_gather(const mill_mpi *mpi, const mill_balance *mine, mill_balance_all *all)
 {
-  int err = MILL_OK;
   enum { N = sizeof *mine / sizeof(double) };
   double sum[N], least, most;
   memset(all, 0, sizeof *all);
-  MILL_MPI(MPI_Allreduce(mine, sum, N, MPI_DOUBLE, MPI_SUM, mpi->comm));
-  MILL_MPI(MPI_Allreduce(&mine->end_s, &least, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
-  MILL_MPI(MPI_Allreduce(&mine->end_s, &most, 1, MPI_DOUBLE, MPI_MAX, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(mine, sum, N, MPI_DOUBLE, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&mine->end_s, &least, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&mine->end_s, &most, 1, MPI_DOUBLE, MPI_MAX, mpi->comm));
   for (int i = 0; i < N; i++)
     sum[i] /= (double)mpi->size;
   memcpy(&all->mean, sum, sizeof all->mean);
@@ -22,8 +21,7 @@ int mill_balance_gather(const mill_mpi *mpi, const mill_balance *mine, mill_bala
   all->mean.n_chunk *= mpi->size;
   all->mean.n_opened *= mpi->size;
   all->idle_tail = most > 0 ? 1.0 - all->mean.end_s / most : 0.0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static double percent(double some, double all)

@@ -51,7 +51,6 @@ const char *mill_crossover_command(int kind)
 
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
 {
-  int err = MILL_OK;
   const char *file = getenv("STARMILL_CROSSOVER"), *cache = getenv("XDG_CACHE_HOME"),
              *home = getenv("HOME");
   int n;
@@ -62,11 +61,12 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
   else if (home && home[0])
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s/.cache/starmill/crossover", home);
   else
-    MILL_FAIL(MILL_ERR_CONFIG, "no place for the crossover: set STARMILL_CROSSOVER to a file");
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "no place for the crossover: set STARMILL_CROSSOVER to a file");
   if (n >= MILL_CROSSOVER_PATH)
-    MILL_FAIL(MILL_ERR_CONFIG, "the path of the crossover's file is too long (%d bytes)", n);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "the path of the crossover's file is too long (%d bytes)",
+                      n);
+  return MILL_OK;
 }
 
 /* A line of the file; 0 where it is none. */
@@ -138,18 +138,16 @@ done:
 /* All folders above the file. */
 static int make_folders(const char *path)
 {
-  int err = MILL_OK;
   char folder[MILL_CROSSOVER_PATH];
   snprintf(folder, sizeof folder, "%s", path);
   for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
     *at = '\0';
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-      MILL_FAIL(MILL_ERR_OUTPUT, "the folder %s of the crossover's file cannot be made: %s", folder,
-                strerror(errno));
+      return MILL_ERROR(MILL_ERR_OUTPUT, "the folder %s of the crossover's file cannot be made: %s",
+                        folder, strerror(errno));
     *at = '/';
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void print_line(FILE *out, const mill_crossover *line)

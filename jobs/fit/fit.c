@@ -18,11 +18,10 @@ enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
 
 int mill_fit_command(int argc, char **argv, char **out)
 {
-  int err = MILL_OK;
   size_t size = 0;
   FILE *text = open_memstream(out, &size);
   if (!text)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
   fputs("starmill", text);
   for (int i = 0; i < argc; i++) {
     const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
@@ -36,9 +35,8 @@ int mill_fit_command(int argc, char **argv, char **out)
     fputc('\'', text);
   }
   if (fclose(text) != 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
+  return MILL_OK;
 }
 
 /* CPU seconds of the process since *last, which becomes now. */
@@ -193,11 +191,8 @@ static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_li
     err = line->parse(argc, argv, options);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_fit_same_options(mpi, options));
-  if (options->help) {
-    if (mpi->rank == 0)
-      line->print_help(stdout);
+  if (mill_option_helped(options->help, mpi->rank, line->help->table, line->help->usual))
     goto done;
-  }
   MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
 done:
   free(command);
@@ -228,6 +223,6 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
 int mill_job_fit(int argc, char **argv)
 {
   static const mill_fit_command_line line = {"starmill fit", mill_fit_options_parse,
-                                             mill_fit_options_print_help};
+                                             &mill_fit_help};
   return mill_fit_main(argc, argv, &line);
 }

@@ -17,7 +17,7 @@ int mill_job_fit(int argc, char **argv);
 typedef struct mill_fit_command_line {
   const char *name; /**< "starmill fit" */
   int (*parse)(int argc, char **argv, mill_fit_options *options);
-  void (*print_help)(FILE *out);
+  const mill_option_help *help;
 } mill_fit_command_line;
 
 /** mill_job_fit with another command line. */
@@ -81,9 +81,6 @@ int mill_fit_take_shipped(mill_config *config);
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status);
 
-/** Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
- *  a core to read, and a GPU fits stars faster than one core reads them. */
-int mill_fit_default_readers(const mill_backend *backend, int n_thread);
 enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
 
 /** The command line as the user may paste it again: argv after the program's name.

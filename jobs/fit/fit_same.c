@@ -54,12 +54,10 @@ static void print_options(const mill_fit_options *options, FILE *out)
 /* The text is whole, or the caller must not compare it. */
 static int close_text(FILE *text)
 {
-  int err = MILL_OK;
   const int failed = text && ferror(text);
   if (!text || fclose(text) != 0 || failed)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for what the ranks compare");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for what the ranks compare");
+  return MILL_OK;
 }
 
 int mill_fit_same_options(const mill_mpi *mpi, const mill_fit_options *options)

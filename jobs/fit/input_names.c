@@ -19,6 +19,7 @@
 #include "jobs/status/status_result.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/watchdog.h"
 
 enum { MAX_PATH = 1024 };
@@ -27,16 +28,13 @@ enum { MAX_PATH = 1024 };
 static int list_inputs(const mill_fit_options *options, mill_path_list *list)
 {
   int err = MILL_OK;
-  mill_path_list listed = {0};
   int64_t *number = NULL;
   size_t n_number = 0;
   int has_place = 0;
   for (int i = 0; i < options->n_input; i++)
     MILL_TRY(mill_path_list_add(list, options->input[i]));
   if (options->catalog)
-    MILL_TRY(mill_catalog_list_read(options->catalog, &listed.path, &listed.n));
-  for (size_t i = 0; i < listed.n; i++)
-    MILL_TRY(mill_path_list_add(list, listed.path[i]));
+    MILL_TRY(mill_catalog_list_read(options->catalog, list));
   MILL_TRY(mill_number_list(options->numbers, options->numbers_file, &number, &n_number));
   for (size_t i = 0; i < options->n_pattern; i++) {
     has_place |= strstr(options->pattern[i], "{n") != NULL;
@@ -48,7 +46,6 @@ static int list_inputs(const mill_fit_options *options, mill_path_list *list)
     MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog or --pattern; see "
                               "starmill fit --help");
 done:
-  mill_path_list_clear(&listed);
   mill_free(number);
   return err;
 }
@@ -106,16 +103,14 @@ static int is_done(const mill_input_table *table, const char *settings,
 
 int mill_input_absolute(const char *name, char out[PATH_MAX])
 {
-  int err = MILL_OK;
   char folder[PATH_MAX] = "";
   if (realpath(name, out))
-    goto done;
+    return MILL_OK;
   if (name[0] != '/' && !getcwd(folder, sizeof folder))
-    MILL_FAIL(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
   if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
+  return MILL_OK;
 }
 
 /* The inputs of the result at path, as they are called there or, in another folder, absolute. */
@@ -146,11 +141,6 @@ done:
   return err;
 }
 
-static int compare_text(const void *a, const void *b)
-{
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* How many of the paths of a list are not among others, links followed. */
 static int count_others(const mill_path_list *list, const mill_path_list *others, size_t *n)
 {
@@ -164,10 +154,10 @@ static int count_others(const mill_path_list *list, const mill_path_list *others
     MILL_TRY(mill_path_list_add(&real, path));
   }
   if (real.n > 0)
-    qsort(real.path, real.n, sizeof *real.path, compare_text);
+    qsort(real.path, real.n, sizeof *real.path, mill_by_text_at);
   for (size_t i = 0; i < list->n; i++) {
     MILL_TRY(mill_input_absolute(list->path[i], path));
-    *n += real.n == 0 || !bsearch(&key, real.path, real.n, sizeof *real.path, compare_text);
+    *n += real.n == 0 || !bsearch(&key, real.path, real.n, sizeof *real.path, mill_by_text_at);
   }
 done:
   mill_path_list_clear(&real);
@@ -289,15 +279,13 @@ done:
 
 static int split_names(mill_input_names *names)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(names->n, &names->name));
+  MILL_CHECK(MILL_ALLOC(names->n, &names->name));
   const char *at = names->text;
   for (int64_t i = 0; i < names->n; i++) {
     names->name[i] = at;
     at += strlen(at) + 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_input_names_share(const mill_mpi *mpi, const mill_fit_options *options,

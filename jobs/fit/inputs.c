@@ -72,7 +72,6 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 /* The wavelengths of some exposures, which are in the batch. */
 static int learn_batch(index_job *job, int i_file)
 {
-  int err = MILL_OK;
   const mill_read_batch *batch = &job->batch;
   int last_wave[MILL_MAX_ARM];
   for (int a = 0; a < MILL_MAX_ARM; a++)
@@ -90,7 +89,7 @@ static int learn_batch(index_job *job, int i_file)
     const double *wave_aa = batch->wave[s->wave].wave_aa;
     layout->n_pix = n_pix > layout->n_pix ? n_pix : layout->n_pix;
     if (layout->first_file == INT_MAX) {
-      MILL_TRY(MILL_ALLOC(s->n_pix, &layout->wave_aa));
+      MILL_CHECK(MILL_ALLOC(s->n_pix, &layout->wave_aa));
       memcpy(layout->wave_aa, wave_aa, (size_t)s->n_pix * sizeof *wave_aa);
       layout->n_pix_first = s->n_pix;
       layout->first_file = i_file;
@@ -101,8 +100,7 @@ static int learn_batch(index_job *job, int i_file)
       layout->differs = 1;
     last_wave[s->arm] = s->wave;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Wavelengths of all selected exposures of a file.  An exposure that cannot be read is
@@ -144,15 +142,13 @@ static double cost_of_file(const char *name, const file_facts *facts)
  * first most bytes. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
-  int err = MILL_OK;
   const size_t length = strnlen(text, most - 1);
-  MILL_TRY(MILL_GROW(&job->text, &job->n_text_room, (int64_t)(job->n_text + length + 1)));
+  MILL_CHECK(MILL_GROW(&job->text, &job->n_text_room, (int64_t)(job->n_text + length + 1)));
   memcpy(job->text + job->n_text, text, length);
   job->text[job->n_text + length] = '\0';
   job->n_text += length + 1;
   *n_byte = (int32_t)(length + 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Rows beyond the limit are read again when they are needed. */
@@ -247,16 +243,14 @@ static void look_at_file(const char *path, file_facts *facts)
 /* Put the facts of all ranks in place of this rank's; start [size + 1]: the first file of each. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
-  int err = MILL_OK;
   file_facts *all = NULL;
   const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
-  MILL_TRY(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
-                           "inputs are too many for one run", (void **)&all, &n_all));
+  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
+                             "inputs are too many for one run", (void **)&all, &n_all));
   mill_free(*facts);
   *facts = all;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Cut the list of files so that every rank has about as much to read: packed files are read
@@ -264,7 +258,6 @@ done:
 static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
                      int *start)
 {
-  int err = MILL_OK;
   double all = 0, so_far = 0;
   int rank = 1;
   for (int r = 0; r <= mpi->size; r++)
@@ -275,7 +268,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
     look_at_file(names->name[i], *facts + i);
     mill_watch_end(watch);
   }
-  MILL_TRY(gather_facts(mpi, start, facts));
+  MILL_CHECK(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
     all += cost_of_file(names->name[i], *facts + i);
   for (int r = 1; r <= mpi->size; r++)
@@ -287,8 +280,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
       start[rank] = (int)i;
     so_far += cost;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What qsort_r's comparison looks at. */
@@ -334,20 +326,19 @@ done:
 static int refuse_written_inputs(const mill_input_names *names, const file_facts *facts,
                                  const mill_file_roles *roles)
 {
-  int err = MILL_OK, may_be_redrock = 0;
+  int may_be_redrock = 0;
   char beside[MILL_FITS_MAX_PATH];
   for (int i = 0; i < roles->n; i++)
     may_be_redrock |= mill_redrock_is_name(roles->written[i].identity.name);
   for (int64_t i = 0; i < names->n; i++) {
     const char *name = names->name[i];
-    MILL_TRY(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk, facts[i].device,
-                                        facts[i].inode));
+    MILL_CHECK(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk,
+                                          facts[i].device, facts[i].inode));
     if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
       continue; /* a path that is too long makes the file unreadable, later */
-    MILL_TRY(mill_file_roles_read(roles, "the redrock file", beside));
+    MILL_CHECK(mill_file_roles_read(roles, "the redrock file", beside));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Up to 16 m/s apart, which is below what is measured here. */
@@ -362,21 +353,20 @@ static int is_solar(const char *frame)
 static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
                                const mill_join *join)
 {
-  int err = MILL_OK;
   for (int64_t row = 0; row < join->row_start[join->n_file]; row++)
     for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
       const int i_first = join->part[join->part_start[row]].file, i_other = join->part[k].file;
       const file_facts *first = &facts[i_first], *other = &facts[i_other];
       if (strcmp(first->frame, other->frame) != 0 &&
           !(is_solar(first->frame) && is_solar(other->frame)))
-        MILL_FAIL(MILL_ERR_CONFIG,
-                  "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
-                  "velocities are not in one frame: fit these files one by one, or bring them "
-                  "into one frame",
-                  names->name[i_first], first->frame, names->name[i_other], other->frame);
+        return MILL_ERROR(
+            MILL_ERR_CONFIG,
+            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
+            "velocities are not in one frame: fit these files one by one, or bring them "
+            "into one frame",
+            names->name[i_first], first->frame, names->name[i_other], other->frame);
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
@@ -409,15 +399,14 @@ done:
 static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {
-  int err = MILL_OK;
   int64_t n_exposure = 0;
   const char *text = inputs->file_text;
-  MILL_TRY(refuse_duplicates(names, facts));
+  MILL_CHECK(refuse_duplicates(names, facts));
   if (roles)
-    MILL_TRY(refuse_written_inputs(names, facts, roles));
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->file));
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->exposure_start));
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->n_exposure));
+    MILL_CHECK(refuse_written_inputs(names, facts, roles));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->file));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->exposure_start));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->n_exposure));
   for (int i = 0; i < inputs->n_file; i++) {
     const file_facts *from = &facts[i];
     mill_input_file *file = &inputs->file[i];
@@ -440,8 +429,7 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
     n_exposure += from->n_exposure;
     inputs->n_unreadable += from->n_error > 0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Per arm, every rank gets the wavelengths of the first file of all that has it, unless
@@ -575,9 +563,8 @@ done:
   mill_spectra_close(spectra);
   /* its rows are counted already: the next start counts again, without it if need be */
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
-    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                         "%s; it could be read before: the same command starts again",
-                         mill_error_message());
+    err = MILL_ERROR(MILL_ERR_STOPPED, "%s; it could be read before: the same command starts again",
+                     mill_error_message());
   if (err != MILL_OK)
     mill_file_index_clear(index);
   return err;

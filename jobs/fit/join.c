@@ -39,14 +39,13 @@ void mill_join_free(mill_join *join)
 /* This rank's rows and exposures. */
 static int list_mine(const mill_file_index *index, int file_start, int file_end, survey *mine)
 {
-  int err = MILL_OK;
   int64_t n_row = 0, n_exposure = 0;
   for (int f = file_start; f < file_end; f++) {
     n_row += index[f - file_start].n_row;
     n_exposure += index[f - file_start].n_exposure;
   }
-  MILL_TRY(MILL_ALLOC(n_row, &mine->entry));
-  MILL_TRY(MILL_ALLOC(n_exposure, &mine->exposure));
+  MILL_CHECK(MILL_ALLOC(n_row, &mine->entry));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &mine->exposure));
   for (int f = file_start; f < file_end; f++) {
     const mill_file_index *from = &index[f - file_start];
     for (int64_t i = 0; i < from->n_row; i++) {
@@ -64,8 +63,7 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
             (exposure){from->exposure_row[k], from->exposure_id[k], f};
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Names before identifiers before rows that have neither, which equal nothing. */

@@ -58,14 +58,14 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted)
 {
-  int err = MILL_OK;
   mill_narrow_widths all = {{0}, {0}};
   char arms[MILL_MAX_ARM * (MILL_MAX_NAME + 64)] = "";
   size_t n = 0;
-  MILL_MPI(MPI_Reduce(mine->n, all.n, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
-  MILL_MPI(MPI_Reduce(mine->sum_aa, all.sum_aa, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine->n, all.n, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
+  MILL_CHECK_MPI(
+      MPI_Reduce(mine->sum_aa, all.sum_aa, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
   if (mpi->rank != 0 || 2 * n_narrow <= n_fitted)
-    goto done;
+    return MILL_OK;
   for (int a = 0; a < lib->n_arm; a++)
     if (all.n[a] > 0)
       n += (size_t)snprintf(arms + n, sizeof arms - n, "%sarm %s: sigma %.3g A against %.3g A",
@@ -76,6 +76,5 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
                      "line-spread function of the spectra (%s in its narrowest tenth): lines come "
                      "out too shallow, so take a library of higher resolution",
                      (long long)n_narrow, (long long)n_fitted, arms);
-done:
-  return err;
+  return MILL_OK;
 }

@@ -55,11 +55,10 @@ int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, i
 
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine)
 {
-  int err = MILL_OK;
   mill_velocity_counts all = {{0}};
   double median = 0.0;
   int64_t n = 0;
-  MILL_MPI(MPI_Reduce(mine->n, all.n, MILL_HINT_BINS, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine->n, all.n, MILL_HINT_BINS, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
   const int sign = mpi->rank == 0 ? mill_medium_shift(&all, &median, &n) : 0;
   if (sign != 0)
     mill_log_warning(
@@ -68,6 +67,5 @@ int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine)
         "%s) and of what the library was made from",
         (long long)n, median, sign < 0 ? "air" : "vacuum", sign < 0 ? "vacuum" : "air",
         sign < 0 ? "air" : "vacuum");
-done:
-  return err;
+  return MILL_OK;
 }

@@ -28,14 +28,11 @@ static void clear_flight(flight *f)
 int mill_model_rows_open(mill_model_rows *models, const mill_library *lib,
                          const mill_inputs *inputs, mill_result_file *result)
 {
-  int err = MILL_OK;
   *models = (mill_model_rows){.lib = lib, .inputs = inputs, .result = result};
   for (int a = 0; a < MILL_MAX_ARM; a++)
     models->n_pix = inputs->n_pix[a] > models->n_pix ? inputs->n_pix[a] : models->n_pix;
-  MILL_TRY(MILL_ALLOC(models->n_pix, &models->flux));
-  MILL_TRY(MILL_ALLOC(models->n_pix, &models->wave));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(models->n_pix, &models->flux));
+  return MILL_ALLOC(models->n_pix, &models->wave);
 }
 
 int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row,
@@ -66,7 +63,7 @@ done:
 static int join_spectra(const mill_model_rows *models, const flight *f, int i,
                         const float *const *model, int *end)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   const flight_segment *first = &f->segment[i];
   const int n_row = models->inputs->n_pix[first->arm];
   for (; i < f->n_segment && f->segment[i].exposure == first->exposure &&
@@ -74,8 +71,8 @@ static int join_spectra(const mill_model_rows *models, const flight *f, int i,
        i++) {
     const flight_segment *s = &f->segment[i];
     if (n + s->n_pix > n_row)
-      MILL_FAIL(MILL_ERR_INTERNAL, "a model of row %lld has more than %d pixels in arm %s",
-                (long long)f->row, n_row, models->lib->arm[s->arm].name);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "a model of row %lld has more than %d pixels in arm %s",
+                        (long long)f->row, n_row, models->lib->arm[s->arm].name);
     memcpy(models->flux + n, model[i], (size_t)s->n_pix * sizeof(float));
     if (s->wave_aa)
       memcpy(models->wave + n, s->wave_aa, (size_t)s->n_pix * sizeof(double));
@@ -86,8 +83,7 @@ static int join_spectra(const mill_model_rows *models, const flight *f, int i,
     models->wave[n] = NAN;
   }
   *end = i;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_model_rows_put(mill_model_rows *models, int64_t row, const float *const *model)

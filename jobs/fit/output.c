@@ -26,11 +26,11 @@ static int open_result(mill_fit_job *job, int *outcome)
   size_t config_size = 0;
   FILE *text = open_memstream(&config, &config_size);
   if (!text)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
     err = mill_config_print(&job->setup.config, text);
   if (text && fclose(text) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
     err = mill_config_identity(&job->setup.config, &identity);
   if (err == MILL_OK && job->options.fit)
@@ -72,7 +72,6 @@ done:
 /* The models' file comes first: rows without their models are not done. */
 static int open_models(mill_fit_job *job)
 {
-  int err = MILL_OK;
   const mill_inputs *inputs = &job->inputs;
   const double *wave_aa[MILL_MAX_ARM];
   for (int a = 0; a < MILL_MAX_ARM; a++) {
@@ -81,13 +80,11 @@ static int open_models(mill_fit_job *job)
       mill_log_info("models: wavelengths differ in arm %s, so each row has its own",
                     job->setup.lib.arm[a].name);
   }
-  MILL_TRY(mill_mpi_agree(
+  MILL_CHECK(mill_mpi_agree(
       &job->mpi, mill_model_rows_open(&job->out.models, &job->setup.lib, inputs, job->out.result)));
-  MILL_TRY(mill_mpi_agree(&job->mpi,
-                          mill_result_open_models(job->out.result, job->options.models,
-                                                  job->options.overwrite, wave_aa, inputs->n_pix)));
-done:
-  return err;
+  return mill_mpi_agree(&job->mpi,
+                        mill_result_open_models(job->out.result, job->options.models,
+                                                job->options.overwrite, wave_aa, inputs->n_pix));
 }
 
 static int open_board(mill_fit_job *job)
@@ -137,7 +134,6 @@ static double expected_rate(const mill_fit_job *job)
 /* Group the rows into chunks, which the ranks draw. */
 static int open_work(mill_fit_job *job)
 {
-  int err = MILL_OK;
   const mill_work_plan plan = {
       .inputs = &job->inputs,
       .result = job->out.result,
@@ -147,19 +143,17 @@ static int open_work(mill_fit_job *job)
       .n_ahead = mill_reader_rows_ahead(job->device.n_reader),
   };
   mill_work_stats stats;
-  MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
+  MILL_CHECK(mill_work_open(&job->mpi, &plan, &job->work));
   mill_work_get_stats(job->work, &stats);
   if (job->mpi.rank == 0 && job->mpi.size > 1)
     mill_log_debug("%lld rows are grouped into %lld chunks, the least of %.0f rows",
                    (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fit_open_output(mill_fit_job *job)
 {
-  int err = MILL_OK;
-  MILL_TRY(open_result(job, &job->out.outcome));
+  MILL_CHECK(open_result(job, &job->out.outcome));
   if (job->out.outcome != MILL_OPEN_CONTINUE)
     memset(&job->out.existing, 0, sizeof job->out.existing);
   mill_inputs_drop_index(&job->inputs);
@@ -167,19 +161,15 @@ int mill_fit_open_output(mill_fit_job *job)
       access(job->options.models, F_OK) != 0)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits again",
                      job->options.models, job->options.output);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fit_open_work(mill_fit_job *job)
 {
-  int err = MILL_OK;
   if (job->options.models)
-    MILL_TRY(open_models(job));
-  MILL_TRY(open_board(job));
-  MILL_TRY(open_work(job));
-done:
-  return err;
+    MILL_CHECK(open_models(job));
+  MILL_CHECK(open_board(job));
+  return open_work(job);
 }
 
 int mill_fit_close_output(mill_fit_job *job, int err, int *is_settled)

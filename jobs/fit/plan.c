@@ -22,16 +22,14 @@ typedef struct totals {
 
 static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
 {
-  int err = MILL_OK;
   int64_t mine[2] = {0, 0}, all[2] = {0, 0};
   for (int i = 0; i < inputs->file_end - inputs->file_start; i++) {
     mine[0] += inputs->index[i].n_fits_row;
     mine[1] += inputs->index[i].n_exposure;
   }
-  MILL_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
   *sum = (totals){all[0], all[1]};
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* 1.2 GB */

@@ -80,19 +80,18 @@ static void close_source(source *s)
 /* The rows of /fits are those that the file, and its redrock file, gave at indexing. */
 static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
 {
-  int err = MILL_OK;
   if (n_row == now->n_row && then->size == now->file_size && then->mtime == now->file_mtime &&
       then->rows_hash == now->rows_hash)
-    goto done;
+    return MILL_OK;
   if (now->redrock && then->size == now->file_size && then->mtime == now->file_mtime)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: its redrock file %s changed while the job was running and selects other rows: "
-              "run it again on the new file",
-              then->path, now->redrock);
-  MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was running: run it again on the new file",
-            then->path);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: its redrock file %s changed while the job was running and selects other rows: "
+        "run it again on the new file",
+        then->path, now->redrock);
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s changed while the job was running: run it again on the new file",
+                    then->path);
 }
 
 /* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
@@ -212,17 +211,15 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
 /* Which part of the batch has the spectra of a file. */
 static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 {
-  int err = MILL_OK;
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
     if (w->part_file[*i_part] == i_file)
-      goto done;
+      return MILL_OK;
   const int64_t n_made = batch->cap_part;
-  MILL_TRY(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
+  MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
   memset(batch->part + n_made, 0, (size_t)(batch->cap_part - n_made) * sizeof *batch->part);
-  MILL_TRY(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
+  MILL_CHECK(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
   w->part_file[batch->n_part++] = i_file;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Read part p of the batch, the spectra of one file for the rows wanted of file i; place says
@@ -263,12 +260,11 @@ done:
 /* The segments of all parts, row after row. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
-  int err = MILL_OK;
   int n_segment = 0, e = 0;
   for (int p = 0; p < batch->n_part; p++)
     n_segment += batch->part[p].n_segment;
-  MILL_TRY(MILL_GROW(&batch->segment, &batch->cap_segment, n_segment));
-  MILL_TRY(MILL_GROW(&w->cursor, &w->cursor_room, batch->n_part));
+  MILL_CHECK(MILL_GROW(&batch->segment, &batch->cap_segment, n_segment));
+  MILL_CHECK(MILL_GROW(&w->cursor, &w->cursor_room, batch->n_part));
   for (int p = 0; p < batch->n_part; p++)
     w->cursor[p] = 0;
   batch->n_segment = 0;
@@ -290,8 +286,7 @@ static int collect_segments(worker *w, mill_batch *batch)
     }
     row->n_segment = batch->n_segment - row->first_segment;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
@@ -299,7 +294,6 @@ done:
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
-  int err = MILL_OK;
   const mill_reader *reader = w->reader;
   batch->i_file = i;
   batch->error[0] = '\0';
@@ -310,7 +304,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
                                       .target_id = -1,
                                       .model_row = -1};
   if (!s->spectra)
-    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
     const mill_join_part *part;
     mill_join_part alone;
@@ -324,15 +318,13 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     row->target_id = s->index.row[part[0].row].target_id;
     memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
     for (int64_t q = 0; q < n_part; q++)
-      MILL_TRY(find_part(w, batch, part[q].file, &i_part));
+      MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }
-  MILL_TRY(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
-  MILL_TRY(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));
+  MILL_CHECK(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
+  MILL_CHECK(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));
   for (int p = 0; p < batch->n_part; p++)
-    MILL_TRY(read_part(w, batch, i, wanted, p));
-  MILL_TRY(collect_segments(w, batch));
-done:
-  return err;
+    MILL_CHECK(read_part(w, batch, i, wanted, p));
+  return collect_segments(w, batch);
 }
 
 /* Hand over n wanted rows of file i in one batch.  When their pixels cannot be read and
@@ -387,26 +379,23 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
 /* Hand over the first n_wanted rows of the list. */
 static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
 {
-  int err = MILL_OK;
   source *s = NULL;
   for (int at = 0, n = 0; at < n_wanted && !*stopped; at += n) {
     int retry = 0;
-    MILL_TRY(get_source(w, i, &s));
+    MILL_CHECK(get_source(w, i, &s));
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
-    MILL_TRY(read_batch(w, i, w->wanted + at, n, &retry, stopped));
+    MILL_CHECK(read_batch(w, i, w->wanted + at, n, &retry, stopped));
     /* so one bad row does not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
-      MILL_TRY(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
+      MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
 {
-  int err = MILL_OK;
   int n_wanted = 0;
   const mill_reader_plan *plan = &w->reader->plan;
   const int64_t row_start = plan->inputs->file[share->file].row_start;
@@ -414,12 +403,11 @@ static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
     if (mill_work_wanted(plan->work, row_start + row))
       w->wanted[n_wanted++] = row;
     if (n_wanted == MILL_BATCH_ROWS || row + 1 == share->end) {
-      MILL_TRY(read_wanted(w, share->file, n_wanted, stopped));
+      MILL_CHECK(read_wanted(w, share->file, n_wanted, stopped));
       n_wanted = 0;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int is_stopped(void *context)
@@ -455,17 +443,15 @@ done:
 
 static int read_all(worker *w)
 {
-  int err = MILL_OK;
   int stopped = 0, there = 0;
   mill_schedule_rows share = {0};
   while (!stopped) {
-    MILL_TRY(take_share(w->reader, &share, &there));
+    MILL_CHECK(take_share(w->reader, &share, &there));
     if (!there)
       break;
-    MILL_TRY(read_share(w, &share, &stopped));
+    MILL_CHECK(read_share(w, &share, &stopped));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void *worker_main(void *argument)
@@ -492,7 +478,6 @@ static void *worker_main(void *argument)
 
 static int start_worker(mill_reader *reader, worker *w)
 {
-  int err = MILL_OK;
   w->reader = reader;
   w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
   for (int k = 0; k < w->n_source; k++)
@@ -503,11 +488,10 @@ static int start_worker(mill_reader *reader, worker *w)
   reader->n_running += w->started;
   pthread_mutex_unlock(&reader->mutex);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "cannot start a reader thread: is the limit on processes (ulimit -u) "
-              "or on address space (ulimit -v) low?");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "cannot start a reader thread: is the limit on processes (ulimit -u) "
+                      "or on address space (ulimit -v) low?");
+  return MILL_OK;
 }
 
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
@@ -603,10 +587,7 @@ void mill_reader_stop(mill_reader *reader)
 {
   if (!reader)
     return;
-  pthread_mutex_lock(&reader->mutex);
-  reader->stop = 1;
-  pthread_cond_broadcast(&reader->changed);
-  pthread_mutex_unlock(&reader->mutex);
+  mill_cond_end(&reader->changed, &reader->mutex, &reader->stop);
   for (int i = 0; i < reader->n_worker; i++) {
     worker *w = &reader->worker[i];
     if (w->started)

@@ -8,10 +8,9 @@
 /* The default mask is the dichroic of DESI, which means nothing elsewhere. */
 static int settle_wave_mask(mill_fit_job *job)
 {
-  int err = MILL_OK;
   int n_desi = 0, n_other = 0, i_other = 0;
   if (!job->setup.config.wave_mask_auto)
-    goto done;
+    return MILL_OK;
   for (int i = 0; i < job->inputs.n_file; i++) {
     const char *format = job->inputs.file[i].format;
     if (strcmp(format, "desi") == 0)
@@ -20,14 +19,14 @@ static int settle_wave_mask(mill_fit_job *job)
       i_other = i;
   }
   if (n_desi > 0 && n_other > 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
-              "([] for none), or fit the surveys one by one",
-              job->inputs.file[i_other].path, job->inputs.file[i_other].format);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
+        "([] for none), or fit the surveys one by one",
+        job->inputs.file[i_other].path, job->inputs.file[i_other].format);
   if (n_other > 0)
     job->setup.config.fit.n_wave_mask = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* After what the start table may have of a row: the row has no key to find it by. */
@@ -100,8 +99,7 @@ done:
 
 int mill_fit_settle_rows(mill_fit_job *job)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
     mill_log_warning("no star to fit: %s; the result has no rows",
                      job->inputs.n_unreadable == job->inputs.n_file
@@ -109,7 +107,6 @@ int mill_fit_settle_rows(mill_fit_job *job)
                          : "the selection (target ids, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
   if (job->setup.start)
-    MILL_TRY(count_starts(job));
-done:
-  return err;
+    MILL_CHECK(count_starts(job));
+  return MILL_OK;
 }

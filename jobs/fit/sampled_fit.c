@@ -32,16 +32,14 @@ uint64_t mill_sampled_identity(int64_t target_id, const char *object)
 
 static int open_fit(const char *path, mill_h5_file *file)
 {
-  int err = MILL_OK;
   char format[64] = "";
-  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, file));
-  MILL_TRY(mill_h5_scan(file));
+  MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, file));
+  MILL_CHECK(mill_h5_scan(file));
   if (!mill_h5_has_attr(file, "/", "FORMAT") ||
       mill_h5_read_attr_text(file, "/", "FORMAT", format, sizeof format) != MILL_OK ||
       strcmp(format, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "--fit %s is no result of starmill fit", path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "--fit %s is no result of starmill fit", path);
+  return MILL_OK;
 }
 
 int mill_sampled_read_config(const char *path, mill_config *config, char *hash, size_t size)
@@ -137,7 +135,6 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
     int64_t bit;
   } of_warn[] = {MILL_WARN_LIST(NAMED)}, of_info[] = {MILL_INFO_LIST(NAMED)};
 #undef NAMED
-  int err = MILL_OK;
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     int found = 0;
@@ -152,30 +149,28 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
         found = 1;
       }
     if (!found)
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--flag takes names of RVS_WARN and FIT_INFO with commas between, as TWO_MINIMA or "
-                "HULL, not '%.*s'",
-                (int)n, item);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "--flag takes names of RVS_WARN and FIT_INFO with commas between, as TWO_MINIMA or "
+          "HULL, not '%.*s'",
+          (int)n, item);
     item += n;
     if (*item == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Targets of the command line that the fit does not have; id: its TARGETID [rows->n], which this
    sorts. */
 static int check_listed(const fit_rows *rows, const mill_selection *select, int64_t *id)
 {
-  int err = MILL_OK;
   const mill_selection there = {.target_id = id, .n_target_id = mill_config_sort_ids(id, rows->n)};
   for (size_t i = 0; i < select->n_target_id; i++)
     if (rows->n == 0 || !mill_selection_keeps_target(&there, select->target_id[i]))
-      MILL_FAIL(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
-                (long long)select->target_id[i], rows->path);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
+                        (long long)select->target_id[i], rows->path);
+  return MILL_OK;
 }
 
 /* A share of the stars that depends on neither their order nor what else there is. */
@@ -190,11 +185,10 @@ static int is_in_share(const mill_fit_options *options, int64_t id)
 static int keep_rows(const mill_fit_options *options, const mill_selection *select,
                      const fit_rows *rows, int64_t *id, size_t *n_id)
 {
-  int err = MILL_OK;
   int64_t warn = 0;
   int32_t info = 0;
   if (options->flag)
-    MILL_TRY(read_flags(options->flag, &warn, &info));
+    MILL_CHECK(read_flags(options->flag, &warn, &info));
   *n_id = 0;
   for (size_t i = 0; i < rows->n; i++) {
     if (rows->status[i] != MILL_STATUS_FITTED ||
@@ -205,19 +199,18 @@ static int keep_rows(const mill_fit_options *options, const mill_selection *sele
         !is_in_share(options, rows->id[i]))
       continue;
     if (rows->id[i] == -1)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s has stars without TARGETID, which cannot be chosen one by one: leave "
-                "--flag, --sn-range and --fraction out",
-                rows->path);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s has stars without TARGETID, which cannot be chosen one by one: leave "
+                        "--flag, --sn-range and --fraction out",
+                        rows->path);
     id[(*n_id)++] = rows->id[i];
   }
   if (*n_id == 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s has no fitted star that --flag, --sn-range, --fraction and "
-              "--targetid keep",
-              rows->path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has no fitted star that --flag, --sn-range, --fraction and "
+                      "--targetid keep",
+                      rows->path);
+  return MILL_OK;
 }
 
 int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
@@ -267,21 +260,19 @@ void mill_sampled_print(const mill_fit_options *options, FILE *out)
 
 int mill_sampled_extend(const mill_fit_options *options, char **identity)
 {
-  int err = MILL_OK;
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the identity of the run");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the identity of the run");
   fputs(*identity, out);
   mill_sampled_print(options, out);
   const int failed = ferror(out);
   if (fclose(out) != 0 || failed) {
     free(text);
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the identity of the run");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the identity of the run");
   }
   free(*identity);
   *identity = text;
-done:
-  return err;
+  return MILL_OK;
 }

@@ -132,36 +132,36 @@ done:
  * the stop file, which are no files of data. */
 static int check_roles(mill_fit_job *job)
 {
-  int err = MILL_OK;
   const mill_fit_options *options = &job->options;
   mill_file_roles *roles = &job->setup.roles;
-  MILL_TRY(mill_file_roles_write(roles, "--output", options->output));
-  MILL_TRY(mill_file_roles_write(roles, "--models", options->models));
-  MILL_TRY(mill_file_roles_write(roles, "--log", options->log));
-  MILL_TRY(mill_file_roles_write(roles, "--input-table", options->input_table));
+  MILL_CHECK(mill_file_roles_write(roles, "--output", options->output));
+  MILL_CHECK(mill_file_roles_write(roles, "--models", options->models));
+  MILL_CHECK(mill_file_roles_write(roles, "--log", options->log));
+  MILL_CHECK(mill_file_roles_write(roles, "--input-table", options->input_table));
   if (job->setup.running.status_interval_s > 0)
-    MILL_TRY(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
-                                   job->setup.status_path));
-  MILL_TRY(mill_file_roles_write(roles, options->stop_file ? "--stop-file" : "the stop file",
-                                 job->setup.stop_file));
-  MILL_TRY(
+    MILL_CHECK(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
+                                     job->setup.status_path));
+  MILL_CHECK(mill_file_roles_write(roles, options->stop_file ? "--stop-file" : "the stop file",
+                                   job->setup.stop_file));
+  MILL_CHECK(
       mill_refuse_data(job->setup.stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
-    MILL_TRY(mill_log_refuse_other(options->log));
+    MILL_CHECK(mill_log_refuse_other(options->log));
   if (options->input_table && job->setup.config.join_by_name)
-    MILL_FAIL(MILL_ERR_USAGE, "--input-table is kept file by file, and join_by_name makes one row "
-                              "of several files: leave one of them out");
-  MILL_TRY(mill_file_roles_read(roles, "the library", job->setup.config.template_lib));
-  MILL_TRY(mill_file_roles_read(roles, "--config", options->config));
-  MILL_TRY(mill_file_roles_read(roles, "--catalog", options->catalog));
-  MILL_TRY(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
-  MILL_TRY(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
-  MILL_TRY(mill_file_roles_read(roles, "the table to start from", job->setup.config.start));
-  MILL_TRY(mill_file_roles_read(roles, "the redrock file", job->setup.config.select.redrock_file));
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--input-table is kept file by file, and join_by_name makes one row "
+                      "of several files: leave one of them out");
+  MILL_CHECK(mill_file_roles_read(roles, "the library", job->setup.config.template_lib));
+  MILL_CHECK(mill_file_roles_read(roles, "--config", options->config));
+  MILL_CHECK(mill_file_roles_read(roles, "--catalog", options->catalog));
+  MILL_CHECK(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
+  MILL_CHECK(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
+  MILL_CHECK(mill_file_roles_read(roles, "the table to start from", job->setup.config.start));
+  MILL_CHECK(
+      mill_file_roles_read(roles, "the redrock file", job->setup.config.select.redrock_file));
   for (int i = 0; i < options->n_input; i++)
-    MILL_TRY(mill_file_roles_read(roles, "the input", options->input[i]));
-done:
-  return err;
+    MILL_CHECK(mill_file_roles_read(roles, "the input", options->input[i]));
+  return MILL_OK;
 }
 
 /* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
@@ -202,13 +202,11 @@ static void warn_of_file_pointers(const mill_fit_job *job)
 /* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
 static int check_memory(void)
 {
-  int err = MILL_OK;
   if (mill_memory_room(1, LEAST_BYTES) == 0)
-    MILL_FAIL(MILL_ERR_MEMORY,
-              "no memory to begin with: a rank needs %d MiB more than it has now%s",
-              LEAST_BYTES >> 20, mill_memory_limit());
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY,
+                      "no memory to begin with: a rank needs %d MiB more than it has now%s",
+                      LEAST_BYTES >> 20, mill_memory_limit());
+  return MILL_OK;
 }
 
 int mill_fit_set_up(mill_fit_job *job)

@@ -102,25 +102,24 @@ static void note_run(const share *s)
 
 static int fit_rows(share *s)
 {
-  int err = MILL_OK;
   mill_fit_job *job = s->job;
   const mill_fit_device *device = &job->device;
-  MILL_TRY(MILL_ALLOC(N_STAR_START, &s->star_start));
-  MILL_TRY(mill_stars_begin(job, &s->stars));
+  MILL_CHECK(MILL_ALLOC(N_STAR_START, &s->star_start));
+  MILL_CHECK(mill_stars_begin(job, &s->stars));
   const double start_s = mill_thread_cpu_s();
   s->watch = mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: preparing templates", job->mpi.rank);
-  MILL_TRY(mill_pipeline_create(&job->setup.lib, &s->stars.fit, device->backend, device->n_slot,
-                                device->n_thread, job->options.models != NULL, &s->stars.pipeline));
+  MILL_CHECK(mill_pipeline_create(&job->setup.lib, &s->stars.fit, device->backend, device->n_slot,
+                                  device->n_thread, job->options.models != NULL,
+                                  &s->stars.pipeline));
   job->meters.model_s = mill_thread_cpu_s() - start_s;
   mill_board_stage(job->out.board, MILL_RANK_FITTING);
   const double run_s = mill_wall_s(), main_s = mill_thread_cpu_s();
-  MILL_TRY(mill_pipeline_run(s->stars.pipeline, next_star, s, take_result, s));
+  MILL_CHECK(mill_pipeline_run(s->stars.pipeline, next_star, s, take_result, s));
   job->meters.run_wall_s = mill_wall_s() - run_s;
   job->meters.main_s = mill_thread_cpu_s() - main_s;
   note_run(s);
   mill_stars_note_memory(&s->stars);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fit_share(mill_fit_job *job)

@@ -81,7 +81,6 @@ static int is_odd_sigma(const mill_read_segment *s, const double *wave_aa, mill_
 static int take_segments(mill_stars *stars, const mill_reader_row *row, const double **wave_aa,
                          mill_left_out *left)
 {
-  int err = MILL_OK;
   for (int i = 0; i < row->n_segment; i++) {
     const mill_batch_segment *segment = &stars->batch->segment[row->first_segment + i];
     const mill_read_segment *s = &segment->read;
@@ -103,7 +102,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
       snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
       continue;
     }
-    MILL_TRY(code);
+    MILL_CHECK(code);
     if (s->sigma_aa && is_odd_sigma(s, segment->wave_aa, left)) {
       left->odd_lsf |= 1u << s->arm;
       left->i_file = segment->i_file;
@@ -113,8 +112,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
     wave_aa[stars->n_held] = segment->wave_aa;
     stars->segment[stars->n_held++] = mill_read_segment_raw(s, waveset, s->exposure);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
@@ -148,20 +146,17 @@ done:
 
 static int put_unfitted(mill_fit_job *job, int64_t row, int status)
 {
-  int err = MILL_OK;
   mill_fit_result result;
   mill_fit_result_init(&result, &job->setup.lib, row, status);
-  MILL_TRY(mill_result_put(job->out.result, &result));
+  MILL_CHECK(mill_result_put(job->out.result, &result));
   job->n_put++;
   mill_board_finished(job->out.board, status);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Turn the next row of the batch into a star, or finish it here. */
 static int take_row(mill_stars *stars, mill_star *star, int *is_star)
 {
-  int err = MILL_OK;
   const mill_batch *batch = stars->batch;
   const int is_first = stars->i_row == 0;
   const mill_reader_row *row = &batch->row[stars->i_row++];
@@ -171,25 +166,22 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
     if (is_first)
       mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
                      batch->n_row == 1 ? "row is" : "rows are");
-    MILL_TRY(put_unfitted(stars->job, row->row, MILL_STATUS_UNREADABLE));
-    goto done;
+    return put_unfitted(stars->job, row->row, MILL_STATUS_UNREADABLE);
   }
-  MILL_TRY(make_star(stars, row, star, &left));
+  MILL_CHECK(make_star(stars, row, star, &left));
   if (stars->job->options.fit && !star->start) {
-    MILL_TRY(put_unfitted(stars->job, row->row, MILL_STATUS_NO_FIT));
-    goto done;
+    return put_unfitted(stars->job, row->row, MILL_STATUS_NO_FIT);
   }
   if (left.no_lsf || left.outside || left.beyond || left.odd_lsf)
     mill_complain(&stars->complaints, &left);
   *is_star = star->n_segment > 0;
   if (!*is_star)
-    MILL_TRY(put_unfitted(stars->job, row->row,
-                          /* the first is what can be mended, and says so of wanted pixels */
-                          left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
-                          : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
-                                                        : MILL_STATUS_NO_ARM));
-done:
-  return err;
+    MILL_CHECK(put_unfitted(stars->job, row->row,
+                            /* the first is what can be mended, and says so of wanted pixels */
+                            left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
+                            : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
+                                                          : MILL_STATUS_NO_ARM));
+  return MILL_OK;
 }
 
 void mill_stars_note_memory(const mill_stars *stars)
@@ -212,23 +204,20 @@ void mill_stars_note_memory(const mill_stars *stars)
 
 static int next_batch(mill_stars *stars)
 {
-  int err = MILL_OK;
   forget_wavesets(stars);
   mill_reader_release(stars->reader, stars->batch);
   stars->batch = NULL;
   stars->i_row = 0;
   const double wait_s = mill_wall_s();
-  MILL_TRY(mill_reader_next(stars->reader, &stars->batch));
+  MILL_CHECK(mill_reader_next(stars->reader, &stars->batch));
   stars->job->balance.read_wait_s += mill_wall_s() - wait_s;
   if (stars->batch) /* memory grows while the first stars come */
     mill_stars_note_memory(stars);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
 {
-  int err = MILL_OK;
   const mill_fit_job *job = stars->job;
   *is_star = 0;
   while (!*is_star) {
@@ -240,14 +229,13 @@ int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
       break;
     }
     if (!stars->batch || stars->i_row == stars->batch->n_row) {
-      MILL_TRY(next_batch(stars));
+      MILL_CHECK(next_batch(stars));
       if (!stars->batch)
         break;
     }
-    MILL_TRY(take_row(stars, star, is_star));
+    MILL_CHECK(take_row(stars, star, is_star));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_stars_begin(mill_fit_job *job, mill_stars *stars)

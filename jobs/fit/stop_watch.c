@@ -71,15 +71,14 @@ static int is_there(const char *file)
 
 int mill_stop_file_absent(const char *file)
 {
-  int err = MILL_OK;
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking for it", file);
   const int found = is_there(file);
   mill_watch_end(watch);
   if (found)
-    MILL_FAIL(MILL_ERR_STOPPED,
-              "not started: the stop file %s is there; remove it and give the same command", file);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_STOPPED,
+                      "not started: the stop file %s is there; remove it and give the same command",
+                      file);
+  return MILL_OK;
 }
 
 void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
@@ -171,10 +170,7 @@ void mill_stop_watch_end(mill_stop_watch *watch)
 {
   if (!watch)
     return;
-  pthread_mutex_lock(&watch->mutex);
-  watch->ends = 1;
-  pthread_cond_signal(&watch->changed);
-  pthread_mutex_unlock(&watch->mutex);
+  mill_cond_end(&watch->changed, &watch->mutex, &watch->ends);
   if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
     /* it hangs in the file system, and keeps its memory */
     mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);

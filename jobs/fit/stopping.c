@@ -24,9 +24,9 @@ int mill_fit_agree_to_go_on(mill_fit_job *job, const char *step)
   char why[MILL_STATUS_PATH + 64];
   if (mill_stop_reason() != MILL_STOP_NONE) {
     mill_stop_watch_text(job->stop, why, sizeof why);
-    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                         "stopped %s (%s): nothing was fitted; the same command starts again", step,
-                         why);
+    err =
+        MILL_ERROR(MILL_ERR_STOPPED,
+                   "stopped %s (%s): nothing was fitted; the same command starts again", step, why);
   }
   return mill_mpi_agree(&job->mpi, err);
 }

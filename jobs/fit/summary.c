@@ -10,7 +10,6 @@
 /* How evenly the ranks were busy. */
 static int gather_balance(mill_fit_job *job, mill_balance_all *all)
 {
-  int err = MILL_OK;
   mill_balance *b = &job->balance;
   mill_work_stats stats;
   mill_work_get_stats(job->work, &stats);
@@ -24,12 +23,11 @@ static int gather_balance(mill_fit_job *job, mill_balance_all *all)
       "waited %.3f s for work; requests of other ranks answered: %lld",
       (long long)job->n_put, (long long)stats.n_taken, b->end_s, b->n_opened, b->read_wait_s,
       b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
-  MILL_TRY(mill_balance_gather(&job->mpi, b, all));
+  MILL_CHECK(mill_balance_gather(&job->mpi, b, all));
   if (job->mpi.rank == 0)
     mill_log_debug("idle tail %.2f %%: %d ranks fitted for %.3f to %.3f s", 100.0 * all->idle_tail,
                    all->n_rank, all->least_end_s, all->most_end_s);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A bit of a column, as the file names it. */
@@ -102,15 +100,13 @@ typedef struct mill_kinds {
 
 static int gather_kinds(const mill_fit_job *job, mill_kinds *all)
 {
-  int err = MILL_OK;
   mill_kinds mine = {{0}, {0}, {0}};
   mine.n_rank[job->device.has_gpu] = 1;
   mine.n_thread[job->device.has_gpu] = job->device.n_thread;
   mine.n_row[job->device.has_gpu] = job->n_put;
-  MILL_MPI(MPI_Reduce(&mine, all, sizeof mine / sizeof(int64_t), MPI_INT64_T, MPI_SUM, 0,
-                      job->mpi.comm));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Reduce(&mine, all, sizeof mine / sizeof(int64_t), MPI_INT64_T, MPI_SUM, 0,
+                            job->mpi.comm));
+  return MILL_OK;
 }
 
 static void print_kinds(const mill_fit_job *job, const mill_kinds *kinds)
@@ -183,23 +179,22 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
 
 int mill_fit_print_summary(mill_fit_job *job, double fit_s)
 {
-  int err = MILL_OK;
   int64_t n_put = 0;
   mill_balance_all balance = {0};
   mill_kinds kinds = {{0}, {0}, {0}};
-  MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  MILL_CHECK_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->work)
-    MILL_TRY(gather_balance(job, &balance));
+    MILL_CHECK(gather_balance(job, &balance));
   if (job->device.both[0])
-    MILL_TRY(gather_kinds(job, &kinds));
-  MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
-  MILL_TRY(mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
-                            job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
-                            job->out.summary.n_status[MILL_STATUS_FITTED]));
+    MILL_CHECK(gather_kinds(job, &kinds));
+  MILL_CHECK(mill_medium_hint(&job->mpi, &job->velocities));
+  MILL_CHECK(
+      mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
+                       job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
+                       job->out.summary.n_status[MILL_STATUS_FITTED]));
   if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, n_put, fit_s, &balance, &kinds);
-done:
-  return err;
+  return MILL_OK;
 }

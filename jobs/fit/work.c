@@ -91,7 +91,6 @@ done:
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
                    mill_schedule_rows *piece, int *there)
 {
-  int err = MILL_OK;
   *there = 0;
   while (!work->ended) {
     int64_t number = -1;
@@ -99,7 +98,7 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
     *there = mill_schedule_next(work->schedule, &work->walk, piece);
     if (*there)
       break;
-    MILL_TRY(mill_draw_next(work->draw, gives_up, context, &number));
+    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number));
     if (number < 0)
       break;
     mill_schedule_sums(work->schedule, &sum);
@@ -110,8 +109,7 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
     }
     mill_schedule_begin(work->schedule, number, work->n_at_once, &work->walk);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_work_wanted(const mill_work *work, int64_t row)

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "src/line_model/line_model.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 /* ---- lists of names ------------------------------------------------------------------------- */
@@ -21,11 +22,6 @@ typedef struct names {
 } names;
 
 enum { MAX_NAMED = 5 /* names that a message tells */ };
-
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(a, b);
-}
 
 /* A name a line; # begins a remark. */
 static int read_names(const char *option, const char *path, names *out)
@@ -54,7 +50,7 @@ static int read_names(const char *option, const char *path, names *out)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read", path);
   if (out->n == 0)
     MILL_FAIL(MILL_ERR_INPUT, "--%s %s: has no names", option, path);
-  qsort(out->name, (size_t)out->n, sizeof *out->name, compare_names);
+  qsort(out->name, (size_t)out->n, sizeof *out->name, mill_by_text);
   int64_t n = 1;
   for (int64_t i = 1; i < out->n; i++) /* each once */
     if (strcmp(out->name[i], out->name[n - 1]) != 0)
@@ -72,7 +68,7 @@ static int has_name(names *list, const char *name)
 {
   char(*found)[MILL_GRID_NAME] = NULL;
   if (list->n > 0)
-    found = bsearch(name, list->name, (size_t)list->n, sizeof *list->name, compare_names);
+    found = bsearch(name, list->name, (size_t)list->n, sizeof *list->name, mill_by_text);
   if (found)
     list->met[found - list->name] = 1;
   return found != NULL;
@@ -98,20 +94,19 @@ static int64_t count_not_met(const names *list, char *text, size_t size)
 /* What --list names is wanted, so it must be there; what --exclude-list names may be missing. */
 static int check_names(const mill_build_job *job, const names list[2])
 {
-  int err = MILL_OK;
   char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];
   int64_t n = count_not_met(&list[0], text, sizeof text);
   if (n > 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "--list %s: %lld of its %lld names are those of no model (that of a file without its "
-              "folder and .fits, or \"row 7\"): %s",
-              job->options.list, (long long)n, (long long)list[0].n, text);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "--list %s: %lld of its %lld names are those of no model (that of a file without its "
+        "folder and .fits, or \"row 7\"): %s",
+        job->options.list, (long long)n, (long long)list[0].n, text);
   n = count_not_met(&list[1], text, sizeof text);
   if (n > 0 && job->mpi.rank == 0)
     mill_log_warning("--exclude-list %s: %lld of its %lld names are those of no model: %s",
                      job->options.exclude_list, (long long)n, (long long)list[1].n, text);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- selection ------------------------------------------------------------------------------ */
@@ -126,17 +121,15 @@ static int find_label(const mill_build_job *job, const char *name)
 
 static int check_ranges(const mill_build_job *job)
 {
-  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   for (int i = 0; i < o->in.n_keep + o->n_exclude; i++) {
     const int keeps = i < o->in.n_keep;
     const char *name = keeps ? o->in.keep[i].name : o->exclude[i - o->in.n_keep].name;
     if (find_label(job, name) < 0)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: is none of the labels (--labels)",
-                keeps ? "keep" : "exclude", name);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: is none of the labels (--labels)",
+                        keeps ? "keep" : "exclude", name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int is_inside(const mill_build_job *job, const mill_named *range, const double *label)
@@ -262,28 +255,28 @@ done:
 
 static int check_labels(const mill_build_job *job)
 {
-  int err = MILL_OK, first = -1;
+  int first = -1;
   const mill_grid_info *info = &job->info;
   const size_t n_label = (size_t)info->n_label;
   for (int i = info->n_model - 1; i >= 0; i--)
     if (info->status[i] == MILL_GRID_TO_DO)
       first = i;
   if (first < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "none of the %d models can be used; %s: %s", info->n_model,
-              info->name[0], info->why[0]);
+    return MILL_ERROR(MILL_ERR_INPUT, "none of the %d models can be used; %s: %s", info->n_model,
+                      info->name[0], info->why[0]);
   for (size_t l = 0; l < n_label; l++) {
     const double x = info->value[(size_t)first * n_label + l];
     int varies = 0;
     for (int i = first; i < info->n_model && !varies; i++)
       varies = info->status[i] == MILL_GRID_TO_DO && info->value[(size_t)i * n_label + l] != x;
     if (!varies)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "the label %s is %g for all models, so nothing can be learned of it: leave it out "
-                "of --labels, or give models in which it varies",
-                info->label[l], x);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "the label %s is %g for all models, so nothing can be learned of it: leave it out "
+          "of --labels, or give models in which it varies",
+          info->label[l], x);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t n_all)

@@ -31,22 +31,19 @@ static void print_wavelengths(const mill_labelled_origin *origin, FILE *out)
 /* What tells it from another file of the same name. */
 static int print_file(const char *what, const char *path, FILE *out)
 {
-  int err = MILL_OK;
   struct stat status;
   struct tm when;
   char text[32] = "";
   if (stat(path, &status) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
   if (gmtime_r(&status.st_mtime, &when))
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &when);
   fprintf(out, "%s: %s, %lld bytes of %s\n", what, path, (long long)status.st_size, text);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int print_input(const mill_build_job *job, FILE *out)
 {
-  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   const mill_labelled_request *in = &o->in.request;
   fprintf(out, "input: %s, %d models\n", job->input, mill_model_source_n(job->source));
@@ -59,7 +56,7 @@ static int print_input(const mill_build_job *job, FILE *out)
   if (in->flux_column[0])
     fprintf(out, "columns: %s, %s %s\n", in->wave_column, in->flux_column, in->continuum_column);
   if (in->wave_file)
-    MILL_TRY(print_file("file of wavelengths", in->wave_file, out));
+    MILL_CHECK(print_file("file of wavelengths", in->wave_file, out));
   print_wavelengths(&job->origin, out);
   if (!isnan(o->native_sigma_aa))
     fprintf(out, "native sigma: %.17g A\n", o->native_sigma_aa);
@@ -67,8 +64,7 @@ static int print_input(const mill_build_job *job, FILE *out)
     fprintf(out, "native resolving power: %.17g\n", o->native_resolving_power);
   else
     fprintf(out, "native resolution: card FWHM, %.17g A\n", job->origin.fwhm_aa);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void print_arm(const mill_build_job *job, int a, FILE *out)
@@ -119,14 +115,12 @@ done:
 
 int mill_build_name_output(mill_build_job *job)
 {
-  int err = MILL_OK;
   const size_t room = sizeof job->target - sizeof MILL_NEW_END;
-  MILL_TRY(mill_resolve_links_for_all(&job->mpi, job->options.output, job->target, room));
+  MILL_CHECK(mill_resolve_links_for_all(&job->mpi, job->options.output, job->target, room));
   memcpy(job->output, job->target, strlen(job->target) + 1);
   if (job->options.overwrite)
     strcat(job->output, MILL_NEW_END);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int compare_settings(const mill_build_job *job, mill_grid_file *file,
@@ -155,13 +149,13 @@ done:
    (--keep, --exclude): their rows stay.  job->lost [job->n_lost]. */
 static int find_lost(mill_build_job *job, const mill_grid_info *there)
 {
-  int err = MILL_OK, k = 0;
+  int k = 0;
   const mill_grid_info *info = &job->info;
   const int n_lost = there->n_model - info->n_model;
   if (!job->source || n_lost <= 0 || there->n_label != info->n_label ||
       there->n_model > mill_model_source_n(job->source))
     return MILL_OK;
-  MILL_TRY(MILL_ALLOC(n_lost, &job->lost));
+  MILL_CHECK(MILL_ALLOC(n_lost, &job->lost));
   for (int i = 0; i < there->n_model; i++) {
     if (k < info->n_model && strcmp(there->name[i], info->name[k]) == 0)
       k++;
@@ -175,45 +169,42 @@ static int find_lost(mill_build_job *job, const mill_grid_info *there)
   mill_build_insert(job, job->n_lost, job->lost);
   for (int i = 0; i < job->n_lost; i++)
     memcpy(info->name[job->lost[i]], there->name[job->lost[i]], MILL_GRID_NAME);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Is model i what it was when the file was begun?  A bad one may have been mended meanwhile. */
 static int compare_model(const mill_build_job *job, const mill_grid_info *there, int i,
                          const char *help)
 {
-  int err = MILL_OK, same = 1;
+  int same = 1;
   const mill_grid_info *info = &job->info;
   const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
   if (strcmp(there->name[i], info->name[i]) != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other models: %s, where now is %s: %s",
-              job->output, there->name[i], info->name[i], help);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other models: %s, where now is %s: %s",
+                      job->output, there->name[i], info->name[i], help);
   if (there->status[i] == MILL_GRID_BAD)
-    goto done;
+    return MILL_OK;
   for (size_t l = 0; l < n_label; l++)
     same &= there->value[at + l] == info->value[at + l];
   if (!same && info->status[i] == MILL_GRID_BAD)
-    MILL_FAIL(MILL_ERR_INPUT, "%s was begun with %s, which cannot be taken now: %s", job->output,
-              info->name[i], info->why[i]);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s was begun with %s, which cannot be taken now: %s",
+                      job->output, info->name[i], info->why[i]);
   if (!same)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other labels of %s: %s", job->output,
-              info->name[i], help);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other labels of %s: %s", job->output,
+                      info->name[i], help);
   if (there->stamp && info->stamp && there->stamp[i] && info->stamp[i] &&
       there->stamp[i] != info->stamp[i])
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "the file of %s is not the one that %s was begun with (its size, the time of its last "
         "change or its bytes): %s",
         info->name[i], job->output, help);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Is the file that is there one of this command? */
 static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
 {
-  int err = MILL_OK;
   char help[256 + MILL_MAX_PATH];
   if (job->options.overwrite)
     snprintf(help, sizeof help, "give the same options and input to continue it, or remove %s",
@@ -222,22 +213,21 @@ static int compare(const mill_build_job *job, mill_grid_file *file, const mill_g
     snprintf(help, sizeof help,
              "give the same options and input to continue it, another name, or "
              "--overwrite to begin again");
-  MILL_TRY(compare_settings(job, file, there, help));
+  MILL_CHECK(compare_settings(job, file, there, help));
   for (int i = 0; i < there->n_model; i++)
-    MILL_TRY(compare_model(job, there, i, help));
+    MILL_CHECK(compare_model(job, there, i, help));
   if (job->info.stamp && !there->stamp)
     mill_log_warning("%s does not say which files it was begun with: they are taken for those that "
                      "are there now",
                      job->output);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Which models are done.  Bad ones are still to do once more where they are to be read again, and
    nothing is known to be wrong with them now. */
 static int take_status(mill_build_job *job, const mill_grid_info *there, int *complete)
 {
-  int err = MILL_OK, n_bad = 0, n_again = 0;
+  int n_bad = 0, n_again = 0;
   mill_grid_info *info = &job->info;
   for (int i = 0; i < info->n_model; i++) {
     const int is_bad = there->status[i] == MILL_GRID_BAD;
@@ -249,17 +239,16 @@ static int take_status(mill_build_job *job, const mill_grid_info *there, int *co
   }
   *complete = there->complete;
   if (!job->options.retry_bad || n_bad == 0)
-    goto done;
-  MILL_TRY(mill_build_doubles(info));
+    return MILL_OK;
+  MILL_CHECK(mill_build_doubles(info));
   for (int i = 0; i < info->n_model; i++)
     n_again += there->status[i] == MILL_GRID_BAD && info->status[i] == MILL_GRID_TO_DO;
   mill_log_info("%s: %d of %d bad models are read again", job->output, n_again, n_bad);
   if (n_again > 0) {
-    MILL_TRY(mill_grid_revise(job->output, info));
+    MILL_CHECK(mill_grid_revise(job->output, info));
     *complete = 0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What is done already. */
@@ -300,33 +289,29 @@ done:
 /* What may be written at path is a grid file, or nothing; *n_byte 0: nothing. */
 static int look(const char *path, int64_t *n_byte)
 {
-  int err = MILL_OK;
   struct stat status;
   *n_byte = 0;
   if (stat(path, &status) != 0)
     return MILL_OK;
-  MILL_TRY(mill_refuse_foreign(path, "--output", "starmill grid"));
+  MILL_CHECK(mill_refuse_foreign(path, "--output", "starmill grid"));
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
   *n_byte = status.st_size;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int open_output(mill_build_job *job, int *complete)
 {
-  int err = MILL_OK;
   int64_t n_byte = 0;
-  MILL_TRY(mill_lock_take(job->target, &job->lock));
+  MILL_CHECK(mill_lock_take(job->target, &job->lock));
   mill_lock_remove_leftovers(&job->lock, job->output);
-  MILL_TRY(look(job->target, &n_byte));
-  MILL_TRY(look(job->output, &n_byte));
+  MILL_CHECK(look(job->target, &n_byte));
+  MILL_CHECK(look(job->output, &n_byte));
   if (n_byte > 0)
-    MILL_TRY(continue_file(job, complete));
+    MILL_CHECK(continue_file(job, complete));
   else
-    MILL_TRY(begin_file(job));
-done:
-  return err;
+    MILL_CHECK(begin_file(job));
+  return MILL_OK;
 }
 
 int mill_build_output(mill_build_job *job, int *complete)
@@ -426,19 +411,17 @@ done:
 /* With --overwrite the new file takes the place of the old one, where it is worth it. */
 static int replace_old(const mill_build_job *job, const mill_grid_info *info, int n_bad)
 {
-  int err = MILL_OK;
   const char *kept = "";
   if (n_bad == info->n_model && job->options.overwrite) {
     unlink(job->output);
     kept = "; nothing was overwritten";
   }
   if (n_bad == info->n_model)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: no model is good; %s: %s%s", job->target, info->name[0],
-              info->why[0], kept);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: no model is good; %s: %s%s", job->target, info->name[0],
+                      info->why[0], kept);
   if (job->options.overwrite)
-    MILL_TRY(mill_ph5_rename(job->output, job->target));
-done:
-  return err;
+    MILL_CHECK(mill_ph5_rename(job->output, job->target));
+  return MILL_OK;
 }
 
 int mill_build_finish(const mill_build_job *job, int was_complete, double wall_s)

@@ -34,7 +34,6 @@ typedef struct batch {
 
 static int batch_create(const mill_build_job *job, batch *r)
 {
-  int err = MILL_OK;
   size_t n_byte = 0;
   memset(r, 0, sizeof *r);
   for (int a = 0; a < job->info.n_arm; a++)
@@ -42,17 +41,16 @@ static int batch_create(const mill_build_job *job, batch *r)
               (size_t)(1 + job->info.arm[a].has_continuum);
   const size_t n_room = ROUND * (size_t)(job->source ? 1 : job->options.n_thread);
   r->n_room = (int)(n_room * n_byte > MAX_ROUND_BYTES ? MAX_ROUND_BYTES / n_byte + 1 : n_room);
-  MILL_TRY(MILL_ALLOC(r->n_room, &r->model));
-  MILL_TRY(MILL_ALLOC(r->n_room, &r->status));
-  MILL_TRY(MILL_ALLOC(r->n_room, &r->why));
+  MILL_CHECK(MILL_ALLOC(r->n_room, &r->model));
+  MILL_CHECK(MILL_ALLOC(r->n_room, &r->status));
+  MILL_CHECK(MILL_ALLOC(r->n_room, &r->why));
   for (int a = 0; a < job->info.n_arm; a++) {
     const size_t size = (size_t)r->n_room * (size_t)job->info.arm[a].n_pix;
-    MILL_TRY(MILL_ALLOC(size, &r->flux[a]));
+    MILL_CHECK(MILL_ALLOC(size, &r->flux[a]));
     if (job->info.arm[a].has_continuum)
-      MILL_TRY(MILL_ALLOC(size, &r->continuum[a]));
+      MILL_CHECK(MILL_ALLOC(size, &r->continuum[a]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void batch_clear(batch *r)
@@ -81,43 +79,39 @@ static double level_of(int normalise, int n, const double *flux, double *work)
 static int store_arm(const mill_build_job *job, int arm, const char *what, const double *flux,
                      double *work, double *level, float *out)
 {
-  int err = MILL_OK;
   const mill_grid_arm *about = &job->info.arm[arm];
   for (int i = 0; i < about->n_pix; i++)
     if (!(flux[i] > 0) || !isfinite(flux[i]))
-      MILL_FAIL(MILL_ERR_INPUT, "its %s in arm %s is %g at %.6g A; it must be above 0", what,
-                about->name, flux[i], exp(about->ln_wave0 + i * about->ln_step));
+      return MILL_ERROR(MILL_ERR_INPUT, "its %s in arm %s is %g at %.6g A; it must be above 0",
+                        what, about->name, flux[i], exp(about->ln_wave0 + i * about->ln_step));
   if (*level == 0)
     *level = level_of(job->options.normalise, about->n_pix, flux, work);
   for (int i = 0; i < about->n_pix; i++) {
     out[i] = (float)(flux[i] / *level);
     if (!(out[i] >= FLT_MIN && out[i] <= FLT_MAX))
-      MILL_FAIL(MILL_ERR_INPUT, "its %s in arm %s, %g at %.6g A, is none in 32 bits%s", what,
-                about->name, flux[i] / *level, exp(about->ln_wave0 + i * about->ln_step),
-                job->options.normalise == MILL_BUILD_AS_IT_IS ? "; see --normalise" : "");
+      return MILL_ERROR(MILL_ERR_INPUT, "its %s in arm %s, %g at %.6g A, is none in 32 bits%s",
+                        what, about->name, flux[i] / *level,
+                        exp(about->ln_wave0 + i * about->ln_step),
+                        job->options.normalise == MILL_BUILD_AS_IT_IS ? "; see --normalise" : "");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* One arm of a spectrum. */
 static int cut_arm(mill_build_job *job, int a, const mill_model_spectrum *spectrum, double *work,
                    float *flux, float *continuum)
 {
-  int err = MILL_OK;
   const int n_thread = job->options.n_thread, n_pix = job->info.arm[a].n_pix;
   double *arm = work + n_pix, level = 0;
-  MILL_TRY(mill_arm_cut_prepare(job->cut[a], spectrum->n_pix, spectrum->wave_aa, n_thread));
-  MILL_TRY(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa, spectrum->flux,
-                              n_thread, arm));
-  MILL_TRY(store_arm(job, a, "flux", arm, work, &level, flux));
+  MILL_CHECK(mill_arm_cut_prepare(job->cut[a], spectrum->n_pix, spectrum->wave_aa, n_thread));
+  MILL_CHECK(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa, spectrum->flux,
+                                n_thread, arm));
+  MILL_CHECK(store_arm(job, a, "flux", arm, work, &level, flux));
   if (!spectrum->continuum)
-    goto done;
-  MILL_TRY(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa, spectrum->continuum,
-                              n_thread, arm));
-  MILL_TRY(store_arm(job, a, "continuum", arm, work, &level, continuum));
-done:
-  return err;
+    return MILL_OK;
+  MILL_CHECK(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa,
+                                spectrum->continuum, n_thread, arm));
+  return store_arm(job, a, "continuum", arm, work, &level, continuum);
 }
 
 int mill_build_cut(mill_build_job *job, int model, float *const *flux, float *const *continuum)
@@ -230,7 +224,6 @@ static int make_models(mill_build_job *job, batch *r)
 /* Progress of all ranks, and whether any of them or the stop file asks for the end. */
 static int look_around(const mill_build_job *job, const batch *r, int64_t count[3])
 {
-  int err = MILL_OK;
   const char *file = job->options.stop_file;
   int64_t mine[3] = {r->n, 0, 0};
   for (int k = 0; k < r->n; k++)
@@ -238,9 +231,8 @@ static int look_around(const mill_build_job *job, const batch *r, int64_t count[
   if (job->mpi.rank == 0 && file && access(file, F_OK) == 0)
     mill_stop_note(MILL_STOP_FILE);
   mine[2] = mill_stop_reason() != MILL_STOP_NONE;
-  MILL_MPI(MPI_Allreduce(mine, count, 3, MPI_INT64_T, MPI_SUM, job->mpi.comm));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Allreduce(mine, count, 3, MPI_INT64_T, MPI_SUM, job->mpi.comm));
+  return MILL_OK;
 }
 
 static void tell(const mill_build_job *job, int64_t n_done, int64_t n_first, int64_t n_bad,
@@ -260,15 +252,14 @@ static void tell(const mill_build_job *job, int64_t n_done, int64_t n_first, int
    piece. */
 static int share(const mill_build_job *job, int n_room, int **list, int *n)
 {
-  int err = MILL_OK, n_to_do = 0;
+  int n_to_do = 0;
   *n = 0;
-  MILL_TRY(MILL_ALLOC(job->info.n_model / job->mpi.size + n_room, list));
+  MILL_CHECK(MILL_ALLOC(job->info.n_model / job->mpi.size + n_room, list));
   for (int i = 0; i < job->info.n_model; i++)
     if (job->info.status[i] == MILL_GRID_TO_DO &&
         n_to_do++ / n_room % job->mpi.size == job->mpi.rank)
       (*list)[(*n)++] = i;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int run_rounds(mill_build_job *job, mill_grid_writer *writer, const int *list, int n_list,

@@ -23,49 +23,47 @@ static double number_at(const char *text, const char *stop, const char **end)
 static int next_item(const char *option, const char *all, const char **text, char *name,
                      char *value, size_t size)
 {
-  int err = MILL_OK;
   const size_t n = strcspn(*text, ",");
   const char *equal = memchr(*text, '=', n);
   if (!equal || equal == *text || (size_t)(equal - *text) >= MILL_MAX_NAME ||
       n - (size_t)(equal - *text) - 1 >= size || equal + 1 == *text + n)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected NAME=... with commas between them", option, all);
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: expected NAME=... with commas between them", option,
+                      all);
   memcpy(name, *text, (size_t)(equal - *text));
   name[equal - *text] = '\0';
   const size_t n_value = n - (size_t)(equal - *text) - 1;
   memcpy(value, equal + 1, n_value);
   value[n_value] = '\0';
   *text = (*text)[n] ? *text + n + 1 : NULL;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_take_labels(const mill_option *row, const char *text, void *base)
 {
   mill_labelled_options *o = (void *)((char *)base + row->offset);
-  int err = MILL_OK;
   o->n_label = 0;
   for (const char *at = text; at;) {
     if (o->n_label == MILL_MAX_GRID_AXIS)
-      MILL_FAIL(MILL_ERR_USAGE, "--labels %s: at most %d labels are possible", text,
-                MILL_MAX_GRID_AXIS);
+      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: at most %d labels are possible", text,
+                        MILL_MAX_GRID_AXIS);
     mill_named *label = &o->label[o->n_label++];
-    MILL_TRY(next_item("labels", text, &at, label->name, label->column, sizeof label->column));
+    MILL_CHECK(next_item("labels", text, &at, label->name, label->column, sizeof label->column));
     if (strpbrk(label->column, "*?#")) /* CFITSIO's wild cards */
-      MILL_FAIL(MILL_ERR_USAGE, "--labels %s: %s is no name of a column", text, label->column);
+      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s is no name of a column", text,
+                        label->column);
     for (const char *c = label->name; *c; c++)
       if (!isalnum((unsigned char)*c) && *c != '_')
-        MILL_FAIL(MILL_ERR_USAGE, "--labels %s: a name is made of letters, digits and _", text);
+        return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: a name is made of letters, digits and _",
+                          text);
     for (int i = 0; i < o->n_label - 1; i++)
       if (strcmp(o->label[i].name, label->name) == 0)
-        MILL_FAIL(MILL_ERR_USAGE, "--labels %s: %s is there twice", text, label->name);
+        return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s is there twice", text, label->name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_take_named(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
   const int is_range = strcmp(row->name, "lengths") != 0;
   mill_named *out = (mill_named *)(void *)((char *)base + row->offset);
   int *n = (int *)(void *)((char *)base + row->offset2);
@@ -73,17 +71,16 @@ int mill_take_named(const mill_option *row, const char *text, void *base)
     char value[80];
     const char *end;
     if (*n == MILL_MAX_NAMED)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s: more than %d values", row->name, MILL_MAX_NAMED);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s: more than %d values", row->name, MILL_MAX_NAMED);
     mill_named *item = &out[(*n)++];
-    MILL_TRY(next_item(row->name, text, &at, item->name, value, sizeof value));
+    MILL_CHECK(next_item(row->name, text, &at, item->name, value, sizeof value));
     item->length = item->min = number_at(value, is_range ? ":" : "", &end);
     item->max = is_range && *end == ':' ? number_at(end + 1, "", &end) : NAN;
     if (is_range ? !(item->min < item->max) : !(item->length > 0))
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected %s", row->name, text,
-                is_range ? "NAME=MIN:MAX, MIN below MAX" : "NAME=X with X above 0");
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: expected %s", row->name, text,
+                        is_range ? "NAME=MIN:MAX, MIN below MAX" : "NAME=X with X above 0");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_take_medium(const mill_option *row, const char *text, void *base)
@@ -91,11 +88,10 @@ int mill_take_medium(const mill_option *row, const char *text, void *base)
   static const char *const words[] = {"air", "vacuum", NULL};
   static const mill_option word = {.kind = MILL_OPTION_CHOICE, .words = words};
   mill_labelled_options *o = (void *)((char *)base + row->offset);
-  int err = MILL_OK, i = 0;
-  MILL_TRY(mill_option_read(&word, row->name, text, &i));
+  int i = 0;
+  MILL_CHECK(mill_option_read(&word, row->name, text, &i));
   o->request.medium = i == 0 ? MILL_MEDIUM_AIR : MILL_MEDIUM_VACUUM;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_take_wave(const mill_option *row, const char *text, void *base)
@@ -105,14 +101,11 @@ int mill_take_wave(const mill_option *row, const char *text, void *base)
                                    .offset2 = offsetof(mill_labelled_options, request.wave_step),
                                    .argument = "FIRST,STEP"};
   mill_labelled_options *o = (void *)((char *)base + row->offset);
-  int err = MILL_OK;
   if (o->request.have_wave)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave and --log-wave exclude each other");
+    return MILL_ERROR(MILL_ERR_USAGE, "--wave and --log-wave exclude each other");
   o->request.have_wave = 1;
   o->request.wave_is_log10 = strcmp(row->name, "log-wave") == 0;
-  MILL_TRY(mill_option_read(&pair, row->name, text, o));
-done:
-  return err;
+  return mill_option_read(&pair, row->name, text, o);
 }
 
 /* WAVE,FLUX and, where the row says so, ,CONTINUUM */
@@ -121,7 +114,7 @@ int mill_take_columns(const mill_option *row, const char *text, void *base)
   mill_labelled_options *o = (void *)((char *)base + row->offset);
   char *const to[3] = {o->request.wave_column, o->request.flux_column, o->request.continuum_column};
   const int n_most = strchr(row->argument, '[') ? 3 : 2;
-  int err = MILL_OK, n = 0, good = !strpbrk(text, "*?#");
+  int n = 0, good = !strpbrk(text, "*?#");
   for (const char *at = text; at && good; n++) {
     const size_t length = strcspn(at, ",");
     good = n < n_most && length > 0 && length < MILL_MAX_NAME;
@@ -130,10 +123,9 @@ int mill_take_columns(const mill_option *row, const char *text, void *base)
     at = at[length] ? at + length + 1 : NULL;
   }
   if (!good || n < 2)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected %s, the names of columns", row->name, text,
-              row->argument);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: expected %s, the names of columns", row->name, text,
+                      row->argument);
+  return MILL_OK;
 }
 
 static int is_given(const mill_option_table *table, const unsigned char *given, const char *name)
@@ -147,16 +139,17 @@ static int is_given(const mill_option_table *table, const unsigned char *given, 
 int mill_labelled_check_options(const mill_option_table *table, const unsigned char *given,
                                 const mill_labelled_options *options)
 {
-  int err = MILL_OK, n_wave = 0;
+  int n_wave = 0;
   static const char *const wave[] = {"wave", "log-wave", "wave-file", "columns"};
   for (size_t i = 0; i < sizeof wave / sizeof *wave; i++)
     n_wave += is_given(table, given, wave[i]);
   if (n_wave > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--wave, --log-wave, --wave-file and --columns exclude one another");
   if (is_given(table, given, "name-column") && !options->request.table)
-    MILL_FAIL(MILL_ERR_USAGE, "--name-column is a column of --table FILE, which is not given");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--name-column is a column of --table FILE, which is not given");
+  return MILL_OK;
 }
 
 int mill_labelled_default_labels(mill_labelled_options *options)

@@ -14,6 +14,7 @@
 #include "jobs/library/library_build.h"
 #include "jobs/library/library_demo.h"
 #include "jobs/library/library_error.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_functions.h"
@@ -42,24 +43,24 @@ static int take_sigma(const mill_option *row, const char *text, void *base)
   static const mill_option one = {
       .name = "template-sigma", .kind = MILL_OPTION_REAL, .max = DBL_MAX};
   import_options *options = base;
-  int err = MILL_OK;
   options->n_sigma = 0;
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     char number[64];
     if (options->n_sigma == MILL_MAX_ARM)
-      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers", MILL_MAX_ARM);
+      return MILL_ERROR(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers",
+                        MILL_MAX_ARM);
     if (n >= sizeof number)
-      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number", item);
+      return MILL_ERROR(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number",
+                        item);
     snprintf(number, sizeof number, "%.*s", (int)n, item);
-    MILL_TRY(
+    MILL_CHECK(
         mill_option_read(&one, row->name, number, &options->template_sigma_aa[options->n_sigma++]));
     item += n;
     if (*item == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 #define AT(member) MILL_AT(import_options, member)
@@ -72,9 +73,7 @@ static const mill_option_table import_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(import_options),
         {"template-sigma", MILL_OPTION_OTHER, .take = take_sigma, .argument = "A|A,A,A",
          .help = "Gaussian sigma in Angstrom that the templates carry already and that is taken "
                  "out of the spectra's resolution matrix; one for all arms, or one for each file"},
@@ -147,10 +146,8 @@ static int run_import(int argc, char **argv)
   int first = 0;
   double difference;
   MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
-  if (options.help) {
-    mill_option_print_help(&import_table, NULL, stdout);
+  if (mill_option_helped(options.help, 0, &import_table, NULL))
     goto done;
-  }
   const int n_path = argc - first;
   const char *const *path = (const char *const *)argv + first;
   const char *arm_name[MILL_MAX_ARM];
@@ -211,10 +208,8 @@ static int run_info(int argc, char **argv)
   mill_library *lib = NULL;
   int help = 0, first = 0;
   MILL_TRY(mill_option_parse(&info_table, argc, argv, &help, NULL, &first));
-  if (help) {
-    mill_option_print_help(&info_table, NULL, stdout);
+  if (mill_option_helped(help, 0, &info_table, NULL))
     goto done;
-  }
   if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - first);
   const char *path = argv[first];
@@ -234,31 +229,30 @@ done:
 
 static int run(int argc, char **argv)
 {
-  int err = MILL_OK;
   if (argc < 1)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: build, train, import, demo, spectra, model-error or "
-              "info; "
-              "see starmill library --help");
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "library needs a sub-command: build, train, import, demo, spectra, model-error or "
+        "info; "
+        "see starmill library --help");
   if (strcmp(argv[0], "import") == 0)
-    MILL_TRY(run_import(argc, argv));
+    MILL_CHECK(run_import(argc, argv));
   else if (strcmp(argv[0], "demo") == 0)
-    MILL_TRY(mill_job_library_demo(argc, argv));
+    MILL_CHECK(mill_job_library_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
-    MILL_TRY(mill_job_library_spectra(argc, argv));
+    MILL_CHECK(mill_job_library_spectra(argc, argv));
   else if (strcmp(argv[0], "train") == 0)
-    MILL_TRY(mill_job_train_functions(argc, argv));
+    MILL_CHECK(mill_job_train_functions(argc, argv));
   else if (strcmp(argv[0], "model-error") == 0)
-    MILL_TRY(mill_job_library_error(argc, argv));
+    MILL_CHECK(mill_job_library_error(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
-    MILL_TRY(run_info(argc, argv));
+    MILL_CHECK(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE,
-              "unknown sub-command %s; library has build, train, import, demo, spectra, "
-              "model-error and info",
-              argv[0]);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "unknown sub-command %s; library has build, train, import, demo, spectra, "
+                      "model-error and info",
+                      argv[0]);
+  return MILL_OK;
 }
 
 int mill_job_library(int argc, char **argv)

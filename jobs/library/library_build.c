@@ -12,6 +12,8 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/library/name_pattern.h"
 #include "jobs/fit/stop_watch.h"
+#include "jobs/library/library_rows.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/line_model/line_model.h"
@@ -29,14 +31,12 @@ static const char *const normalise_words[] = {"none", "median", "smooth-median",
 static int take_exclude(const mill_option *row, const char *text, void *base)
 {
   mill_build_options *o = base;
-  int err = MILL_OK;
   const int first = o->n_exclude;
   const double group = first > 0 ? o->exclude[first - 1].length + 1 : 1;
-  MILL_TRY(mill_take_named(row, text, base));
+  MILL_CHECK(mill_take_named(row, text, base));
   for (int i = first; i < o->n_exclude; i++)
     o->exclude[i].length = group;
-done:
-  return err;
+  return MILL_OK;
 }
 
 #define AT(member)             MILL_AT(mill_build_options, member)
@@ -77,16 +77,8 @@ const mill_option_table mill_library_build_table = {
                  "{logg/10} a number ten times the label, p and m are signs"},
         {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum"},
-        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
-         .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(mill_take_columns, "WAVE,FLUX[,CONTINUUM]"), AT(in),
-         .help = "columns of files with one spectrum in a table (default: an image)"},
-        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
-         .help = "image with the wavelengths of all spectra, Angstrom"},
-        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "wavelengths in Angstrom (default: from the header)"},
-        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "the same, log10 of Angstrom"},
+        MILL_LABELLED_FILE_ROWS(mill_build_options, "WAVE,FLUX[,CONTINUUM]"),
+        MILL_LABELLED_WAVE_ROWS(mill_build_options),
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
          .help = "air or vacuum: of the wavelengths; needed unless a header says so"},
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
@@ -127,69 +119,66 @@ static int check_line_model(const unsigned char *given, int n_path)
   static const char *const takes[] = {"output",  "overwrite", "keep",         "exclude",
                                       "list",    "help",      "exclude-list", "stop-file",
                                       "threads", "line-model"};
-  int err = MILL_OK;
   if (n_path > 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes the models itself: it takes no input");
+    return MILL_ERROR(MILL_ERR_USAGE, "--line-model makes the models itself: it takes no input");
   for (int i = 0; mill_library_build_table.row[i].name; i++) {
     int known = !given[i];
     for (size_t k = 0; k < sizeof takes / sizeof *takes; k++)
       known |= strcmp(mill_library_build_table.row[i].name, takes[k]) == 0;
     if (!known)
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--line-model makes models on DESI's arms, with labels, resolution and "
-                "normalisation of their own: leave out --%s",
-                mill_library_build_table.row[i].name);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--line-model makes models on DESI's arms, with labels, resolution and "
+                        "normalisation of their own: leave out --%s",
+                        mill_library_build_table.row[i].name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_options(const mill_build_options *o, const unsigned char *given, int n_path)
 {
-  int err = MILL_OK;
   const mill_labelled_request *in = &o->in.request;
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library build needs --output GRID.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "library build needs --output GRID.h5");
   if (o->n_line_model > 0)
-    MILL_TRY(check_line_model(given, n_path));
+    MILL_CHECK(check_line_model(given, n_path));
   if (o->n_line_model == 0 && n_path == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "library build needs spectra: a folder, files of one spectrum each, "
-                              "or one file of many; or --line-model N");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "library build needs spectra: a folder, files of one spectrum each, "
+                      "or one file of many; or --line-model N");
   if (o->n_line_model == 0 && !o->setup)
-    MILL_FAIL(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
-                              "config/templates");
+    return MILL_ERROR(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
+                                      "config/templates");
   if (o->overwrite && o->retry_bad)
-    MILL_FAIL(MILL_ERR_USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
-                              "bad models yet");
-  MILL_TRY(mill_labelled_check_options(&mill_library_build_table, given, &o->in));
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--overwrite and --retry-bad exclude each other: a new grid has no "
+                      "bad models yet");
+  MILL_CHECK(mill_labelled_check_options(&mill_library_build_table, given, &o->in));
   if (o->name_pattern && in->table)
-    MILL_FAIL(MILL_ERR_USAGE, "--name-pattern and --table exclude each other");
+    return MILL_ERROR(MILL_ERR_USAGE, "--name-pattern and --table exclude each other");
   if (!isnan(o->native_sigma_aa) && !isnan(o->native_resolving_power))
-    MILL_FAIL(MILL_ERR_USAGE, "--native-sigma and --native-resolving-power exclude each other");
-  MILL_TRY(mill_thread_check_number(o->n_thread));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--native-sigma and --native-resolving-power exclude each other");
+  return mill_thread_check_number(o->n_thread);
 }
 
 static int parse(int argc, char **argv, mill_build_job *job)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned char given[MILL_OPTION_MAX] = {0};
   mill_build_options *o = &job->options;
   o->native_sigma_aa = o->native_resolving_power = NAN;
   o->normalise = MILL_BUILD_SMOOTH_MEDIAN;
   o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, given, &first));
+  MILL_CHECK(mill_option_parse(&mill_library_build_table, argc, argv, o, given, &first));
   if (o->help)
-    goto done;
+    return MILL_OK;
   job->path = (const char *const *)argv + first;
   job->n_path = argc - first;
-  MILL_TRY(check_options(o, given, job->n_path));
+  MILL_CHECK(check_options(o, given, job->n_path));
   if (o->in.n_label == 0)
-    MILL_TRY(mill_labelled_default_labels(&o->in));
-done:
-  return err;
+    MILL_CHECK(mill_labelled_default_labels(&o->in));
+  return MILL_OK;
 }
 
 /* ---- input ---------------------------------------------------------------------------------- */
@@ -197,23 +186,22 @@ done:
 /* A folder's files, one file of many spectra, or files of one. */
 static int list_input(mill_build_job *job)
 {
-  int err = MILL_OK;
   const mill_labelled_request *in = &job->options.in.request;
   mill_last_of_path(job->path[0], job->input, sizeof job->input);
   if (job->n_path == 1)
-    MILL_TRY(mill_labelled_files_list(job->path[0], &job->listed, &job->n_listed));
+    MILL_CHECK(mill_labelled_files_list(job->path[0], &job->listed, &job->n_listed));
   if (job->listed) {
     job->path = (const char *const *)job->listed;
     job->n_path = job->n_listed;
   }
   job->is_many = job->n_path == 1 && !job->listed;
   if (job->is_many && (in->table || in->flux_column[0] || job->options.name_pattern))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--table, --columns and --name-pattern are for files with one spectrum; %s is no "
-              "folder",
-              job->path[0]);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "--table, --columns and --name-pattern are for files with one spectrum; %s is no "
+        "folder",
+        job->path[0]);
+  return MILL_OK;
 }
 
 /* The ranks see the same files; a folder may look otherwise on another node. */
@@ -236,7 +224,6 @@ done:
 
 static int bind_labels(mill_build_job *job)
 {
-  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   mill_model_request *request = &job->request;
   request->labelled = o->in.request;
@@ -248,31 +235,28 @@ static int bind_labels(mill_build_job *job)
   }
   request->name_pattern = o->name_pattern;
   if (o->name_pattern)
-    MILL_TRY(mill_name_pattern_check("name-pattern", o->name_pattern, o->in.n_label,
-                                     (const char(*)[MILL_MAX_NAME])request->label));
-done:
-  return err;
+    MILL_CHECK(mill_name_pattern_check("name-pattern", o->name_pattern, o->in.n_label,
+                                       (const char(*)[MILL_MAX_NAME])request->label));
+  return MILL_OK;
 }
 
 static int check_roles(const mill_build_job *job)
 {
-  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_refuse_new(job->target, "output"));
-  MILL_TRY(mill_file_roles_read(&roles, "--setup", o->setup));
-  MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
-  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
-  MILL_TRY(mill_file_roles_read(&roles, "--list", o->list));
-  MILL_TRY(mill_file_roles_read(&roles, "--exclude-list", o->exclude_list));
-  MILL_TRY(mill_file_roles_read(&roles, "--stop-file", o->stop_file));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_refuse_new(job->target, "output"));
+  MILL_CHECK(mill_file_roles_read(&roles, "--setup", o->setup));
+  MILL_CHECK(mill_file_roles_read(&roles, "--table", o->in.request.table));
+  MILL_CHECK(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
+  MILL_CHECK(mill_file_roles_read(&roles, "--list", o->list));
+  MILL_CHECK(mill_file_roles_read(&roles, "--exclude-list", o->exclude_list));
+  MILL_CHECK(mill_file_roles_read(&roles, "--stop-file", o->stop_file));
   for (int i = 0; i < job->n_path; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "the input", job->path[i]));
+    MILL_CHECK(mill_file_roles_read(&roles, "the input", job->path[i]));
   if (o->stop_file)
-    MILL_TRY(mill_stop_file_absent(o->stop_file));
-done:
-  return err;
+    MILL_CHECK(mill_stop_file_absent(o->stop_file));
+  return MILL_OK;
 }
 
 static int open_files(mill_build_job *job)
@@ -305,24 +289,23 @@ static double native_sigma(const mill_build_options *o, double fwhm_aa, double w
 static int arm_resolution(const mill_build_options *o, double fwhm_aa, const mill_setup_arm *want,
                           const mill_grid_arm *arm, double *sigma, double *kernel)
 {
-  int err = MILL_OK;
   for (int i = 0; i < arm->n_pix; i++) {
     const double wave_aa = exp(arm->ln_wave0 + i * arm->ln_step);
     const double native = native_sigma(o, fwhm_aa, wave_aa);
     sigma[i] = want->kind == MILL_SETUP_NATIVE ? native : mill_setup_arm_sigma(want, wave_aa);
     if (sigma[i] < native * (1 - 1e-9))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: arm %s wants sigma %.4g A at %.6g A, but the input has %.4g A there: take a "
-                "larger one, or sharper spectra",
-                o->setup, arm->name, sigma[i], wave_aa, native);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s: arm %s wants sigma %.4g A at %.6g A, but the input has %.4g A there: take a "
+          "larger one, or sharper spectra",
+          o->setup, arm->name, sigma[i], wave_aa, native);
     kernel[i] = sqrt(fmax(0, sigma[i] * sigma[i] - native * native));
   }
   if (sigma[arm->n_pix / 2] >
       MILL_MAX_SIGMA_WIDTH * exp(arm->ln_wave0) * expm1(arm->n_pix * arm->ln_step))
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: arm %s is too narrow for sigma %.4g A", o->setup, arm->name,
-              sigma[arm->n_pix / 2]);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: arm %s is too narrow for sigma %.4g A", o->setup,
+                      arm->name, sigma[arm->n_pix / 2]);
+  return MILL_OK;
 }
 
 static int frame_arm(mill_build_job *job, int a)
@@ -409,9 +392,7 @@ static int try_models(mill_build_job *job)
     if (err != MILL_ERR_INPUT)
       break;
     if (n_tried++ == 0)
-      mill_error_save(mill_error_set(err, __FILE__, __LINE__, "%s: %s", job->info.name[i],
-                                     mill_error_message()),
-                      &kept);
+      mill_error_save(MILL_ERROR(err, "%s: %s", job->info.name[i], mill_error_message()), &kept);
   }
   if (err == MILL_ERR_INPUT)
     err = mill_error_restore(&kept);
@@ -472,10 +453,8 @@ done:
 
 static int set_up(mill_build_job *job)
 {
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  int err = MILL_OK;
+  MILL_TRY(mill_job_begin(&job->mpi));
   MILL_TRY(mill_build_name_output(job));
   if (job->options.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->options.n_thread));

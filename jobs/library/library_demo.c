@@ -4,6 +4,7 @@
 
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/train_functions.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -27,9 +28,7 @@ const mill_option_table mill_library_demo_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"threads", MILL_OPTION_COUNT, AT(settings.n_thread), .min = 1, .max = 4096,
          .help = "threads (default: the cores that this process may use)"},
         {"held-out", MILL_OPTION_COUNT, AT(settings.n_held_out), .max = MILL_REPORT_MAX,
@@ -52,17 +51,15 @@ const mill_option_table mill_library_demo_table = {
 
 static int prepare(options *o, int argc, char **argv, int first)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[first]);
+    return MILL_ERROR(MILL_ERR_USAGE, "library demo takes no input files, but %s is given",
+                      argv[first]);
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
-  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
+  MILL_CHECK(mill_mpi_alone_threads(&o->settings.n_thread));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  return mill_library_writable(o->output, o->overwrite);
 }
 
 /* The report from models at other labels. */
@@ -100,10 +97,8 @@ int mill_job_library_demo(int argc, char **argv)
       {"line-seed", o.settings.line_scatter > 0, "without --line-scatter above 0"}};
   MILL_TRY(mill_option_check_needs(&mill_library_demo_table, given,
                                    (int)(sizeof need / sizeof *need), need));
-  if (o.help) {
-    mill_option_print_help(&mill_library_demo_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_library_demo_table, NULL))
     goto done;
-  }
   MILL_TRY(prepare(&o, argc, argv, first));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(mill_demo_library_build(&o.settings, lib, &facts));

@@ -7,6 +7,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
 #include "src/config/arm_setup.h"
 #include "src/libraries/model_error.h"
@@ -44,9 +45,7 @@ const mill_option_table mill_library_error_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"spectra", MILL_OPTION_TEXT, AT(spectra), .argument = "FILE.fits",
          .help = "an image of spectra and a table of their labels, as library spectra reads them"},
         {"columns", NAMES(column, MILL_MAX_GRID_AXIS), .argument = "TEFF,LOGG,...",
@@ -82,50 +81,46 @@ void mill_library_print_error(const char *arm, const mill_model_error *error,
 
 static int parse(int argc, char **argv, options *o, const char **path)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&mill_library_error_table, argc, argv, o, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&mill_library_error_table, argc, argv, o, NULL, &first));
   if (o->help)
-    goto done;
+    return MILL_OK;
   if (!o->output || !o->spectra)
-    MILL_FAIL(MILL_ERR_USAGE, "library model-error needs --spectra FILE.fits and --output LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "library model-error needs --spectra FILE.fits and --output LIB.h5");
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library model-error takes one library, not %d", argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE, "library model-error takes one library, not %d",
+                      argc - first);
   *path = argv[first];
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_files(const options *o, const char *path)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the library", path));
-  MILL_TRY(mill_file_roles_read(&roles, "--spectra", o->spectra));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-done:
-  return err;
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the library", path));
+  MILL_CHECK(mill_file_roles_read(&roles, "--spectra", o->spectra));
+  return mill_library_writable(o->output, o->overwrite);
 }
 
 static int read_spectra(options *o, const mill_library *lib, mill_labelled_spectra *spectra)
 {
-  int err = MILL_OK;
   mill_labelled_request request = {.n_label = lib->n_label, .medium = o->medium};
   mill_labelled_origin origin;
   request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   if (lib->n_label > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: has %d labels; spectra with up to %d can be read", lib->path,
-              lib->n_label, MILL_MAX_GRID_AXIS);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: has %d labels; spectra with up to %d can be read",
+                      lib->path, lib->n_label, MILL_MAX_GRID_AXIS);
   if (o->n_column > 0 && o->n_column != lib->n_label)
-    MILL_FAIL(MILL_ERR_USAGE, "--columns gives %d names for %d labels of the library", o->n_column,
-              lib->n_label);
+    return MILL_ERROR(MILL_ERR_USAGE, "--columns gives %d names for %d labels of the library",
+                      o->n_column, lib->n_label);
   for (int l = 0; l < lib->n_label; l++)
     memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
-  MILL_TRY(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
+  MILL_CHECK(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
   if (isnan(o->sigma_aa))
     o->sigma_aa = origin.fwhm_aa / MILL_FWHM_PER_SIGMA;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Spectra whose labels are known and inside the hulls, moved to the front; their number. */
@@ -148,22 +143,21 @@ static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
 /* By how much the spectra are broader than the templates of an arm, 0 where nobody says so. */
 static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_aa)
 {
-  int err = MILL_OK;
   *kernel_aa = 0;
   if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are as the instrument sees them */
-    goto done;
+    return MILL_OK;
   if (o->sigma_aa < arm->template_sigma_aa * (1 - SIGMA_TOLERANCE))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: spectra of sigma %.4g A are sharper than the templates of arm %s, %.4g A; "
-              "convolve them, or give --spectra-sigma",
-              o->spectra, o->sigma_aa, arm->name, arm->template_sigma_aa);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: spectra of sigma %.4g A are sharper than the templates of arm %s, %.4g A; "
+        "convolve them, or give --spectra-sigma",
+        o->spectra, o->sigma_aa, arm->name, arm->template_sigma_aa);
   if (o->sigma_aa > arm->template_sigma_aa * (1 + SIGMA_TOLERANCE)) {
     *kernel_aa = sqrt(o->sigma_aa * o->sigma_aa - arm->template_sigma_aa * arm->template_sigma_aa);
     printf("arm %s: templates convolved with a sigma of %.4g A, to that of the spectra, %.4g A\n",
            arm->name, *kernel_aa, o->sigma_aa);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int measure_arm(const options *o, int n, const mill_labelled_spectra *s, mill_library *lib,
@@ -207,10 +201,8 @@ int mill_job_library_error(int argc, char **argv)
                .sn = INFINITY,
                .sigma_aa = NAN};
   MILL_TRY(parse(argc, argv, &o, &path));
-  if (o.help) {
-    mill_option_print_help(&mill_library_error_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_library_error_table, NULL))
     goto done;
-  }
   MILL_TRY(check_files(&o, path));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));

@@ -10,7 +10,6 @@
 
 int mill_library_frame(const mill_grid_info *info, const char *path, mill_library *lib)
 {
-  int err = MILL_OK;
   lib->n_label = info->n_label;
   for (int l = 0; l < info->n_label; l++)
     snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", info->label[l]);
@@ -26,10 +25,9 @@ int mill_library_frame(const mill_grid_info *info, const char *path, mill_librar
     arm->ln_wave0 = from->ln_wave0;
     arm->ln_step = from->ln_step;
     arm->template_sigma_aa = from->template_sigma_aa;
-    MILL_TRY(mill_arm_make_waves(arm));
+    MILL_CHECK(mill_arm_make_waves(arm));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_without_report(int err)
@@ -42,33 +40,31 @@ int mill_without_report(int err)
 
 int mill_library_keep(const char *path, int overwrite, mill_library *lib)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_library_write(path, lib, overwrite));
+  MILL_CHECK(mill_library_write(path, lib, overwrite));
   mill_library_digest(lib, lib->hash);
   printf("%s: %d labels, %d arm%s, hash %s\n", path, lib->n_label, lib->n_arm,
          lib->n_arm == 1 ? "" : "s", lib->hash);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_good_models(const mill_grid_info *info, const char *path, int unfinished, int *n,
                      int **row)
 {
-  int err = MILL_OK, n_to_do = 0;
+  int n_to_do = 0;
   *n = 0;
-  MILL_TRY(MILL_ALLOC(info->n_model, row));
+  MILL_CHECK(MILL_ALLOC(info->n_model, row));
   for (int i = 0; i < info->n_model; i++) {
     n_to_do += info->status[i] == MILL_GRID_TO_DO;
     if (info->status[i] == MILL_GRID_GOOD)
       (*row)[(*n)++] = i;
   }
   if (n_to_do > 0 && !unfinished)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %d of its %d models are still to do; let its library build come to an end, or "
-              "take --unfinished",
-              path, n_to_do, info->n_model);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: %d of its %d models are still to do; let its library build come to an end, or "
+        "take --unfinished",
+        path, n_to_do, info->n_model);
+  return MILL_OK;
 }
 
 int mill_library_measure(const mill_library *lib, const mill_model_set *spectra, int n_thread,

@@ -12,6 +12,7 @@
 
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
@@ -65,28 +66,18 @@ const mill_option_table mill_library_spectra_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
          .help = "the library's labels and their columns of the table, cards of files with one "
                  "spectrum, or CTYPE of the axes of a cube (default teff=TEFF,logg=LOGG,feh=FEH)"},
         {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum (default: their cards)"},
-        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
-         .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(mill_take_columns, "WAVE,FLUX"), AT(in),
-         .help = "columns of files with one spectrum in a table (default: an image)"},
-        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
-         .help = "image with the wavelengths of all spectra, Angstrom"},
+        MILL_LABELLED_FILE_ROWS(options, "WAVE,FLUX"),
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
          .offset2 = offsetof(options, in.n_keep), .help = "leave out spectra with labels outside"},
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
          .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
-        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "wavelengths in Angstrom (default: from the header)"},
-        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "the same, log10 of Angstrom"},
+        MILL_LABELLED_WAVE_ROWS(options),
         {"range", MILL_OPTION_PAIR, AT(settings.min_aa), .argument = "MIN,MAX",
          .offset2 = offsetof(options, settings.max_aa),
          .help = "vacuum wavelengths of the library in Angstrom (default: all)"},
@@ -138,40 +129,39 @@ const mill_option_table mill_library_spectra_table = {
 
 static int parse(int argc, char **argv, options *o, int *first_file)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned char given[MILL_OPTION_MAX] = {0};
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
+  MILL_CHECK(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
   const mill_option_need need[] = {
       {"spectra-sn", o->settings.n_error >= 0, "without --model-error"},
       {"seed", o->left_out > 0, "with --left-out 0"}};
-  MILL_TRY(mill_option_check_needs(&mill_library_spectra_table, given,
-                                   (int)(sizeof need / sizeof *need), need));
+  MILL_CHECK(mill_option_check_needs(&mill_library_spectra_table, given,
+                                     (int)(sizeof need / sizeof *need), need));
   if (o->help)
-    goto done;
+    return MILL_OK;
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
   if (argc == first)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "library spectra takes one file of spectra, a folder, or several files "
-              "of one spectrum each, not 0");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "library spectra takes one file of spectra, a folder, or several files "
+                      "of one spectrum each, not 0");
   *first_file = first;
-  MILL_TRY(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
+  MILL_CHECK(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
-    MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
+    return MILL_ERROR(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
-                              "exclude one another");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
+                      "exclude one another");
+  return MILL_OK;
 }
 
 /* The labels' columns to the reader, names, ranges and lengths to the builder. */
 static int bind_labels(options *o)
 {
-  int err = MILL_OK;
   if (o->in.n_label == 0)
-    MILL_TRY(mill_labelled_default_labels(&o->in));
+    MILL_CHECK(mill_labelled_default_labels(&o->in));
   o->in.request.n_label = o->in.n_label;
   for (int l = 0; l < o->in.n_label; l++) {
     memcpy(o->in.request.column[l], o->in.label[l].column, MILL_MAX_NAME);
@@ -185,8 +175,8 @@ static int bind_labels(options *o)
       while (l < o->in.n_label && strcmp(o->in.label[l].name, item[i].name) != 0)
         l++;
       if (l == o->in.n_label)
-        MILL_FAIL(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
-                  list ? "--lengths" : "--keep", item[i].name);
+        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
+                          list ? "--lengths" : "--keep", item[i].name);
       if (list) {
         o->settings.label[l].length = item[i].length;
       } else {
@@ -195,8 +185,7 @@ static int bind_labels(options *o)
       }
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- resolution -------------------------------------------------------------------------------
@@ -205,7 +194,6 @@ done:
 static int choose_resolution(const options *o, const char *path, const mill_labelled_spectra *in,
                              const mill_labelled_origin *origin, mill_spectra_library_settings *set)
 {
-  int err = MILL_OK;
   char *text = set->sigma_origin;
   const size_t size = sizeof set->sigma_origin;
   if (o->at_instrument) {
@@ -229,26 +217,26 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
              high / (FWHM_PER_SIGMA * o->resolving_power), high);
   } else if (!isnan(origin->fwhm_aa)) {
     if (!(origin->fwhm_aa > 0))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: its card FWHM is %g; give --fwhm A", path, origin->fwhm_aa);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: its card FWHM is %g; give --fwhm A", path,
+                        origin->fwhm_aa);
     set->template_sigma_aa = origin->fwhm_aa / FWHM_PER_SIGMA;
     snprintf(text, size, "card FWHM, %g A", origin->fwhm_aa);
   } else {
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
-              "--resolving-power R, or --at-instrument-resolution",
-              path);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
+                      "--resolving-power R, or --at-instrument-resolution",
+                      path);
   }
   /* mill_library_check would say so after the work */
   const double width_aa =
       fmin(set->max_aa, in->wave_aa[in->n_pix - 1]) - fmax(set->min_aa, in->wave_aa[0]);
   if (width_aa > 0 && set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_USAGE,
         "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "
         "possible",
         path, set->template_sigma_aa, text, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- report ------------------------------------------------------------------------------------
@@ -415,16 +403,13 @@ done:
 /* Overwriting the input would destroy what cannot be made again. */
 static int check_output(const options *o, const char *const *input, int n_input)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
-  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "--table", o->in.request.table));
+  MILL_CHECK(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
   for (int i = 0; i < n_input; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-done:
-  return err;
+    MILL_CHECK(mill_file_roles_read(&roles, "the file of spectra", input[i]));
+  return mill_library_writable(o->output, o->overwrite);
 }
 
 /* What the command line names: one file of many spectra, a folder, or files of one each. */
@@ -471,10 +456,8 @@ int mill_job_library_spectra(int argc, char **argv)
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
   int first = 0;
   MILL_TRY(parse(argc, argv, o, &first));
-  if (o->help) {
-    mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  if (mill_option_helped(o->help, 0, &mill_library_spectra_table, NULL))
     goto done;
-  }
   const char *path = argv[first];
   MILL_TRY(bind_labels(o));
   o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;

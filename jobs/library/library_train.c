@@ -13,6 +13,7 @@
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
@@ -67,9 +68,7 @@ const mill_option_table mill_library_train_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
          .help = "what stands between labels and spectra"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
@@ -117,11 +116,7 @@ const mill_option_table mill_library_train_table = {
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
          .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
                  "for every step (default 4)"},
-        {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
-         .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
-         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
-                 "by qhull"},
+        MILL_TRAIN_GUESS_ROWS(options, n_guess, hulls),
         {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
          .help = "of what is left out, first weights and batches (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
@@ -171,36 +166,32 @@ typedef struct job {
 
 static int name_file(const char *given, const char *output, const char *end, char out[MAX_PATH])
 {
-  int err = MILL_OK;
   if (snprintf(out, MAX_PATH, "%s%s", given ? given : output, given ? "" : end) >= MAX_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the path %.80s... is too long", given ? given : output);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the path %.80s... is too long", given ? given : output);
+  return MILL_OK;
 }
 
 /* On rank 0: names of files that may be read and written. */
 static int check_files(const job *j)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
   const options *o = &j->o;
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
-                                 j->checkpoint));
-  MILL_TRY(mill_file_roles_write(&roles, "the table of losses", j->table));
-  MILL_TRY(mill_file_roles_read(&roles, "the grid file", j->input));
-  MILL_TRY(
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
+                                   j->checkpoint));
+  MILL_CHECK(mill_file_roles_write(&roles, "the table of losses", j->table));
+  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", j->input));
+  MILL_CHECK(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
+  MILL_CHECK(mill_library_writable(o->output, o->overwrite));
   /* a training that goes on has its own */
   if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: the table of losses of another training is there; give another --output or "
-              "--overwrite",
-              j->table);
-  MILL_TRY(mill_stop_file_absent(j->stop_file));
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "%s: the table of losses of another training is there; give another --output or "
+        "--overwrite",
+        j->table);
+  return mill_stop_file_absent(j->stop_file);
 }
 
 /* What is left out, of n models in their order: by random numbers. */
@@ -272,15 +263,12 @@ done:
 /* For mill_mpi_rank0_first. */
 static int open_grid(void *context)
 {
-  int err = MILL_OK;
   job *j = context;
   if (j->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, j->input));
-  MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
-  MILL_TRY(split_models(j));
-  MILL_TRY(make_frame(j));
-done:
-  return err;
+    MILL_CHECK(mill_h5_probe(MILL_PROBE_GRID, j->input));
+  MILL_CHECK(mill_grid_open(j->input, &j->grid, &j->info));
+  MILL_CHECK(split_models(j));
+  return make_frame(j);
 }
 
 /* Options that would be ignored. */
@@ -300,40 +288,34 @@ static int check_needs(const options *o, const unsigned char *given)
 
 static int parse(int argc, char **argv, options *o, int *first)
 {
-  int err = MILL_OK;
   unsigned char given[MILL_OPTION_MAX];
-  MILL_TRY(mill_option_refuse_others(&mill_library_train_table, &mill_train_functions_table,
-                                     "--emulator radial, splines and linear", argc, argv));
-  MILL_TRY(mill_option_parse(&mill_library_train_table, argc, argv, o, given, first));
-  MILL_TRY(check_needs(o, given));
-done:
-  return err;
+  MILL_CHECK(mill_option_refuse_others(&mill_library_train_table, &mill_train_functions_table,
+                                       "--emulator radial, splines and linear", argc, argv));
+  MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, given, first));
+  return check_needs(o, given);
 }
 
 static int prepare(job *j, int argc, char **argv, int first)
 {
-  int err = MILL_OK;
   options *o = &j->o;
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library train needs --output LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "library train needs --output LIB.h5");
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
   if (o->n_error >= 0 && !(o->left_out > 0))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--model-error is measured on models left out: give --left-out above 0");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--model-error is measured on models left out: give --left-out above 0");
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
   if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
-    MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
-              mill_train_product_words[o->arm.net.precision]);
-  MILL_TRY(mill_train_arm_settings_check(&o->arm));
-  MILL_TRY(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
-  MILL_TRY(name_file(o->stop_file, o->output, ".stop", j->stop_file));
-  MILL_TRY(name_file(NULL, o->output, ".losses.csv", j->table));
-  MILL_TRY(mill_thread_check_number(o->n_thread));
-  MILL_TRY(mill_stop_signal_catch());
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
+                      mill_train_product_words[o->arm.net.precision]);
+  MILL_CHECK(mill_train_arm_settings_check(&o->arm));
+  MILL_CHECK(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
+  MILL_CHECK(name_file(o->stop_file, o->output, ".stop", j->stop_file));
+  MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
+  MILL_CHECK(mill_thread_check_number(o->n_thread));
+  return mill_stop_signal_catch();
 }
 
 /* Millions of operations of a step of the widest arm. */
@@ -400,33 +382,26 @@ static int measure(job *j)
 /* On rank 0. */
 static int write_library(job *j)
 {
-  int err = MILL_OK;
   char end[MAX_PATH];
-  MILL_TRY(measure(j));
+  MILL_CHECK(measure(j));
   printf("losses: %s\n", j->table);
-  MILL_TRY(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
-  MILL_TRY(mill_resolve_links(j->checkpoint, end, sizeof end));
+  MILL_CHECK(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
+  MILL_CHECK(mill_resolve_links(j->checkpoint, end, sizeof end));
   unlink(end); /* a name that stays does no harm: the library says that it is done */
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int run(job *j, int argc, char **argv)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
-  if (j->o.help) {
-    if (j->mpi.rank == 0)
-      mill_option_print_help(&mill_library_train_table, NULL, stdout);
-    goto done;
-  }
-  MILL_TRY(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));
-  MILL_TRY(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
-  MILL_TRY(mill_mpi_rank0_first(&j->mpi, open_grid, j));
-  MILL_TRY(train(j));
-  MILL_TRY(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? write_library(j) : MILL_OK));
-done:
-  return err;
+  int first = 0;
+  MILL_CHECK(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
+  if (mill_option_helped(j->o.help, j->mpi.rank, &mill_library_train_table, NULL))
+    return MILL_OK;
+  MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));
+  MILL_CHECK(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
+  MILL_CHECK(mill_mpi_rank0_first(&j->mpi, open_grid, j));
+  MILL_CHECK(train(j));
+  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? write_library(j) : MILL_OK);
 }
 
 int mill_job_library_train(int argc, char **argv)

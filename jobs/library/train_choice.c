@@ -20,7 +20,7 @@ static_assert(MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16
 
 int mill_train_read_hidden(const char *option, const char *text, mill_train_settings *net)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   for (const char *at = text; n < MILL_MAX_LAYER - 1; at++) {
     char *end = NULL;
     const long width = strtol(at, &end, 10);
@@ -33,11 +33,10 @@ int mill_train_read_hidden(const char *option, const char *text, mill_train_sett
       return MILL_OK;
     }
   }
-  MILL_FAIL(MILL_ERR_USAGE,
-            "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200",
-            option, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_USAGE,
+      "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200", option,
+      text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
 }
 
 /* Those of the GPU that this rank has been given. */
@@ -54,14 +53,11 @@ static int open_gpu(const mill_mpi *mpi, const mill_train_ops **ops)
 
 int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **ops)
 {
-  int err = MILL_OK;
   *ops = mill_train_ops_cpu();
   if (!is_gpu)
-    goto done;
-  MILL_TRY(mill_backend_place(mpi, 0));
-  MILL_TRY(open_gpu(mpi, ops));
-done:
-  return err;
+    return MILL_OK;
+  MILL_CHECK(mill_backend_place(mpi, 0));
+  return open_gpu(mpi, ops);
 }
 
 int mill_train_choose_ops(const mill_mpi *mpi, int backend, const char *checkpoint, int64_t mflop,

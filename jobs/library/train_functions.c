@@ -10,6 +10,7 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_choice.h"
 #include "kernels/base/clock.h"
@@ -51,9 +52,7 @@ const mill_option_table mill_train_functions_table = {
         {"emulator", MILL_OPTION_CHOICE, SET(way), .words = way_words,
          .help = "radial functions through scattered labels; cubic splines, or linear "
                  "interpolation, over a grid of labels"},
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"gaps", MILL_OPTION_CHOICE, SET(fill_gaps), .words = gap_words,
          .help = "nodes of the grid without a model: an error, or filled from their neighbours"},
         {"components", MILL_OPTION_COUNT, SET(n_component), .min = 1, .max = MILL_MAX_WIDTH,
@@ -75,11 +74,7 @@ const mill_option_table mill_train_functions_table = {
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
          .help = "keep what the templates of the report get wrong, with N components; fits then "
                  "count it (default: not kept)"},
-        {"guess-templates", MILL_OPTION_COUNT, SET(n_guess), .min = 1, .max = 10000,
-         .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, SET(hulls), .words = mill_train_hull_words,
-         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
-                 "by qhull"},
+        MILL_TRAIN_GUESS_ROWS(options, settings.n_guess, settings.hulls),
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, SET(n_thread), .min = 1, .max = 4096,
@@ -125,30 +120,26 @@ static void models_clear(models *m)
 
 static int models_open(const char *path, int unfinished, models *m)
 {
-  int err = MILL_OK;
   m->path = path;
-  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
-  MILL_TRY(mill_grid_open(path, &m->file, &m->info));
-  MILL_TRY(mill_good_models(&m->info, path, unfinished, &m->n, &m->row));
+  MILL_CHECK(mill_h5_probe(MILL_PROBE_GRID, path));
+  MILL_CHECK(mill_grid_open(path, &m->file, &m->info));
+  MILL_CHECK(mill_good_models(&m->info, path, unfinished, &m->n, &m->row));
   if (m->n == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: none of its %d models is good", path, m->info.n_model);
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: none of its %d models is good", path, m->info.n_model);
   printf("%s: %d models, %d arm%s", path, m->n, m->info.n_arm, m->info.n_arm == 1 ? "" : "s");
   if (m->n < m->info.n_model)
     printf("; %d bad or not there are left aside", m->info.n_model - m->n);
   printf("\n");
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_ln_flux(void *from, int arm, int n, const int *row, float *ln_flux)
 {
-  int err = MILL_OK;
   const models *m = from;
-  MILL_TRY(mill_grid_read(m->file, arm, n, row, ln_flux, NULL));
+  MILL_CHECK(mill_grid_read(m->file, arm, n, row, ln_flux, NULL));
   for (size_t i = 0; i < (size_t)n * (size_t)m->info.arm[arm].n_pix; i++)
     ln_flux[i] = logf(ln_flux[i]); /* what is read is above 0 */
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Models of the file, without those of left_out [m->n] (NULL: all), for the emulators; arrays to be
@@ -167,12 +158,12 @@ static void selection_clear(selection *s)
 
 static int select_models(models *m, const unsigned char *left_out, selection *s)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   const size_t n_label = (size_t)m->info.n_label;
-  MILL_TRY(MILL_ALLOC((size_t)m->n * n_label, &s->value));
-  MILL_TRY(MILL_ALLOC(m->n, &s->name));
-  MILL_TRY(MILL_ALLOC(m->n, &s->row));
-  MILL_TRY(MILL_ALLOC(m->n, &s->rest));
+  MILL_CHECK(MILL_ALLOC((size_t)m->n * n_label, &s->value));
+  MILL_CHECK(MILL_ALLOC(m->n, &s->name));
+  MILL_CHECK(MILL_ALLOC(m->n, &s->row));
+  MILL_CHECK(MILL_ALLOC(m->n, &s->rest));
   for (int i = 0; i < m->n; i++) {
     if (left_out && left_out[i]) {
       s->rest[s->n_rest++] = m->row[i];
@@ -189,38 +180,37 @@ static int select_models(models *m, const unsigned char *left_out, selection *s)
                                  .row = s->row,
                                  .read = read_ln_flux,
                                  .from = m};
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Have the models of the report the labels and arms of the library's? */
 static int check_validation(const models *m, const models *other)
 {
-  int err = MILL_OK;
   const mill_grid_info *a = &m->info, *b = &other->info;
   int same = a->n_label == b->n_label && a->n_arm == b->n_arm;
   for (int l = 0; same && l < a->n_label; l++)
     same = strcmp(a->label[l], b->label[l]) == 0;
   if (!same)
-    MILL_FAIL(MILL_ERR_INPUT, "--validation %s: its labels or number of arms are not those of %s",
-              other->path, m->path);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "--validation %s: its labels or number of arms are not those of %s",
+                      other->path, m->path);
   for (int i = 0; i < a->n_arm; i++) {
     const mill_grid_arm *p = &a->arm[i], *q = &b->arm[i];
     if (p->n_pix != q->n_pix || fabs(p->ln_wave0 - q->ln_wave0) > 1e-6 * p->ln_step ||
         fabs(p->ln_step - q->ln_step) * p->n_pix > 1e-6 * p->ln_step)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "--validation %s: the pixels of its arm %s are not those of %s; build it with the "
-                "same arms",
-                other->path, q->name, m->path);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "--validation %s: the pixels of its arm %s are not those of %s; build it with the "
+          "same arms",
+          other->path, q->name, m->path);
     if (fabs(p->template_sigma_aa - q->template_sigma_aa) > 1e-6 * fabs(p->template_sigma_aa))
-      MILL_FAIL(
+      return MILL_ERROR(
           MILL_ERR_INPUT,
           "--validation %s: its arm %s has a sigma of %g A, that of %s %g A; build it with the "
           "same arms",
           other->path, q->name, q->template_sigma_aa, m->path, p->template_sigma_aa);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_print_grid_facts(int way, const mill_library *lib, const mill_grid_facts *facts)
@@ -345,22 +335,20 @@ done:
 
 static int prepare(options *o, int argc, char **argv, int first)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library train needs --output LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "library train needs --output LIB.h5");
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
   if (o->n_error >= 0 && !o->validation && !(o->left_out > 0))
-    MILL_FAIL(MILL_ERR_USAGE, "--model-error is measured on models left out: give --left-out above "
-                              "0 or --validation");
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the grid file", argv[first]));
-  MILL_TRY(mill_file_roles_read(&roles, "--validation", o->validation));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--model-error is measured on models left out: give --left-out above "
+                      "0 or --validation");
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", argv[first]));
+  MILL_CHECK(mill_file_roles_read(&roles, "--validation", o->validation));
+  MILL_CHECK(mill_library_writable(o->output, o->overwrite));
+  return mill_mpi_alone_threads(&o->settings.n_thread);
 }
 
 int mill_job_train_functions(int argc, char **argv)
@@ -375,10 +363,8 @@ int mill_job_train_functions(int argc, char **argv)
                                      "--emulator network", argc, argv));
   MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
   MILL_TRY(check_needs(&o, given));
-  if (o.help) {
-    mill_option_print_help(&mill_train_functions_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_train_functions_table, NULL))
     goto done;
-  }
   MILL_TRY(prepare(&o, argc, argv, first));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(make(&o, argv[first], lib));

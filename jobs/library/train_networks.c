@@ -68,7 +68,7 @@ static int digest_models(const mill_train_networks *n, char hex[65])
 done:
   mill_sha256_final(&sha, hex);
   if (err == MILL_OK && !*hex)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for a digest");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest");
   MILL_FREE(settings, flux);
   return err;
 }
@@ -76,12 +76,11 @@ done:
 /* Lines that are the same in a training that continues. */
 static int identify(run *r)
 {
-  int err = MILL_OK;
   const mill_train_networks *n = r->n;
   const mill_train_arm_settings *s = n->settings;
   const mill_train_settings *net = &s->net;
   char hidden[128] = "", hex[65];
-  MILL_TRY(digest_models(n, hex));
+  MILL_CHECK(digest_models(n, hex));
   for (int l = 0, at = 0; l < net->n_hidden; l++)
     at += snprintf(hidden + at, sizeof hidden - (size_t)at, "%s%d", l ? "," : "", net->width[l]);
   snprintf(r->identity, sizeof r->identity,
@@ -94,8 +93,7 @@ static int identify(run *r)
            net->least_rate, net->schedule, net->patience, net->factor, net->stop_after, net->decay,
            net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
            (unsigned long long)net->seed, n->ops->name, net->precision);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What rank 0 has read, on every rank. */
@@ -155,11 +153,11 @@ done:
 
 static int write_table(const run *r)
 {
-  int err = MILL_OK, failed = 0;
+  int failed = 0;
   const mill_train_networks *n = r->n;
   FILE *out = fopen(n->table, "w");
   if (!out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written", n->table);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written", n->table);
   fprintf(out, "arm,epoch,loss,loss_left_out,error_left_out,learning_rate,seconds\n");
   for (int a = 0; a < n->info->n_arm; a++)
     for (int i = 0; i < r->state[a].n_epoch; i++) {
@@ -169,9 +167,8 @@ static int write_table(const run *r)
     }
   failed = ferror(out);
   if (fclose(out) != 0 || failed)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written, is the disk full?", n->table);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written, is the disk full?", n->table);
+  return MILL_OK;
 }
 
 /* "0.053 %" where the unit is the noise, else in units of the spread. */
@@ -217,7 +214,7 @@ static void say(run *r, const mill_train_state *state)
 /* Does a rank wish to stop, and is it time to save? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
-  int err = MILL_OK, flag[2] = {0, 0};
+  int flag[2] = {0, 0};
   const double now_s = mill_wall_s();
   if (r->n->mpi->rank == 0 && now_s - r->looked_s >= LOOK_S) {
     r->looked_s = now_s;
@@ -226,42 +223,38 @@ static int ask(run *r, const mill_train_state *state, int *save)
   }
   flag[0] = mill_stop_reason() != MILL_STOP_NONE;
   flag[1] = r->n->mpi->rank == 0 && (state->ended || now_s - r->saved_s >= r->n->interval_s);
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, flag, 2, MPI_INT, MPI_MAX, r->n->mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, flag, 2, MPI_INT, MPI_MAX, r->n->mpi->comm));
   r->stop = flag[0];
   *save = flag[0] || flag[1];
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* On rank 0. */
 static int save_all(run *r)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_train_file_write(r->n->checkpoint, r->identity, r->n->info->n_arm, r->state));
-  MILL_TRY(write_table(r));
+  MILL_CHECK(mill_train_file_write(r->n->checkpoint, r->identity, r->n->info->n_arm, r->state));
+  MILL_CHECK(write_table(r));
   r->saved_s = mill_wall_s();
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int after_epoch(void *context, mill_train_state *state)
 {
-  int err = MILL_OK, save = 0;
+  int save = 0;
   run *r = context;
   const mill_mpi *mpi = r->n->mpi;
-  MILL_TRY(ask(r, state, &save));
+  MILL_CHECK(ask(r, state, &save));
   if (mpi->rank == 0)
     say(r, state);
   if (save) {
-    MILL_TRY(mill_train_gather(mpi, state));
-    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? save_all(r) : MILL_OK));
+    MILL_CHECK(mill_train_gather(mpi, state));
+    MILL_CHECK(mill_mpi_agree(mpi, mpi->rank == 0 ? save_all(r) : MILL_OK));
   }
   if (r->stop)
-    MILL_FAIL(MILL_ERR_STOPPED,
-              "stopped after epoch %d of arm %s; %s has it, and the same command goes on",
-              state->n_epoch, r->n->info->arm[r->arm].name, r->n->checkpoint);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_STOPPED,
+                      "stopped after epoch %d of arm %s; %s has it, and the same command goes on",
+                      state->n_epoch, r->n->info->arm[r->arm].name, r->n->checkpoint);
+  return MILL_OK;
 }
 
 /* ---- arms
@@ -271,15 +264,12 @@ done:
 /* read of mill_train_arm_task */
 static int read_models(void *context, int n, const int *model, float *flux)
 {
-  int err = MILL_OK;
   run *r = context;
   if ((size_t)n > r->n_row)
-    MILL_TRY(MILL_RENEW(&r->row, &r->n_row, n));
+    MILL_CHECK(MILL_RENEW(&r->row, &r->n_row, n));
   for (int i = 0; i < n; i++)
     r->row[i] = r->n->split->model[model[i]];
-  MILL_TRY(mill_grid_read(r->n->grid, r->arm, n, r->row, flux, NULL));
-done:
-  return err;
+  return mill_grid_read(r->n->grid, r->arm, n, r->row, flux, NULL);
 }
 
 static void print_arm(const run *r, const mill_train_arm_report *report)
@@ -301,7 +291,6 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
 
 static int train_arm(run *r, const float *x, mill_library *lib)
 {
-  int err = MILL_OK;
   const mill_train_networks *n = r->n;
   const mill_train_arm_task task = {.n_pix = n->info->arm[r->arm].n_pix,
                                     .n_label = n->info->n_label,
@@ -314,12 +303,11 @@ static int train_arm(run *r, const float *x, mill_library *lib)
   mill_train_arm_report report;
   r->began_s = mill_wall_s();
   r->first_epoch = r->state[r->arm].n_epoch;
-  MILL_TRY(mill_train_arm(n->mpi, n->ops, n->settings, &task, &watch, &r->state[r->arm],
-                          &lib->arm[r->arm].emulator, &report));
+  MILL_CHECK(mill_train_arm(n->mpi, n->ops, n->settings, &task, &watch, &r->state[r->arm],
+                            &lib->arm[r->arm].emulator, &report));
   if (n->mpi->rank == 0)
     print_arm(r, &report);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/result/result_table.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -113,21 +114,16 @@ done:
 /* OUT.h5 is the first of what is no option. */
 static int parse(const mill_option_table *table, int argc, char **argv, look_job *job, int *first)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_option_parse(table, argc, argv, job, NULL, first));
-  if (job->help) {
-    mill_option_print_help(table, NULL, stdout);
-    goto done;
-  }
+  MILL_CHECK(mill_option_parse(table, argc, argv, job, NULL, first));
+  if (mill_option_helped(job->help, 0, table, NULL))
+    return MILL_OK;
   if (*first == argc)
-    MILL_FAIL(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
-  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the result", argv[*first]));
-  MILL_TRY(mill_file_roles_read(&roles, "--models", job->models));
-  MILL_TRY(mill_file_roles_read(&roles, "--library", job->library));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the result", argv[*first]));
+  MILL_CHECK(mill_file_roles_read(&roles, "--models", job->models));
+  return mill_file_roles_read(&roles, "--library", job->library);
 }
 
 static const char *text(const char *option)
@@ -186,20 +182,18 @@ done:
   return err;
 }
 
-int mill_job_plot(int argc, char **argv)
+static int run(int (*look)(int, char **, look_job *), int argc, char **argv)
 {
   look_job job = {0};
-  const int err = plot(argc, argv, &job);
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill plot: %s\n", mill_error_message());
-  return mill_error_exit_status(err);
+  return mill_job_end(argv[0], look(argc, argv, &job));
+}
+
+int mill_job_plot(int argc, char **argv)
+{
+  return run(plot, argc, argv);
 }
 
 int mill_job_report(int argc, char **argv)
 {
-  look_job job = {0};
-  const int err = report(argc, argv, &job);
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill report: %s\n", mill_error_message());
-  return mill_error_exit_status(err);
+  return run(report, argc, argv);
 }

@@ -1,12 +1,12 @@
 #include "jobs/merge/merge.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/result/result_merge.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -43,18 +43,18 @@ const mill_option_help mill_merge_help = {&table, NULL};
 
 static int parse(int argc, char **argv, merge_options *options)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
   if (options->help)
-    goto done;
+    return MILL_OK;
   if (!options->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
+    return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
   options->n_part = argc - first;
   options->part = argv + first;
   if (options->n_part < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "no parts: name the results to be joined; see starmill merge --help");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no parts: name the results to be joined; see starmill merge --help");
+  return MILL_OK;
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)
@@ -65,11 +65,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   merge_options options;
   memset(&options, 0, sizeof options);
   MILL_TRY(parse(argc, argv, &options));
-  if (options.help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(options.help, mpi->rank, &table, NULL))
     goto done;
-  }
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "merge runs on one rank, without mpirun or srun -n");
   MILL_TRY(mill_fit_command(argc, argv, &command));
@@ -78,8 +75,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   if (!options.quiet)
     printf("parts        %d\nrows         %lld\nresult       %s\n", options.n_part,
            (long long)n_row, options.output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the summary"));
 done:
   free(command);
   return err;

@@ -17,27 +17,25 @@ static int takes_value(const mill_option *row)
 static int complain(int id, char **argv, const char *command)
 {
   if (id == ':')
-    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__,
-                          "option %s needs a value; see %s --help", argv[optind - 1], command);
+    return MILL_ERROR(MILL_ERR_USAGE, "option %s needs a value; see %s --help", argv[optind - 1],
+                      command);
   /* getopt names short options only by their letter */
   if (optopt > 0 && optopt < FIRST_ID)
-    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "unknown option -%c; see %s --help",
-                          optopt, command);
-  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "%s option %s; see %s --help",
-                        optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1],
-                        command);
+    return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
+  return MILL_ERROR(MILL_ERR_USAGE, "%s option %s; see %s --help",
+                    optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1], command);
 }
 
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first)
 {
-  int err = MILL_OK, n = 0;
+  int n = 0;
   struct option known[MILL_OPTION_MAX + 1] = {{0}};
   char letters[MILL_OPTION_MAX + 2] = ":";
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];
     if (i == MILL_OPTION_MAX)
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s has too many options", table->command);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "%s has too many options", table->command);
     if (row->kind != MILL_OPTION_HEADING)
       known[n++] = (struct option){row->name, takes_value(row), NULL, FIRST_ID + i};
     if (row->letter)
@@ -57,28 +55,26 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
     const mill_option *row = &table->row[i];
     /* a variable of a script that is not set: it names no file and is no value */
     if (takes_value(row) && !*optarg)
-      MILL_FAIL(MILL_ERR_USAGE, "option --%s needs a value, not an empty text; see %s --help",
-                row->name, table->command);
-    MILL_TRY(mill_option_read(row, row->name, optarg, base));
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "option --%s needs a value, not an empty text; see %s --help", row->name,
+                        table->command);
+    MILL_CHECK(mill_option_read(row, row->name, optarg, base));
     if (given)
       given[i] = 1;
   }
   *first = optind;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need)
 {
-  int err = MILL_OK;
   for (int i = 0; table->row[i].name; i++)
     for (int k = 0; k < n; k++)
       if (given[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
-        MILL_FAIL(MILL_ERR_USAGE, "--%s means nothing %s; see %s --help", need[k].name,
-                  need[k].what, table->command);
-done:
-  return err;
+        return MILL_ERROR(MILL_ERR_USAGE, "--%s means nothing %s; see %s --help", need[k].name,
+                          need[k].what, table->command);
+  return MILL_OK;
 }
 
 static int has_option(const mill_option_table *table, const char *name, size_t n)
@@ -92,16 +88,14 @@ static int has_option(const mill_option_table *table, const char *name, size_t n
 int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
                               const char *whose, int argc, char *const *argv)
 {
-  int err = MILL_OK;
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
     const char *name = argv[i] + 2;
     const size_t n = strncmp(argv[i], "--", 2) == 0 ? strcspn(name, "=") : 0;
     if (n > 0 && !has_option(table, name, n) && has_option(other, name, n))
-      MILL_FAIL(MILL_ERR_USAGE, "--%.*s is an option of %s; see %s --help", (int)n, name, whose,
-                table->command);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%.*s is an option of %s; see %s --help", (int)n, name,
+                        whose, table->command);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- help ---- */
@@ -202,4 +196,11 @@ void mill_option_print_help(const mill_option_table *table, const void *base, FI
     else
       print_row(row, base, column, out);
   fputs(table->end ? table->end : "", out);
+}
+
+int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base)
+{
+  if (help && rank == 0)
+    mill_option_print_help(table, base, stdout);
+  return help;
 }

@@ -68,6 +68,9 @@ int mill_option_refuse_others(const mill_option_table *table, const mill_option_
  *  base: the defaults; NULL: none are told. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
 
+/** That on standard output of rank 0, where --help was among the options; returns help. */
+int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base);
+
 enum { MILL_OPTION_SAYS = 1024 };
 
 /** The row that says what an option takes: of its key where it has one. */

@@ -115,27 +115,20 @@ static const mill_option_table table = {
 
 const mill_option_help mill_fit_help = {&table, NULL};
 
-void mill_fit_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, NULL, out);
-}
-
 /* ---- parsing ---- */
 
 static int take_pattern(const mill_option *row, const char *text, void *base)
 {
   mill_fit_options *options = base;
-  int err = MILL_OK;
   char **grown = NULL;
   (void)row;
-  MILL_TRY(mill_alloc_bytes(options->n_pattern + 1, sizeof *grown, (void **)&grown));
+  MILL_CHECK(mill_alloc_bytes(options->n_pattern + 1, sizeof *grown, (void **)&grown));
   if (options->n_pattern > 0)
     memcpy(grown, options->pattern, options->n_pattern * sizeof *grown);
   grown[options->n_pattern++] = (char *)(uintptr_t)text; /* of argv, never written */
   mill_free(options->pattern);
   options->pattern = grown;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base)
@@ -169,21 +162,21 @@ done:
 
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   memset(options, 0, sizeof *options);
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
   options->input = argv + first;
   options->n_input = argc - first;
   if (options->skip_done && !options->input_table)
-    MILL_FAIL(MILL_ERR_USAGE, "--skip-done needs --input-table, which says what is done");
+    return MILL_ERROR(MILL_ERR_USAGE, "--skip-done needs --input-table, which says what is done");
   if (options->skip_done && options->overwrite)
-    MILL_FAIL(MILL_ERR_USAGE, "--skip-done and --overwrite exclude each other: the stars of the "
-                              "result that is there would be lost, and not be fitted again");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--skip-done and --overwrite exclude each other: the stars of the "
+                      "result that is there would be lost, and not be fitted again");
   if ((options->numbers || options->numbers_file) && options->n_pattern == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s belongs to --pattern",
-              options->numbers ? "numbers" : "numbers-file");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --pattern",
+                      options->numbers ? "numbers" : "numbers-file");
+  return MILL_OK;
 }
 
 void mill_fit_options_clear(mill_fit_options *options)
@@ -208,8 +201,6 @@ static int apply_target_ids(const mill_fit_options *options, mill_selection *sel
   if (options->target_id_file)
     MILL_TRY(mill_target_id_file_read(options->target_id_file, &from_file, &n_file));
   const size_t n = options->n_target_id + n_file;
-  if (n == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--targetid-file %s lists no target", options->target_id_file);
   MILL_TRY(MILL_ALLOC(n, &all));
   if (options->n_target_id > 0)
     memcpy(all, options->target_id, options->n_target_id * sizeof *all);
@@ -246,7 +237,6 @@ static void apply_arms(const mill_fit_options *options, mill_config *config)
 
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 {
-  int err = MILL_OK;
   for (const mill_option *row = rows; row->name; row++) {
     const char *at = (const char *)options + row->offset, *text = NULL;
     int flag = 0;
@@ -257,12 +247,10 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     else
       memcpy(&text, at, sizeof text);
     if (flag || text)
-      MILL_TRY(mill_config_set(config, row->key, row->name, flag ? "true" : text));
+      MILL_CHECK(mill_config_set(config, row->key, row->name, flag ? "true" : text));
   }
   apply_arms(options, config);
-  MILL_TRY(apply_target_ids(options, &config->select));
-done:
-  return err;
+  return apply_target_ids(options, &config->select);
 }
 
 /* ---- the running of a fit ---- */
@@ -307,34 +295,32 @@ static int read_amount(const char *text, double *seconds)
 
 int mill_option_duration(const char *option, const char *text, double *seconds)
 {
-  int err = MILL_OK;
   const double most = 10 * 366 * 86400.0;
   double s = 0;
   if ((!read_clock(text, &s) && !read_amount(text, &s)) || !(s > 0 && s <= most))
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_USAGE,
         "--%s takes a time such as 3600 (seconds), 90s, 45m, 7.5h, 2d, 7:30:00 or 1-12:00:00, "
         "not '%.80s'",
         option, text);
   *seconds = s;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* What is left of the Slurm job. */
 static int left_of_job(double *seconds)
 {
-  int err = MILL_OK;
   const char *text = getenv("SLURM_JOB_END_TIME");
   long long end_s = 0;
   if (!text)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is no Slurm job, "
-              "or an older Slurm; give a time");
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is no Slurm job, "
+        "or an older Slurm; give a time");
   char *end = NULL;
   end_s = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || end_s <= 0)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME is '%.40s' and no time since 1970; give a time",
         text);
@@ -342,8 +328,7 @@ static int left_of_job(double *seconds)
   /* over already: stop before the first star */
   if (*seconds < 1)
     *seconds = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_fit_options_running(const mill_fit_options *options, mill_running *running)
@@ -354,24 +339,22 @@ int mill_fit_options_running(const mill_fit_options *options, mill_running *runn
                                     .min = 1, .max = 1 << 24};
   static const mill_option rate = {"rate", MILL_OPTION_REAL, MILL_AT(mill_running, rate),
                                    .min = MILL_ABOVE_0, .max = DBL_MAX};
-  int err = MILL_OK;
   *running = (mill_running){.status_interval_s = 5.0, .stop_file = options->stop_file};
   if (!options->plan && (options->ranks || options->rate))
-    MILL_FAIL(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
   if (options->status_interval) {
-    MILL_TRY(mill_option_read(&interval, interval.name, options->status_interval, running));
+    MILL_CHECK(mill_option_read(&interval, interval.name, options->status_interval, running));
     if (running->status_interval_s > 0 && running->status_interval_s < 0.05)
-      MILL_FAIL(MILL_ERR_USAGE, "--status-interval takes 0 or 0.05 to 86400 s, not %s",
-                options->status_interval);
+      return MILL_ERROR(MILL_ERR_USAGE, "--status-interval takes 0 or 0.05 to 86400 s, not %s",
+                        options->status_interval);
   }
   if (options->time_limit && strcmp(options->time_limit, "auto") == 0)
-    MILL_TRY(left_of_job(&running->time_limit_s));
+    MILL_CHECK(left_of_job(&running->time_limit_s));
   else if (options->time_limit)
-    MILL_TRY(mill_option_duration("time-limit", options->time_limit, &running->time_limit_s));
+    MILL_CHECK(mill_option_duration("time-limit", options->time_limit, &running->time_limit_s));
   if (options->ranks)
-    MILL_TRY(mill_option_read(&ranks, ranks.name, options->ranks, running));
+    MILL_CHECK(mill_option_read(&ranks, ranks.name, options->ranks, running));
   if (options->rate)
-    MILL_TRY(mill_option_read(&rate, rate.name, options->rate, running));
-done:
-  return err;
+    MILL_CHECK(mill_option_read(&rate, rate.name, options->rate, running));
+  return MILL_OK;
 }

@@ -94,6 +94,4 @@ int mill_option_duration(const char *option, const char *text, double *seconds);
 
 extern const mill_option_help mill_fit_help; /**< of `starmill fit` */
 
-void mill_fit_options_print_help(FILE *out);
-
 #endif

@@ -13,8 +13,8 @@ static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   int err = MILL_OK;
   *ops = mill_particle_ops_cpu(NULL);
   if (!*ops)
-    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
-                         "this processor is too old for particles: x86-64-v2 or later is wanted");
+    err = MILL_ERROR(MILL_ERR_BACKEND,
+                     "this processor is too old for particles: x86-64-v2 or later is wanted");
   return mill_mpi_agree(mpi, err);
 }
 

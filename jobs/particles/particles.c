@@ -78,24 +78,23 @@ const mill_option_help mill_particles_help = {&table, NULL};
 
 static int parse(int argc, char **argv, particle_options *o)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   mill_file_roles roles = {0};
   o->backend = MILL_WORD_CPU;
-  MILL_TRY(mill_option_parse(&table, argc, argv, o, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, o, NULL, &first));
   if (o->help)
-    goto done;
-  MILL_TRY(mill_thread_check_number(o->n_thread));
+    return MILL_OK;
+  MILL_CHECK(mill_thread_check_number(o->n_thread));
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%d configurations: give one CONFIG.yaml; see starmill particles --help",
-              argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%d configurations: give one CONFIG.yaml; see starmill particles --help",
+                      argc - first);
   o->config = argv[first];
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output OUT.h5; see starmill particles --help");
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the configuration", o->config));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no output: give --output OUT.h5; see starmill particles --help");
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  return mill_file_roles_read(&roles, "the configuration", o->config);
 }
 
 static int needs(const particle_job *job, int is_start)
@@ -110,27 +109,25 @@ static int needs(const particle_job *job, int is_start)
 /* The files that the configuration names. */
 static int load_files(particle_job *job)
 {
-  int err = MILL_OK;
   mill_particle_config *c = &job->config;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", job->options.output));
-  MILL_TRY(mill_file_roles_read(&roles, "potential_file", c->potential_file));
-  MILL_TRY(mill_file_roles_read(&roles, "samples_file", c->samples_file));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->options.output));
+  MILL_CHECK(mill_file_roles_read(&roles, "potential_file", c->potential_file));
+  MILL_CHECK(mill_file_roles_read(&roles, "samples_file", c->samples_file));
   for (int is_start = 0; is_start < 2; is_start++) {
     const char *path = is_start ? c->samples_file : c->potential_file;
     const char *key = is_start ? "samples_file" : "potential_file";
     if (!path[0] != !needs(job, is_start))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: %s and %s go together: give both or neither",
-                job->options.config, key, is_start ? "start: samples" : "potential: grid");
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s and %s go together: give both or neither",
+                        job->options.config, key, is_start ? "start: samples" : "potential: grid");
     if (path[0] && job->mpi.rank == 0)
-      MILL_TRY(mill_h5_probe(MILL_PROBE_PARTICLES, path));
+      MILL_CHECK(mill_h5_probe(MILL_PROBE_PARTICLES, path));
   }
   if (c->potential_file[0])
-    MILL_TRY(mill_particle_read_field(c->potential_file, &c->setup, &job->field));
+    MILL_CHECK(mill_particle_read_field(c->potential_file, &c->setup, &job->field));
   if (c->samples_file[0])
-    MILL_TRY(mill_particle_read_samples(c->samples_file, &c->setup, &job->sample));
-done:
-  return err;
+    MILL_CHECK(mill_particle_read_samples(c->samples_file, &c->setup, &job->sample));
+  return MILL_OK;
 }
 
 static int load(void *context)
@@ -156,17 +153,15 @@ done:
 
 static int append_digest(FILE *out, const char *what, const void *data, size_t n_byte)
 {
-  int err = MILL_OK;
   mill_sha256 sha;
   char hex[65];
   mill_sha256_init(&sha);
   mill_sha256_update(&sha, data, n_byte);
   mill_sha256_final(&sha, hex);
   if (!hex[0])
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a digest of %s", what);
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest of %s", what);
   fprintf(out, "# %s: SHA-256 %s\n", what, hex);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The configuration as it stands, and digests of what its files hold; *text is for free. */
@@ -193,7 +188,7 @@ done:
   if (in)
     fclose(in);
   if (out && fclose(out) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   return err;
 }
 
@@ -214,7 +209,6 @@ done:
 /* Room for a round, and what is to be done. */
 static int plan(particle_job *job)
 {
-  int err = MILL_OK;
   mill_particle_config *c = &job->config;
   const mill_particle_setup *s = &c->setup;
   job->n_density = (size_t)s->n_record;
@@ -225,11 +219,12 @@ static int plan(particle_job *job)
   job->n_position = c->positions ? (size_t)s->n_particle * (size_t)s->n_dim : 0;
   job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
   if (job->n_result > INT_MAX)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%zu numbers for a problem are more than %d: give fewer times, points or particles "
-              "with positions",
-              job->n_result, INT_MAX);
-  MILL_TRY(MILL_ALLOC(c->n_problem, &job->todo));
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "%zu numbers for a problem are more than %d: give fewer times, points or particles "
+        "with positions",
+        job->n_result, INT_MAX);
+  MILL_CHECK(MILL_ALLOC(c->n_problem, &job->todo));
   for (int64_t i = 0; i < c->n_problem; i++)
     if (job->status[i] == MILL_PARTICLES_WAIT)
       job->todo[job->n_todo++] = i;
@@ -239,9 +234,7 @@ static int plan(particle_job *job)
   n = n < most ? n : most;
   n = n < share ? n : share;
   job->n_round = n > 1 ? (int)n : 1;
-  MILL_TRY(MILL_ALLOC((size_t)job->n_round * job->n_result, &job->result));
-done:
-  return err;
+  return MILL_ALLOC((size_t)job->n_round * job->n_result, &job->result);
 }
 
 static int set_up(particle_job *job)
@@ -299,7 +292,6 @@ done:
 /* Rank 0 has results of todo [first, first + n) and writes them. */
 static int keep(particle_job *job, int64_t first, int n)
 {
-  int err = MILL_OK;
   for (int i = 0; i < n; i++) {
     double *at = job->result + (size_t)i * job->n_result;
     mill_particle_result r = result_at(job, at);
@@ -308,10 +300,9 @@ static int keep(particle_job *job, int64_t first, int n)
       job->first_bad = job->todo[first + i];
       job->bad_step = r.bad_step;
     }
-    MILL_TRY(mill_particle_file_write(job->file, job->todo[first + i], &r));
+    MILL_CHECK(mill_particle_file_write(job->file, job->todo[first + i], &r));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* How many of todo from first on are a rank's. */
@@ -364,8 +355,7 @@ static int rounds(particle_job *job)
     err = collect(job, first);
     if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE &&
         first + (int64_t)job->mpi.size * job->n_round < job->n_todo)
-      err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                           "stopped; the same command continues");
+      err = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_TRY(mill_mpi_agree(&job->mpi, err));
   }
 done:
@@ -375,14 +365,12 @@ done:
 /* Transfers of all ranks, on rank 0. */
 static int add_transfers(particle_job *job)
 {
-  int err = MILL_OK;
   const int64_t mine[] = {job->transfers.n_up, job->transfers.n_down};
   int64_t all[2] = {0, 0};
-  MILL_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  MILL_CHECK_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   job->transfers.n_up = all[0];
   job->transfers.n_down = all[1];
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the job ---- */
@@ -407,23 +395,21 @@ static void print_summary(const particle_job *job, double wall_s)
 /* Problems whose step is too long have their status; none that is well is a failure. */
 static int tell_bad(const particle_job *job)
 {
-  int err = MILL_OK;
   if (job->mpi.rank != 0 || job->n_bad == 0)
-    goto done;
+    return MILL_OK;
   const mill_particle_setup *s = &job->config.setup;
   const unsigned long long id = job->config.problem[job->first_bad].id;
   if (job->n_bad == job->n_todo)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "a step of %g is too large for the drift or the diffusion: all problems lost "
-              "particles, problem %llu after step %d: give a shorter step",
-              s->step, id, job->bad_step);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a step of %g is too large for the drift or the diffusion: all problems lost "
+                      "particles, problem %llu after step %d: give a shorter step",
+                      s->step, id, job->bad_step);
   fprintf(stderr,
           "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
           "STATUS %d: problem %llu lost particles after step %d\n",
           s->step, (long long)job->n_bad, (long long)job->n_todo, MILL_PARTICLES_BAD_STEP, id,
           job->bad_step);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int evolve(particle_job *job, int argc, char **argv)

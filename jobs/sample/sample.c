@@ -102,7 +102,6 @@ static int take_moves(const mill_option *row, const char *text, void *base)
   static const char *const name[] = {"stretch", "de", "independent", "langevin"};
   const int n_name = (int)(sizeof name / sizeof name[0]);
   mill_fit_options *options = base;
-  int err = MILL_OK;
   options->sample.moves = 0;
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
@@ -110,46 +109,39 @@ static int take_moves(const mill_option *row, const char *text, void *base)
     while (i < n_name && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
       i++;
     if (i == n_name)
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--%s takes stretch, de, independent and langevin with commas between, not "
-                "'%.*s'",
-                row->name, (int)n, item);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--%s takes stretch, de, independent and langevin with commas between, not "
+                        "'%.*s'",
+                        row->name, (int)n, item);
     options->sample.moves |= 1 << i;
     item += n;
     if (*item == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
-int mill_sample_options_parse(int argc, char **argv, mill_fit_options *options)
+/* Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
+static int parse(int argc, char **argv, mill_fit_options *options)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned char given[MILL_OPTION_MAX];
   *options = defaults;
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, given, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, given, &first));
   for (int i = 0; rows[i].name; i++)
     if (given[i] && strcmp(rows[i].name, "sn-range") == 0)
       options->has_sn_range = 1;
   options->input = argv + first;
   options->n_input = argc - first;
   if (!options->help && !options->fit)
-    MILL_FAIL(MILL_ERR_USAGE, "no fit: give --fit OUT.h5; see starmill sample --help");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "no fit: give --fit OUT.h5; see starmill sample --help");
+  return MILL_OK;
 }
 
 const mill_option_help mill_sample_help = {&table, &defaults};
 
-void mill_sample_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &defaults, out);
-}
-
 int mill_job_sample(int argc, char **argv)
 {
-  static const mill_fit_command_line line = {"starmill sample", mill_sample_options_parse,
-                                             mill_sample_options_print_help};
+  static const mill_fit_command_line line = {"starmill sample", parse, &mill_sample_help};
   return mill_fit_main(argc, argv, &line);
 }

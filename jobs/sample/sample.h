@@ -9,11 +9,6 @@
 /** argv[0] is the job's name.  Returns the exit status of the program. */
 int mill_job_sample(int argc, char **argv);
 
-/** Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
-int mill_sample_options_parse(int argc, char **argv, mill_fit_options *options);
-
 extern const mill_option_help mill_sample_help;
-
-void mill_sample_options_print_help(FILE *out);
 
 #endif

@@ -62,11 +62,11 @@ static int take_word(const char *word, int is_function, const mill_result_table 
                                          "NE", "LT", "LE",   "GT",    "GE",  "XOR", NULL};
   static const char *const refused[] = {"GTIFILTER", "GTIOVERLAP", "GTIFIND", "REGFILTER", "ACCUM",
                                         "SEQDIFF",   "RANDOM",     "RANDOMN", "RANDOMP",   NULL};
-  int err = MILL_OK;
   char list[MAX_LIST];
   if (is_function && is_one_of(word, refused))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "the expression has %s(), which looks at other files or rows: leave it out", word);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "the expression has %s(), which looks at other files or rows: leave it out",
+                      word);
   const mill_stored_column *of_fits = find_column(&table->fits, word);
   const mill_stored_column *of_catalog = find_column(&table->catalog, word);
   if (of_fits) {
@@ -75,15 +75,13 @@ static int take_word(const char *word, int is_function, const mill_result_table 
     mill_expression_add_column(&e->catalog, of_catalog);
   } else if (!is_function && !is_one_of(word, constant)) {
     list_columns(table, list);
-    MILL_FAIL(MILL_ERR_USAGE, "%s has no column '%s'; it has:%s", table->path, word, list);
+    return MILL_ERROR(MILL_ERR_USAGE, "%s has no column '%s'; it has:%s", table->path, word, list);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_expression_bind(const char *text, const mill_result_table *table, mill_expression *e)
 {
-  int err = MILL_OK;
   char word[MAX_WORD];
   memset(e, 0, sizeof *e);
   e->text = text;
@@ -95,7 +93,8 @@ int mill_expression_bind(const char *text, const mill_result_table *table, mill_
     if (*at == '\'' || *at == '"') { /* a text */
       const char *end = strchr(at + 1, *at);
       if (!end)
-        MILL_FAIL(MILL_ERR_USAGE, "the expression has a text without its closing quote: %s", at);
+        return MILL_ERROR(MILL_ERR_USAGE, "the expression has a text without its closing quote: %s",
+                          at);
       at = end + 1;
     } else if (isdigit((unsigned char)*at) || (*at == '.' && isdigit((unsigned char)at[1]))) {
       char *end; /* a number, with its exponent */
@@ -106,20 +105,20 @@ int mill_expression_bind(const char *text, const mill_result_table *table, mill_
           strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
       snprintf(word, sizeof word, "%.*s", (int)n, at);
       at += n;
-      MILL_TRY(take_word(word, at[strspn(at, " ")] == '(', table, e));
+      MILL_CHECK(take_word(word, at[strspn(at, " ")] == '(', table, e));
     } else {
       if (strchr("#@{}$;", *at) || !isprint((unsigned char)*at))
-        MILL_FAIL(MILL_ERR_USAGE,
-                  "the expression has '%c', which means nothing here: give columns, numbers, texts "
-                  "in quotes, operators and functions",
-                  *at);
+        return MILL_ERROR(
+            MILL_ERR_USAGE,
+            "the expression has '%c', which means nothing here: give columns, numbers, texts "
+            "in quotes, operators and functions",
+            *at);
       at++;
     }
   }
   if (e->fits.n_column + e->catalog.n_column == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "the expression '%s' names no column", text);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the expression '%s' names no column", text);
+  return MILL_OK;
 }
 
 /* ---- the answer ---- */
@@ -197,17 +196,15 @@ done:
 static int put_columns(const mill_stored_rows *rows, const char *row, int64_t n, fitsfile *file,
                        int *number, int *status)
 {
-  int err = MILL_OK;
   for (int i = 0; i < rows->n_column; i++) {
     const mill_stored_column *c = &rows->column[i];
     ++*number;
-    MILL_TRY((c->type == MILL_TYPE_TEXT ? put_texts
-              : c->type == MILL_TYPE_F64
-                  ? put_reals
-                  : put_integers)(c, row, rows->row_size, n, file, *number, status));
+    MILL_CHECK((c->type == MILL_TYPE_TEXT ? put_texts
+                : c->type == MILL_TYPE_F64
+                    ? put_reals
+                    : put_integers)(c, row, rows->row_size, n, file, *number, status));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A vector among the columns, for a message; NULL: none. */

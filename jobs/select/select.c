@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "io/files/whole_file.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/select/expression.h"
 #include "kernels/base/error.h"
@@ -62,33 +63,28 @@ const mill_option_help mill_select_help = {&table, NULL};
 
 static int put_line(select_job *job, const char *text)
 {
-  int err = MILL_OK;
   const int64_t n = (int64_t)strlen(text);
-  MILL_TRY(MILL_GROW(&job->list, &job->n_room, job->n_list + n + 1));
+  MILL_CHECK(MILL_GROW(&job->list, &job->n_room, job->n_list + n + 1));
   memcpy(job->list + job->n_list, text, (size_t)n);
   job->list[job->n_list + n] = '\n';
   job->n_list += n + 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* To standard output as it comes; a list in a file is written in one piece. */
 static int flush_list(select_job *job)
 {
-  int err = MILL_OK;
   if (job->output)
-    goto done;
+    return MILL_OK;
   if (fwrite(job->list, 1, (size_t)job->n_list, stdout) != (size_t)job->n_list ||
       fflush(stdout) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the list: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the list: %s", strerror(errno));
   job->n_list = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int put_row(select_job *job, int64_t row, int64_t k)
 {
-  int err = MILL_OK;
   char text[128];
   int64_t target;
   const char *at = job->print_row + (size_t)k * job->printed.row_size;
@@ -100,13 +96,11 @@ static int put_row(select_job *job, int64_t row, int64_t k)
     memcpy(&target, at, sizeof target);
     if (target < 0) {
       job->n_without++;
-      goto done;
+      return MILL_OK;
     }
     snprintf(text, sizeof text, "%" PRId64, target);
   }
-  MILL_TRY(put_line(job, text));
-done:
-  return err;
+  return put_line(job, text);
 }
 
 /* ---- rows ---- */
@@ -119,33 +113,31 @@ static int read_block(const select_job *job, const mill_stored_rows *rows, int64
 
 static int select_rows(select_job *job)
 {
-  int err = MILL_OK;
   const mill_expression *e = &job->expression;
   const size_t widest[] = {e->fits.widest, e->catalog.widest, job->printed.widest};
   size_t most = 1;
   for (int i = 0; i < 3; i++)
     most = widest[i] > most ? widest[i] : most;
   const int64_t n_block = job->table.n_row < BLOCK_ROWS ? job->table.n_row : BLOCK_ROWS;
-  MILL_TRY(MILL_ALLOC((size_t)n_block * most, &job->value));
-  MILL_TRY(MILL_ALLOC((size_t)n_block * e->fits.row_size, &job->fits_row));
-  MILL_TRY(MILL_ALLOC((size_t)n_block * e->catalog.row_size, &job->catalog_row));
-  MILL_TRY(MILL_ALLOC((size_t)n_block * job->printed.row_size, &job->print_row));
-  MILL_TRY(MILL_ALLOC(n_block, &job->is_true));
+  MILL_CHECK(MILL_ALLOC((size_t)n_block * most, &job->value));
+  MILL_CHECK(MILL_ALLOC((size_t)n_block * e->fits.row_size, &job->fits_row));
+  MILL_CHECK(MILL_ALLOC((size_t)n_block * e->catalog.row_size, &job->catalog_row));
+  MILL_CHECK(MILL_ALLOC((size_t)n_block * job->printed.row_size, &job->print_row));
+  MILL_CHECK(MILL_ALLOC(n_block, &job->is_true));
   for (int64_t at = 0; at < job->table.n_row; at += n_block) {
     const int64_t n = job->table.n_row - at < n_block ? job->table.n_row - at : n_block;
-    MILL_TRY(read_block(job, &e->fits, at, n, job->fits_row));
-    MILL_TRY(read_block(job, &e->catalog, at, n, job->catalog_row));
-    MILL_TRY(read_block(job, &job->printed, at, n, job->print_row));
-    MILL_TRY(mill_expression_answer(e, job->fits_row, job->catalog_row, n, job->is_true));
+    MILL_CHECK(read_block(job, &e->fits, at, n, job->fits_row));
+    MILL_CHECK(read_block(job, &e->catalog, at, n, job->catalog_row));
+    MILL_CHECK(read_block(job, &job->printed, at, n, job->print_row));
+    MILL_CHECK(mill_expression_answer(e, job->fits_row, job->catalog_row, n, job->is_true));
     for (int64_t k = 0; k < n; k++)
       if (job->is_true[k]) {
         job->n_true++;
-        MILL_TRY(put_row(job, at + k, k));
+        MILL_CHECK(put_row(job, at + k, k));
       }
-    MILL_TRY(flush_list(job));
+    MILL_CHECK(flush_list(job));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The one column that is printed. */
@@ -163,32 +155,30 @@ static void choose_printed(select_job *job)
 
 static int run(select_job *job, const char *path, const char *expression)
 {
-  int err = MILL_OK;
   char temporary[4096];
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the result", path));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the result", path));
   if (job->output)
-    MILL_TRY(mill_refuse_existing(job->output, job->overwrite));
+    MILL_CHECK(mill_refuse_existing(job->output, job->overwrite));
   if (job->output && snprintf(temporary, sizeof temporary, "%s.tmp-%ld", job->output,
                               (long)getpid()) >= (int)sizeof temporary)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the list is too long");
-  MILL_TRY(mill_result_table_open(path, &job->table));
-  MILL_TRY(mill_expression_bind(expression, &job->table, &job->expression));
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the list is too long");
+  MILL_CHECK(mill_result_table_open(path, &job->table));
+  MILL_CHECK(mill_expression_bind(expression, &job->table, &job->expression));
   choose_printed(job);
-  MILL_TRY(select_rows(job));
+  MILL_CHECK(select_rows(job));
   if (job->n_without > 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%" PRId64 " of the %" PRId64
-              " rows have no TARGETID: give --print identifier, or --print row",
-              job->n_without, job->n_true);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%" PRId64 " of the %" PRId64
+                      " rows have no TARGETID: give --print identifier, or --print row",
+                      job->n_without, job->n_true);
   if (job->output)
-    MILL_TRY(mill_whole_file_write(job->output, temporary, job->list ? job->list : "",
-                                   (size_t)job->n_list));
+    MILL_CHECK(mill_whole_file_write(job->output, temporary, job->list ? job->list : "",
+                                     (size_t)job->n_list));
   if (job->output)
     printf("%" PRId64 " of %" PRId64 " rows: %s\n", job->n_true, job->table.n_row, job->output);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_job_select(int argc, char **argv)
@@ -196,10 +186,8 @@ int mill_job_select(int argc, char **argv)
   int err = MILL_OK, first = 0;
   select_job job = {0};
   MILL_TRY(mill_option_parse(&table, argc, argv, &job, NULL, &first));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   if (argc - first != 2)
     MILL_FAIL(MILL_ERR_USAGE,
               "give a result and one expression in quotes, not %d arguments; see "
@@ -207,9 +195,8 @@ int mill_job_select(int argc, char **argv)
               argc - first);
   MILL_TRY(run(&job, argv[first], argv[first + 1]));
 done:
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill select: %s\n", mill_error_message());
+  err = mill_job_end("select", err);
   mill_result_table_close(&job.table);
   MILL_FREE(job.fits_row, job.catalog_row, job.print_row, job.value, job.is_true, job.list);
-  return mill_error_exit_status(err);
+  return err;
 }

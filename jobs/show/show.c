@@ -1,6 +1,5 @@
 #include "jobs/show/show.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_table.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/data/result.h"
@@ -178,10 +178,10 @@ static void print_column(const show_job *job, const mill_stored_column *c, const
 
 static int print_row(show_job *job, int64_t row)
 {
-  int err = MILL_OK, is_whole;
+  int is_whole;
   const mill_stored_rows *fits = &job->table.fits, *catalog = &job->table.catalog;
-  MILL_TRY(mill_stored_rows_read(catalog, row, 1, job->catalog_row, job->value));
-  MILL_TRY(mill_stored_rows_read(fits, row, 1, job->fits_row, job->value));
+  MILL_CHECK(mill_stored_rows_read(catalog, row, 1, job->catalog_row, job->value));
+  MILL_CHECK(mill_stored_rows_read(fits, row, 1, job->fits_row, job->value));
   printf("%s, row %" PRId64 " of %" PRId64 "\n\ncatalog\n", job->table.path, row, job->table.n_row);
   for (int i = 0; i < catalog->n_column; i++)
     print_column(job, &catalog->column[i], job->catalog_row + catalog->column[i].at);
@@ -191,8 +191,7 @@ static int print_row(show_job *job, int64_t row)
     print_column(job, &fits->column[i], job->fits_row + fits->column[i].at);
   if (status != MILL_STATUS_NOT_DONE && !is_whole)
     printf("\nThis row is damaged: its CRC is not that of its values.\n");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the job ---- */
@@ -235,8 +234,7 @@ static int show(show_job *job, const char *path, int n_star, char *const *star)
       putchar('\n');
     MILL_TRY(print_row(job, row[i]));
   }
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the star: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the star"));
 done:
   mill_free(row);
   return err;
@@ -247,17 +245,14 @@ int mill_job_show(int argc, char **argv)
   int err = MILL_OK, first = 0;
   show_job job = {0};
   MILL_TRY(mill_option_parse(&table, argc, argv, &job, NULL, &first));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   if (argc - first < 2)
     MILL_FAIL(MILL_ERR_USAGE, "name a result and one or more stars; see starmill show --help");
   MILL_TRY(show(&job, argv[first], argc - first - 1, argv + first + 1));
 done:
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill show: %s\n", mill_error_message());
+  err = mill_job_end("show", err);
   mill_result_table_close(&job.table);
   MILL_FREE(job.file.text, job.fits_row, job.catalog_row, job.value);
-  return mill_error_exit_status(err);
+  return err;
 }

@@ -5,6 +5,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/simulate/simulate_files.h"
 #include "jobs/simulate/simulate_folder.h"
 #include "kernels/base/clock.h"
@@ -22,13 +23,10 @@ typedef struct simulate_job {
 static int load_library(void *context)
 {
   simulate_job *job = context;
-  int err = MILL_OK;
   const char *path = job->plan.options.library;
   if (job->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
-  MILL_TRY(mill_library_read(path, &job->plan.lib));
-done:
-  return err;
+    MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
+  return mill_library_read(path, &job->plan.lib);
 }
 
 /* What the library or the settings do not allow is told before a survey is removed or a
@@ -45,10 +43,8 @@ static int check_survey(const mill_simulate_plan *plan)
 
 static int set_up(simulate_job *job)
 {
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  int err = MILL_OK;
+  MILL_TRY(mill_job_begin(&job->mpi));
   if (mill_simulate_library(&job->plan))
     MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   err = mill_simulate_plan_make(&job->plan);
@@ -116,37 +112,32 @@ static void print_summary(const simulate_job *job, const mill_simulate_size *siz
 
 static int make_survey(simulate_job *job)
 {
-  int err = MILL_OK;
   int complete = 0;
   mill_simulate_size size = {0};
   const mill_simulate_plan *plan = &job->plan;
   const double start_s = mill_wall_s();
-  MILL_TRY(set_up(job));
+  MILL_CHECK(set_up(job));
   if (plan->options.plan) {
-    MILL_TRY(mill_simulate_plan_size(plan, &size));
+    MILL_CHECK(mill_simulate_plan_size(plan, &size));
     if (job->mpi.rank == 0)
       print_plan(plan, &size);
-    goto done;
+    return MILL_OK;
   }
-  MILL_TRY(mill_simulate_folder_prepare(&job->mpi, plan, &job->lock, &size, &complete));
+  MILL_CHECK(mill_simulate_folder_prepare(&job->mpi, plan, &job->lock, &size, &complete));
   if (!complete)
-    MILL_TRY(mill_simulate_files_make(&job->mpi, plan, job->n_thread, size.n_row_mine));
+    MILL_CHECK(mill_simulate_files_make(&job->mpi, plan, job->n_thread, size.n_row_mine));
   if (job->mpi.rank == 0 && !plan->options.quiet)
     print_summary(job, &size, complete, mill_wall_s() - start_s);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int start(simulate_job *job, int argc, char **argv)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_simulate_options_parse(argc, argv, &job->plan.options));
-  if (!job->plan.options.help)
-    MILL_TRY(make_survey(job));
-  else if (job->mpi.rank == 0)
-    mill_simulate_options_print_help(stdout);
-done:
-  return err;
+  MILL_CHECK(mill_simulate_options_parse(argc, argv, &job->plan.options));
+  if (mill_option_helped(job->plan.options.help, job->mpi.rank, mill_simulate_help.table,
+                         mill_simulate_help.usual))
+    return MILL_OK;
+  return make_survey(job);
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)

@@ -55,24 +55,22 @@ static void free_maker(maker *m)
 
 static int make_workers(maker *m)
 {
-  int err = MILL_OK;
   int max_pix = 0;
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     max_pix = mill_mock_arm_of[a].n_pix > max_pix ? mill_mock_arm_of[a].n_pix : max_pix;
-  MILL_TRY(MILL_ALLOC(m->n_thread, &m->worker));
+  MILL_CHECK(MILL_ALLOC(m->n_thread, &m->worker));
   for (int t = 0; t < m->n_thread; t++) {
     worker *w = &m->worker[t];
-    MILL_TRY(mill_mock_work_create(m->survey, &w->work));
+    MILL_CHECK(mill_mock_work_create(m->survey, &w->work));
     for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
       const size_t n = (size_t)BLOCK_ROWS * (size_t)mill_mock_arm_of[a].n_pix;
-      MILL_TRY(MILL_ALLOC(n, &w->flux[a]));
-      MILL_TRY(MILL_ALLOC(n, &w->ivar[a]));
-      MILL_TRY(MILL_ALLOC(n, &w->mask[a]));
+      MILL_CHECK(MILL_ALLOC(n, &w->flux[a]));
+      MILL_CHECK(MILL_ALLOC(n, &w->ivar[a]));
+      MILL_CHECK(MILL_ALLOC(n, &w->mask[a]));
     }
-    MILL_TRY(MILL_ALLOC(2 * max_pix, &w->scratch));
+    MILL_CHECK(MILL_ALLOC(2 * max_pix, &w->scratch));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The survey with its templates, each made by one rank and sent to the others.  Collective. */
@@ -100,7 +98,6 @@ done:
 static int make_block(maker *m, worker *w, int i_file, int64_t first, int n,
                       mill_desi_writer *writer, mill_fibermap_row *fibermap)
 {
-  int err = MILL_OK;
   const float *resolution[MILL_MOCK_N_ARM][BLOCK_ROWS];
   for (int i = 0; i < n; i++) {
     mill_mock_star star;
@@ -113,14 +110,13 @@ static int make_block(maker *m, worker *w, int i_file, int64_t first, int n,
       row.mask[a] = w->mask[a] + at;
       resolution[a][i] = mill_mock_resolution(m->survey, star.lsf_group, a);
     }
-    MILL_TRY(mill_mock_observe(m->survey, &star, w->work, &row));
+    MILL_CHECK(mill_mock_observe(m->survey, &star, w->work, &row));
     mill_simulate_fibermap_row(&star, &row, w->scratch, &fibermap[first + i]);
   }
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
-    MILL_TRY(mill_desi_writer_rows(writer, a, first, n, w->flux[a], w->ivar[a], w->mask[a],
-                                   resolution[a]));
-done:
-  return err;
+    MILL_CHECK(mill_desi_writer_rows(writer, a, first, n, w->flux[a], w->ivar[a], w->mask[a],
+                                     resolution[a]));
+  return MILL_OK;
 }
 
 /* Between blocks: must this rank stop?  Only the first thread looks for the other ranks' wish. */
@@ -185,10 +181,9 @@ static int write_coadd(maker *m, int i_file)
   if (m->stopping)
     MILL_FAIL(MILL_ERR_STOPPED, "stopped");
   MILL_TRY(mill_desi_writer_fibermap(writer, fibermap));
-  err = mill_desi_writer_close(writer);
-  writer = NULL;
+  MILL_TRY(mill_desi_writer_commit(writer));
 done:
-  mill_desi_writer_abandon(writer);
+  mill_desi_writer_free(writer);
   mill_free(fibermap);
   return err;
 }
@@ -252,14 +247,13 @@ done:
 
 static int write_catalog(const mill_simulate_plan *plan)
 {
-  int err = MILL_OK;
   char path[MILL_MAX_PATH], temporary[MILL_MAX_PATH + 80], tag[64];
   mill_lock_job(tag, sizeof tag);
   mill_simulate_path(plan, MILL_SIMULATE_CATALOG, path);
   snprintf(temporary, sizeof temporary, "%s.tmp-%s", path, tag);
   FILE *file = fopen(temporary, "w");
   if (!file)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be created: %s", path, strerror(errno));
   int ok = fputs(MILL_SIMULATE_CATALOG_HEAD, file) >= 0;
   for (int f = 0; f < plan->n_file; f++)
     ok = ok && fprintf(file, "%s\n", plan->coadd[f]) > 0;
@@ -267,11 +261,11 @@ static int write_catalog(const mill_simulate_plan *plan)
   if (!ok || rename(temporary, path) != 0) {
     const int reason = errno;
     unlink(temporary);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s: make room or choose another output", path,
-              strerror(reason));
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s cannot be written: %s: make room or choose another output", path,
+                      strerror(reason));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int write_truth(const maker *m)
@@ -297,10 +291,9 @@ static int write_truth(const maker *m)
     }
     MILL_TRY(mill_truth_writer_rows(writer, first, n, row));
   }
-  err = mill_truth_writer_close(writer);
-  writer = NULL;
+  MILL_TRY(mill_truth_writer_commit(writer));
 done:
-  mill_truth_writer_abandon(writer);
+  mill_truth_writer_free(writer);
   mill_free(row);
   return err;
 }
@@ -337,10 +330,9 @@ int mill_simulate_files_make(mill_mpi *mpi, const mill_simulate_plan *plan, int 
     goto done;
   MILL_MPI(MPI_Allreduce(&n_file_done, &n_done, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (err == MILL_ERR_STOPPED)
-    mill_error_set(
-        err, __FILE__, __LINE__,
-        "stopped with %lld of %d files complete; give the same command again to continue",
-        (long long)n_done, plan->n_file);
+    MILL_ERROR(err,
+               "stopped with %lld of %d files complete; give the same command again to continue",
+               (long long)n_done, plan->n_file);
   MILL_TRY(mill_mpi_agree(mpi, err));
   if (mpi->rank == 0)
     err = write_catalog(plan);

@@ -65,21 +65,19 @@ static enum entry_kind kind_of(const mill_simulate_plan *plan, const char *name)
 /* Others have files of this name too, which must not be replaced. */
 static int check_catalog(const mill_simulate_plan *plan)
 {
-  int err = MILL_OK;
   char path[MILL_MAX_PATH], line[80] = "";
   mill_simulate_path(plan, MILL_SIMULATE_CATALOG, path);
   FILE *file = fopen(path, "r");
   if (!file && errno == ENOENT)
-    goto done;
+    return MILL_OK;
   const int ours =
       file && fgets(line, sizeof line, file) && strcmp(line, MILL_SIMULATE_CATALOG_HEAD) == 0;
   if (file)
     fclose(file);
   if (!ours)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is there and not of starmill simulate: choose another folder",
-              path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s is there and not of starmill simulate: choose another folder", path);
+  return MILL_OK;
 }
 
 /* Is the file at path of starmill simulate, by the history in its first header? */
@@ -105,8 +103,7 @@ static int remove_file(const char *path)
 {
   return unlink(path) == 0 || errno == ENOENT
              ? MILL_OK
-             : mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s cannot be removed: %s", path,
-                              strerror(errno));
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be removed: %s", path, strerror(errno));
 }
 
 /* Where the truth table lies, the survey is complete; so it goes before anything is changed. */
@@ -161,84 +158,75 @@ done:
 
 int mill_simulate_folder_check(const char *folder, int *is_new)
 {
-  int err = MILL_OK;
   struct stat status;
   *is_new = 0;
   if (strlen(folder) > MAX_FOLDER)
-    MILL_FAIL(MILL_ERR_USAGE, "--output: a path of %zu bytes is too long", strlen(folder));
+    return MILL_ERROR(MILL_ERR_USAGE, "--output: a path of %zu bytes is too long", strlen(folder));
   if (stat(folder, &status) != 0) {
     if (errno != ENOENT)
-      MILL_FAIL(MILL_ERR_OUTPUT, "--output %s: the folder cannot be used: %s", folder,
-                strerror(errno));
+      return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s: the folder cannot be used: %s", folder,
+                        strerror(errno));
     *is_new = 1;
   } else if (!S_ISDIR(status.st_mode)) {
-    MILL_FAIL(MILL_ERR_OUTPUT, "--output %s exists and is no folder: choose another name", folder);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s exists and is no folder: choose another name",
+                      folder);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_simulate_folder_free(const char *folder, double *n_byte)
 {
-  int err = MILL_OK;
   struct statvfs space;
   if (statvfs(folder, &space) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--output %s: the free space cannot be found: %s", folder,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s: the free space cannot be found: %s", folder,
+                      strerror(errno));
   *n_byte = (double)space.f_bavail * (double)space.f_frsize;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_space(const char *folder, const mill_simulate_size *size)
 {
-  int err = MILL_OK;
   double n_free = 0;
-  MILL_TRY(mill_simulate_folder_free(folder, &n_free));
+  MILL_CHECK(mill_simulate_folder_free(folder, &n_free));
   if (n_free < (double)size->n_byte_left)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "--output %s: the survey needs %.3f GB more and %.3f GB are free: make room, choose "
-              "another folder, or give fewer --stars",
-              folder, (double)size->n_byte_left / 1e9, n_free / 1e9);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_OUTPUT,
+        "--output %s: the survey needs %.3f GB more and %.3f GB are free: make room, choose "
+        "another folder, or give fewer --stars",
+        folder, (double)size->n_byte_left / 1e9, n_free / 1e9);
+  return MILL_OK;
 }
 
 /* Rank 0: make the folder, take the lock, clear away what must go. */
 static int claim(const mill_simulate_plan *plan, int is_new, mill_lock *lock)
 {
-  int err = MILL_OK;
   char path[MILL_MAX_PATH];
   const char *folder = plan->options.output;
   const int overwrite = plan->options.overwrite;
   if (is_new && mkdir(folder, 0777) != 0 && errno != EEXIST)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "--output %s: the folder cannot be made: %s; create its parent first", folder,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "--output %s: the folder cannot be made: %s; create its parent first", folder,
+                      strerror(errno));
   if (access(folder, W_OK | X_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--output %s: cannot write in the folder: %s", folder,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s: cannot write in the folder: %s", folder,
+                      strerror(errno));
   mill_simulate_path(plan, MILL_SIMULATE_TRUTH, path);
-  MILL_TRY(mill_lock_take(path, lock));
+  MILL_CHECK(mill_lock_take(path, lock));
   if (overwrite) {
-    MILL_TRY(walk_folder(plan, WALK_OWN));
-    MILL_TRY(remove_truth(plan));
+    MILL_CHECK(walk_folder(plan, WALK_OWN));
+    MILL_CHECK(remove_truth(plan));
   }
-  MILL_TRY(walk_folder(plan, overwrite ? WALK_REMOVE : WALK_CLEAR));
-done:
-  return err;
+  return walk_folder(plan, overwrite ? WALK_REMOVE : WALK_CLEAR);
 }
 
 /* Rank 0: look, change nothing. */
 static int look(const mill_simulate_plan *plan, int *is_new)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_simulate_folder_check(plan->options.output, is_new));
-  MILL_TRY(check_catalog(plan));
+  MILL_CHECK(mill_simulate_folder_check(plan->options.output, is_new));
+  MILL_CHECK(check_catalog(plan));
   if (!*is_new && !plan->options.overwrite)
-    MILL_TRY(walk_folder(plan, WALK_LOOK));
-done:
-  return err;
+    MILL_CHECK(walk_folder(plan, WALK_LOOK));
+  return MILL_OK;
 }
 
 int mill_simulate_folder_prepare(const mill_mpi *mpi, const mill_simulate_plan *plan,

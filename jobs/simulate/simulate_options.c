@@ -72,47 +72,40 @@ static const mill_simulate_options usual = {.mock = MILL_MOCK_USUAL, .per_file =
 
 const mill_option_help mill_simulate_help = {&table, &usual};
 
-void mill_simulate_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &usual, out);
-}
-
 /* What one option alone cannot tell. */
 static int check(const mill_simulate_options *options)
 {
-  int err = MILL_OK;
   const mill_mock_settings *mock = &options->mock;
   if (options->help)
-    goto done;
-  MILL_TRY(mill_thread_check_number(options->n_thread));
+    return MILL_OK;
+  MILL_CHECK(mill_thread_check_number(options->n_thread));
   if (!options->output && !options->plan)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output DIR; see starmill simulate --help");
+    return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output DIR; see starmill simulate --help");
   if (mock->source == MILL_MOCK_EMULATOR && !options->library)
-    MILL_FAIL(MILL_ERR_USAGE, "--source emulator needs a library: give --library LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "--source emulator needs a library: give --library LIB.h5");
   if (mock->source != MILL_MOCK_EMULATOR && options->library)
-    MILL_FAIL(MILL_ERR_USAGE, "--library is used with --source emulator only: add it, or leave "
-                              "--library out");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--library is used with --source emulator only: add it, or leave "
+                      "--library out");
   const int64_t n_file = (mock->n_star + options->per_file - 1) / options->per_file;
   if (n_file > MILL_SIMULATE_MAX_FILE)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--stars %lld in files of --per-file %d are %lld files, more than %d: give more rows "
-              "a file",
-              (long long)mock->n_star, options->per_file, (long long)n_file,
-              MILL_SIMULATE_MAX_FILE);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "--stars %lld in files of --per-file %d are %lld files, more than %d: give more rows "
+        "a file",
+        (long long)mock->n_star, options->per_file, (long long)n_file, MILL_SIMULATE_MAX_FILE);
+  return MILL_OK;
 }
 
 int mill_simulate_options_parse(int argc, char **argv, mill_simulate_options *options)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   *options = usual;
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
   options->mock.has_vsini_range = options->mock.max_vsini > 0;
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "simulate takes no files, not '%.80s'; see starmill simulate --help",
-              argv[first]);
-  MILL_TRY(check(options));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "simulate takes no files, not '%.80s'; see starmill simulate --help",
+                      argv[first]);
+  return check(options);
 }

@@ -24,6 +24,4 @@ typedef struct mill_simulate_options {
  *  MILL_ERR_USAGE names the option, its value and what it takes. */
 int mill_simulate_options_parse(int argc, char **argv, mill_simulate_options *options);
 
-void mill_simulate_options_print_help(FILE *out);
-
 #endif

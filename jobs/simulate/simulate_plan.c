@@ -115,12 +115,11 @@ static int compare(const mill_simulate_plan *plan, int i_file, int redrock, cons
 
 int mill_simulate_plan_make(mill_simulate_plan *plan)
 {
-  int err = MILL_OK;
   const mill_mock_settings *mock = &plan->options.mock;
   const mill_library *lib = mill_simulate_library(plan);
   plan->n_file = (int)((mock->n_star + plan->options.per_file - 1) / plan->options.per_file);
-  MILL_TRY(MILL_ALLOC((size_t)plan->n_file * MILL_SIMULATE_NAME, &plan->name));
-  MILL_TRY(mill_alloc_bytes((size_t)plan->n_file, sizeof *plan->coadd, (void **)&plan->coadd));
+  MILL_CHECK(MILL_ALLOC((size_t)plan->n_file * MILL_SIMULATE_NAME, &plan->name));
+  MILL_CHECK(mill_alloc_bytes((size_t)plan->n_file, sizeof *plan->coadd, (void **)&plan->coadd));
   for (int f = 0; f < plan->n_file; f++) {
     char *name = plan->name + (size_t)f * MILL_SIMULATE_NAME;
     mill_simulate_name(f, 0, name);
@@ -136,7 +135,7 @@ int mill_simulate_plan_make(mill_simulate_plan *plan)
   }
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_mock_arm *arm = &mill_mock_arm_of[a];
-    MILL_TRY(MILL_ALLOC(arm->n_pix, &plan->wave_aa[a]));
+    MILL_CHECK(MILL_ALLOC(arm->n_pix, &plan->wave_aa[a]));
     for (int i = 0; i < arm->n_pix; i++)
       plan->wave_aa[a][i] = arm->wave0_aa + i * arm->step_aa;
     plan->arm[a] = (mill_desi_write_arm){arm->name, arm->n_pix, MILL_MOCK_N_DIAG, plan->wave_aa[a]};
@@ -144,10 +143,9 @@ int mill_simulate_plan_make(mill_simulate_plan *plan)
   write_history(plan);
   for (int redrock = 0; redrock < 2; redrock++)
     for (int other = 0; other < 2; other++)
-      MILL_TRY(compare(plan, other ? 0 : plan->n_file - 1, redrock, NULL,
-                       &plan->file_bytes[redrock][other], NULL));
-done:
-  return err;
+      MILL_CHECK(compare(plan, other ? 0 : plan->n_file - 1, redrock, NULL,
+                         &plan->file_bytes[redrock][other], NULL));
+  return MILL_OK;
 }
 
 void mill_simulate_plan_clear(mill_simulate_plan *plan)
@@ -161,16 +159,14 @@ void mill_simulate_plan_clear(mill_simulate_plan *plan)
 
 int mill_simulate_plan_size(const mill_simulate_plan *plan, mill_simulate_size *size)
 {
-  int err = MILL_OK;
   mill_simulate_history history;
   const mill_truth_shape shape = mill_simulate_truth_shape(plan, &history);
   memset(size, 0, sizeof *size);
-  MILL_TRY(mill_truth_compare(NULL, &shape, &size->n_byte, NULL));
+  MILL_CHECK(mill_truth_compare(NULL, &shape, &size->n_byte, NULL));
   for (int redrock = 0; redrock <= plan->options.redrock; redrock++)
     size->n_byte +=
         plan->file_bytes[redrock][0] + plan->file_bytes[redrock][1] * (plan->n_file - 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- what is there ----------------------------------------------------------------------- */
@@ -179,31 +175,27 @@ static int refuse_other(const char *path, int state)
 {
   return state != MILL_FILE_OTHER
              ? MILL_OK
-             : mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                              "%s is damaged or of " MILL_SIMULATE_OTHER, path);
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged or of " MILL_SIMULATE_OTHER, path);
 }
 
 int mill_simulate_look_at(const mill_simulate_plan *plan, int i_file, int redrock, int64_t *n_byte,
                           int *state)
 {
-  int err = MILL_OK;
   char name[MILL_SIMULATE_NAME], path[MILL_MAX_PATH];
   mill_simulate_name(i_file, redrock, name);
   mill_simulate_path(plan, name, path);
   *state = MILL_FILE_ABSENT;
   *n_byte = plan->file_bytes[redrock][i_file < plan->n_file - 1];
   if (access(path, F_OK) != 0 && errno == ENOENT)
-    goto done;
-  MILL_TRY(compare(plan, i_file, redrock, path, n_byte, state));
-  MILL_TRY(refuse_other(path, *state));
-done:
-  return err;
+    return MILL_OK;
+  MILL_CHECK(compare(plan, i_file, redrock, path, n_byte, state));
+  return refuse_other(path, *state);
 }
 
 /* Rank 0: the truth table and the catalog. */
 static int look_at_truth(const mill_simulate_plan *plan, mill_simulate_size *mine, int *is_there)
 {
-  int err = MILL_OK, state = 0;
+  int state = 0;
   char path[MILL_MAX_PATH];
   int64_t n_byte = 0;
   mill_simulate_history history;
@@ -211,25 +203,24 @@ static int look_at_truth(const mill_simulate_plan *plan, mill_simulate_size *min
   mill_simulate_path(plan, MILL_SIMULATE_CATALOG, path);
   *is_there = access(path, R_OK) == 0;
   mill_simulate_path(plan, MILL_SIMULATE_TRUTH, path);
-  MILL_TRY(mill_truth_compare(path, &shape, &n_byte, &state));
+  MILL_CHECK(mill_truth_compare(path, &shape, &n_byte, &state));
   mine->n_byte += n_byte;
   mine->n_byte_left += state == MILL_FILE_SAME ? 0 : n_byte;
-  MILL_TRY(refuse_other(path, state));
+  MILL_CHECK(refuse_other(path, state));
   *is_there = *is_there && state == MILL_FILE_SAME;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Files of this rank. */
 static int look_at_mine(const mill_mpi *mpi, const mill_simulate_plan *plan,
                         mill_simulate_size *mine)
 {
-  int err = MILL_OK, state = 0;
+  int state = 0;
   int64_t n_byte = 0;
   for (int f = mpi->rank; f < plan->n_file; f += mpi->size) {
     int kept = 1;
     for (int redrock = 0; redrock <= plan->options.redrock; redrock++) {
-      MILL_TRY(mill_simulate_look_at(plan, f, redrock, &n_byte, &state));
+      MILL_CHECK(mill_simulate_look_at(plan, f, redrock, &n_byte, &state));
       mine->n_byte += n_byte;
       mine->n_byte_left += state == MILL_FILE_SAME ? 0 : n_byte;
       mine->n_row_left += state == MILL_FILE_SAME || redrock ? 0 : mill_simulate_rows(plan, f);
@@ -237,8 +228,7 @@ static int look_at_mine(const mill_mpi *mpi, const mill_simulate_plan *plan,
     }
     mine->n_file_kept += kept;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_simulate_look_at_all(const mill_mpi *mpi, const mill_simulate_plan *plan,

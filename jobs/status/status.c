@@ -1,6 +1,5 @@
 #include "jobs/status/status.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/result/result_file.h"
 #include "io/result/result_layout.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
@@ -88,20 +88,19 @@ const mill_option_help mill_status_help = {&table, NULL};
 
 static int parse(int argc, char **argv, status_job *job)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
   if (job->help)
-    goto done;
+    return MILL_OK;
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
-              argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
+                      argc - first);
   job->output = argv[first];
   if (!job->status) {
-    MILL_TRY(mill_status_path(job->output, job->default_status));
+    MILL_CHECK(mill_status_path(job->output, job->default_status));
     job->status = job->default_status;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the status file's values ---- */
@@ -396,17 +395,14 @@ int mill_job_status(int argc, char **argv)
   status_job job;
   memset(&job, 0, sizeof job);
   MILL_TRY(parse(argc, argv, &job));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   MILL_TRY(look(&job));
   if (job.json)
     MILL_TRY(print_json(&job));
   else
     print_text(&job);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the status: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the status"));
   exit_status = states[job.state].exit_status;
 done:
   if (err != MILL_OK) {

@@ -160,39 +160,37 @@ static void look_at_self(mill_board *board, mill_rank_state *state)
 /* Unless the last message is still on its way. */
 static int send_state(mill_board *board)
 {
-  int err = MILL_OK, gone = 1;
-  MILL_MPI(MPI_Test(&board->request, &gone, MPI_STATUS_IGNORE));
+  int gone = 1;
+  MILL_CHECK_MPI(MPI_Test(&board->request, &gone, MPI_STATUS_IGNORE));
   if (!gone)
-    goto done;
+    return MILL_OK;
   look_at_self(board, &board->message);
-  MILL_MPI(MPI_Isend(&board->message, (int)sizeof board->message, MPI_BYTE, 0, TAG_STATE,
-                     board->mpi.comm, &board->request));
+  MILL_CHECK_MPI(MPI_Isend(&board->message, (int)sizeof board->message, MPI_BYTE, 0, TAG_STATE,
+                           board->mpi.comm, &board->request));
   board->n_sent++;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_message(mill_board *board)
 {
-  int err = MILL_OK;
   mill_rank_state state;
-  MILL_MPI(MPI_Recv(&state, (int)sizeof state, MPI_BYTE, MPI_ANY_SOURCE, TAG_STATE, board->mpi.comm,
-                    MPI_STATUS_IGNORE));
+  MILL_CHECK_MPI(MPI_Recv(&state, (int)sizeof state, MPI_BYTE, MPI_ANY_SOURCE, TAG_STATE,
+                          board->mpi.comm, MPI_STATUS_IGNORE));
   board->n_taken++;
   if (state.rank > 0 && state.rank < board->mpi.size)
     board->rank[state.rank] = state;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_messages(mill_board *board)
 {
-  int err = MILL_OK, there = 1;
+  int there = 1;
   for (;;) {
-    MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_STATE, board->mpi.comm, &there, MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG_STATE, board->mpi.comm, &there, MPI_STATUS_IGNORE));
     if (!there)
       break;
-    MILL_TRY(take_message(board));
+    MILL_CHECK(take_message(board));
   }
   int64_t n = 0;
   for (int r = 1; r < board->mpi.size; r++)
@@ -200,8 +198,7 @@ static int take_messages(mill_board *board)
   pthread_mutex_lock(&board->mutex);
   board->n_failed_elsewhere = n;
   pthread_mutex_unlock(&board->mutex);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the file ---- */
@@ -325,26 +322,21 @@ done:
 
 static int start_thread(mill_board *board)
 {
-  int err = MILL_OK;
   if (board->plan.interval_s <= 0 || !board->plan.path)
-    goto done;
+    return MILL_OK;
   if (mill_thread_start(&board->thread, keep_status, board) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "cannot start the status thread: is the limit on processes (ulimit -u) "
-              "or on address space (ulimit -v) low?");
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "cannot start the status thread: is the limit on processes (ulimit -u) "
+                      "or on address space (ulimit -v) low?");
   board->has_thread = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void stop_thread(mill_board *board)
 {
   if (!board->has_thread)
     return;
-  pthread_mutex_lock(&board->mutex);
-  board->ends = 1;
-  pthread_cond_signal(&board->changed);
-  pthread_mutex_unlock(&board->mutex);
+  mill_cond_end(&board->changed, &board->mutex, &board->ends);
   if (!mill_thread_join_within(board->thread, LAST_WAIT_S)) {
     mill_log_warning("%s: the file system has not answered for %d s: the status is given up",
                      board->path, LAST_WAIT_S);
@@ -434,7 +426,6 @@ done:
 
 int mill_board_settle(mill_board *board)
 {
-  int err = MILL_OK;
   int64_t n_sent = 0;
   mill_rank_state mine;
   if (!board)
@@ -442,15 +433,14 @@ int mill_board_settle(mill_board *board)
   stop_thread(board);
   if (board->mine.stage != MILL_RANK_FAILED)
     mill_board_stage(board, MILL_RANK_ENDED);
-  MILL_MPI(MPI_Reduce(&board->n_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, board->mpi.comm));
+  MILL_CHECK_MPI(MPI_Reduce(&board->n_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, board->mpi.comm));
   while (board->mpi.rank == 0 && board->n_taken < n_sent)
-    MILL_TRY(take_message(board));
-  MILL_MPI(MPI_Wait(&board->request, MPI_STATUS_IGNORE));
+    MILL_CHECK(take_message(board));
+  MILL_CHECK_MPI(MPI_Wait(&board->request, MPI_STATUS_IGNORE));
   look_at_self(board, &mine);
-  MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, board->rank, (int)sizeof mine, MPI_BYTE, 0,
-                      board->mpi.comm));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, board->rank, (int)sizeof mine,
+                            MPI_BYTE, 0, board->mpi.comm));
+  return MILL_OK;
 }
 
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank)

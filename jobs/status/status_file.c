@@ -238,11 +238,10 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
 
 int mill_status_path(const char *output, char *out)
 {
-  int err = MILL_OK;
   if (snprintf(out, MILL_STATUS_PATH, "%s.status.json", output) >= MILL_STATUS_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the output is too long: %zu bytes", strlen(output));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the output is too long: %zu bytes",
+                      strlen(output));
+  return MILL_OK;
 }
 
 int mill_status_has_signature(FILE *file)

@@ -2,9 +2,13 @@
  *
  *  A function that can fail returns a code from the list below; its message,
  *  which names the file, row or option and what to do, lies in a buffer of the
- *  calling thread until the next failure there.  MILL_FAIL sets both,
- *  MILL_TRY passes a failure on to the label `done` of the calling function,
- *  which needs a variable `int err`.
+ *  calling thread until the next failure there.
+ *
+ *  A function that holds something which a failure must free has a variable
+ *  `int err` and one exit, the label `done`: MILL_FAIL sets code and message
+ *  and goes there, MILL_TRY passes a failure on.  One that holds nothing
+ *  returns: `return MILL_ERROR(code, "...")`, and MILL_CHECK passes a failure
+ *  on.  -Wshadow refuses MILL_CHECK where there is an `err`.
  */
 #ifndef MILL_ERROR_H
 #define MILL_ERROR_H
@@ -108,9 +112,11 @@ int mill_memory_room(int n, size_t n_byte);
                  (const void *const[]){__VA_ARGS__})
 #define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))
 
+#define MILL_ERROR(code, ...) mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__)
+
 #define MILL_FAIL(code, ...)                                                                       \
   do {                                                                                             \
-    err = mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__);                                 \
+    err = MILL_ERROR(code, __VA_ARGS__);                                                           \
     goto done;                                                                                     \
   } while (0)
 
@@ -119,6 +125,13 @@ int mill_memory_room(int n, size_t n_byte);
     err = (call);                                                                                  \
     if (err != MILL_OK)                                                                            \
       goto done;                                                                                   \
+  } while (0)
+
+#define MILL_CHECK(call)                                                                           \
+  do {                                                                                             \
+    const int err = (call);                                                                        \
+    if (err != MILL_OK)                                                                            \
+      return err;                                                                                  \
   } while (0)
 
 MILL_EXTERN_C_END

@@ -29,9 +29,8 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
   else if (i_label >= 0)
     *i_par = MILL_PAR_LABEL0 + i_label;
   else
-    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                          "%s: no parameter %s; the library has %s", key_name, name,
-                          parameter_names(lib, names));
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: no parameter %s; the library has %s", key_name, name,
+                      parameter_names(lib, names));
   return MILL_OK;
 }
 
@@ -53,70 +52,70 @@ double mill_config_resolving_power(const mill_config *config, const char *arm)
 /* A line-spread function needs templates that are sharper than the spectra. */
 static int bind_lsf(const mill_config *config, const mill_library *lib)
 {
-  int err = MILL_OK;
   const int lsf = config->lsf;
   if (lsf == MILL_LSF_AUTO || lsf == MILL_LSF_OFF)
-    goto done;
+    return MILL_OK;
   for (int i = 0; i < lib->n_arm; i++) {
     const char *name = lib->arm[i].name;
     const int i_arm = mill_config_find_arm(config, name);
     if (config->n_arm > 0 && i_arm < 0)
       continue;
     if (lib->arm[i].template_sigma_aa < 0.0)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s, but the library's arm %s is at the instrument's own resolution already; give "
-                "auto or another library",
-                lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
-                : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
-                                        : "lsf: resolving_power",
-                name);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s, but the library's arm %s is at the instrument's own resolution already; give "
+          "auto or another library",
+          lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
+          : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
+                                  : "lsf: resolving_power",
+          name);
     if (lsf == MILL_LSF_RESOLVING_POWER && !(mill_config_resolving_power(config, name) > 0.0) &&
         !(i_arm >= 0 && config->arm[i_arm].fwhm_aa > 0.0))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
-                "the arm",
-                name);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
+          "the arm",
+          name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A step far below a pixel finds nothing more. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
-  int err = MILL_OK;
   char a[32];
   const mill_guess_cost cost = mill_guess_cost_of(lib, &config->fit);
   if (cost.bytes > MAX_GUESS_BYTES)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "guess_vel_step: %s would cost %.1f GB a rank (%d templates, %.0f velocities, %.0f "
-              "bins), more than %.1f; give a larger step, or min_vel and max_vel nearer to 0",
-              mill_text_of_real(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes,
-              cost.n_templ, cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "guess_vel_step: %s would cost %.1f GB a rank (%d templates, %.0f velocities, %.0f "
+        "bins), more than %.1f; give a larger step, or min_vel and max_vel nearer to 0",
+        mill_text_of_real(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes, cost.n_templ,
+        cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES);
+  return MILL_OK;
 }
 
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
-  int err = MILL_OK, i_par = 0;
+  int i_par = 0;
   char a[32], b[32], c[32];
   int fixed[MILL_MAX_PAR] = {0};
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};
-  MILL_TRY(mill_config_check(config));
+  MILL_CHECK(mill_config_check(config));
   for (int i = 0; i < config->n_arm; i++)
     if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
       char names[512] = "";
       size_t n = 0;
       for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm, names);
+      return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm,
+                        names);
     }
-  MILL_TRY(bind_lsf(config, lib));
-  MILL_TRY(check_guess(config, lib));
+  MILL_CHECK(bind_lsf(config, lib));
+  MILL_CHECK(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
-    MILL_TRY(find_parameter(lib, "fix_param", item->name, &i_par));
+    MILL_CHECK(find_parameter(lib, "fix_param", item->name, &i_par));
     const mill_fit_settings *fit = &config->fit;
     const double min = i_par == MILL_PAR_VRAD    ? fit->min_vel_km_s
                        : i_par == MILL_PAR_VSINI ? fit->min_vsini_km_s
@@ -125,18 +124,19 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
                        : i_par == MILL_PAR_VSINI ? fit->max_vsini_km_s
                                                  : lib->label[i_par - MILL_PAR_LABEL0].max;
     if (!(item->value >= min && item->value <= max))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "fix_param: %s = %s is outside its range; give a value from %s to %s", item->name,
-                mill_text_of_real(item->value, a), mill_text_of_real(min, b),
-                mill_text_of_real(max, c));
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "fix_param: %s = %s is outside its range; give a value from %s to %s",
+                        item->name, mill_text_of_real(item->value, a), mill_text_of_real(min, b),
+                        mill_text_of_real(max, c));
     fixed[i_par] = 1;
     fixed_value[i_par] = item->value;
   }
   if (config->n_fixed == MILL_PAR_LABEL0 + lib->n_label)
-    MILL_FAIL(MILL_ERR_CONFIG, "fix_param: all %d parameters are fixed; leave at least one free",
-              config->n_fixed);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "fix_param: all %d parameters are fixed; leave at least one free",
+                      config->n_fixed);
   for (int i = 0; i < config->n_prior; i++) {
-    MILL_TRY(find_parameter(lib, "priors", config->prior[i].name, &i_par));
+    MILL_CHECK(find_parameter(lib, "priors", config->prior[i].name, &i_par));
     mean[i_par] = config->prior[i].value;
     sigma[i_par] = config->prior[i].sigma;
   }
@@ -147,21 +147,19 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   /* by SCORES rows are left out before their pixels are read */
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
 {
-  int err = MILL_OK;
   for (int a = 0; a < lib->n_arm; a++)
     wanted[a] = config->n_arm == 0;
   for (int i = 0; i < config->n_arm; i++) {
     const int arm = mill_library_find_arm(lib, config->arm[i].arm);
     if (arm < 0)
-      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path, config->arm[i].arm);
+      return MILL_ERROR(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path,
+                        config->arm[i].arm);
     wanted[arm] = 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }

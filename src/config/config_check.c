@@ -24,7 +24,7 @@ static int wrong(mill_config_fault *where, const char *key_name, const char *oth
   where->key = key_name;
   where->other = other;
   where->item = item;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s%s", key_name, place, text);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s%s", key_name, place, text);
 }
 
 static int count_words(const char *const *words)
@@ -114,24 +114,21 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
   static const char key_name[] = "target_classes";
   char reason[128];
   regex_t regex;
-  int err = MILL_OK;
-  MILL_TRY(check_words(key_name, select->target_class[0], sizeof select->target_class[0],
-                       select->n_target_class, where));
+  MILL_CHECK(check_words(key_name, select->target_class[0], sizeof select->target_class[0],
+                         select->n_target_class, where));
   for (int i = 0; i < select->n_target_class; i++) {
     if (!mill_name_regex(select->target_class[i], &regex, reason, sizeof reason))
       return wrong(where, key_name, NULL, i, "'%s' is no regular expression: %s",
                    select->target_class[i], reason);
     regfree(&regex);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_arms(const mill_config *config, mill_config_fault *where)
 {
   char a[32], b[32], text[64];
-  int err = MILL_OK;
-  MILL_TRY(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
+  MILL_CHECK(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *choice = &config->arm[i];
     if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
@@ -155,17 +152,15 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
       return wrong(where, "arms", NULL, i, "%s has resolving_power and fwhm; give one of them",
                    choice->arm);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 {
   const mill_fit_settings *fit = &config->fit;
   char a[32], b[32];
-  int err = MILL_OK;
   for (int i = 0; i < MILL_N_KEY; i++)
-    MILL_TRY(check_key(config, &mill_config_key[i], where));
+    MILL_CHECK(check_key(config, &mill_config_key[i], where));
   if (fit->min_vel_km_s >= fit->max_vel_km_s)
     return wrong(where, "min_vel", "max_vel", -1, "%s is not below max_vel, %s; set both",
                  mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
@@ -195,23 +190,21 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                    "order and join those that overlap",
                    mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
   }
-  MILL_TRY(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
-  MILL_TRY(check_names("priors", config->prior, config->n_prior, 1, where));
+  MILL_CHECK(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
+  MILL_CHECK(check_names("priors", config->prior, config->n_prior, 1, where));
   for (int i = 0; i < config->n_prior; i++)
     for (int j = 0; j < config->n_fixed; j++)
       if (strcmp(config->prior[i].name, config->fixed[j].name) == 0)
         return wrong(where, "priors", NULL, i,
                      "%s has a prior and a fixed value; remove it from priors or from fix_param",
                      config->prior[i].name);
-  MILL_TRY(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
-                       config->select.n_objtype, where));
-  MILL_TRY(check_classes(&config->select, where));
+  MILL_CHECK(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
+                         config->select.n_objtype, where));
+  MILL_CHECK(check_classes(&config->select, where));
   if (config->select.max_exp_id > 0 && config->select.min_exp_id > config->select.max_exp_id)
     return wrong(where, "minexpid", "maxexpid", -1, "%d is above maxexpid, %d; set both",
                  config->select.min_exp_id, config->select.max_exp_id);
-  MILL_TRY(check_arms(config, where));
-done:
-  return err;
+  return check_arms(config, where);
 }
 
 int mill_config_check(const mill_config *config)

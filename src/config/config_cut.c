@@ -22,14 +22,12 @@ static int is_part(const mill_config *config, const mill_library *lib, int i)
 /* A copy of n bytes at from; NULL of nothing. */
 static int copy_of(const void *from, size_t n, void **to)
 {
-  int err = MILL_OK;
   *to = NULL;
   if (!from)
-    goto done;
-  MILL_TRY(mill_alloc_raw(n, 1, to));
+    return MILL_OK;
+  MILL_CHECK(mill_alloc_raw(n, 1, to));
   memcpy(*to, from, n);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Grid points of the whole arm that a part needs: its pixels at any velocity, and what rotation
@@ -53,67 +51,62 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
 /* What comes before the last layer, whole; the last layer from first on. */
 static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
 {
-  int err = MILL_OK;
   const int last = from->n_layer - 1;
   for (int i = 0; i < from->n_layer; i++) {
     const size_t n_in = (size_t)from->n_in[i], n_out = (size_t)(i == last ? n_pix : from->n_out[i]);
     const size_t skip = i == last ? (size_t)first : 0;
-    MILL_TRY(copy_of(from->weight[i] + skip * n_in, n_in * n_out * sizeof(float),
-                     (void **)&to->weight[i]));
-    MILL_TRY(copy_of(from->bias[i] + skip, n_out * sizeof(float), (void **)&to->bias[i]));
+    MILL_CHECK(copy_of(from->weight[i] + skip * n_in, n_in * n_out * sizeof(float),
+                       (void **)&to->weight[i]));
+    MILL_CHECK(copy_of(from->bias[i] + skip, n_out * sizeof(float), (void **)&to->bias[i]));
   }
   to->n_out[last] = n_pix;
   size_t n_coef = (size_t)from->grid.n_out;
   for (int i = 0; i < from->grid.n_axis; i++) {
     n_coef *= (size_t)from->grid.n_node[i];
-    MILL_TRY(copy_of(from->grid.knot[i],
-                     (size_t)(from->grid.n_node[i] + mill_spline_grid_order(&from->grid)) *
-                         sizeof(double),
-                     (void **)&to->grid.knot[i]));
+    MILL_CHECK(copy_of(from->grid.knot[i],
+                       (size_t)(from->grid.n_node[i] + mill_spline_grid_order(&from->grid)) *
+                           sizeof(double),
+                       (void **)&to->grid.knot[i]));
   }
-  MILL_TRY(copy_of(from->grid.coef, n_coef * sizeof(float), (void **)&to->grid.coef));
+  MILL_CHECK(copy_of(from->grid.coef, n_coef * sizeof(float), (void **)&to->grid.coef));
   const mill_rbf *rbf = &from->rbf;
-  MILL_TRY(copy_of(rbf->center, (size_t)rbf->n_center * (size_t)rbf->n_axis * sizeof(double),
-                   (void **)&to->rbf.center));
-  MILL_TRY(copy_of(rbf->coef,
-                   (size_t)(rbf->n_center + rbf->n_poly) * (size_t)rbf->n_out * sizeof(float),
-                   (void **)&to->rbf.coef));
-done:
-  return err;
+  MILL_CHECK(copy_of(rbf->center, (size_t)rbf->n_center * (size_t)rbf->n_axis * sizeof(double),
+                     (void **)&to->rbf.center));
+  return copy_of(rbf->coef,
+                 (size_t)(rbf->n_center + rbf->n_poly) * (size_t)rbf->n_out * sizeof(float),
+                 (void **)&to->rbf.coef);
 }
 
 /* The part's share of each row; sigma and correlation as they are. */
 static int copy_error(const mill_model_error *from, int n_whole, int first, int n_pix,
                       mill_model_error *to)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)n_pix;
   if (!from->fraction)
-    goto done;
-  MILL_TRY(copy_of(from->fraction + first, n * sizeof(float), (void **)&to->fraction));
+    return MILL_OK;
+  MILL_CHECK(copy_of(from->fraction + first, n * sizeof(float), (void **)&to->fraction));
   if (from->n_component == 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC((size_t)from->n_component * n, &to->component));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC((size_t)from->n_component * n, &to->component));
   for (int k = 0; k < from->n_component; k++)
     memcpy(to->component + (size_t)k * n, from->component + (size_t)k * (size_t)n_whole + first,
            n * sizeof(float));
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                mill_arm *part)
 {
-  int err = MILL_OK, first = 0, end = 0;
+  int first = 0, end = 0;
   char a[32], b[32];
   window(config, whole, choice, &first, &end);
   if (end - first < MIN_POINTS)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "arms: %s, from %s to %s A, is no part of the library's arm %s, which has %.0f to "
-              "%.0f A; give it another range or leave it out",
-              choice->arm, mill_text_of_real(choice->min_aa, a),
-              mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
-              whole->wave_aa[whole->n_pix - 1]);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "arms: %s, from %s to %s A, is no part of the library's arm %s, which has %.0f to "
+        "%.0f A; give it another range or leave it out",
+        choice->arm, mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
+        whole->name, whole->wave_aa[0], whole->wave_aa[whole->n_pix - 1]);
   *part = *whole;
   part->wave_aa = NULL;
   memset(part->emulator.weight, 0, sizeof part->emulator.weight);
@@ -125,12 +118,10 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   memcpy(part->name, choice->arm, sizeof part->name);
   part->n_pix = end - first;
   part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
-  MILL_TRY(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
-                   (void **)&part->wave_aa));
-  MILL_TRY(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
-  MILL_TRY(copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error));
-done:
-  return err;
+  MILL_CHECK(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
+                     (void **)&part->wave_aa));
+  MILL_CHECK(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
+  return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
 }
 
 /* By wavelength, so that the order in which a configuration names them means nothing. */

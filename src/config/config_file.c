@@ -49,19 +49,18 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
 {
   const char *problem = parser->problem ? parser->problem : "unknown problem";
   if (parser->error == YAML_MEMORY_ERROR)
-    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   if (parser->error == YAML_READER_ERROR) { /* has an offset, no line */
     int line = 1;
     for (size_t i = 0; i < n_text && i < parser->problem_offset; i++)
       line += text[i] == '\n';
-    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                          "%s:%d: not a YAML text in UTF-8 (%s); give a configuration file", path,
-                          line, problem);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s:%d: not a YAML text in UTF-8 (%s); give a configuration file", path, line,
+                      problem);
   }
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "%s:%zu: not YAML at column %zu: %s%s%s; correct the line", path,
-                        parser->problem_mark.line + 1, parser->problem_mark.column + 1, problem,
-                        parser->context ? " " : "", parser->context ? parser->context : "");
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s:%zu: not YAML at column %zu: %s%s%s; correct the line",
+                    path, parser->problem_mark.line + 1, parser->problem_mark.column + 1, problem,
+                    parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
 /* The time of libyaml grows with the square of nested brackets and of anchors, so neither may be
@@ -71,7 +70,7 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
   int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
   yaml_parser_t parser;
   if (!yaml_parser_initialize(&parser))
-    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   yaml_parser_set_input_string(&parser, text, n_text);
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
   while (more) {

@@ -244,7 +244,7 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 {
   const mill_option *row = mill_config_key_of(key);
   if (!row || row->kind == MILL_OPTION_OTHER)
-    return mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no option sets the key %s", key);
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no option sets the key %s", key);
   /* the command line wins: over what the file's arms have of their own, too */
   for (int i = 0; i < config->n_arm && strcmp(key, "resolving_power") == 0; i++)
     config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;

@@ -6,6 +6,7 @@
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
+#include "src/system/order.h"
 
 static void print_ranges(const mill_config *config, FILE *out)
 {
@@ -177,14 +178,12 @@ static void print_key(const mill_config *config, const mill_option *k, FILE *out
 
 int mill_config_print(const mill_config *config, FILE *out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_config_check(config)); /* what is printed can be read */
+  MILL_CHECK(mill_config_check(config)); /* what is printed can be read */
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
+  return MILL_OK;
 }
 
 /* ---- documentation ---- */
@@ -225,7 +224,6 @@ static void print_type(const mill_option *k, FILE *out)
 
 int mill_config_print_keys(FILE *out)
 {
-  int err = MILL_OK;
   mill_config usual;
   mill_config_default(&usual);
   for (int i = 0; i < MILL_N_KEY; i++) {
@@ -233,7 +231,7 @@ int mill_config_print_keys(FILE *out)
     char value[64] = "";
     FILE *text = fmemopen(value, sizeof value, "w");
     if (!text)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of a key");
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of a key");
     print_value(&usual, k, text);
     fclose(text);
     value[strcspn(value, "\n")] = '\0';
@@ -253,9 +251,8 @@ int mill_config_print_keys(FILE *out)
     fputc('\n', out);
   }
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
+  return MILL_OK;
 }
 
 /* ---- identity ---- */
@@ -263,12 +260,6 @@ done:
 static int compare_key(const void *a, const void *b)
 {
   return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
-}
-
-/* Elements begin with their name. */
-static int compare_text(const void *a, const void *b)
-{
-  return strcmp(a, b);
 }
 
 /* A copy whose lists stand in one order, since their order means nothing; id: [n_target_id] of the
@@ -281,12 +272,12 @@ static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy
     memcpy(id, config->select.target_id, select->n_target_id * sizeof *id);
   select->target_id = id;
   select->n_target_id = mill_config_sort_ids(id, select->n_target_id);
-  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], compare_text);
+  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], mill_by_text);
   qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
-        compare_text);
-  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], compare_text);
-  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], compare_text);
-  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], compare_text);
+        mill_by_text);
+  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
+  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
+  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
   copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
 }
 

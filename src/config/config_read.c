@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
+#include "src/system/order.h"
 
 /* libyaml loads the file as a tree whose nodes carry their lines; the table of keys says what each
  * value may be.  libcyaml's schemas cannot say on which line a second key, a duplicate or a bad
@@ -60,7 +61,7 @@ static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
   va_end(args);
   if (node)
     in->line = node_line(node);
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s", in->key->name, text);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s", in->key->name, text);
 }
 
 static const char *scalar(const yaml_node_t *node)
@@ -202,15 +203,14 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;
-  int *n_name = (int *)(void *)((char *)in->config + k->offset2), err = MILL_OK;
+  int *n_name = (int *)(void *)((char *)in->config + k->offset2);
   size_t n;
-  MILL_TRY(get_list(in, node, "a list of names", (size_t)k->max, &n));
+  MILL_CHECK(get_list(in, node, "a list of names", (size_t)k->max, &n));
   memset(list, 0, k->size * (size_t)k->max);
   for (size_t i = 0; i < n; i++)
-    MILL_TRY(get_text(in, list_item(in, node, i), k->size, list + i * k->size));
+    MILL_CHECK(get_text(in, list_item(in, node, i), k->size, list + i * k->size));
   *n_name = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_wave_mask(reader *in, const yaml_node_t *node)
@@ -218,7 +218,6 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   static const char what[] = "a list of ranges like [[4300, 4450]]";
   mill_fit_settings *fit = &in->config->fit;
   size_t n;
-  int err = MILL_OK;
   if (is_plain(node) && strcmp(scalar(node), "auto") == 0) {
     mill_config usual;
     mill_config_default(&usual);
@@ -229,35 +228,32 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   }
   if (node->type != YAML_SEQUENCE_NODE)
     return expected(in, node, what);
-  MILL_TRY(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
+  MILL_CHECK(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
     size_t n_end = 0;
     if (item->type == YAML_SEQUENCE_NODE)
-      MILL_TRY(get_list(in, item, what, SIZE_MAX, &n_end));
+      MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)
       return bad(in, item, "item %zu is no [min, max]; give %s", i + 1, what);
-    MILL_TRY(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
-    MILL_TRY(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
+    MILL_CHECK(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
+    MILL_CHECK(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
   }
   fit->n_wave_mask = (int)n;
   in->config->wave_mask_auto = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_mask_ignore(reader *in, const yaml_node_t *node)
 {
   int64_t bits;
-  int err = MILL_OK;
-  MILL_TRY(get_integer(in, node, &bits));
+  MILL_CHECK(get_integer(in, node, &bits));
   if (bits < 0 || bits > UINT32_MAX)
     return bad(in, node, "%lld is out of range; give the bits as a number from 0 to 0xffffffff",
                (long long)bits);
   in->config->fit.mask_ignore = (uint32_t)bits;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A field of a mapping: a number, or a text of MILL_MAX_NAME bytes. */
@@ -273,7 +269,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
                       const field *fields, int n_field)
 {
   char text[80];
-  int seen[8] = {0}, err = MILL_OK;
+  int seen[8] = {0};
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
        pair++) {
     const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
@@ -287,15 +283,14 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
     if (seen[i]++)
       return bad(in, name, "%s is there twice in one%s; remove one", fields[i].name, item + 2);
     if (fields[i].text)
-      MILL_TRY(get_text(in, value, MILL_MAX_NAME, fields[i].text));
+      MILL_CHECK(get_text(in, value, MILL_MAX_NAME, fields[i].text));
     else
-      MILL_TRY(get_real(in, value, fields[i].number));
+      MILL_CHECK(get_real(in, value, fields[i].number));
   }
   for (int i = 0; i < n_field; i++)
     if (!seen[i] && fields[i].needed)
       return bad(in, node, "%s lacks %s; give %s", item, fields[i].needed, wanted);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_named_value *list,
@@ -304,10 +299,9 @@ static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_nam
   static const char *const wanted[] = {"{param: NAME, value: NUMBER}",
                                        "{param: NAME, mean: NUMBER, sigma: NUMBER}"};
   size_t n;
-  int err = MILL_OK;
   if (node->type != YAML_SEQUENCE_NODE)
     return expected(in, node, "a list of items, one for each parameter,");
-  MILL_TRY(get_list(in, node, "a list", MILL_MAX_PAR, &n));
+  MILL_CHECK(get_list(in, node, "a list", MILL_MAX_PAR, &n));
   memset(list, 0, MILL_MAX_PAR * sizeof *list);
   for (size_t i = 0; i < n; i++) {
     const char *value = is_prior ? "mean" : "value";
@@ -317,11 +311,10 @@ static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_nam
     const yaml_node_t *item = list_item(in, node, i);
     if (item->type != YAML_MAPPING_NODE)
       return expected(in, item, wanted[is_prior]);
-    MILL_TRY(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
+    MILL_CHECK(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
   }
   *n_list = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_fix_param(reader *in, const yaml_node_t *node)
@@ -339,8 +332,7 @@ static int read_arms(reader *in, const yaml_node_t *node)
 {
   mill_config *config = in->config;
   size_t n;
-  int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
+  MILL_CHECK(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
   memset(config->arm, 0, sizeof config->arm);
   for (size_t i = 0; i < n; i++) {
     mill_arm_choice *arm = &config->arm[i];
@@ -353,24 +345,16 @@ static int read_arms(reader *in, const yaml_node_t *node)
     const yaml_node_t *item = list_item(in, node, i);
     arm->max_aa = INFINITY;
     if (item->type != YAML_MAPPING_NODE)
-      MILL_TRY(get_text(in, item, sizeof arm->arm, arm->arm));
+      MILL_CHECK(get_text(in, item, sizeof arm->arm, arm->arm));
     else
-      MILL_TRY(get_fields(in, item, "an arm",
-                          "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
-                          "fwhm: A}",
-                          fields, sizeof fields / sizeof fields[0]));
+      MILL_CHECK(
+          get_fields(in, item, "an arm",
+                     "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
+                     "fwhm: A}",
+                     fields, sizeof fields / sizeof fields[0]));
   }
   config->n_arm = (int)n;
-done:
-  return err;
-}
-
-static int compare_id(const void *a, const void *b)
-{
-  int64_t x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return (x > y) - (x < y);
+  return MILL_OK;
 }
 
 size_t mill_config_sort_ids(int64_t *id, size_t n)
@@ -378,7 +362,7 @@ size_t mill_config_sort_ids(int64_t *id, size_t n)
   size_t n_kept = 0;
   if (n == 0)
     return 0;
-  qsort(id, n, sizeof *id, compare_id);
+  qsort(id, n, sizeof *id, mill_by_int64);
   for (size_t i = 0; i < n; i++)
     if (n_kept == 0 || id[i] != id[n_kept - 1])
       id[n_kept++] = id[i];
@@ -408,20 +392,18 @@ static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;
   size_t n;
-  int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of bit numbers", MILL_MAX_MASK_BIT, &n));
+  MILL_CHECK(get_list(in, node, "a list of bit numbers", MILL_MAX_MASK_BIT, &n));
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
     int64_t bit;
-    MILL_TRY(get_integer(in, item, &bit));
+    MILL_CHECK(get_integer(in, item, &bit));
     if (bit < 0 || bit >= MILL_MAX_MASK_BIT)
       return bad(in, item, "no bit %lld; give numbers from 0 to %d", (long long)bit,
                  MILL_MAX_MASK_BIT - 1);
     mask |= UINT64_C(1) << bit;
   }
   in->config->select.fiberstatus_allowed = mask;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static const struct {
@@ -449,42 +431,41 @@ static int read_key(reader *in, const yaml_node_t *node)
 {
   const mill_option *k = in->key;
   void *at = (char *)in->config + k->offset;
-  int err = MILL_OK, i;
+  int i;
   int64_t n;
   switch (k->kind) {
   case MILL_OPTION_PATH:
-    MILL_TRY(get_text(in, node, k->size, at));
+    MILL_CHECK(get_text(in, node, k->size, at));
     break;
   case MILL_OPTION_REAL:
     if (k->may_be_none && is_plain(node) &&
         (is_null(node) || strcasecmp(scalar(node), "none") == 0))
       *(double *)at = -INFINITY;
     else
-      MILL_TRY(get_real(in, node, at));
+      MILL_CHECK(get_real(in, node, at));
     break;
   case MILL_OPTION_COUNT:
-    MILL_TRY(get_integer(in, node, &n));
+    MILL_CHECK(get_integer(in, node, &n));
     if ((double)n < k->min || (double)n > k->max)
       return bad(in, node, "%lld is out of range; give a whole number from %.0f to %.0f",
                  (long long)n, k->min, k->max);
     *(int *)at = (int)n;
     break;
   case MILL_OPTION_CHOICE:
-    MILL_TRY(get_word(in, node, k->words, at));
+    MILL_CHECK(get_word(in, node, k->words, at));
     break;
   case MILL_OPTION_WORD:
-    MILL_TRY(get_word(in, node, k->words, &i));
+    MILL_CHECK(get_word(in, node, k->words, &i));
     memset(at, 0, k->size);
     memcpy(at, k->words[i], strlen(k->words[i]));
     break;
   case MILL_OPTION_NAMES:
-    MILL_TRY(get_names(in, node, k));
+    MILL_CHECK(get_names(in, node, k));
     break;
   default:
-    MILL_TRY(read_other(in, node));
+    MILL_CHECK(read_other(in, node));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Letters to change, add or remove to make one name of the other. */
@@ -512,8 +493,7 @@ static int unknown_key(const char *name)
   char text[64];
   for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
     if (strcmp(name, foreign[i].name) == 0)
-      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: a key of rvspecfit; %s", name,
-                            foreign[i].advice);
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: a key of rvspecfit; %s", name, foreign[i].advice);
   size_t best = 4; /* a name farther away is no misspelling */
   const char *near = NULL;
   for (int i = 0; i < MILL_N_KEY; i++) {
@@ -524,12 +504,11 @@ static int unknown_key(const char *name)
     }
   }
   if (near)
-    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                          "%s: unknown key; did you mean %s? --print-config lists all keys",
-                          mill_text_shown(name, text), near);
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "%s: unknown key; remove it (--print-config lists all keys)",
-                        mill_text_shown(name, text));
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s: unknown key; did you mean %s? --print-config lists all keys",
+                      mill_text_shown(name, text), near);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: unknown key; remove it (--print-config lists all keys)",
+                    mill_text_shown(name, text));
 }
 
 /* Tags ask for conversions that nothing here makes. */
@@ -542,9 +521,8 @@ static int check_tags(yaml_document_t *document, int *line)
                                                            : YAML_DEFAULT_MAPPING_TAG;
     if (strcmp((const char *)node->tag, usual) != 0) {
       *line = node_line(node);
-      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                            "the tag %s is not used here; remove it",
-                            mill_text_shown((const char *)node->tag, text));
+      return MILL_ERROR(MILL_ERR_CONFIG, "the tag %s is not used here; remove it",
+                        mill_text_shown((const char *)node->tag, text));
     }
   }
   return MILL_OK;

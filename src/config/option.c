@@ -166,7 +166,6 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
 
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base)
 {
-  int err = MILL_OK;
   char takes[256];
   char *at = (char *)base + row->offset;
   if (row->kind == MILL_OPTION_FLAG)
@@ -174,12 +173,11 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
   else if (row->kind == MILL_OPTION_TEXT)
     *(const char **)(void *)at = text;
   else if (row->kind == MILL_OPTION_OTHER)
-    MILL_TRY(row->take(row, text, base));
+    MILL_CHECK(row->take(row, text, base));
   else if (!read_value(row, text, at, (char *)base + row->offset2))
-    MILL_FAIL(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", option, mill_option_takes(row, takes),
-              text);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", option,
+                      mill_option_takes(row, takes), text);
+  return MILL_OK;
 }
 
 const char *mill_option_shown(const mill_option *row, const void *base, char out[128])

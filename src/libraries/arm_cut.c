@@ -150,15 +150,14 @@ static void fill_weights(const mill_arm_cut *cut, int p)
 
 static int make_weights(mill_arm_cut *cut, int n_sub, int n_thread)
 {
-  int err = MILL_OK;
   int64_t first = 0, k_last = INT64_MIN;
   MILL_FREE(cut->first, cut->at, cut->weight);
   cut->first = NULL;
   cut->at = NULL;
   cut->weight = NULL;
   cut->n_sub = 0;
-  MILL_TRY(MILL_ALLOC(cut->n_pix, &cut->first));
-  MILL_TRY(MILL_ALLOC(cut->n_pix + 1, &cut->at));
+  MILL_CHECK(MILL_ALLOC(cut->n_pix, &cut->first));
+  MILL_CHECK(MILL_ALLOC(cut->n_pix + 1, &cut->at));
   cut->k_first = INT64_MAX;
   for (int p = 0; p < cut->n_pix; p++) {
     const int64_t n = pixel_taps(cut, n_sub, p, &first);
@@ -167,12 +166,13 @@ static int make_weights(mill_arm_cut *cut, int n_sub, int n_thread)
     cut->at[p + 1] = cut->at[p] + (size_t)n;
   }
   if (k_last - cut->k_first >= MAX_FINE || cut->at[cut->n_pix] > MAX_FINE)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "its wavelength steps, or the convolution from its resolution, are too fine for "
-              "pixels of %.3g A: %zu weights; take a coarser sampling or more pixels",
-              cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "its wavelength steps, or the convolution from its resolution, are too fine for "
+        "pixels of %.3g A: %zu weights; take a coarser sampling or more pixels",
+        cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
   cut->n_fine = (int)(k_last - cut->k_first + 1);
-  MILL_TRY(mill_alloc_raw(cut->at[cut->n_pix], sizeof *cut->weight, (void **)&cut->weight));
+  MILL_CHECK(mill_alloc_raw(cut->at[cut->n_pix], sizeof *cut->weight, (void **)&cut->weight));
   cut->n_sub = n_sub;
   for (int p = 0; p < cut->n_pix; p++) {
     pixel_taps(cut, n_sub, p, &first);
@@ -181,31 +181,30 @@ static int make_weights(mill_arm_cut *cut, int n_sub, int n_thread)
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int p = 0; p < cut->n_pix; p++)
     fill_weights(cut, p);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_arm_cut_prepare(mill_arm_cut *cut, int n, const double *wave_aa, int n_thread)
 {
-  int err = MILL_OK, first = 0, n_used = 0;
+  int first = 0, n_used = 0;
   double step = 0;
   if (n < 4 || !(wave_aa[0] <= cut->min_aa) || !(wave_aa[n - 1] >= cut->max_aa))
-    MILL_FAIL(MILL_ERR_INPUT, "its wavelengths, %.6g to %.6g A, do not cover %.6g to %.6g A",
-              n > 0 ? wave_aa[0] : 0.0, n > 0 ? wave_aa[n - 1] : 0.0, cut->min_aa, cut->max_aa);
+    return MILL_ERROR(
+        MILL_ERR_INPUT, "its wavelengths, %.6g to %.6g A, do not cover %.6g to %.6g A",
+        n > 0 ? wave_aa[0] : 0.0, n > 0 ? wave_aa[n - 1] : 0.0, cut->min_aa, cut->max_aa);
   if (!cut->kernel_aa)
     return MILL_OK;
   used_points(cut, n, wave_aa, &first, &n_used);
-  MILL_TRY(spectrum_step(n_used, wave_aa + first, &step));
+  MILL_CHECK(spectrum_step(n_used, wave_aa + first, &step));
   for (int p = 0; p < cut->n_pix; p++)
     step = fmin(step, cut->kernel_aa[p] / (STEP_OF_SIGMA * edge(cut, p)));
   const double n_sub = ceil(cut->ln_step / step * (1 - 1e-9));
   if (!(n_sub * cut->n_pix < MAX_FINE))
-    MILL_FAIL(MILL_ERR_INPUT, "its wavelength steps are too fine: %.3g A at %.6g A",
-              step * cut->min_aa, cut->min_aa);
+    return MILL_ERROR(MILL_ERR_INPUT, "its wavelength steps are too fine: %.3g A at %.6g A",
+                      step * cut->min_aa, cut->min_aa);
   if ((int)n_sub != cut->n_sub)
-    MILL_TRY(make_weights(cut, (int)n_sub, n_thread));
-done:
-  return err;
+    MILL_CHECK(make_weights(cut, (int)n_sub, n_thread));
+  return MILL_OK;
 }
 
 /* ---- a spectrum ---------------------------------------------------------------------------- */

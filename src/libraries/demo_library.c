@@ -54,23 +54,23 @@ void mill_demo_settings_init(mill_demo_settings *settings)
 
 static int check_settings(const mill_demo_settings *settings)
 {
-  int err = MILL_OK;
   if (settings->n_thread < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "%d threads; at least one is needed", settings->n_thread);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d threads; at least one is needed", settings->n_thread);
   if (settings->n_component < 0 || settings->n_component > MILL_DEMO_MAX_COMPONENT)
-    MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
-              settings->n_component, MILL_DEMO_MAX_COMPONENT);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d principal components; 1 to %d are possible, 0 is the default",
+                      settings->n_component, MILL_DEMO_MAX_COMPONENT);
   if (settings->n_held_out < 0 || settings->n_held_out > MILL_REPORT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "%d held-out models; 0 to %d are possible", settings->n_held_out,
-              MILL_REPORT_MAX);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d held-out models; 0 to %d are possible",
+                      settings->n_held_out, MILL_REPORT_MAX);
   if (!(settings->line_scatter >= 0 && settings->line_scatter <= MILL_DEMO_MAX_SCATTER))
-    MILL_FAIL(MILL_ERR_RANGE, "a scatter of %g of the lines' strengths; 0 to %g are possible",
-              settings->line_scatter, MILL_DEMO_MAX_SCATTER);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "a scatter of %g of the lines' strengths; 0 to %g are possible",
+                      settings->line_scatter, MILL_DEMO_MAX_SCATTER);
   if (settings->n_guess < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "%d templates for the initial guess; at least one is needed",
-              settings->n_guess);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "%d templates for the initial guess; at least one is needed",
+                      settings->n_guess);
+  return MILL_OK;
 }
 
 /* ---- progress, and failures inside parallel loops ------------------------------------------ */
@@ -149,13 +149,12 @@ static void frame_labels(mill_library *lib)
 static int frame_hull(mill_library *lib, int label_a, int label_b, const double *cut_from,
                       const double *cut_to)
 {
-  int err = MILL_OK;
   double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
   mill_hull *hull = &lib->hull[lib->n_hull++];
   const int label[2] = {label_a, label_b};
   hull->n_label = 2;
   hull->n_facet = cut_from ? 5 : 4;
-  MILL_TRY(MILL_ALLOC(hull->n_facet * 3, &hull->facet));
+  MILL_CHECK(MILL_ALLOC(hull->n_facet * 3, &hull->facet));
   mapped_range(lib, x_min, x_max);
   for (int i = 0; i < 2; i++) {
     double *low = hull->facet + 6 * i, *high = low + 3;
@@ -177,13 +176,11 @@ static int frame_hull(mill_library *lib, int label_a, int label_b, const double 
     cut[1] = -way[0] / length;
     cut[2] = -(cut[0] * from[0] + cut[1] * from[1]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int frame_arms(mill_library *lib)
 {
-  int err = MILL_OK;
   lib->n_arm = N_ARM;
   for (int a = 0; a < N_ARM; a++) {
     mill_arm *arm = &lib->arm[a];
@@ -196,10 +193,9 @@ static int frame_arms(mill_library *lib)
     arm->n_pix = arm_n_pix(a);
     arm->ln_wave0 = arm_first(a) * MILL_LINE_LN_STEP;
     arm->ln_step = arm_layout[a].n_step * MILL_LINE_LN_STEP;
-    MILL_TRY(mill_arm_make_waves(arm));
+    MILL_CHECK(mill_arm_make_waves(arm));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_demo_library_frame(mill_library *lib)
@@ -302,12 +298,10 @@ done:
 /* Templates of a run's settings. */
 static int create_templates(const mill_demo_settings *settings, mill_demo_templates **out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_demo_templates_create(out));
+  MILL_CHECK(mill_demo_templates_create(out));
   if (settings->line_scatter > 0)
     mill_line_model_scatter((*out)->model, settings->line_scatter, settings->line_seed);
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_demo_templates_destroy(mill_demo_templates *templates)
@@ -374,9 +368,8 @@ done:
    work [2][n_pix] */
 static int fill_model(const mill_demo_templates *t, int i, double *work, mill_model_set *set)
 {
-  int err = MILL_OK;
   double *flux = work, *cont = set->continuum[0] ? work + t->n_pix : NULL;
-  MILL_TRY(mill_demo_templates_eval(t, set->label + i * MILL_LINE_N_LABEL, flux, cont));
+  MILL_CHECK(mill_demo_templates_eval(t, set->label + i * MILL_LINE_N_LABEL, flux, cont));
   for (int a = 0; a < N_ARM; a++) {
     const size_t n = (size_t)t->arm_n_pix[a], at = (size_t)i * n;
     for (size_t p = 0; p < n; p++) {
@@ -387,8 +380,7 @@ static int fill_model(const mill_demo_templates *t, int i, double *work, mill_mo
     flux += n;
     cont = cont ? cont + n : NULL;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fill_models(const mill_demo_templates *t, int n_thread, mill_model_set *set)
@@ -433,7 +425,7 @@ static void nodes_clear(demo_nodes *nodes)
 
 static int nodes_init(const mill_library *lib, int coarse, demo_nodes *nodes)
 {
-  int err = MILL_OK, n_all = 1, n_node[MILL_LINE_N_LABEL];
+  int n_all = 1, n_node[MILL_LINE_N_LABEL];
   double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
   nodes->lib = lib;
   mapped_range(lib, x_min, x_max);
@@ -441,8 +433,8 @@ static int nodes_init(const mill_library *lib, int coarse, demo_nodes *nodes)
     n_node[l] = coarse ? axis_layout[l].n_node_coarse : axis_layout[l].n_node;
     n_all *= n_node[l];
   }
-  MILL_TRY(mill_model_set_alloc(n_all, lib, NULL, &nodes->set));
-  MILL_TRY(MILL_ALLOC(n_all * MILL_LINE_N_LABEL, &nodes->mapped));
+  MILL_CHECK(mill_model_set_alloc(n_all, lib, NULL, &nodes->set));
+  MILL_CHECK(MILL_ALLOC(n_all * MILL_LINE_N_LABEL, &nodes->mapped));
   for (int i = 0; i < n_all; i++) {
     snprintf(nodes->set.name[i], sizeof nodes->set.name[i], "node %d", i);
     for (int l = MILL_LINE_N_LABEL - 1, rest = i; l >= 0; rest /= n_node[l--]) {
@@ -455,8 +447,7 @@ static int nodes_init(const mill_library *lib, int coarse, demo_nodes *nodes)
       nodes->set.label[at] = fmin(fmax(mill_label_unmap(label, x), label->min), label->max);
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* All nodes: read of mill_grid_models. */

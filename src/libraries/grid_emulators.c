@@ -11,6 +11,7 @@
 #include "src/libraries/rbf.h"
 #include "src/libraries/spline_grid.h"
 #include "src/system/blas_threads.h"
+#include "src/system/order.h"
 #include "src/system/random.h"
 
 enum {
@@ -32,21 +33,20 @@ void mill_grid_settings_init(mill_grid_settings *settings)
 
 static int check_settings(const mill_grid_settings *s)
 {
-  int err = MILL_OK;
   if (s->way < MILL_WAY_RADIAL || s->way > MILL_WAY_LINEAR)
-    MILL_FAIL(MILL_ERR_RANGE, "emulator %d of a grid file; 0 to 2 are possible", s->way);
+    return MILL_ERROR(MILL_ERR_RANGE, "emulator %d of a grid file; 0 to 2 are possible", s->way);
   if (s->n_component < 0 || s->n_component > MILL_MAX_WIDTH)
-    MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
-              s->n_component, MILL_MAX_WIDTH);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d principal components; 1 to %d are possible, 0 is the default",
+                      s->n_component, MILL_MAX_WIDTH);
   if (s->n_guess < 1 || s->n_thread < 1)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "%d templates for the initial guess and %d threads; at least one is needed",
-              s->n_guess, s->n_thread);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d templates for the initial guess and %d threads; at least one is needed",
+                      s->n_guess, s->n_thread);
   if (!(s->smoothing >= 0) || !isfinite(s->smoothing))
-    MILL_FAIL(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
-              s->smoothing);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
+                      s->smoothing);
+  return MILL_OK;
 }
 
 /* What the steps share. */
@@ -135,23 +135,22 @@ done:
 /* The last layer of an arm, with components by the settings. */
 static int make_layer(work *w, mill_arm *arm, int i_arm, mill_grid_facts *facts)
 {
-  int err = MILL_OK, q = 0;
+  int q = 0;
   mill_emulator *e = &arm->emulator;
   double left = 0;
   if (w->set->way == MILL_WAY_LINEAR && w->set->n_component == 0) {
-    MILL_TRY(try_layer(w, arm, i_arm, 2 * MILL_GRID_COMPONENT, &left));
+    MILL_CHECK(try_layer(w, arm, i_arm, 2 * MILL_GRID_COMPONENT, &left));
     if (left > MILL_GRID_LEFT && e->n_in[0] == 2 * MILL_GRID_COMPONENT)
-      MILL_TRY(try_layer(w, arm, i_arm, MILL_MAX_WIDTH, &left));
-    MILL_TRY(count_components(e, (size_t)w->models->n, w->score[i_arm], left, &q, &left));
+      MILL_CHECK(try_layer(w, arm, i_arm, MILL_MAX_WIDTH, &left));
+    MILL_CHECK(count_components(e, (size_t)w->models->n, w->score[i_arm], left, &q, &left));
     keep_components(q, (size_t)w->models->n, e, w->score[i_arm]);
   } else {
     q = w->set->n_component ? w->set->n_component : MILL_GRID_COMPONENT;
-    MILL_TRY(try_layer(w, arm, i_arm, q, &left));
+    MILL_CHECK(try_layer(w, arm, i_arm, q, &left));
   }
   facts->n_component[i_arm] = e->n_in[0];
   facts->left[i_arm] = left;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the ways ------------------------------------------------------------------------------- */
@@ -190,20 +189,18 @@ done:
 /* The columns of one arm, from one on, of radial functions with those of all. */
 static int take_columns(const mill_rbf *all, size_t from, int n_out, mill_rbf *rbf)
 {
-  int err = MILL_OK;
   const size_t n_row = (size_t)all->n_center + (size_t)all->n_poly, q = (size_t)n_out;
   const size_t n_number = (size_t)all->n_center * (size_t)all->n_axis;
   *rbf = *all;
   rbf->center = NULL;
   rbf->coef = NULL;
   rbf->n_out = n_out;
-  MILL_TRY(MILL_ALLOC(n_number, &rbf->center));
+  MILL_CHECK(MILL_ALLOC(n_number, &rbf->center));
   memcpy(rbf->center, all->center, n_number * sizeof *rbf->center);
-  MILL_TRY(MILL_ALLOC(n_row * q, &rbf->coef));
+  MILL_CHECK(MILL_ALLOC(n_row * q, &rbf->coef));
   for (size_t i = 0; i < n_row; i++)
     memcpy(rbf->coef + i * q, all->coef + i * (size_t)all->n_out + from, q * sizeof *rbf->coef);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Radial functions of all arms at once: what takes the time depends on the labels alone. */
@@ -261,73 +258,69 @@ done:
 /* Labels, hulls and templates of the guess, unless they are there. */
 static int make_frame(work *w, mill_library *lib)
 {
-  int err = MILL_OK;
   const mill_grid_models *models = w->models;
   const size_t n_value = (size_t)models->n * (size_t)lib->n_label;
-  MILL_TRY(MILL_ALLOC(n_value, &w->mapped));
+  MILL_CHECK(MILL_ALLOC(n_value, &w->mapped));
   if (models->mapped) {
     memcpy(w->mapped, models->mapped, n_value * sizeof *w->mapped);
     return MILL_OK;
   }
-  MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
-  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, w->set->hulls, lib));
-  MILL_TRY(mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess,
-                                     lib, NULL));
-done:
-  return err;
+  MILL_CHECK(mill_library_make_labels(models->n, models->value, lib, w->mapped));
+  MILL_CHECK(mill_library_make_hulls(models->n, w->mapped, w->set->hulls, lib));
+  return mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess, lib,
+                                   NULL);
 }
 
 /* The grid that the models' labels are on, or none. */
 static int make_lattice(work *w, const mill_library *lib, mill_grid_facts *facts)
 {
-  int err = MILL_OK;
   const int least = w->set->way == MILL_WAY_LINEAR ? 2 : 4;
   if (w->set->way == MILL_WAY_RADIAL)
     return MILL_OK;
-  MILL_TRY(mill_label_lattice_find(lib, w->models->n, w->mapped, w->models->name, &w->lattice));
+  MILL_CHECK(mill_label_lattice_find(lib, w->models->n, w->mapped, w->models->name, &w->lattice));
   for (int l = 0; l < lib->n_label; l++) {
     facts->n_node[l] = w->lattice.n_node[l];
     if (w->lattice.n_node[l] < least)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "label %s has %d values; splines need 4, --emulator linear 2 and radial none",
-                lib->label[l].name, w->lattice.n_node[l]);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "label %s has %d values; splines need 4, --emulator linear 2 and radial none",
+          lib->label[l].name, w->lattice.n_node[l]);
   }
   if (!w->set->fill_gaps)
-    MILL_TRY(mill_label_lattice_refuse_gaps(lib, &w->lattice));
+    MILL_CHECK(mill_label_lattice_refuse_gaps(lib, &w->lattice));
   facts->n_filled = w->lattice.n_gap;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make(work *w, mill_library *lib, mill_grid_facts *facts)
 {
-  int err = MILL_OK;
   const mill_grid_models *models = w->models;
-  MILL_TRY(check_settings(w->set));
+  MILL_CHECK(check_settings(w->set));
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_INPUT, "models with %d labels; this emulator takes 1 to %d", lib->n_label,
-              MILL_MAX_GRID_AXIS);
+    return MILL_ERROR(MILL_ERR_INPUT, "models with %d labels; this emulator takes 1 to %d",
+                      lib->n_label, MILL_MAX_GRID_AXIS);
   if (models->n < MIN_MODEL)
-    MILL_FAIL(MILL_ERR_INPUT, "%d good models; a library needs at least %d", models->n, MIN_MODEL);
+    return MILL_ERROR(MILL_ERR_INPUT, "%d good models; a library needs at least %d", models->n,
+                      MIN_MODEL);
   if (w->set->way == MILL_WAY_RADIAL && models->n > MAX_RADIAL)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%d models; radial functions take %d at most: take --emulator network, splines or "
-              "linear",
-              models->n, MAX_RADIAL);
-  MILL_TRY(make_frame(w, lib));
-  MILL_TRY(make_lattice(w, lib, facts));
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%d models; radial functions take %d at most: take --emulator network, splines or "
+        "linear",
+        models->n, MAX_RADIAL);
+  MILL_CHECK(make_frame(w, lib));
+  MILL_CHECK(make_lattice(w, lib, facts));
   for (int a = 0; a < lib->n_arm; a++) {
-    MILL_TRY(make_layer(w, &lib->arm[a], a, facts));
+    MILL_CHECK(make_layer(w, &lib->arm[a], a, facts));
     if (w->set->way == MILL_WAY_RADIAL)
       continue;
-    MILL_TRY(make_grid(w, &lib->arm[a].emulator, w->score[a]));
+    MILL_CHECK(make_grid(w, &lib->arm[a].emulator, w->score[a]));
     mill_free(w->score[a]);
     w->score[a] = NULL;
   }
   if (w->set->way == MILL_WAY_RADIAL)
-    MILL_TRY(make_radial(w, lib, facts));
-done:
-  return err;
+    MILL_CHECK(make_radial(w, lib, facts));
+  return MILL_OK;
 }
 
 int mill_grid_emulators_make(const mill_grid_settings *settings, const mill_grid_models *models,
@@ -347,19 +340,6 @@ done:
 }
 
 /* ---- models to leave out -------------------------------------------------------------------- */
-
-typedef struct choice {
-  double key;
-  int i;
-} choice;
-
-static int compare_choice(const void *a, const void *b)
-{
-  const choice *p = a, *q = b;
-  if (p->key != q->key)
-    return p->key > q->key ? 1 : -1;
-  return p->i - q->i;
-}
 
 /* Is no label of model i the least or the largest of all, where there are values between? */
 static int is_between(const mill_grid_models *models, const mill_library *lib, int i)
@@ -396,7 +376,7 @@ int mill_grid_choose_left_out(int way, const mill_grid_models *models, const mil
                               int n_wanted, uint64_t seed, unsigned char *out, int *n_out)
 {
   int err = MILL_OK;
-  choice *order = NULL;
+  mill_weighed *order = NULL;
   int *node = NULL;
   double *mapped = NULL;
   mill_library *labels = NULL;
@@ -420,11 +400,11 @@ int mill_grid_choose_left_out(int way, const mill_grid_models *models, const mil
   for (int i = 0; i < models->n; i++) {
     mill_random r;
     mill_random_begin(&r, seed, (uint64_t)i, LEFT_OUT_STREAM);
-    order[i] = (choice){mill_random_uniform(&r), i};
+    order[i] = (mill_weighed){mill_random_uniform(&r), i};
   }
-  qsort(order, n, sizeof *order, compare_choice);
+  qsort(order, n, sizeof *order, mill_by_weight);
   for (size_t j = 0; j < n && *n_out < n_wanted; j++) {
-    const int i = order[j].i;
+    const int i = order[j].place;
     const int fits = way == MILL_WAY_RADIAL ? is_between(models, lib, i)
                                             : mill_label_lattice_is_inner(&lattice, node[i]) &&
                                                   is_free(&lattice, node[i], out);

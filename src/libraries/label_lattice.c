@@ -118,7 +118,7 @@ static int coordinate(const mill_label_lattice *lattice, int i_node, int l)
 
 int mill_label_lattice_refuse_gaps(const mill_library *lib, const mill_label_lattice *lattice)
 {
-  int err = MILL_OK, n_named = 0;
+  int n_named = 0;
   char text[512] = "";
   if (lattice->n_gap == 0)
     return MILL_OK;
@@ -134,12 +134,11 @@ int mill_label_lattice_refuse_gaps(const mill_library *lib, const mill_label_lat
     }
     n_named++;
   }
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%d of %d nodes of the grid have no model (%s%s); --gaps fill fills them from their "
-            "neighbours, --emulator radial and network need no grid",
-            lattice->n_gap, lattice->n_all, text, n_named < lattice->n_gap ? "; ..." : "");
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%d of %d nodes of the grid have no model (%s%s); --gaps fill fills them from their "
+      "neighbours, --emulator radial and network need no grid",
+      lattice->n_gap, lattice->n_all, text, n_named < lattice->n_gap ? "; ..." : "");
 }
 
 int mill_label_lattice_next(const mill_label_lattice *lattice, int i_node, int l, int step)

@@ -36,7 +36,6 @@ void mill_label_describe(mill_label *label)
 
 int mill_label_measure(int n, const double *value, mill_label *label)
 {
-  int err = MILL_OK;
   double sum = 0, square = 0;
   mill_label_describe(label);
   label->min = INFINITY;
@@ -47,7 +46,7 @@ int mill_label_measure(int n, const double *value, mill_label *label)
   }
   const int is_teff = strcmp(label->name, "teff") == 0;
   if (is_teff && !(label->min > 0))
-    MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
+    return MILL_ERROR(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
   label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
   label->mean = 0;
   label->std = 1;
@@ -58,32 +57,30 @@ int mill_label_measure(int n, const double *value, mill_label *label)
     square += pow(mill_label_map(label, value[i]), 2);
   const double std = sqrt(square / n);
   if (!(std > 1e-9 * (1 + fabs(label->mean))))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
-              label->name, label->min, n);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
+                      label->name, label->min, n);
   label->std = std;
   if (!(label->scale > 0)) /* of a label that is not known */
     label->scale = 0.1 * (label->max - label->min) / sqrt(12);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* One hull of all labels. */
 static int make_whole_hull(int n, const double *mapped, mill_library *lib)
 {
-  int err = MILL_OK;
   mill_hull *hull = &lib->hull[lib->n_hull++];
   hull->n_label = lib->n_label;
   for (int l = 0; l < lib->n_label; l++)
     hull->label[l] = l;
-  MILL_TRY(mill_whole_hull(n, lib->n_label, mapped, &hull->n_facet, &hull->facet));
+  MILL_CHECK(mill_whole_hull(n, lib->n_label, mapped, &hull->n_facet, &hull->facet));
   if (hull->n_facet > MILL_MAX_FACET)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "the hull of %d labels of %d models has %d facets, %d are possible: take hulls of "
-              "pairs",
-              lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "the hull of %d labels of %d models has %d facets, %d are possible: take hulls of "
+        "pairs",
+        lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
+  return MILL_OK;
 }
 
 int mill_library_make_hulls(int n, const double *mapped, int kind, mill_library *lib)
@@ -142,7 +139,6 @@ static void set_rotations(mill_library *lib)
 int mill_library_make_guess(int n_guess, const double *x_min, const double *x_max,
                             mill_library *lib)
 {
-  int err = MILL_OK;
   const int n_label = lib->n_label;
   double phi = 1.5, alpha[MILL_MAX_LABEL], x[MILL_MAX_LABEL];
   for (int i = 0; i < 60; i++) {
@@ -154,15 +150,16 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
   for (int j = 0; j < n_label; j++)
     alpha[j] = (j == 0 ? 1 : alpha[j - 1]) / phi;
   lib->n_guess = n_guess;
-  MILL_TRY(MILL_ALLOC((size_t)n_guess * (size_t)n_label, &lib->guess_label));
+  MILL_CHECK(MILL_ALLOC((size_t)n_guess * (size_t)n_label, &lib->guess_label));
   int n_found = 0;
   const int64_t max_try = 1000000 + (int64_t)1000 * n_guess;
   for (int64_t i = 1; n_found < n_guess; i++) {
     if (i > max_try)
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "only %d of %d templates for the initial guess were found inside the hulls, which "
-                "fill too little of the labels' ranges",
-                n_found, n_guess);
+      return MILL_ERROR(
+          MILL_ERR_LIBRARY,
+          "only %d of %d templates for the initial guess were found inside the hulls, which "
+          "fill too little of the labels' ranges",
+          n_found, n_guess);
     double *label = lib->guess_label + (size_t)n_found * (size_t)n_label;
     for (int j = 0; j < n_label; j++) {
       const double u = 0.5 + (double)i * alpha[j];
@@ -174,18 +171,15 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
       n_found++;
   }
   set_rotations(lib);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_arm_make_waves(mill_arm *arm)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
+  MILL_CHECK(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
   for (int i = 0; i < arm->n_pix; i++)
     arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped)

@@ -29,9 +29,9 @@ void mill_library_report_clear(mill_library_report *report)
 static int keep_inside(const mill_library *lib, const mill_model_set *in, int *kept,
                        mill_library_report *report)
 {
-  int err = MILL_OK;
   if (in->n < 1 || in->n > MILL_REPORT_MAX)
-    MILL_FAIL(MILL_ERR_RANGE, "%d spectra left out; 1 to %d are possible", in->n, MILL_REPORT_MAX);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d spectra left out; 1 to %d are possible", in->n,
+                      MILL_REPORT_MAX);
   for (int i = 0; i < in->n; i++) {
     double x[MILL_MAX_LABEL];
     for (int l = 0; l < lib->n_label; l++)
@@ -42,10 +42,10 @@ static int keep_inside(const mill_library *lib, const mill_model_set *in, int *k
   }
   report->n_outside = in->n - report->n;
   if (report->n == 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "none of the %d spectra left out has labels inside the library's hulls", in->n);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "none of the %d spectra left out has labels inside the library's hulls",
+                      in->n);
+  return MILL_OK;
 }
 
 /* ---- errors of pixels ----------------------------------------------------------------------- */
@@ -99,14 +99,11 @@ done:
 static int arm_residuals(const mill_arm *arm, int n, double *residual, int n_component,
                          mill_model_error *error, mill_model_error_report *report)
 {
-  int err = MILL_OK;
   mill_residuals r = {.n = n, .n_pix = arm->n_pix, .value = residual};
   if (n < MILL_MODEL_ERROR_MIN || arm->n_pix < 4 * MILL_MODEL_ERROR_CONTINUUM)
     return MILL_OK;
-  MILL_TRY(mill_model_error_measure(arm->wave_aa, &r, n_component < n / 2 ? n_component : n / 2,
-                                    error, report));
-done:
-  return err;
+  return mill_model_error_measure(arm->wave_aa, &r, n_component < n / 2 ? n_component : n / 2,
+                                  error, report);
 }
 
 static int compare_down(const void *a, const void *b)
@@ -327,9 +324,8 @@ static void say_labels(const mill_library *lib, const mill_library_report *r, wr
 int mill_library_report_text(const mill_library *lib, const mill_library_report *report,
                              const char *how, char **text)
 {
-  int err = MILL_OK;
   writer w = {.size = 16384}; /* 8 arms, 2 x 17 labels: half of it */
-  MILL_TRY(MILL_ALLOC(w.size, &w.text));
+  MILL_CHECK(MILL_ALLOC(w.size, &w.text));
   say(&w, "report  %d spectra that were left out", report->n);
   if (report->n_outside > 0)
     say(&w, ", beside %d outside of the hulls", report->n_outside);
@@ -350,6 +346,5 @@ int mill_library_report_text(const mill_library *lib, const mill_library_report 
     if (*c != '\n' && (*c < ' ' || *c > '~'))
       *c = '?';
   *text = w.text;
-done:
-  return err;
+  return MILL_OK;
 }

@@ -7,18 +7,16 @@
 int mill_model_set_alloc(int n, const mill_library *lib, const int *has_continuum,
                          mill_model_set *set)
 {
-  int err = MILL_OK;
   set->n = n;
-  MILL_TRY(MILL_ALLOC((size_t)n * (size_t)lib->n_label, &set->label));
-  MILL_TRY(MILL_ALLOC(n, &set->name));
+  MILL_CHECK(MILL_ALLOC((size_t)n * (size_t)lib->n_label, &set->label));
+  MILL_CHECK(MILL_ALLOC(n, &set->name));
   for (int a = 0; a < lib->n_arm; a++) {
     const size_t size = (size_t)n * (size_t)lib->arm[a].n_pix;
-    MILL_TRY(MILL_ALLOC(size, &set->flux[a]));
+    MILL_CHECK(MILL_ALLOC(size, &set->flux[a]));
     if (has_continuum && has_continuum[a])
-      MILL_TRY(MILL_ALLOC(size, &set->continuum[a]));
+      MILL_CHECK(MILL_ALLOC(size, &set->continuum[a]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_model_set_clear(mill_model_set *set)

@@ -64,55 +64,54 @@ void mill_rbf_eval(const mill_rbf *rbf, const double *x, double *h)
 
 static int check(const mill_rbf_problem *p)
 {
-  int err = MILL_OK;
   if (p->n_axis < 1 || p->n_axis > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_RANGE, "radial functions of %d labels; 1 to %d are possible", p->n_axis,
-              MILL_MAX_GRID_AXIS);
+    return MILL_ERROR(MILL_ERR_RANGE, "radial functions of %d labels; 1 to %d are possible",
+                      p->n_axis, MILL_MAX_GRID_AXIS);
   if (p->n_out < 1 || p->n_out > MILL_MAX_WIDTH)
-    MILL_FAIL(MILL_ERR_RANGE, "radial functions with %d components; 1 to %d are possible", p->n_out,
-              MILL_MAX_WIDTH);
+    return MILL_ERROR(MILL_ERR_RANGE, "radial functions with %d components; 1 to %d are possible",
+                      p->n_out, MILL_MAX_WIDTH);
   if (p->degree < 1 || p->degree > MILL_MAX_RBF_DEGREE)
-    MILL_FAIL(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible", p->degree,
-              MILL_MAX_RBF_DEGREE);
+    return MILL_ERROR(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible", p->degree,
+                      MILL_MAX_RBF_DEGREE);
   if (p->n_point < p->n_axis + 3 || p->n_point > MILL_MAX_RBF_CENTER)
-    MILL_FAIL(MILL_ERR_RANGE, "%d points for radial functions of %d labels; %d to %d are possible",
-              p->n_point, p->n_axis, p->n_axis + 3, MILL_MAX_RBF_CENTER);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d points for radial functions of %d labels; %d to %d are possible",
+                      p->n_point, p->n_axis, p->n_axis + 3, MILL_MAX_RBF_CENTER);
   if (!(p->tolerance >= 0) || !isfinite(p->tolerance))
-    MILL_FAIL(MILL_ERR_RANGE, "a tolerance of %g; it must be 0 or above", p->tolerance);
+    return MILL_ERROR(MILL_ERR_RANGE, "a tolerance of %g; it must be 0 or above", p->tolerance);
   if (p->n_smooth < 1)
-    MILL_FAIL(MILL_ERR_RANGE, "no smoothing to choose from");
+    return MILL_ERROR(MILL_ERR_RANGE, "no smoothing to choose from");
   for (int i = 0; i < p->n_smooth; i++)
     if (!(p->smooth[i] > 0) || !isfinite(p->smooth[i]))
-      MILL_FAIL(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0", p->smooth[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0", p->smooth[i]);
   for (int l = 0; l < p->n_axis; l++)
     if (!(p->length[l] > 0) || !isfinite(p->length[l]))
-      MILL_FAIL(MILL_ERR_RANGE, "a length of %g along label %d; it must be above 0", p->length[l],
-                l);
+      return MILL_ERROR(MILL_ERR_RANGE, "a length of %g along label %d; it must be above 0",
+                        p->length[l], l);
   const size_t n = (size_t)p->n_point;
   for (size_t i = 0; i < n * (size_t)p->n_axis; i++)
     if (!isfinite(p->x[i]))
-      MILL_FAIL(MILL_ERR_RANGE, "a label of point %zu is %g", i / (size_t)p->n_axis, p->x[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "a label of point %zu is %g", i / (size_t)p->n_axis,
+                        p->x[i]);
   for (size_t i = 0; i < n * (size_t)p->n_out; i++)
     if (!isfinite(p->value[i]))
-      MILL_FAIL(MILL_ERR_RANGE, "a value of point %zu is %g", i / (size_t)p->n_out, p->value[i]);
+      return MILL_ERROR(MILL_ERR_RANGE, "a value of point %zu is %g", i / (size_t)p->n_out,
+                        p->value[i]);
   for (size_t i = 0; p->weight && i < n; i++)
     if (!(p->weight[i] > 0) || !isfinite(p->weight[i]))
-      MILL_FAIL(MILL_ERR_RANGE, "the weight of point %zu is %g; it must be above 0", i,
-                p->weight[i]);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_RANGE, "the weight of point %zu is %g; it must be above 0", i,
+                        p->weight[i]);
+  return MILL_OK;
 }
 
 static int lapack(const char *what, lapack_int info)
 {
-  int err = MILL_OK;
   if (info != 0)
-    MILL_FAIL(info == LAPACK_WORK_MEMORY_ERROR || info == LAPACK_TRANSPOSE_MEMORY_ERROR
-                  ? MILL_ERR_MEMORY
-                  : MILL_ERR_INTERNAL,
-              "LAPACK's %s of the radial functions ended with %d", what, (int)info);
-done:
-  return err;
+    return MILL_ERROR(info == LAPACK_WORK_MEMORY_ERROR || info == LAPACK_TRANSPOSE_MEMORY_ERROR
+                          ? MILL_ERR_MEMORY
+                          : MILL_ERR_INTERNAL,
+                      "LAPACK's %s of the radial functions ended with %d", what, (int)info);
+  return MILL_OK;
 }
 
 /** Weighted monomials, qr [m][n]. */
@@ -134,7 +133,6 @@ static void fill_polynomials(const mill_rbf_fit *f, int m, double *qr)
 /** QR of the polynomials of the highest degree that the points determine. */
 static int factor_polynomials(mill_rbf_fit *f, int degree, double **qr, double **tau)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)f->n;
   for (f->degree = degree;; f->degree--) {
     int sound = 1;
@@ -143,22 +141,22 @@ static int factor_polynomials(mill_rbf_fit *f, int degree, double **qr, double *
       mill_free(*qr);
       mill_free(*tau);
       *qr = *tau = NULL;
-      MILL_TRY(MILL_ALLOC(n * (size_t)f->m, qr));
-      MILL_TRY(MILL_ALLOC(f->m, tau));
+      MILL_CHECK(MILL_ALLOC(n * (size_t)f->m, qr));
+      MILL_CHECK(MILL_ALLOC(f->m, tau));
       fill_polynomials(f, f->m, *qr);
-      MILL_TRY(lapack("QR", LAPACKE_dgeqrf(LAPACK_COL_MAJOR, f->n, f->m, *qr, f->n, *tau)));
+      MILL_CHECK(lapack("QR", LAPACKE_dgeqrf(LAPACK_COL_MAJOR, f->n, f->m, *qr, f->n, *tau)));
       for (size_t j = 0; j < (size_t)f->m; j++)
         sound &= fabs((*qr)[j * n + j]) > RANK_LIMIT * fabs(**qr);
       if (sound)
         return MILL_OK;
     }
     if (f->degree == 1)
-      MILL_FAIL(MILL_ERR_RANGE,
-                "the points' labels lie in a plane or on a line, so that not every label can be "
-                "told from the others: leave labels out or add points");
+      return MILL_ERROR(
+          MILL_ERR_RANGE,
+          "the points' labels lie in a plane or on a line, so that not every label can be "
+          "told from the others: leave labels out or add points");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** The weighted kernel D K D, [n][n]. */
@@ -258,7 +256,6 @@ static void leave_out(const mill_rbf_fit *f, double smooth, search *s)
  *  least one. */
 static int choose_smooth(mill_rbf_fit *f, const mill_rbf_problem *p, search *s)
 {
-  int err = MILL_OK;
   const size_t pitch = (size_t)f->n, width = (size_t)f->q;
   for (size_t i_smooth = 0; i_smooth < (size_t)p->n_smooth; i_smooth++) {
     leave_out(f, p->smooth[i_smooth], s);
@@ -280,7 +277,7 @@ static int choose_smooth(mill_rbf_fit *f, const mill_rbf_problem *p, search *s)
         best = i;
     const double limit = s->sum[best * width + o] + p->tolerance * s->error[best * width + o];
     if (!isfinite(limit))
-      MILL_FAIL(MILL_ERR_RANGE, "component %zu has no finite leave-one-out error", o);
+      return MILL_ERROR(MILL_ERR_RANGE, "component %zu has no finite leave-one-out error", o);
     f->smooth[o] = p->smooth[best];
     for (size_t i = 0; i < (size_t)p->n_smooth; i++)
       if (s->sum[i * width + o] <= limit && p->smooth[i] > f->smooth[o])
@@ -292,8 +289,7 @@ static int choose_smooth(mill_rbf_fit *f, const mill_rbf_problem *p, search *s)
       for (size_t i = 0; i < pitch && f->smooth[o] == p->smooth[i_smooth]; i++)
         f->left_out[i * width + o] = s->residual[o * pitch + i] / f->root[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Choose each output's smoothing and solve for the coefficients. */

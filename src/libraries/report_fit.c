@@ -66,7 +66,6 @@ static void set_clear(set *s)
 /* Legendre polynomials over n pixels, orthonormal. */
 static int make_basis(int n, double *basis)
 {
-  int err = MILL_OK;
   double tau[N_CONT];
   const size_t pitch = (size_t)n;
   for (int p = 0; p < n; p++) {
@@ -83,9 +82,9 @@ static int make_basis(int n, double *basis)
   if (info == 0)
     info = LAPACKE_dorgqr(LAPACK_COL_MAJOR, n, N_CONT, N_CONT, basis, n, tau);
   if (info != 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "LAPACK's QR of the report's continuum ended with %d", (int)info);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "LAPACK's QR of the report's continuum ended with %d",
+                      (int)info);
+  return MILL_OK;
 }
 
 /* Take the continuum of every arm out of n_row rows [n_fit_pix]. */
@@ -108,7 +107,6 @@ static void task_clear(task *t)
 
 static int task_make(const set *s, task *t)
 {
-  int err = MILL_OK;
   size_t longest = 0;
   const size_t n_row = (size_t)s->lib->n_label + 1;
   const size_t n_group = (n_row + MILL_EMULATOR_LANE - 1) / MILL_EMULATOR_LANE;
@@ -116,35 +114,31 @@ static int task_make(const set *s, task *t)
     longest = longest > (size_t)s->lib->arm[a].n_pix ? longest : (size_t)s->lib->arm[a].n_pix;
   memset(t, 0, sizeof *t);
   t->s = s;
-  MILL_TRY(MILL_ALLOC(n_fit_pix(s), &t->data));
-  MILL_TRY(MILL_ALLOC(n_fit_pix(s), &t->residual));
-  MILL_TRY(MILL_ALLOC(n_row * n_fit_pix(s), &t->slope));
-  MILL_TRY(MILL_ALLOC(n_row * longest, &t->row));
-  MILL_TRY(MILL_ALLOC(n_group * longest, &t->templ));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_fit_pix(s), &t->data));
+  MILL_CHECK(MILL_ALLOC(n_fit_pix(s), &t->residual));
+  MILL_CHECK(MILL_ALLOC(n_row * n_fit_pix(s), &t->slope));
+  MILL_CHECK(MILL_ALLOC(n_row * longest, &t->row));
+  return MILL_ALLOC(n_group * longest, &t->templ);
 }
 
 /* ln of the templates at mapped labels x, row 0, and at a STEP along each label, row [..][n_pix].
  */
 static int eval_rows(task *t, int a, int n_row, const double *x)
 {
-  int err = MILL_OK;
   const mill_library *lib = t->s->lib;
   const size_t n_pix = (size_t)lib->arm[a].n_pix, n_label = (size_t)lib->n_label;
   double label[(MILL_MAX_LABEL + 1) * MILL_MAX_LABEL] = {0};
   for (size_t i = 0; i < (size_t)n_row; i++)
     for (size_t l = 0; l < n_label; l++)
       label[i * n_label + l] = mill_label_unmap(&lib->label[l], x[l] + (i == l + 1 ? STEP : 0));
-  MILL_TRY(mill_emulator_lanes(lib, a, n_row, label, 1, t->templ));
+  MILL_CHECK(mill_emulator_lanes(lib, a, n_row, label, 1, t->templ));
   for (int i = 0; i < n_row; i++)
     for (size_t p = 0; p < n_pix; p++) {
       const mill_lanes *at = t->templ + (size_t)(i / MILL_EMULATOR_LANE) * n_pix + p;
       const int lane = i % MILL_EMULATOR_LANE;
       t->row[(size_t)i * n_pix + p] = log(fmax(at->v[lane / 4][lane % 4], DBL_MIN));
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Weights of four pixels for a row that is moved by shift pixels to the red, by the cubic through
@@ -287,7 +281,6 @@ static int fit_pair(task *t, const double *flux, const double *own, const double
 static int fit_spectrum(task *t, const mill_model_set *in, int i, int n, int i_out, double *space,
                         mill_report_fit *out)
 {
-  int err = MILL_OK;
   const mill_library *lib = t->s->lib;
   const size_t pitch = n_fit_pix(t->s), n_label = (size_t)lib->n_label;
   double *flux = space, *own = flux + pitch, *noise = own + pitch, x[MILL_LABEL_SEARCH_MAX];
@@ -300,7 +293,7 @@ static int fit_spectrum(task *t, const mill_model_set *in, int i, int n, int i_o
     truth[l] = mill_label_map(&lib->label[l], in->label[(size_t)i * n_label + l]);
   for (int a = 0; a < lib->n_arm; a++) {
     const float *from = in->flux[a] + (size_t)i * (size_t)lib->arm[a].n_pix + EDGE;
-    MILL_TRY(eval_rows(t, a, 1, truth));
+    MILL_CHECK(eval_rows(t, a, 1, truth));
     for (size_t p = 0; p < arm_pix(lib, a); p++) {
       flux[t->s->first[a] + p] = log((double)from[p]);
       own[t->s->first[a] + p] = t->row[EDGE + p];
@@ -311,12 +304,11 @@ static int fit_spectrum(task *t, const mill_model_set *in, int i, int n, int i_o
     mill_report_fit *to = out + (size_t)s * (size_t)n + i_out;
     memcpy(to->truth, in->label + (size_t)i * n_label, n_label * sizeof *to->truth);
     t->sn = mill_report_sn[s];
-    MILL_TRY(fit_pair(t, flux, own, noise, x, to));
+    MILL_CHECK(fit_pair(t, flux, own, noise, x, to));
     if (!to->good)
       x[0] = INFINITY;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ln of the templates of the initial guess in an arm. */
@@ -343,23 +335,21 @@ done:
 /* Continuum functions, and the templates of the initial guess. */
 static int set_make(const mill_library *lib, int n_thread, set *s)
 {
-  int err = MILL_OK;
   s->lib = lib;
   for (int a = 0; a < lib->n_arm; a++) {
     if (lib->arm[a].n_pix < 2 * EDGE + 4 * N_CONT)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "arm %s has %d pixels, too few to measure how well labels are found",
-                lib->arm[a].name, lib->arm[a].n_pix);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "arm %s has %d pixels, too few to measure how well labels are found",
+                        lib->arm[a].name, lib->arm[a].n_pix);
     s->first[a + 1] = s->first[a] + arm_pix(lib, a);
-    MILL_TRY(MILL_ALLOC(N_CONT * arm_pix(lib, a), &s->basis[a]));
-    MILL_TRY(make_basis((int)arm_pix(lib, a), s->basis[a]));
+    MILL_CHECK(MILL_ALLOC(N_CONT * arm_pix(lib, a), &s->basis[a]));
+    MILL_CHECK(make_basis((int)arm_pix(lib, a), s->basis[a]));
   }
-  MILL_TRY(MILL_ALLOC((size_t)lib->n_guess * n_fit_pix(s), &s->guess));
+  MILL_CHECK(MILL_ALLOC((size_t)lib->n_guess * n_fit_pix(s), &s->guess));
   for (int a = 0; a < lib->n_arm; a++)
-    MILL_TRY(eval_guess(lib, a, n_thread, s));
+    MILL_CHECK(eval_guess(lib, a, n_thread, s));
   remove_continuum(s, lib->n_guess, s->guess);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_report_fits(const mill_library *lib, const mill_model_set *in, int n, const int *kept,

@@ -69,7 +69,7 @@ static double find_velocity(const mill_spectra_work *w, double step_km_s, int i,
 /* Velocities of all spectra in use, found [n]. */
 static int find_velocities(const mill_spectra_work *w, const mill_library *lib, double *found)
 {
-  int err = MILL_OK, failed = 0;
+  int failed = 0;
   const size_t n_pix = (size_t)w->n_pix;
   const double step_km_s = MILL_C_KM_S * lib->arm[0].ln_step;
 #pragma omp parallel for num_threads(w->set->n_thread) schedule(dynamic, 4)
@@ -85,9 +85,8 @@ static int find_velocities(const mill_spectra_work *w, const mill_library *lib, 
     mill_free(model);
   }
   if (failed)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory to find the velocities of the spectra");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory to find the velocities of the spectra");
+  return MILL_OK;
 }
 
 /* Median and robust scatter of the finite ones of x [n], which is sorted. */

@@ -52,10 +52,8 @@ done:
 
 int mill_spectra_measure(const mill_spectra_work *w, mill_library *lib, mill_spectra_report *report)
 {
-  int err = MILL_OK;
   summarise(w, report);
   if (w->set->n_error >= 0)
-    MILL_TRY(measure_model_error(w, &lib->arm[0], report));
-done:
-  return err;
+    MILL_CHECK(measure_model_error(w, &lib->arm[0], report));
+  return MILL_OK;
 }

@@ -11,6 +11,7 @@
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/quantile.h"
+#include "src/system/order.h"
 
 enum {
   N_REWEIGHT = 3,
@@ -26,20 +27,6 @@ enum {
    less, beyond the second not at all. */
 #define DOUBT_LIMIT  1.5
 #define REJECT_LIMIT 5.0
-
-/* A spectrum and how far it is from another one. */
-typedef struct neighbour {
-  double distance2;
-  int i;
-} neighbour;
-
-static int compare_neighbour(const void *a, const void *b)
-{
-  const neighbour *p = a, *q = b;
-  if (p->distance2 != q->distance2)
-    return p->distance2 > q->distance2 ? 1 : -1;
-  return p->i - q->i;
-}
 
 /* ---- labels ---- */
 
@@ -149,7 +136,6 @@ done:
 
 static int fit_scores(mill_spectra_work *w)
 {
-  int err = MILL_OK;
   double smooth[MILL_RBF_MAX_SMOOTH];
   int n_smooth = mill_rbf_smoothings(w->set->smoothing, smooth);
   if (w->aligning == MILL_SPECTRA_ALIGN_STIFF) {
@@ -169,9 +155,7 @@ static int fit_scores(mill_spectra_work *w)
                                     .tolerance = TOLERANCE};
   mill_rbf_fit_destroy(w->fit);
   w->fit = NULL;
-  MILL_TRY(mill_rbf_fit_create(&problem, &w->fit));
-done:
-  return err;
+  return mill_rbf_fit_create(&problem, &w->fit);
 }
 
 /* Residual of each spectrum, of equal expected size whatever the spectrum's share in its own fit:
@@ -193,7 +177,7 @@ static int doubt(const mill_spectra_work *w, double *out)
 {
   int err = MILL_OK;
   double *residual = NULL;
-  neighbour *near = NULL;
+  mill_weighed *near = NULL;
   const int n_near = w->n - 1 < N_NEIGHBOUR ? w->n - 1 : N_NEIGHBOUR;
   MILL_TRY(MILL_ALLOC(w->n, &residual));
   MILL_TRY(MILL_ALLOC(w->n, &near));
@@ -201,10 +185,10 @@ static int doubt(const mill_spectra_work *w, double *out)
   for (int i = 0; i < w->n; i++) {
     double like[N_NEIGHBOUR];
     for (int j = 0; j < w->n; j++)
-      near[j] = (neighbour){j == i ? -1 : distance2(w, i, j), j};
-    qsort(near, (size_t)w->n, sizeof *near, compare_neighbour); /* nearest first */
+      near[j] = (mill_weighed){j == i ? -1 : distance2(w, i, j), j};
+    qsort(near, (size_t)w->n, sizeof *near, mill_by_weight); /* nearest first */
     for (int j = 0; j < n_near; j++)
-      like[j] = residual[near[j + 1].i]; /* the first one is itself */
+      like[j] = residual[near[j + 1].place]; /* the first one is itself */
     const double usual = mill_quantile((size_t)n_near, 0.5, like);
     /* spectra that a function fits to rounding are all well */
     out[i] = residual[i] / fmax(usual, 1e-4);
@@ -219,7 +203,6 @@ done:
    change falls by the part of the pixels that are gaps, or faster. */
 static int fill_gaps(int n_component, mill_spectra_work *w)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)w->n_pix;
   for (int pass = 0; pass < N_FILL && w->n_gap > 0; pass++) {
     const size_t q = (size_t)w->n_component;
@@ -233,11 +216,10 @@ static int fill_gaps(int n_component, mill_spectra_work *w)
                w->pattern[k * n_pix + p];
         w->y[i * n_pix + p] = y;
       }
-    MILL_TRY(find_components(n_component, w));
-    MILL_TRY(fit_scores(w));
+    MILL_CHECK(find_components(n_component, w));
+    MILL_CHECK(fit_scores(w));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Take the spectra with limit < ratio out of the work. */

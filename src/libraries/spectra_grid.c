@@ -14,27 +14,26 @@
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
                              const mill_labelled_spectra *in, int *first, int *n)
 {
-  int err = MILL_OK;
   int low = 0, high = in->n_pix;
   for (int i = 0; i < in->n_pix; i++)
     if (!isfinite(in->wave_aa[i]) || !(in->wave_aa[i] > 0) ||
         (i > 0 && !(in->wave_aa[i] > in->wave_aa[i - 1])))
-      MILL_FAIL(MILL_ERR_INPUT, "wavelength %d of the spectra is %g A; they must ascend", i,
-                in->wave_aa[i]);
+      return MILL_ERROR(MILL_ERR_INPUT, "wavelength %d of the spectra is %g A; they must ascend", i,
+                        in->wave_aa[i]);
   while (low < high && in->wave_aa[low] < set->min_aa)
     low++;
   while (high > low && in->wave_aa[high - 1] > set->max_aa)
     high--;
   if (high - low < MILL_SPECTRA_MIN_PIX)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%d pixels between %g and %g A, at least %d are needed; the spectra have %d from "
-              "%.2f to %.2f A in vacuum",
-              high - low, set->min_aa, set->max_aa, MILL_SPECTRA_MIN_PIX, in->n_pix, in->wave_aa[0],
-              in->wave_aa[in->n_pix - 1]);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%d pixels between %g and %g A, at least %d are needed; the spectra have %d from "
+        "%.2f to %.2f A in vacuum",
+        high - low, set->min_aa, set->max_aa, MILL_SPECTRA_MIN_PIX, in->n_pix, in->wave_aa[0],
+        in->wave_aa[in->n_pix - 1]);
   *first = low;
   *n = high - low;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Part of a spectrum's pixels that may be bad: they are filled. */
@@ -94,7 +93,7 @@ static void range_help(const mill_spectra_report *report, size_t size, char *tex
 int mill_spectra_check_pixels(const mill_labelled_spectra *in, int first, int n,
                               mill_spectra_report *report)
 {
-  int err = MILL_OK, low, high, n_labelled = 0;
+  int low, high, n_labelled = 0;
   char help[100];
   common_range(in, report->fate, &low, &high);
   report->good_min_aa = report->good_max_aa = 0;
@@ -113,28 +112,26 @@ int mill_spectra_check_pixels(const mill_labelled_spectra *in, int first, int n,
           (report->fate[i] == MILL_SPECTRUM_USED || report->fate[i] == MILL_SPECTRUM_BAD_FLUX) &&
           !is_good(in->flux[(size_t)i * (size_t)in->n_pix + (size_t)p]);
     if (2 * n_bad > n_labelled)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "at %.2f A %d of %d spectra have a pixel that is not finite or not above 0%s",
-                in->wave_aa[p], n_bad, n_labelled, help);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "at %.2f A %d of %d spectra have a pixel that is not finite or not above 0%s",
+          in->wave_aa[p], n_bad, n_labelled, help);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_spectra_too_few(const mill_spectra_report *report, int n)
 {
-  int err = MILL_OK;
   char help[100] = "";
   if (report->n_fate[MILL_SPECTRUM_BAD_FLUX] > 0)
     range_help(report, sizeof help, help);
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%d spectra can be used, at least %d are needed; of %d, %d lack a label, %d are "
-            "outside the range to keep, and in %d more than a fifth of the pixels are not finite "
-            "or not above 0%s",
-            n, MILL_SPECTRA_MIN, report->n_spectrum, report->n_fate[MILL_SPECTRUM_NO_LABEL],
-            report->n_fate[MILL_SPECTRUM_OUTSIDE], report->n_fate[MILL_SPECTRUM_BAD_FLUX], help);
-done:
-  return err;
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%d spectra can be used, at least %d are needed; of %d, %d lack a label, %d are "
+      "outside the range to keep, and in %d more than a fifth of the pixels are not finite "
+      "or not above 0%s",
+      n, MILL_SPECTRA_MIN, report->n_spectrum, report->n_fate[MILL_SPECTRUM_NO_LABEL],
+      report->n_fate[MILL_SPECTRUM_OUTSIDE], report->n_fate[MILL_SPECTRUM_BAD_FLUX], help);
 }
 
 /* The library's arm: uniform in ln lambda from the first pixel on, with the input's finest step
@@ -142,7 +139,6 @@ done:
 static int make_arm(const mill_spectra_library_settings *set, const double *wave_aa, int n,
                     mill_arm *arm)
 {
-  int err = MILL_OK;
   double step = INFINITY;
   for (int i = 1; i < n; i++)
     step = fmin(step, log(wave_aa[i] / wave_aa[i - 1]));
@@ -152,9 +148,9 @@ static int make_arm(const mill_spectra_library_settings *set, const double *wave
     step = span / (n - 1);
   const double n_pix = floor(span / step * (1 + 1e-12)) + 1;
   if (n_pix > MILL_SPECTRA_MAX_PIX)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "wavelengths whose finest step would make %.3g pixels; %d are possible", n_pix,
-              MILL_SPECTRA_MAX_PIX);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "wavelengths whose finest step would make %.3g pixels; %d are possible",
+                      n_pix, MILL_SPECTRA_MAX_PIX);
   snprintf(arm->name, sizeof arm->name, "%s", set->arm);
   snprintf(arm->setup, sizeof arm->setup, "%s", set->arm);
   snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s", set->sigma_origin);
@@ -164,9 +160,7 @@ static int make_arm(const mill_spectra_library_settings *set, const double *wave
   arm->n_pix = (int)n_pix;
   arm->ln_wave0 = log(wave_aa[0]);
   arm->ln_step = step;
-  MILL_TRY(mill_arm_make_waves(arm));
-done:
-  return err;
+  return mill_arm_make_waves(arm);
 }
 
 /* Legendre polynomials in wavelength, orthonormal on the grid, basis [n_basis][n_pix]. */
@@ -253,7 +247,6 @@ static int resample(source *s, double factor, const mill_arm *arm, double *y, un
 static int remove_continuum(size_t n, int n_basis, const double *basis, int n_gap,
                             const unsigned char *gap, double *y)
 {
-  int err = MILL_OK;
   enum { MAX = MILL_SPECTRA_LIBRARY_MAX_CONTINUUM + 1 };
   double normal[MAX * MAX], coef[MAX];
   if (n_gap == 0) {
@@ -272,14 +265,14 @@ static int remove_continuum(size_t n, int n_basis, const double *basis, int n_ga
     }
   if (n_basis > 0 &&
       LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', n_basis, 1, normal, n_basis, coef, 1) != 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "a spectrum's gaps leave nothing to find its continuum of degree %d from; give a "
-              "lower --continuum",
-              n_basis - 1);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "a spectrum's gaps leave nothing to find its continuum of degree %d from; give a "
+        "lower --continuum",
+        n_basis - 1);
   for (int k = 0; k < n_basis; k++)
     cblas_daxpy((int)n, -coef[k], basis + (size_t)k * n, 1, y, 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Its median over good pixels becomes 0; sorted [n] is work. */

@@ -57,7 +57,7 @@ const char *mill_spectrum_fate_text(int fate)
   return fate >= 0 && fate < MILL_N_SPECTRUM_FATE ? text[fate] : "unknown";
 }
 
-void mill_spectra_work_clear(mill_spectra_work *w)
+static void clear_work(mill_spectra_work *w)
 {
   MILL_FREE(w->row, w->y, w->gap, w->mapped, w->length, w->weight, w->score, w->lost, w->mean,
             w->pattern);
@@ -92,16 +92,15 @@ done:
 /* Scores of unit mean square, as all of them go through the fit in float32 together. */
 static int make_emulator(const mill_spectra_work *w, mill_emulator *e)
 {
-  int err = MILL_OK;
   const size_t q = (size_t)w->n_component, n_pix = (size_t)w->n_pix;
   e->kind = MILL_EMULATOR_RBF;
   e->log_flux = 1;
   e->n_layer = 1;
   e->n_in[0] = w->n_component;
   e->n_out[0] = w->n_pix;
-  MILL_TRY(MILL_ALLOC(n_pix, &e->bias[0]));
-  MILL_TRY(MILL_ALLOC(n_pix * q, &e->weight[0]));
-  MILL_TRY(mill_rbf_fit_export(w->fit, &e->rbf));
+  MILL_CHECK(MILL_ALLOC(n_pix, &e->bias[0]));
+  MILL_CHECK(MILL_ALLOC(n_pix * q, &e->weight[0]));
+  MILL_CHECK(mill_rbf_fit_export(w->fit, &e->rbf));
   for (size_t p = 0; p < n_pix; p++)
     e->bias[0][p] = (float)w->mean[p];
   const size_t n_row = (size_t)e->rbf.n_center + (size_t)e->rbf.n_poly;
@@ -115,74 +114,67 @@ static int make_emulator(const mill_spectra_work *w, mill_emulator *e)
     for (size_t p = 0; p < n_pix; p++)
       e->weight[0][p * q + k] = (float)(w->pattern[k * n_pix + p] * rms);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int check_settings(const mill_spectra_library_settings *set, const mill_labelled_spectra *in)
 {
-  int err = MILL_OK;
   if (in->n_label < 1 || in->n_label > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_RANGE, "spectra with %d labels; 1 to %d are possible", in->n_label,
-              MILL_MAX_GRID_AXIS);
+    return MILL_ERROR(MILL_ERR_RANGE, "spectra with %d labels; 1 to %d are possible", in->n_label,
+                      MILL_MAX_GRID_AXIS);
   if (in->n_spectrum < 1 || in->n_pix < 2)
-    MILL_FAIL(MILL_ERR_INPUT, "%d spectra of %d pixels", in->n_spectrum, in->n_pix);
+    return MILL_ERROR(MILL_ERR_INPUT, "%d spectra of %d pixels", in->n_spectrum, in->n_pix);
   if (set->continuum < -1 || set->continuum > MILL_SPECTRA_LIBRARY_MAX_CONTINUUM)
-    MILL_FAIL(MILL_ERR_RANGE, "a continuum of degree %d; -1 to %d are possible", set->continuum,
-              MILL_SPECTRA_LIBRARY_MAX_CONTINUUM);
+    return MILL_ERROR(MILL_ERR_RANGE, "a continuum of degree %d; -1 to %d are possible",
+                      set->continuum, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM);
   if (set->n_component < 0 || set->n_component > MILL_MAX_WIDTH)
-    MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
-              set->n_component, MILL_MAX_WIDTH);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d principal components; 1 to %d are possible, 0 is the default",
+                      set->n_component, MILL_MAX_WIDTH);
   if (set->degree < 1 || set->degree > MILL_MAX_RBF_DEGREE)
-    MILL_FAIL(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible", set->degree,
-              MILL_MAX_RBF_DEGREE);
+    return MILL_ERROR(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible",
+                      set->degree, MILL_MAX_RBF_DEGREE);
   if (!(set->smoothing >= 0) || !isfinite(set->smoothing))
-    MILL_FAIL(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
-              set->smoothing);
+    return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
+                      set->smoothing);
   if (set->n_guess < 1 || set->n_thread < 1)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "%d templates for the initial guess and %d threads; at least one is needed",
-              set->n_guess, set->n_thread);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d templates for the initial guess and %d threads; at least one is needed",
+                      set->n_guess, set->n_thread);
   if (!isfinite(set->template_sigma_aa))
-    MILL_FAIL(MILL_ERR_RANGE, "the resolution of the spectra is not given");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "the resolution of the spectra is not given");
+  return MILL_OK;
 }
 
 static int report_begin(const mill_labelled_spectra *in, mill_spectra_report *report)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)in->n_spectrum;
   report->n_spectrum = in->n_spectrum;
-  MILL_TRY(MILL_ALLOC(n, &report->fate));
-  MILL_TRY(MILL_ALLOC(n, &report->outside));
-  MILL_TRY(MILL_ALLOC(n, &report->gap));
-  MILL_TRY(MILL_ALLOC(n, &report->velocity));
-  MILL_TRY(MILL_ALLOC(n, &report->weight));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(n, &report->fate));
+  MILL_CHECK(MILL_ALLOC(n, &report->outside));
+  MILL_CHECK(MILL_ALLOC(n, &report->gap));
+  MILL_CHECK(MILL_ALLOC(n, &report->velocity));
+  return MILL_ALLOC(n, &report->weight);
 }
 
 /* Everything below w->n rows of the largest size that it will have. */
 static int work_begin(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
                       mill_spectra_report *report, int first, int n_in, mill_spectra_work *w)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)in->n_spectrum;
   w->set = set;
   w->n_label = in->n_label;
-  MILL_TRY(MILL_ALLOC(n, &w->row));
-  MILL_TRY(MILL_ALLOC(n, &w->weight));
-  MILL_TRY(MILL_ALLOC(n, &w->lost));
-  MILL_TRY(MILL_ALLOC(n * (size_t)in->n_label, &w->mapped));
-  MILL_TRY(MILL_ALLOC(in->n_label, &w->length));
+  MILL_CHECK(MILL_ALLOC(n, &w->row));
+  MILL_CHECK(MILL_ALLOC(n, &w->weight));
+  MILL_CHECK(MILL_ALLOC(n, &w->lost));
+  MILL_CHECK(MILL_ALLOC(n * (size_t)in->n_label, &w->mapped));
+  MILL_CHECK(MILL_ALLOC(in->n_label, &w->length));
   for (int i = 0; i < in->n_spectrum; i++) {
     report->fate[i] = (unsigned char)mill_spectra_fate_of(set, in, first, n_in, i);
     if (report->fate[i] == MILL_SPECTRUM_USED)
       w->row[w->n++] = i;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void count_fates(mill_spectra_report *report)
@@ -197,31 +189,28 @@ static int make_functions(const mill_spectra_library_settings *set, const mill_l
                           int first, int n_in, mill_library *lib, mill_spectra_report *report,
                           mill_spectra_work *w)
 {
-  int err = MILL_OK;
   const int n_component = set->n_component ? set->n_component : DEFAULT_COMPONENT;
-  MILL_TRY(work_begin(set, in, report, first, n_in, w));
-  MILL_TRY(mill_spectra_check_pixels(in, first, n_in, report));
+  MILL_CHECK(work_begin(set, in, report, first, n_in, w));
+  MILL_CHECK(mill_spectra_check_pixels(in, first, n_in, report));
   lib->n_arm = 1;
-  MILL_TRY(mill_spectra_make_grid(in, first, n_in, &lib->arm[0], report, w));
+  MILL_CHECK(mill_spectra_make_grid(in, first, n_in, &lib->arm[0], report, w));
   count_fates(report);
   if (w->n < MILL_SPECTRA_MIN)
-    MILL_TRY(mill_spectra_too_few(report, w->n));
-  MILL_TRY(MILL_ALLOC((size_t)w->n * (size_t)n_component, &w->score));
-  MILL_TRY(MILL_ALLOC(w->n_pix, &w->mean));
-  MILL_TRY(MILL_ALLOC((size_t)n_component * (size_t)w->n_pix, &w->pattern));
-  MILL_TRY(mill_spectra_fit(in, n_component, report->fate, w, lib));
+    MILL_CHECK(mill_spectra_too_few(report, w->n));
+  MILL_CHECK(MILL_ALLOC((size_t)w->n * (size_t)n_component, &w->score));
+  MILL_CHECK(MILL_ALLOC(w->n_pix, &w->mean));
+  MILL_CHECK(MILL_ALLOC((size_t)n_component * (size_t)w->n_pix, &w->pattern));
+  MILL_CHECK(mill_spectra_fit(in, n_component, report->fate, w, lib));
   count_fates(report);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The spectra in use for those who want to see them. */
 static int hand_out(const mill_spectra_work *w, const mill_labelled_spectra *in,
                     const mill_library *lib, mill_model_set *used)
 {
-  int err = MILL_OK;
   const size_t n_label = (size_t)w->n_label;
-  MILL_TRY(mill_model_set_alloc(w->n, lib, NULL, used));
+  MILL_CHECK(mill_model_set_alloc(w->n, lib, NULL, used));
   for (int i = 0; i < w->n; i++) {
     const int row = w->row[i];
     if (in->name)
@@ -233,8 +222,7 @@ static int hand_out(const mill_spectra_work *w, const mill_labelled_spectra *in,
   }
   for (size_t p = 0; p < (size_t)w->n * (size_t)w->n_pix; p++)
     used->flux[0][p] = (float)exp(w->y[p]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int build(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
@@ -252,7 +240,7 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     w->aligning = stage;
     MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
     MILL_TRY(mill_spectra_align(w, lib, report, &done));
-    mill_spectra_work_clear(w);
+    clear_work(w);
     mill_library_clear(lib);
     if (done || ++n == MAX_ALIGN) {
       stage = stage == MILL_SPECTRA_ALIGN_STIFF ? MILL_SPECTRA_ALIGN : MILL_SPECTRA_LAST;
@@ -283,7 +271,7 @@ int mill_spectra_library_build(const mill_spectra_library_settings *settings,
   MILL_TRY(build(settings, spectra, lib, report, &w, used));
 done:
   mill_blas_end(n_blas);
-  mill_spectra_work_clear(&w);
+  clear_work(&w);
   if (err != MILL_OK) {
     mill_library_clear(lib);
     mill_spectra_report_clear(report);
@@ -296,15 +284,14 @@ static int take_rest(const mill_library *lib, const mill_spectra_report *report,
                      const mill_model_set *used, const unsigned char *is_out,
                      mill_labelled_spectra *rest, mill_model_set *left_out)
 {
-  int err = MILL_OK;
   const size_t n_label = (size_t)lib->n_label, n_pix = (size_t)lib->arm[0].n_pix;
   const int n = used->n - left_out->n;
   rest->n_label = lib->n_label;
   rest->n_pix = lib->arm[0].n_pix;
-  MILL_TRY(MILL_ALLOC(n_pix, &rest->wave_aa));
-  MILL_TRY(MILL_ALLOC((size_t)n * n_pix, &rest->flux));
-  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &rest->label));
-  MILL_TRY(MILL_ALLOC(n, &rest->weight));
+  MILL_CHECK(MILL_ALLOC(n_pix, &rest->wave_aa));
+  MILL_CHECK(MILL_ALLOC((size_t)n * n_pix, &rest->flux));
+  MILL_CHECK(MILL_ALLOC((size_t)n * n_label, &rest->label));
+  MILL_CHECK(MILL_ALLOC(n, &rest->weight));
   memcpy(rest->wave_aa, lib->arm[0].wave_aa, n_pix * sizeof *rest->wave_aa);
   for (int i = 0, row = -1, n_out = 0; i < used->n; i++) {
     do
@@ -321,8 +308,7 @@ static int take_rest(const mill_library *lib, const mill_spectra_report *report,
       rest->weight[rest->n_spectrum++] = report->weight[row];
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_spectra_left_out(const mill_spectra_library_settings *settings, const mill_library *lib,

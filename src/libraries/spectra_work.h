@@ -42,8 +42,6 @@ typedef struct mill_spectra_work {
   mill_rbf_fit *fit;
 } mill_spectra_work;
 
-void mill_spectra_work_clear(mill_spectra_work *w);
-
 /** Label l of spectrum i in use, in its unit. */
 static inline double mill_spectra_label_of(const mill_labelled_spectra *in,
                                            const mill_spectra_work *w, int i, int l)

@@ -79,74 +79,69 @@ static void solve(int n, const double *lu, size_t n_column, size_t pitch, double
 
 static int check(int n_axis, const int *n_node, const double *const *node, int n_out, int n_least)
 {
-  int err = MILL_OK;
   if (n_axis < 1 || n_axis > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_RANGE, "a grid of %d labels; 1 to %d are possible", n_axis,
-              MILL_MAX_GRID_AXIS);
+    return MILL_ERROR(MILL_ERR_RANGE, "a grid of %d labels; 1 to %d are possible", n_axis,
+                      MILL_MAX_GRID_AXIS);
   if (n_out < 1 || n_out > MILL_MAX_WIDTH)
-    MILL_FAIL(MILL_ERR_RANGE, "a grid of %d components; 1 to %d are possible", n_out,
-              MILL_MAX_WIDTH);
+    return MILL_ERROR(MILL_ERR_RANGE, "a grid of %d components; 1 to %d are possible", n_out,
+                      MILL_MAX_WIDTH);
   double size = n_out;
   for (int l = 0; l < n_axis; l++) {
     if (n_node[l] < n_least || n_node[l] > MILL_MAX_GRID_NODE)
-      MILL_FAIL(MILL_ERR_RANGE, "axis %d of a grid has %d nodes; %d to %d are possible", l,
-                n_node[l], n_least, MILL_MAX_GRID_NODE);
+      return MILL_ERROR(MILL_ERR_RANGE, "axis %d of a grid has %d nodes; %d to %d are possible", l,
+                        n_node[l], n_least, MILL_MAX_GRID_NODE);
     size *= n_node[l];
     for (int i = 0; i < n_node[l]; i++)
       if (!isfinite(node[l][i]) || (i > 0 && !(node[l][i] > node[l][i - 1])))
-        MILL_FAIL(MILL_ERR_RANGE,
-                  "node %d of axis %d of a grid is %g; nodes must be finite and ascend", i, l,
-                  node[l][i]);
+        return MILL_ERROR(MILL_ERR_RANGE,
+                          "node %d of axis %d of a grid is %g; nodes must be finite and ascend", i,
+                          l, node[l][i]);
   }
   if (size > MILL_MAX_GRID_COEF)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "a grid of %.3g numbers; %d are possible: take fewer nodes or components", size,
-              MILL_MAX_GRID_COEF);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "a grid of %.3g numbers; %d are possible: take fewer nodes or components",
+                      size, MILL_MAX_GRID_COEF);
+  return MILL_OK;
 }
 
 /** Sizes and knots; size: numbers of the coefficients. */
 static int begin(int n_axis, const int *n_node, const double *const *node, int n_out, int linear,
                  mill_spline_grid *grid, size_t *size)
 {
-  int err = MILL_OK;
   memset(grid, 0, sizeof *grid);
   grid->linear = linear;
   const int order = mill_spline_grid_order(grid);
-  MILL_TRY(check(n_axis, n_node, node, n_out, order));
+  MILL_CHECK(check(n_axis, n_node, node, n_out, order));
   grid->n_axis = n_axis;
   grid->n_out = n_out;
   *size = (size_t)n_out;
   for (int l = 0; l < n_axis; l++) {
     grid->n_node[l] = n_node[l];
-    MILL_TRY(MILL_ALLOC(n_node[l] + order, &grid->knot[l]));
+    MILL_CHECK(MILL_ALLOC(n_node[l] + order, &grid->knot[l]));
     if (linear)
       make_linear_knots(n_node[l], node[l], grid->knot[l]);
     else
       make_knots(n_node[l], node[l], grid->knot[l]);
     *size *= (size_t)n_node[l];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** The coefficients in float32. */
 static int take_coefficients(size_t size, const double *value, mill_spline_grid *grid)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(size, &grid->coef));
+  MILL_CHECK(MILL_ALLOC(size, &grid->coef));
   for (size_t i = 0; i < size; i++) {
     /* written so that NaN fails */
     if (!(fabs(value[i]) <= (double)FLT_MAX))
-      MILL_FAIL(MILL_ERR_RANGE,
-                "component %zu of a grid has the coefficient %g; its values must be finite and "
-                "within float32",
-                i % (size_t)grid->n_out, value[i]);
+      return MILL_ERROR(
+          MILL_ERR_RANGE,
+          "component %zu of a grid has the coefficient %g; its values must be finite and "
+          "within float32",
+          i % (size_t)grid->n_out, value[i]);
     grid->coef[i] = (float)value[i];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_spline_grid_fit(int n_axis, const int *n_node, const double *const *node, int n_out,

@@ -33,18 +33,17 @@ void mill_train_arm_settings_init(mill_train_arm_settings *settings)
 
 int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_train_settings_check(&s->net));
+  MILL_CHECK(mill_train_settings_check(&s->net));
   if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
-    MILL_FAIL(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 alone; take "
-                              "the pixels for another one");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "the scores of components are trained with the loss l2 alone; take "
+                      "the pixels for another one");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
-              "more)",
-              s->sn, s->keep_gib, s->n_component);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
+                      "more)",
+                      s->sn, s->keep_gib, s->n_component);
+  return MILL_OK;
 }
 
 double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
@@ -82,14 +81,12 @@ static void arm_clear(arm *a)
 /* What is learned of models: ln flux or flux, y [n][n_pix]. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
-  int err = MILL_OK;
   const size_t size = (size_t)n * (size_t)a->task->n_pix;
-  MILL_TRY(a->task->read(a->task->context, n, model, y));
+  MILL_CHECK(a->task->read(a->task->context, n, model, y));
   if (a->set->log_flux)
     for (size_t i = 0; i < size; i++)
       y[i] = (float)log((double)y[i]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* This rank's share of the models [first, end). */
@@ -138,17 +135,15 @@ static void make_scale(arm *a)
 /* On rank 0. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_train_statistics_pixels(s, &a->c));
+  MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
   make_scale(a);
   const int most = a->task->n_train - 1 < MILL_TRAIN_MOST_COMPONENT ? a->task->n_train - 1
                                                                     : MILL_TRAIN_MOST_COMPONENT;
   if (a->set->n_component > 0)
-    MILL_TRY(mill_train_statistics_components(s, a->scale, a->set->n_component, 0, &a->c));
+    MILL_CHECK(mill_train_statistics_components(s, a->scale, a->set->n_component, 0, &a->c));
   else
-    MILL_TRY(mill_train_statistics_components(s, a->scale, most, REST, &a->c));
-done:
-  return err;
+    MILL_CHECK(mill_train_statistics_components(s, a->scale, most, REST, &a->c));
+  return MILL_OK;
 }
 
 static int first_phase(arm *a, const mill_train_ops *ops)
@@ -204,16 +199,14 @@ done:
 /* The share of every rank to all others: rows of n numbers. */
 static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
 {
-  int err = MILL_OK;
   for (int r = 0; r < mpi->size; r++) {
     const mill_mpi that = {.rank = r, .size = mpi->size};
     int first, end;
     share_of(&that, 0, n_row, &first, &end);
     for (int i = first; i < end; i++)
-      MILL_MPI(MPI_Bcast(row + (size_t)i * (size_t)n, n, MPI_FLOAT, r, mpi->comm));
+      MILL_CHECK_MPI(MPI_Bcast(row + (size_t)i * (size_t)n, n, MPI_FLOAT, r, mpi->comm));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make_scores(arm *a)
@@ -246,14 +239,12 @@ done:
 /* Spectra without their mean, as the last layer with pixels of its own is to make them. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)a->c.n_pix;
-  MILL_TRY(read_y(a, n, model, y));
+  MILL_CHECK(read_y(a, n, model, y));
   for (size_t i = 0; i < (size_t)n; i++)
     for (size_t p = 0; p < n_pix; p++)
       y[i * n_pix + p] -= (float)a->c.mean[p];
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int is_kept(const arm *a)
@@ -264,40 +255,37 @@ static int is_kept(const arm *a)
 
 static int make_pixels(arm *a)
 {
-  int err = MILL_OK, model[BLOCK];
+  int model[BLOCK];
   const int kept = is_kept(a), n = a->task->n;
   /* mill_train_solve_last takes 256 rows at once */
   const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
   const int n_batch = wanted < n ? wanted : n;
   const size_t n_pix = (size_t)a->c.n_pix;
-  MILL_TRY(
+  MILL_CHECK(
       mill_alloc_raw((size_t)(kept ? n : n_batch) * n_pix, sizeof *a->target, (void **)&a->target));
-  MILL_TRY(MILL_ALLOC(n_pix, &a->net_scale));
+  MILL_CHECK(MILL_ALLOC(n_pix, &a->net_scale));
   for (size_t p = 0; p < n_pix; p++)
     a->net_scale[p] = (float)a->scale[p];
   for (int i = 0; kept && i < n; i += BLOCK) {
     const int n_here = n - i < BLOCK ? n - i : BLOCK;
     for (int k = 0; k < n_here; k++)
       model[k] = i + k;
-    MILL_TRY(read_pixels(a, n_here, model, a->target + (size_t)i * n_pix));
+    MILL_CHECK(read_pixels(a, n_here, model, a->target + (size_t)i * n_pix));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* rows of mill_train_problem */
 static int rows(void *context, int n, const int *model, const float **row)
 {
-  int err = MILL_OK;
   const arm *a = context;
   const int by_pixels = a->set->last == MILL_TRAIN_PIXELS, kept = !by_pixels || is_kept(a);
   const size_t width = (size_t)(by_pixels ? a->c.n_pix : a->c.n_component);
   if (!kept)
-    MILL_TRY(read_pixels(a, n, model, a->target));
+    MILL_CHECK(read_pixels(a, n, model, a->target));
   for (int i = 0; i < n; i++)
     row[i] = a->target + (size_t)(kept ? model[i] : i) * width;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- last layer
@@ -362,7 +350,6 @@ done:
 /* The emulator of the state's best parameters. */
 static int export(const arm *a, const mill_train_shape *shape, const float *param, mill_emulator *e)
 {
-  int err = MILL_OK;
   const int last = shape->n_layer - 1, width = shape->n_in[last];
   const size_t n_pix = (size_t)a->c.n_pix;
   e->kind = MILL_EMULATOR_MLP;
@@ -372,20 +359,19 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
     e->n_in[l] = shape->n_in[l];
     e->n_out[l] = l == last ? a->c.n_pix : shape->n_out[l];
     const size_t n = (size_t)e->n_in[l] * (size_t)e->n_out[l], n_bias = (size_t)e->n_out[l];
-    MILL_TRY(MILL_ALLOC(n, &e->weight[l]));
-    MILL_TRY(MILL_ALLOC(n_bias, &e->bias[l]));
+    MILL_CHECK(MILL_ALLOC(n, &e->weight[l]));
+    MILL_CHECK(MILL_ALLOC(n_bias, &e->bias[l]));
     if (l == last && a->set->last == MILL_TRAIN_COMPONENTS)
       break;
     memcpy(e->weight[l], param + shape->weight[l], n * sizeof *param);
     memcpy(e->bias[l], param + shape->bias[l], n_bias * sizeof *param);
   }
   if (a->set->last == MILL_TRAIN_COMPONENTS)
-    MILL_TRY(to_pixels(a, width, param + shape->weight[last], param + shape->bias[last],
-                       e->weight[last], e->bias[last]));
+    MILL_CHECK(to_pixels(a, width, param + shape->weight[last], param + shape->bias[last],
+                         e->weight[last], e->bias[last]));
   for (size_t p = 0; p < n_pix; p++)
     e->bias[last][p] = (float)((double)e->bias[last][p] + a->c.mean[p]);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- arm
@@ -399,27 +385,25 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
                         const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
 {
-  int err = MILL_OK;
   const int n_before = state->n_epoch;
   mill_train_state solved;
   mill_train_settings exact = a->set->net;
   mill_train_shape shape;
   const double start_s = mill_wall_s();
   mill_train_shape_of(&a->set->net, problem->n_in, problem->n_out, &shape);
-  MILL_TRY(mill_train_run(a->mpi, ops, &a->set->net, problem, watch, state));
+  MILL_CHECK(mill_train_run(a->mpi, ops, &a->set->net, problem, watch, state));
   report->gradient_s = mill_wall_s() - start_s;
   report->gflop = mill_train_gflop(&shape, a->task->n_train) * (state->n_epoch - n_before);
   report->loss = report->loss_unsolved = state->best_loss;
-  MILL_TRY(mill_mpi_agree(a->mpi, MILL_ALLOC(state->n_param, best)));
+  MILL_CHECK(mill_mpi_agree(a->mpi, MILL_ALLOC(state->n_param, best)));
   memcpy(*best, state->best, state->n_param * sizeof **best);
   solved = *state;
   solved.best = *best;
   exact.precision = MILL_TRAIN_FLOAT32;
   if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
-    MILL_TRY(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
-                                   &report->loss));
-done:
-  return err;
+    MILL_CHECK(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
+                                     &report->loss));
+  return MILL_OK;
 }
 
 static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
@@ -473,9 +457,8 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
-                         "the training that continues has %zu parameters, this one %zu",
-                         state->n_param, shape.n_param);
+    err = MILL_ERROR(MILL_ERR_INPUT, "the training that continues has %zu parameters, this one %zu",
+                     state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
   err = export(&a, &shape, best, emulator);

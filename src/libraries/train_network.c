@@ -36,29 +36,30 @@ void mill_train_settings_init(mill_train_settings *settings)
 
 int mill_train_settings_check(const mill_train_settings *s)
 {
-  int err = MILL_OK;
   if (s->n_hidden < 1 || s->n_hidden > MILL_MAX_LAYER - 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%d hidden layers; 1 to %d are possible", s->n_hidden,
-              MILL_MAX_LAYER - 1);
+    return MILL_ERROR(MILL_ERR_USAGE, "%d hidden layers; 1 to %d are possible", s->n_hidden,
+                      MILL_MAX_LAYER - 1);
   for (int i = 0; i < s->n_hidden; i++)
     if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
-      MILL_FAIL(MILL_ERR_USAGE, "a hidden layer of %d neurons; 1 to %d are possible", s->width[i],
-                MILL_MAX_WIDTH);
+      return MILL_ERROR(MILL_ERR_USAGE, "a hidden layer of %d neurons; 1 to %d are possible",
+                        s->width[i], MILL_MAX_WIDTH);
   if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
-              s->batch, s->n_epoch, s->n_thread);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
+                      s->batch, s->n_epoch, s->n_thread);
   if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "learning rates from %g to %g; the first is above 0 and below 1, the least no larger",
-              s->rate, s->least_rate);
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "learning rates from %g to %g; the first is above 0 and below 1, the least no larger",
+        s->rate, s->least_rate);
   if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
       s->patience < 1 || !(s->huber > 0))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "weight decay %g (0 or more), factor %g (between 0 and 1), patience %d (1 or more), "
-              "Huber's delta %g (above 0)",
-              s->decay, s->factor, s->patience, s->huber);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "weight decay %g (0 or more), factor %g (between 0 and 1), patience %d (1 or more), "
+        "Huber's delta %g (above 0)",
+        s->decay, s->factor, s->patience, s->huber);
+  return MILL_OK;
 }
 
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,

@@ -35,20 +35,17 @@ static void normal_clear(normal *q)
 
 static int allocate(const mill_train_problem *p, int width, normal *q)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)width, n_out = (size_t)p->n_out;
   q->n = p->n_train;
   q->width = width;
   q->n_out = p->n_out;
-  MILL_TRY(MILL_ALLOC((size_t)q->n * n, &q->h));
-  MILL_TRY(MILL_ALLOC(n, &q->mean_h));
-  MILL_TRY(MILL_ALLOC(n_out, &q->mean_rest));
-  MILL_TRY(MILL_ALLOC(n * n, &q->vector));
-  MILL_TRY(MILL_ALLOC(n, &q->value));
-  MILL_TRY(MILL_ALLOC(n * n_out, &q->right));
-  MILL_TRY(MILL_ALLOC(n * n_out, &q->change));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC((size_t)q->n * n, &q->h));
+  MILL_CHECK(MILL_ALLOC(n, &q->mean_h));
+  MILL_CHECK(MILL_ALLOC(n_out, &q->mean_rest));
+  MILL_CHECK(MILL_ALLOC(n * n, &q->vector));
+  MILL_CHECK(MILL_ALLOC(n, &q->value));
+  MILL_CHECK(MILL_ALLOC(n * n_out, &q->right));
+  return MILL_ALLOC(n * n_out, &q->change);
 }
 
 /* Sums of products over the models, block by block; weight and bias are those there are. */
@@ -98,17 +95,15 @@ done:
 
 static int solve(normal *q)
 {
-  int err = MILL_OK;
   const lapack_int info =
       LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'V', 'U', q->width, q->vector, q->width, q->value);
   if (info != 0)
-    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-              "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
+    return MILL_ERROR(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+                      "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
   /* its columns are the eigenvectors; change holds the products still */
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
               q->width, q->change, q->n_out, 0, q->right, q->n_out);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The last layer with one ridge: weight, bias from weight0, bias0. */
@@ -164,11 +159,8 @@ done:
 /* Validation loss of some parameters.  Collective. */
 static int validate(const mill_mpi *mpi, mill_train_team *team, const float *param, double *loss)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, mill_train_team_bind(team, param)));
-  MILL_TRY(mill_train_team_validate(mpi, team, loss));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, mill_train_team_bind(team, param)));
+  return mill_train_team_validate(mpi, team, loss);
 }
 
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,

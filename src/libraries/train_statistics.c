@@ -149,13 +149,12 @@ done:
 
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
   for (int i = 0; i < n; i++, y += n_pix) {
     /* one row is for a mean that moves */
     if (s->n_row + s->n_raw + (s->n > 0) >= s->n_room) {
-      MILL_TRY(centre(s));
-      MILL_TRY(condense(s));
+      MILL_CHECK(centre(s));
+      MILL_CHECK(condense(s));
     }
     double *row = s->row + (size_t)(s->n_row + s->n_raw++) * n_pix;
     for (size_t p = 0; p < n_pix; p++) {
@@ -164,8 +163,7 @@ int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
       s->most[p] = row[p] > s->most[p] ? row[p] : s->most[p];
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
@@ -200,22 +198,21 @@ done:
 
 static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
 {
-  int err = MILL_OK, answer = MILL_OK;
+  int answer = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix;
   const int64_t size[2] = {s->n, s->n_row};
   memcpy(pixel, s->mean, n_pix * sizeof *pixel);
   memcpy(pixel + n_pix, s->square, n_pix * sizeof *pixel);
   memcpy(pixel + 2 * n_pix, s->least, n_pix * sizeof *pixel);
   memcpy(pixel + 3 * n_pix, s->most, n_pix * sizeof *pixel);
-  MILL_MPI(MPI_Send(size, 2, MPI_INT64_T, 0, 0, mpi->comm));
-  MILL_MPI(MPI_Recv(&answer, 1, MPI_INT, 0, 1, mpi->comm, MPI_STATUS_IGNORE));
+  MILL_CHECK_MPI(MPI_Send(size, 2, MPI_INT64_T, 0, 0, mpi->comm));
+  MILL_CHECK_MPI(MPI_Recv(&answer, 1, MPI_INT, 0, 1, mpi->comm, MPI_STATUS_IGNORE));
   if (answer != MILL_OK || s->n == 0)
-    goto done;
-  MILL_MPI(MPI_Send(pixel, 4 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
+    return MILL_OK;
+  MILL_CHECK_MPI(MPI_Send(pixel, 4 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
   for (int i = 0; i < s->n_row; i++)
-    MILL_MPI(MPI_Send(s->row + (size_t)i * n_pix, s->n_pix, MPI_DOUBLE, 0, 3, mpi->comm));
-done:
-  return err;
+    MILL_CHECK_MPI(MPI_Send(s->row + (size_t)i * n_pix, s->n_pix, MPI_DOUBLE, 0, 3, mpi->comm));
+  return MILL_OK;
 }
 
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)

@@ -48,28 +48,23 @@ void mill_train_team_destroy(mill_train_team *team)
 
 int mill_train_team_bind(mill_train_team *team, const float *param)
 {
-  int err = MILL_OK;
   const size_t n = team->net.shape.n_param;
   if (!team->param)
-    MILL_TRY(MILL_ALLOC(n, &team->param));
+    MILL_CHECK(MILL_ALLOC(n, &team->param));
   memcpy(team->param, param, n * sizeof *param);
-  MILL_TRY(team->ops->bind(team->work, team->param, NULL, NULL));
-done:
-  return err;
+  return team->ops->bind(team->work, team->param, NULL, NULL);
 }
 
 int mill_train_team_rows(mill_train_team *team, int n, int with_target)
 {
-  int err = MILL_OK;
   const mill_train_problem *p = team->problem;
   for (int i = 0; i < n; i++)
     team->x[i] = p->x + (size_t)team->model[i] * (size_t)p->n_in;
   if (with_target)
-    MILL_TRY(p->rows(p->context, n, team->model, team->target));
+    MILL_CHECK(p->rows(p->context, n, team->model, team->target));
   team->rows = (mill_train_rows){n, (const float *const *)team->x,
                                  with_target ? (const float *const *)team->target : NULL};
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_train_shares_create(const mill_mpi *mpi, size_t n_param, mill_train_shares *shares)

@@ -13,19 +13,17 @@
 /* qhull's facets, whose normals have unit length and point outwards, as ours. */
 static int take_facets(qhT *qh, int n_label, int *n_facet, double **facet)
 {
-  int err = MILL_OK;
   facetT *f;
   const size_t width = (size_t)n_label + 1;
   *n_facet = 0;
-  MILL_TRY(MILL_ALLOC((size_t)qh->num_facets * width, facet));
+  MILL_CHECK(MILL_ALLOC((size_t)qh->num_facets * width, facet));
   for (f = qh->facet_list; f && f->next; f = f->next) {
     double *to = *facet + (size_t)(*n_facet)++ * width;
     for (int l = 0; l < n_label; l++)
       to[l] = f->normal[l];
     to[n_label] = f->offset;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Points on a facet lie within rounding of it, on either side: it moves so that none is outside. */
@@ -62,13 +60,12 @@ int mill_whole_hull(int n, int n_label, const double *x, int *n_facet, double **
   qh_zero(qh, said);
   const int code = qh_new_qhull(qh, n_label, n, point, False, command, NULL, said);
   if (code == qh_ERRmem)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for a hull of %d labels",
-                         n_label);
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a hull of %d labels", n_label);
   else if (code != 0)
-    err = mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
-                         "no hull of %d labels holds %d models: they are too few or lie in a plane "
-                         "(qhull ended with %d)",
-                         n_label, n, code);
+    err = MILL_ERROR(MILL_ERR_INPUT,
+                     "no hull of %d labels holds %d models: they are too few or lie in a plane "
+                     "(qhull ended with %d)",
+                     n_label, n, code);
   else
     err = take_facets(qh, n_label, n_facet, facet);
   qh_freeqhull(qh, !qh_ALL);
@@ -92,9 +89,9 @@ int mill_whole_hull(int n, int n_label, const double *x, int *n_facet, double **
   (void)x;
   *n_facet = 0;
   *facet = NULL;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "a hull of all labels needs qhull, which this starmill was built without "
-                        "(docs/use/install.md); take hulls of pairs");
+  return MILL_ERROR(MILL_ERR_CONFIG,
+                    "a hull of all labels needs qhull, which this starmill was built without "
+                    "(docs/use/install.md); take hulls of pairs");
 }
 
 #endif

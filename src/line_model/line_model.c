@@ -140,10 +140,9 @@ static int intern(int value, int *table, int *n)
 
 static int add_lines(mill_line_model *model)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(mill_line_list_n, &model->line));
-  MILL_TRY(MILL_ALLOC(2 * MILL_LINE_N_ELEMENT + 1, &model->species));
-  MILL_TRY(MILL_ALLOC(MILL_LINE_N_ELEMENT + 1, &model->mass));
+  MILL_CHECK(MILL_ALLOC(mill_line_list_n, &model->line));
+  MILL_CHECK(MILL_ALLOC(2 * MILL_LINE_N_ELEMENT + 1, &model->species));
+  MILL_CHECK(MILL_ALLOC(MILL_LINE_N_ELEMENT + 1, &model->mass));
   const double reach = MAX_REACH_LN / MILL_LINE_LN_STEP;
   for (int i = 0; i < mill_line_list_n; i++) {
     const mill_line *in = &mill_line_list[i];
@@ -153,10 +152,11 @@ static int add_lines(mill_line_model *model)
     const int is_ch = in->species == MILL_LINE_CH;
     const int i_element = is_ch ? -1 : mill_line_element_find(in->species / 100);
     if (!is_ch && (i_element < 0 || in->species % 100 > 1))
-      MILL_FAIL(MILL_ERR_INTERNAL,
-                "line list: species %d has no row in src/line_model/line_elements.inc; make the "
-                "list again",
-                in->species);
+      return MILL_ERROR(
+          MILL_ERR_INTERNAL,
+          "line list: species %d has no row in src/line_model/line_elements.inc; make the "
+          "list again",
+          in->species);
     if (out.pixel < -reach || out.pixel > model->n_pix - 1 + reach)
       continue;
     const double cm = in->wave_aa * 1e-8, pixel = MILL_LINE_C_CM * MILL_LINE_LN_STEP;
@@ -169,8 +169,7 @@ static int add_lines(mill_line_model *model)
     out.mass = intern(i_element, model->mass, &model->n_mass);
     model->line[model->n_line++] = out;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void add_hydrogen(mill_line_model *model)

@@ -158,7 +158,6 @@ static double lsf_pixel(int n, const double *spectrum, double at, double wave_aa
 
 int mill_mock_forward_line_create(mill_mock_survey *survey)
 {
-  int err = MILL_OK;
   double min_aa = INFINITY, max_aa = 0.0;
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_mock_arm *arm = &mill_mock_arm_of[a];
@@ -169,23 +168,20 @@ int mill_mock_forward_line_create(mill_mock_survey *survey)
   const double margin = (MILL_MOCK_MAX_VEL + MILL_MOCK_MAX_VSINI) / MILL_C_KM_S + 1e-4;
   const double ln_min = log(min_aa - 10.0) - margin, ln_max = log(max_aa + 10.0) + margin;
   const double ln_wave0 = floor(ln_min / MILL_LINE_LN_STEP) * MILL_LINE_LN_STEP;
-  MILL_TRY(mill_line_model_create(ln_wave0, (int)ceil((ln_max - ln_wave0) / MILL_LINE_LN_STEP),
-                                  &survey->line));
-done:
-  return err;
+  return mill_line_model_create(ln_wave0, (int)ceil((ln_max - ln_wave0) / MILL_LINE_LN_STEP),
+                                &survey->line);
 }
 
 int mill_mock_forward_line(const mill_mock_survey *survey, const mill_mock_star *star,
                            mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
-  int err = MILL_OK;
   const int n = mill_line_model_n_pix(survey->line);
   const double ln_wave0 = mill_line_model_ln_wave0(survey->line);
   double label[MILL_LINE_N_LABEL], kernel[MAX_KERNEL];
   double *intrinsic = work->grid[0], *rotated = work->grid[1];
   for (int l = 0; l < MILL_LINE_N_LABEL; l++)
     label[l] = star->label[survey->label_of_line[l]];
-  MILL_TRY(mill_line_model_flux(survey->line, label, intrinsic, NULL));
+  MILL_CHECK(mill_line_model_flux(survey->line, label, intrinsic, NULL));
   const int half = rotation_kernel(star->vsini_km_s / (MILL_C_KM_S * MILL_LINE_LN_STEP), kernel);
   convolve(n, half, kernel, intrinsic, rotated);
   const double shift = mill_doppler_ln(star->vrad_km_s) - ln_wave0;
@@ -195,8 +191,7 @@ int mill_mock_forward_line(const mill_mock_survey *survey, const mill_mock_star 
       flux[a][i] = lsf_pixel(n, rotated, (log(wave_aa) + shift) / MILL_LINE_LN_STEP, wave_aa,
                              mill_mock_lsf_sigma(star->lsf_group, wave_aa));
     }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* --- an emulator's spectrum as the fit models it --- */
@@ -259,20 +254,18 @@ done:
 
 int mill_mock_forward_rows(mill_mock_survey *survey)
 {
-  int err = MILL_OK;
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_arm *arm = &survey->lib->arm[survey->arm_of[a]];
     const mill_mock_arm *info = &mill_mock_arm_of[a];
     if (arm->template_sigma_aa < 0.0)
       continue;
     for (int g = 0; g < MILL_MOCK_N_LSF; g++) {
-      MILL_TRY(MILL_ALLOC((size_t)info->n_pix * MILL_MOCK_N_DIAG, &survey->rows[g][a]));
-      MILL_TRY(arm_rows(info->n_pix, survey->instrument.resolution[g][a],
-                        arm->template_sigma_aa / info->step_aa, survey->rows[g][a]));
+      MILL_CHECK(MILL_ALLOC((size_t)info->n_pix * MILL_MOCK_N_DIAG, &survey->rows[g][a]));
+      MILL_CHECK(arm_rows(info->n_pix, survey->instrument.resolution[g][a],
+                          arm->template_sigma_aa / info->step_aa, survey->rows[g][a]));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Rotation on the template's own grid with the fit's weights, the smooth kind whatever
@@ -316,7 +309,6 @@ static void spline_eval(int n, const double *x, const double *y, const double *s
 int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_star *star,
                                mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
-  int err = MILL_OK;
   const double beta = star->vrad_km_s / MILL_C_KM_S, shift = sqrt((1.0 - beta) / (1.0 + beta));
   double *intrinsic = work->grid[0], *rotated = work->grid[1], *second = work->grid[2];
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
@@ -324,7 +316,7 @@ int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_s
     const int n_pix = mill_mock_arm_of[a].n_pix, h = MILL_MOCK_N_DIAG / 2;
     const double *row = survey->rows[star->lsf_group][a];
     double *pixel = row ? work->pixel : flux[a];
-    MILL_TRY(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
+    MILL_CHECK(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
     mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);
     spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, survey->instrument.wave_aa[a],
@@ -337,6 +329,5 @@ int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_s
       flux[a][i] = sum;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }

@@ -133,16 +133,15 @@ void mill_mock_instrument_clear(mill_mock_instrument *m)
 
 static int arm_create(mill_mock_instrument *m, int arm, double *sky)
 {
-  int err = MILL_OK;
   const mill_mock_arm *info = &mill_mock_arm_of[arm];
   const int n = info->n_pix;
-  MILL_TRY(MILL_ALLOC(n, &m->wave_aa[arm]));
-  MILL_TRY(MILL_ALLOC(n, &m->gain[arm]));
+  MILL_CHECK(MILL_ALLOC(n, &m->wave_aa[arm]));
+  MILL_CHECK(MILL_ALLOC(n, &m->gain[arm]));
   for (int i = 0; i < n; i++)
     m->wave_aa[arm][i] = info->wave0_aa + info->step_aa * i;
   for (int g = 0; g < MILL_MOCK_N_LSF; g++) {
-    MILL_TRY(MILL_ALLOC(n, &m->background[g][arm]));
-    MILL_TRY(MILL_ALLOC(MILL_MOCK_N_DIAG * n, &m->resolution[g][arm]));
+    MILL_CHECK(MILL_ALLOC(n, &m->background[g][arm]));
+    MILL_CHECK(MILL_ALLOC(MILL_MOCK_N_DIAG * n, &m->resolution[g][arm]));
     resolution_matrix(g, arm, m->wave_aa[arm], m->resolution[g][arm]);
     sky_spectrum(g, n, m->wave_aa[arm], sky);
     for (int i = 0; i < n; i++) {
@@ -156,8 +155,7 @@ static int arm_create(mill_mock_instrument *m, int arm, double *sky)
                                          READ_VARIANCE / (electrons * electrons));
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_mock_instrument_create(mill_mock_instrument *m)

@@ -8,50 +8,44 @@
 #include "src/libraries/demo_library.h"
 #include "src/mock/mock_internal.h"
 
-void mill_mock_settings_init(mill_mock_settings *set)
-{
-  *set = (mill_mock_settings)MILL_MOCK_USUAL;
-}
-
 static int check_settings(const mill_mock_settings *set)
 {
-  int err = MILL_OK;
   if (set->n_star < 1 || set->n_star > (int64_t)1 << 42)
-    MILL_FAIL(MILL_ERR_RANGE, "the number of stars must be 1 to 2^42, not %lld",
-              (long long)set->n_star);
+    return MILL_ERROR(MILL_ERR_RANGE, "the number of stars must be 1 to 2^42, not %lld",
+                      (long long)set->n_star);
   if (set->source != MILL_MOCK_LINE_MODEL && set->source != MILL_MOCK_EMULATOR)
-    MILL_FAIL(MILL_ERR_RANGE, "no source of spectra has the number %d", set->source);
+    return MILL_ERROR(MILL_ERR_RANGE, "no source of spectra has the number %d", set->source);
   if (!(set->min_sn >= MILL_MOCK_MIN_SN && set->max_sn >= set->min_sn &&
         set->max_sn <= MILL_MOCK_MAX_SN))
-    MILL_FAIL(MILL_ERR_RANGE,
-              "the S/N must run upwards from %g or more to %g or less, not from %g to %g",
-              MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN, set->min_sn, set->max_sn);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "the S/N must run upwards from %g or more to %g or less, not from %g to %g",
+                      MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN, set->min_sn, set->max_sn);
   if (!(set->vel_sigma_km_s >= 0.0 && set->vel_sigma_km_s <= MILL_MOCK_VEL_CUT))
-    MILL_FAIL(MILL_ERR_RANGE, "the velocity dispersion must be 0 to %g km/s, not %g",
-              MILL_MOCK_VEL_CUT, set->vel_sigma_km_s);
+    return MILL_ERROR(MILL_ERR_RANGE, "the velocity dispersion must be 0 to %g km/s, not %g",
+                      MILL_MOCK_VEL_CUT, set->vel_sigma_km_s);
   if (set->has_vsini_range &&
       !(set->min_vsini >= MILL_MOCK_MIN_VSINI && set->max_vsini >= set->min_vsini &&
         set->max_vsini <= MILL_MOCK_MAX_VSINI))
-    MILL_FAIL(MILL_ERR_RANGE,
-              "v sin i must run upwards from %g km/s or more to %g or less, not from %g to %g",
-              MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI, set->min_vsini, set->max_vsini);
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "v sin i must run upwards from %g km/s or more to %g or less, not from %g to %g",
+        MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI, set->min_vsini, set->max_vsini);
   if (!(set->distortion >= 0.0 && set->distortion <= MILL_MOCK_MAX_DISTORTION))
-    MILL_FAIL(MILL_ERR_RANGE, "the calibration distortion must be 0 to %g (rms), not %g",
-              MILL_MOCK_MAX_DISTORTION, set->distortion);
+    return MILL_ERROR(MILL_ERR_RANGE, "the calibration distortion must be 0 to %g (rms), not %g",
+                      MILL_MOCK_MAX_DISTORTION, set->distortion);
   if (!(set->cosmic_rate >= 0.0 && set->cosmic_rate <= 200.0))
-    MILL_FAIL(MILL_ERR_RANGE, "the cosmics must be 0 to 200 per 1000 pixels, not %g",
-              set->cosmic_rate);
+    return MILL_ERROR(MILL_ERR_RANGE, "the cosmics must be 0 to 200 per 1000 pixels, not %g",
+                      set->cosmic_rate);
   if (!(set->dead_rate >= 0.0 && set->dead_rate <= 200.0))
-    MILL_FAIL(MILL_ERR_RANGE, "the dead pixels must be 0 to 200 per 1000 pixels, not %g",
-              set->dead_rate);
+    return MILL_ERROR(MILL_ERR_RANGE, "the dead pixels must be 0 to 200 per 1000 pixels, not %g",
+                      set->dead_rate);
   if (set->n_pathological < 0 || set->n_pathological > 1000)
-    MILL_FAIL(MILL_ERR_RANGE, "the pathological rows must be 0 to 1000 of 1000, not %d",
-              set->n_pathological);
+    return MILL_ERROR(MILL_ERR_RANGE, "the pathological rows must be 0 to 1000 of 1000, not %d",
+                      set->n_pathological);
   if (set->n_template < 0 || set->n_template > 1000000)
-    MILL_FAIL(MILL_ERR_RANGE, "the prepared templates must be 0 to 1000000, not %d",
-              set->n_template);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "the prepared templates must be 0 to 1000000, not %d",
+                      set->n_template);
+  return MILL_OK;
 }
 
 /* --- amplitudes --- */
@@ -118,65 +112,61 @@ static double amplitude_of_levels(const float *level, double sn)
 
 static int find_arms(mill_mock_survey *survey)
 {
-  int err = MILL_OK;
   const mill_library *lib = survey->lib;
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_mock_arm *info = &mill_mock_arm_of[a];
     const int i_arm = mill_library_find_arm(lib, info->name);
     if (i_arm < 0)
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s has no arm %s; stars are simulated for an instrument with the arms b, r and z",
-                lib->path, info->name);
+      return MILL_ERROR(
+          MILL_ERR_LIBRARY,
+          "%s has no arm %s; stars are simulated for an instrument with the arms b, r and z",
+          lib->path, info->name);
     const mill_arm *arm = &lib->arm[i_arm];
     const double ln_reach = -mill_doppler_ln(MILL_MOCK_MAX_VEL);
     const double need_min_aa = info->wave0_aa * exp(-ln_reach);
     const double need_max_aa = (info->wave0_aa + info->step_aa * (info->n_pix - 1)) * exp(ln_reach);
     if (arm->wave_aa[0] > need_min_aa || arm->wave_aa[arm->n_pix - 1] < need_max_aa)
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: arm %s covers %.1f to %.1f A, but stars of up to %g km/s need %.1f to %.1f A",
-                lib->path, info->name, arm->wave_aa[0], arm->wave_aa[arm->n_pix - 1],
-                MILL_MOCK_MAX_VEL, need_min_aa, need_max_aa);
+      return MILL_ERROR(
+          MILL_ERR_LIBRARY,
+          "%s: arm %s covers %.1f to %.1f A, but stars of up to %g km/s need %.1f to %.1f A",
+          lib->path, info->name, arm->wave_aa[0], arm->wave_aa[arm->n_pix - 1], MILL_MOCK_MAX_VEL,
+          need_min_aa, need_max_aa);
     survey->arm_of[a] = i_arm;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Labels of the line model in the frame of the demo library. */
 static int find_labels(mill_mock_survey *survey)
 {
-  int err = MILL_OK;
   for (int l = 0; l < MILL_LINE_N_LABEL; l++) {
     survey->label_of_line[l] =
         mill_library_find_label(survey->lib, mill_line_label_info_of[l].name);
     if (survey->label_of_line[l] < 0)
-      MILL_FAIL(MILL_ERR_INTERNAL, "the demo library has no label %s",
-                mill_line_label_info_of[l].name);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "the demo library has no label %s",
+                        mill_line_label_info_of[l].name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make_template(mill_mock_survey *survey, int i_template, mill_mock_work *work)
 {
-  int err = MILL_OK;
   mill_mock_star star;
   float *out = survey->template_flux + (size_t)i_template * (size_t)survey->n_value;
   mill_mock_draw_template(survey, i_template, &star);
   star.template_index = -1; /* it is about to be made */
-  MILL_TRY(mill_mock_noiseless(survey, &star, work, work->flux));
+  MILL_CHECK(mill_mock_noiseless(survey, &star, work, work->flux));
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
       out[survey->first[a] + i] = (float)work->flux[a][i];
   make_levels(survey, star.lsf_group, out, work->sorted, out + survey->n_pix);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** This share's templates by n_thread threads; the first failure's message comes back. */
 static int make_templates(mill_mock_survey *survey, int n_thread, int i_share, int n_share)
 {
-  int err = MILL_OK, worst = MILL_OK;
+  int worst = MILL_OK;
   char message[512] = "";
 #pragma omp parallel num_threads(n_thread)
   {
@@ -196,9 +186,8 @@ static int make_templates(mill_mock_survey *survey, int n_thread, int i_share, i
     mill_mock_work_destroy(work);
   }
   if (worst != MILL_OK)
-    MILL_FAIL(worst, "%s", message);
-done:
-  return err;
+    return MILL_ERROR(worst, "%s", message);
+  return MILL_OK;
 }
 
 int mill_mock_survey_create(const mill_mock_settings *settings, const mill_library *lib,
@@ -316,11 +305,10 @@ static int has_star(const mill_mock_star *star)
 int mill_mock_noiseless(const mill_mock_survey *survey, const mill_mock_star *star,
                         mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
-  int err = MILL_OK;
   if (!has_star(star)) {
     for (int a = 0; a < MILL_MOCK_N_ARM; a++)
       memset(flux[a], 0, (size_t)mill_mock_arm_of[a].n_pix * sizeof **flux);
-    goto done;
+    return MILL_OK;
   }
   if (star->template_index >= 0) {
     const float *from =
@@ -328,25 +316,25 @@ int mill_mock_noiseless(const mill_mock_survey *survey, const mill_mock_star *st
     for (int a = 0; a < MILL_MOCK_N_ARM; a++)
       for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
         flux[a][i] = (double)from[survey->first[a] + i];
-    goto done;
+    return MILL_OK;
   }
   if (survey->line)
-    MILL_TRY(mill_mock_forward_line(survey, star, work, flux));
+    MILL_CHECK(mill_mock_forward_line(survey, star, work, flux));
   else
-    MILL_TRY(mill_mock_forward_emulator(survey, star, work, flux));
+    MILL_CHECK(mill_mock_forward_emulator(survey, star, work, flux));
   const int n_r = mill_mock_arm_of[1].n_pix;
   for (int i = 0; i < n_r; i++)
     work->sorted[i] = (float)flux[1][i];
   const double median = mill_mock_median(n_r, work->sorted);
   if (!(median > 0.0 && isfinite(median)))
-    MILL_FAIL(MILL_ERR_LIBRARY,
-              "star %lld: the spectrum's median over arm r is %g; its labels give no template",
-              (long long)star->index, median);
+    return MILL_ERROR(
+        MILL_ERR_LIBRARY,
+        "star %lld: the spectrum's median over arm r is %g; its labels give no template",
+        (long long)star->index, median);
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
       flux[a][i] /= median;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Calibration error of one arm: Legendre polynomials of degree 0 to 2 in wavelength of
@@ -475,7 +463,6 @@ static void add_defect(int kind, mill_random *r, mill_mock_row *row)
 int mill_mock_observe(const mill_mock_survey *survey, const mill_mock_star *star,
                       mill_mock_work *work, mill_mock_row *row)
 {
-  int err = MILL_OK;
   const mill_mock_settings *set = &survey->set;
   const float *ideal = work->ideal;
   double amplitude = 0.0;
@@ -484,7 +471,7 @@ int mill_mock_observe(const mill_mock_survey *survey, const mill_mock_star *star
     ideal = survey->template_flux + (size_t)star->template_index * (size_t)survey->n_value;
     amplitude = amplitude_of_levels(ideal + survey->n_pix, star->sn);
   } else {
-    MILL_TRY(mill_mock_noiseless(survey, star, work, work->flux));
+    MILL_CHECK(mill_mock_noiseless(survey, star, work, work->flux));
     for (int a = 0; a < MILL_MOCK_N_ARM; a++)
       for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
         work->ideal[survey->first[a] + i] = (float)work->flux[a][i];
@@ -509,6 +496,5 @@ int mill_mock_observe(const mill_mock_survey *survey, const mill_mock_star *star
     add_dead(set, &defect, n, row->flux[a], row->ivar[a]);
   }
   add_defect(star->kind, &defect, row);
-done:
-  return err;
+  return MILL_OK;
 }

@@ -94,8 +94,6 @@ typedef struct mill_mock_settings {
     .vel_sigma_km_s = 200.0, .distortion = 0.03, .cosmic_rate = 1.0, .dead_rate = 1.0              \
   }
 
-void mill_mock_settings_init(mill_mock_settings *settings);
-
 /** One row of the truth table. */
 typedef struct mill_mock_star {
   int64_t index;     /**< in the survey, from 0 */

@@ -26,8 +26,7 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 static int wrong(const mill_option *row, const char *text)
 {
-  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "--%s takes %s, not '%.80s'", row->name,
-                        row->argument, text);
+  return MILL_ERROR(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", row->name, row->argument, text);
 }
 
 /* The next of numbers with commas between them; its end, NULL: none. */
@@ -189,7 +188,6 @@ static const mill_option *find(const mill_option *rows, const char *name)
 /* A scalar, or a list of them with commas between; *text is for mill_free. */
 static int text_of(const reader *in, const yaml_node_t *node, const char *key, char **text)
 {
-  int err = MILL_OK;
   int64_t n_room = 0, n = 0;
   const int is_list = node->type == YAML_SEQUENCE_NODE;
   const size_t n_item =
@@ -199,18 +197,17 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
     const yaml_node_t *item =
         is_list ? yaml_document_get_node(in->document, node->data.sequence.items.start[i]) : node;
     if (item->type != YAML_SCALAR_NODE)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: give a value, or a list of values", key);
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: give a value, or a list of values", key);
     const int64_t length = (int64_t)strlen((const char *)item->data.scalar.value);
-    MILL_TRY(MILL_GROW(text, &n_room, n + length + 2));
+    MILL_CHECK(MILL_GROW(text, &n_room, n + length + 2));
     memcpy(*text + n, item->data.scalar.value, (size_t)length);
     n += length;
     (*text)[n++] = ',';
   }
   if (n == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: the list is empty; give a value", key);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: the list is empty; give a value", key);
   (*text)[n - 1] = '\0';
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
@@ -231,33 +228,31 @@ done:
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_choice *choice, const yaml_node_t **problems)
 {
-  int err = MILL_OK;
   const yaml_node_pair_t *begin = node->data.mapping.pairs.start;
   for (const yaml_node_pair_t *pair = begin; pair < node->data.mapping.pairs.top; pair++) {
     const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
     const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
     *in->line = (int)name->start_mark.line + 1;
     if (name->type != YAML_SCALAR_NODE)
-      MILL_FAIL(MILL_ERR_CONFIG, "the name of a key expected");
+      return MILL_ERROR(MILL_ERR_CONFIG, "the name of a key expected");
     const char *key = (const char *)name->data.scalar.value;
     for (const yaml_node_pair_t *other = begin; other < pair; other++) {
       const yaml_node_t *before = yaml_document_get_node(in->document, other->key);
       if (strcmp((const char *)before->data.scalar.value, key) == 0)
-        MILL_FAIL(MILL_ERR_CONFIG, "%.60s is there twice; remove one", key);
+        return MILL_ERROR(MILL_ERR_CONFIG, "%.60s is there twice; remove one", key);
     }
     const mill_option *own = find(problem_keys, key), *shared = is_problem ? NULL : find(keys, key);
     if (!is_problem && strcmp(key, "problems") == 0)
       *problems = value;
     else if (own)
-      MILL_TRY(read_value(in, own, value, choice));
+      MILL_CHECK(read_value(in, own, value, choice));
     else if (shared)
-      MILL_TRY(read_value(in, shared, value, in->config));
+      MILL_CHECK(read_value(in, shared, value, in->config));
     else
-      MILL_FAIL(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill particles --help", key,
-                is_problem ? " of a problem" : "");
+      return MILL_ERROR(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill particles --help", key,
+                        is_problem ? " of a problem" : "");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- from the file to setup and problems ---- */
@@ -265,16 +260,15 @@ done:
 /* Numbers of an axis, where they were given, are one or as many as there are axes. */
 static int check_axes(const mill_option *rows, const void *base, int n_dim)
 {
-  int err = MILL_OK;
   for (; rows->name; rows++) {
     const mill_axis_numbers *axes = (const void *)((const char *)base + rows->offset);
     if (rows->kind == MILL_OPTION_OTHER && rows->take != take_times && rows->take != take_id &&
         axes->n > 1 && axes->n != n_dim)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s has %d values for %d dimensions: give one, or one for each",
-                rows->name, axes->n, n_dim);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s has %d values for %d dimensions: give one, or one for each", rows->name,
+                        axes->n, n_dim);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void take_problem(const mill_particle_choice *c, int n_dim, uint64_t place,
@@ -296,7 +290,6 @@ static void take_problem(const mill_particle_choice *c, int n_dim, uint64_t plac
 
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
-  int err = MILL_OK;
   mill_particle_config *c = in->config;
   int64_t n = 1;
   const int is_list = node && node->type == YAML_SEQUENCE_NODE;
@@ -305,11 +298,11 @@ static int read_problems(const reader *in, const yaml_node_t *node)
   if (is_list)
     n = node->data.sequence.items.top - node->data.sequence.items.start;
   else if (node)
-    MILL_TRY(read_value(in, &count, node, &n));
+    MILL_CHECK(read_value(in, &count, node, &n));
   if (n < 1 || n > MILL_PARTICLE_MAX_PROBLEM)
-    MILL_FAIL(MILL_ERR_CONFIG, "%lld problems: give 1 to %d", (long long)n,
-              MILL_PARTICLE_MAX_PROBLEM);
-  MILL_TRY(MILL_ALLOC(n, &c->problem));
+    return MILL_ERROR(MILL_ERR_CONFIG, "%lld problems: give 1 to %d", (long long)n,
+                      MILL_PARTICLE_MAX_PROBLEM);
+  MILL_CHECK(MILL_ALLOC(n, &c->problem));
   c->n_problem = n;
   for (int64_t i = 0; i < n; i++) {
     mill_particle_choice choice = c->choice;
@@ -318,15 +311,14 @@ static int read_problems(const reader *in, const yaml_node_t *node)
           yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
       *in->line = (int)item->start_mark.line + 1;
       if (item->type != YAML_MAPPING_NODE)
-        MILL_FAIL(MILL_ERR_CONFIG, "problems: item %lld is no mapping {key: value, ...}",
-                  (long long)i + 1);
-      MILL_TRY(read_mapping(in, item, 1, &choice, NULL));
-      MILL_TRY(check_axes(problem_keys, &choice, c->setup.n_dim));
+        return MILL_ERROR(MILL_ERR_CONFIG, "problems: item %lld is no mapping {key: value, ...}",
+                          (long long)i + 1);
+      MILL_CHECK(read_mapping(in, item, 1, &choice, NULL));
+      MILL_CHECK(check_axes(problem_keys, &choice, c->setup.n_dim));
     }
     take_problem(&choice, c->setup.n_dim, (uint64_t)i, &c->problem[i]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void take_axis(mill_particle_config *c, int a)
@@ -346,7 +338,6 @@ static void take_axis(mill_particle_config *c, int a)
 /* Times of densities to steps. */
 static int take_records(mill_particle_config *c)
 {
-  int err = MILL_OK;
   mill_particle_setup *s = &c->setup;
   if (c->n_time == 0) {
     c->time[0] = s->start_time + s->n_step * s->step;
@@ -355,39 +346,36 @@ static int take_records(mill_particle_config *c)
   for (int i = 0; i < c->n_time; i++) {
     const double step = (c->time[i] - s->start_time) / s->step, whole = rint(step);
     if (fabs(step - whole) > 1e-6 * (1 + fabs(whole)) || whole < 0 || whole > s->n_step)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "times: %g is not after a whole number of steps of %g from %g to %g: give such "
-                "times, or another step",
-                c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "times: %g is not after a whole number of steps of %g from %g to %g: give such "
+          "times, or another step",
+          c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
     c->record[i] = (int)whole;
   }
   s->n_record = c->n_time;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
-  int err = MILL_OK;
   mill_particle_config *c = base;
   const reader in = {document, c, line};
   const yaml_node_t *root = yaml_document_get_root_node(document), *problems = NULL;
   if (root->type != YAML_MAPPING_NODE)
-    MILL_FAIL(MILL_ERR_CONFIG, "lines 'key: value' expected");
-  MILL_TRY(read_mapping(&in, root, 0, &c->choice, &problems));
+    return MILL_ERROR(MILL_ERR_CONFIG, "lines 'key: value' expected");
+  MILL_CHECK(read_mapping(&in, root, 0, &c->choice, &problems));
   *line = 0;
-  MILL_TRY(check_axes(keys, c, c->setup.n_dim));
-  MILL_TRY(check_axes(problem_keys, &c->choice, c->setup.n_dim));
+  MILL_CHECK(check_axes(keys, c, c->setup.n_dim));
+  MILL_CHECK(check_axes(problem_keys, &c->choice, c->setup.n_dim));
   if (c->choice.has_id)
-    MILL_FAIL(MILL_ERR_CONFIG, "id belongs to an item of problems: move it there");
-  MILL_TRY(read_problems(&in, problems));
+    return MILL_ERROR(MILL_ERR_CONFIG, "id belongs to an item of problems: move it there");
+  MILL_CHECK(read_problems(&in, problems));
   *line = 0;
   for (int a = 0; a < MILL_PARTICLE_DIM; a++)
     take_axis(c, a);
-  MILL_TRY(take_records(c));
-  MILL_TRY(mill_particle_check_setup(&c->setup));
-done:
-  return err;
+  MILL_CHECK(take_records(c));
+  return mill_particle_check_setup(&c->setup);
 }
 
 int mill_particle_config_read(const char *path, mill_particle_config *c)

@@ -46,20 +46,18 @@ static void nap(long *us, long most_us)
 /* Answer one request, if there is one. */
 static int answer(mill_draw *draw, int *there)
 {
-  int err = MILL_OK;
   MPI_Status status;
   int64_t number;
-  MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_ASK, draw->mpi.comm, there, &status));
+  MILL_CHECK_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_ASK, draw->mpi.comm, there, &status));
   if (!*there)
-    goto done;
-  MILL_MPI(
+    return MILL_OK;
+  MILL_CHECK_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
   number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
   /* the rank that asks waits for it already */
-  MILL_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
+  MILL_CHECK_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void *answer_all(void *context)
@@ -87,14 +85,13 @@ done:
 
 static int start_thread(mill_draw *draw)
 {
-  int err = MILL_OK;
   draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
   if (!draw->has_thread)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "cannot start the thread that hands out work: is the limit on processes (ulimit -u) "
-              "or on address space (ulimit -v) low?");
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INTERNAL,
+        "cannot start the thread that hands out work: is the limit on processes (ulimit -u) "
+        "or on address space (ulimit -v) low?");
+  return MILL_OK;
 }
 
 int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out)
@@ -134,20 +131,18 @@ done:
 /* Ask rank 0, if that is not under way, and look for the answer. */
 static int ask(mill_draw *draw, int *arrived)
 {
-  int err = MILL_OK;
   if (!draw->has_asked) {
-    MILL_MPI(
+    MILL_CHECK_MPI(
         MPI_Irecv(&draw->number, 1, MPI_INT64_T, 0, TAG_NUMBER, draw->mpi.comm, &draw->answer));
-    MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, 0, TAG_ASK, draw->mpi.comm, &draw->ask));
+    MILL_CHECK_MPI(MPI_Isend(NULL, 0, MPI_BYTE, 0, TAG_ASK, draw->mpi.comm, &draw->ask));
     draw->has_asked = 1;
   }
-  MILL_MPI(MPI_Test(&draw->answer, arrived, MPI_STATUS_IGNORE));
+  MILL_CHECK_MPI(MPI_Test(&draw->answer, arrived, MPI_STATUS_IGNORE));
   if (*arrived) {
-    MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
+    MILL_CHECK_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
     draw->has_asked = 0;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number)

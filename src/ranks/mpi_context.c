@@ -68,14 +68,12 @@ const char *mill_mpi_file_pointers(int *may_wait)
 
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
 {
-  int err = MILL_OK;
   *to = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
-  MILL_MPI(MPI_Comm_dup(from, &to->comm));
-  MILL_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_rank(to->comm, &to->rank));
-  MILL_MPI(MPI_Comm_size(to->comm, &to->size));
-done:
-  return err;
+  MILL_CHECK_MPI(MPI_Comm_dup(from, &to->comm));
+  MILL_CHECK_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
+  MILL_CHECK_MPI(MPI_Comm_rank(to->comm, &to->rank));
+  MILL_CHECK_MPI(MPI_Comm_size(to->comm, &to->size));
+  return MILL_OK;
 }
 
 static void log_abort(const char *text)
@@ -276,14 +274,12 @@ done:
 
 int mill_mpi_stop_settle(mill_mpi *mpi)
 {
-  int err = MILL_OK;
   int n_told = 0;
-  MILL_MPI(MPI_Allreduce(&mpi->told_stop, &n_told, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_CHECK_MPI(MPI_Allreduce(&mpi->told_stop, &n_told, 1, MPI_INT, MPI_SUM, mpi->comm));
   for (const int n_due = n_told - mpi->told_stop; mpi->n_heard < n_due; mpi->n_heard++)
-    MILL_MPI(
+    MILL_CHECK_MPI(
         MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, MPI_STATUS_IGNORE));
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
@@ -322,11 +318,9 @@ done:
 
 int mill_mpi_alone_threads(int *n_thread)
 {
-  int err = MILL_OK;
   const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-  MILL_TRY(mill_thread_check_number(*n_thread));
+  MILL_CHECK(mill_thread_check_number(*n_thread));
   if (*n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&alone, n_thread));
-done:
-  return err;
+    MILL_CHECK(mill_mpi_share_of_cores(&alone, n_thread));
+  return MILL_OK;
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/base/error.h"
 
-/** Call MPI; a failure becomes MILL_ERR_MPI and jumps to `done`. */
+/** Call MPI; a failure becomes MILL_ERR_MPI and goes to `done`, or is returned. */
 #define MILL_MPI(call)                                                                             \
   do {                                                                                             \
     const int mill_mpi_code = (call);                                                              \
@@ -16,6 +16,12 @@
       err = mill_mpi_failed(mill_mpi_code, #call, __FILE__, __LINE__);                             \
       goto done;                                                                                   \
     }                                                                                              \
+  } while (0)
+#define MILL_CHECK_MPI(call)                                                                       \
+  do {                                                                                             \
+    const int mill_mpi_code = (call);                                                              \
+    if (mill_mpi_code != MPI_SUCCESS)                                                              \
+      return mill_mpi_failed(mill_mpi_code, #call, __FILE__, __LINE__);                            \
   } while (0)
 
 typedef struct mill_mpi {

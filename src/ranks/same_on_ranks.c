@@ -49,10 +49,10 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
     const char *a = first, *b = text;
     size_t n_a, n_b;
     mill_first_difference(&a, &n_a, &b, &n_b);
-    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                         "rank 0 on %s and rank %d on %s have different %s (\"%.*s\" and "
-                         "\"%.*s\"), and all ranks write one result: start them alike",
-                         head.host, mpi->rank, host, what, shown(n_a), a, shown(n_b), b);
+    err = MILL_ERROR(MILL_ERR_CONFIG,
+                     "rank 0 on %s and rank %d on %s have different %s (\"%.*s\" and "
+                     "\"%.*s\"), and all ranks write one result: start them alike",
+                     head.host, mpi->rank, host, what, shown(n_a), a, shown(n_b), b);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:

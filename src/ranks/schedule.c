@@ -69,20 +69,18 @@ static int64_t count_wanted(const mill_schedule *s, const mill_schedule_file *fi
 
 static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
 {
-  int err = MILL_OK;
   s->n_file = plan->n_file;
   s->n_row_limit = plan->n_row_limit;
-  MILL_TRY(MILL_ALLOC(plan->n_file, &s->file));
+  MILL_CHECK(MILL_ALLOC(plan->n_file, &s->file));
   if (plan->n_file > 0)
     memcpy(s->file, plan->file, (size_t)plan->n_file * sizeof *s->file);
   if (plan->wanted && plan->n_file > 0) {
     const mill_schedule_file *last = &plan->file[plan->n_file - 1];
     const size_t n_byte = (size_t)(last->row_start + last->n_row) / 8 + 1;
-    MILL_TRY(mill_alloc_bytes(n_byte, 1, (void **)&s->wanted));
+    MILL_CHECK(mill_alloc_bytes(n_byte, 1, (void **)&s->wanted));
     memcpy(s->wanted, plan->wanted, n_byte);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Files with work, those that are expensive to open first, else as in the catalog. */
@@ -112,11 +110,9 @@ done:
 
 static int add_start(mill_schedule *s, int64_t at, int64_t row)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&s->start, &s->n_room, s->n_chunk + 1));
+  MILL_CHECK(MILL_GROW(&s->start, &s->n_room, s->n_chunk + 1));
   s->start[s->n_chunk++] = (place){at, row};
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* The list while it is made. */
@@ -131,7 +127,6 @@ typedef struct making {
 
 static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
-  int err = MILL_OK;
   const double share = d->left / (double)d->plan->n_rank;
   d->target = share / SHARES;
   if (s->n_chunk < d->plan->n_rank) {
@@ -144,9 +139,7 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   d->target = d->target > s->sum.least_cost ? d->target : s->sum.least_cost;
   d->taken = 0;
   d->is_open = 1;
-  MILL_TRY(add_start(s, at, row));
-done:
-  return err;
+  return add_start(s, at, row);
 }
 
 /* The row of a file up to which cost is used; *spent of it.  Rows that are not wanted cost
@@ -164,7 +157,6 @@ static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *fil
 /* Cut one file for the chunks. */
 static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
-  int err = MILL_OK;
   const mill_schedule_file *file = &s->file[s->order[at]];
   /* what is worth opening the file for */
   const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
@@ -172,11 +164,11 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     double spent = file_left;
     int64_t end = file->n_row;
     if (!d->is_open)
-      MILL_TRY(begin_chunk(s, d, at, row));
+      MILL_CHECK(begin_chunk(s, d, at, row));
     double room = d->target - d->taken;
     if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
       /* too little of it would fit: the chunk ends before the file */
-      MILL_TRY(begin_chunk(s, d, at, row));
+      MILL_CHECK(begin_chunk(s, d, at, row));
       room = d->target;
     }
     room = room > least ? room : least;
@@ -195,28 +187,25 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     d->is_open = d->taken < d->target - 0.5;
   }
   d->left -= file->open_cost;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
-  int err = MILL_OK;
   making d = {
       .plan = plan, .left = s->sum.row_cost + s->sum.open_cost, .held = (double)plan->n_held};
   /* one rank takes the files as they come */
   if (plan->n_rank == 1 && s->n_order > 0)
-    MILL_TRY(add_start(s, 0, 0));
+    MILL_CHECK(add_start(s, 0, 0));
   for (int64_t at = 0; plan->n_rank > 1 && at < s->n_order; at++) {
     const mill_schedule_file *file = &s->file[s->order[at]];
-    MILL_TRY(add_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
+    MILL_CHECK(add_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
   }
   /* the end of the last one */
-  MILL_TRY(add_start(s, s->n_order, 0));
+  MILL_CHECK(add_start(s, s->n_order, 0));
   s->n_chunk--;
   s->sum.n_chunk = s->n_chunk;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)

@@ -125,19 +125,17 @@ static double answer(run *r, int rank, double asks_s)
 
 static int set_up(run *r, const mill_schedule_model *m)
 {
-  int err = MILL_OK;
   const size_t n = (size_t)(m->n_slot + m->n_ahead);
-  MILL_TRY(MILL_ALLOC(m->n_rank, &r->actor));
-  MILL_TRY(MILL_ALLOC(m->n_rank, &r->heap));
-  MILL_TRY(MILL_ALLOC((size_t)m->n_rank * n, &r->memory));
+  MILL_CHECK(MILL_ALLOC(m->n_rank, &r->actor));
+  MILL_CHECK(MILL_ALLOC(m->n_rank, &r->heap));
+  MILL_CHECK(MILL_ALLOC((size_t)m->n_rank * n, &r->memory));
   for (int i = 0; i < m->n_rank; i++) {
     r->actor[i].finish = r->memory + (size_t)i * n;
     r->actor[i].enters = r->actor[i].finish + m->n_slot;
     r->actor[i].file = -1;
     r->actor[i].n_slot = m->slots ? m->slots[i] : m->n_slot;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome *outcome)

@@ -26,15 +26,14 @@ enum { WARM_UP = 128 };
 
 static int check_room(int n)
 {
-  int err = MILL_OK;
   const int n_room = mill_memory_room(n, BUFFER_BYTES);
   if (n_room < n)
-    MILL_FAIL(MILL_ERR_MEMORY,
-              "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room "
-              "for %d of them%s: allow more, or take fewer threads",
-              n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_MEMORY,
+        "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room "
+        "for %d of them%s: allow more, or take fewer threads",
+        n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
+  return MILL_OK;
 }
 
 int mill_blas_begin(int n_thread, int *n_before)

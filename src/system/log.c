@@ -139,34 +139,33 @@ static int64_t count_line(const place *here)
 
 int mill_log_refuse_other(const char *path)
 {
-  int err = MILL_OK;
   static const char begin[] = "0000-00-00T00:00:00Z rank 0";
   char first[sizeof begin - 1];
   const size_t n = mill_first_bytes(path, first, sizeof first);
   for (size_t i = 0; i < n; i++) {
     const int is_digit = first[i] >= '0' && first[i] <= '9';
     if (begin[i] == '0' ? !is_digit : first[i] != begin[i])
-      MILL_FAIL(MILL_ERR_USAGE,
-                "--log %s exists and is no log of starmill, by its first line, and a log is "
-                "appended: give another name",
-                path);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "--log %s exists and is no log of starmill, by its first line, and a log is "
+          "appended: give another name",
+          path);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_log_open(int rank, int n_rank, int level, const char *path)
 {
-  int err = MILL_OK, file = -1;
+  int file = -1;
   if (path) {
     const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: opening the log", path);
     file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     mill_watch_end(watch);
     if (file < 0)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s: cannot open the log: %s; check that the folder is there and "
-                "writable",
-                path, strerror(errno));
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "%s: cannot open the log: %s; check that the folder is there and "
+                        "writable",
+                        path, strerror(errno));
   }
   pthread_mutex_lock(&lock);
   tell_counts();
@@ -182,8 +181,7 @@ int mill_log_open(int rank, int n_rank, int level, const char *path)
   state.file = file;
   state.has_complained = 0;
   pthread_mutex_unlock(&lock);
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_log_close(void)

@@ -67,7 +67,6 @@ size_t mill_first_bytes(const char *path, char *out, size_t size)
 
 int mill_refuse_data(const char *path, const char *option)
 {
-  int err = MILL_OK;
   static const struct {
     const char *first, *name;
   } kind[] = {
@@ -76,62 +75,59 @@ int mill_refuse_data(const char *path, const char *option)
   const size_t n = mill_first_bytes(path, first, sizeof first);
   for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++)
     if (n == sizeof first && memcmp(first, kind[i].first, strlen(kind[i].first)) == 0)
-      MILL_FAIL(MILL_ERR_USAGE, "%s %s is %s: give another name", option, path, kind[i].name);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_USAGE, "%s %s is %s: give another name", option, path,
+                        kind[i].name);
+  return MILL_OK;
 }
 
 int mill_refuse_existing(const char *path, int overwrite)
 {
-  int err = MILL_OK;
   struct stat status;
   if (!overwrite && lstat(path, &status) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+  return MILL_OK;
 }
 
 int mill_check_output(const char *path, const char *option)
 {
-  int err = MILL_OK;
   char folder[1024];
   struct stat status;
   const char *slash = strrchr(path, '/');
   const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
   if (strlen(path) >= sizeof folder - 16)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option, strlen(path));
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option,
+                      strlen(path));
   snprintf(folder, sizeof folder, "%.*s", n, path);
   if (n == 0)
     snprintf(folder, sizeof folder, ".");
   if (stat(folder, &status) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first", option,
-              path, folder, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first",
+                      option, path, folder, strerror(errno));
   if (!S_ISDIR(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
   if (access(folder, W_OK | X_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path, folder,
-              strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path,
+                      folder, strerror(errno));
   if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option, path);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option,
+                      path);
+  return MILL_OK;
 }
 
 int mill_refuse_foreign(const char *path, const char *option, const char *made)
 {
-  int err = MILL_OK;
   char first[FORMAT_BYTES];
   struct stat status;
   if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
-    goto done;
+    return MILL_OK;
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n < 4 || memcmp(first, "\x89HDF", 4) != 0 || !memmem(first, n, made, strlen(made)))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s %s exists and is no %s file, and --overwrite replaces nothing else: give another "
-              "name, or remove it yourself",
-              option, path, made);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s %s exists and is no %s file, and --overwrite replaces nothing else: give another "
+        "name, or remove it yourself",
+        option, path, made);
+  return MILL_OK;
 }
 
 const char *mill_base_name(const char *path)

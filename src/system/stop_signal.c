@@ -41,7 +41,6 @@ static void note(int number)
 
 int mill_stop_signal_catch(void)
 {
-  int err = MILL_OK;
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = note;
@@ -49,10 +48,9 @@ int mill_stop_signal_catch(void)
   sigemptyset(&action.sa_mask);
   if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
       sigaction(SIGUSR1, &action, NULL) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot catch signals: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "cannot catch signals: %s", strerror(errno));
   atomic_store(&is_catching, 1);
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_stop_signal_take_waiting(void)

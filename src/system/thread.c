@@ -21,17 +21,15 @@ int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
 
 int mill_thread_check_number(int n_thread)
 {
-  int err = MILL_OK;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   const long most = n_core > 16 ? 4 * n_core : 64;
   if (n_thread > most)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "threads: %d are too many for a machine with %ld cores; give at most %ld, or 0 for the "
         "cores that the rank may use",
         n_thread, n_core, most);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_thread_join_within(pthread_t thread, int seconds)
@@ -71,4 +69,12 @@ int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends,
   const int goes_on = !*ends;
   pthread_mutex_unlock(mutex);
   return goes_on;
+}
+
+void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends)
+{
+  pthread_mutex_lock(mutex);
+  *ends = 1;
+  pthread_cond_broadcast(cond);
+  pthread_mutex_unlock(mutex);
 }

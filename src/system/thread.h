@@ -28,4 +28,7 @@ struct timespec mill_cond_time(double wall_s);
  *  Takes the mutex itself.  0 when *ends. */
 int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s);
 
+/** Set *ends, which the mutex guards, and wake all that wait for the condition. */
+void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends);
+
 #endif

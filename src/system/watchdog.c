@@ -171,34 +171,32 @@ static void *watch(void *unused)
 
 int mill_watchdog_start(void (*log)(const char *text))
 {
-  int err = MILL_OK;
   const char *text = getenv("STARMILL_WATCHDOG_S");
   char *end = NULL;
   if (dog.is_on)
-    goto done;
+    return MILL_OK;
   dog.bound_s = BOUND_S;
   if (text) {
     dog.bound_s = strtod(text, &end);
     if (end == text || *end != '\0' || !(dog.bound_s > 0) || !isfinite(dog.bound_s))
-      MILL_FAIL(MILL_ERR_USAGE,
-                "the environment variable STARMILL_WATCHDOG_S takes seconds above 0, not '%s'",
-                text);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "the environment variable STARMILL_WATCHDOG_S takes seconds above 0, not '%s'", text);
   }
   dog.log = log;
   dog.ends = 0;
   memset(slots, 0, sizeof slots);
   if (mill_cond_init(&changed) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
   const int rc = mill_thread_start(&dog.thread, watch, NULL);
   if (rc != 0) {
     pthread_cond_destroy(&changed);
-    MILL_FAIL(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
   }
   pthread_mutex_lock(&mutex);
   dog.is_on = 1;
   pthread_mutex_unlock(&mutex);
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_watchdog_stop(void)

@@ -105,21 +105,21 @@ int fuzz_config(const uint8_t *bytes, size_t n)
 int fuzz_catalog(const uint8_t *bytes, size_t n)
 {
   static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_INPUT, -1};
-  char **paths;
+  mill_path_list list = {0};
   int64_t *ids;
-  size_t n_path, n_id;
+  size_t n_id;
   int accepted = FUZZ_REFUSED;
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
-  int err = mill_catalog_list_read(path, &paths, &n_path);
+  int err = mill_catalog_list_read(path, &list);
   fuzz_check_code("catalog", err, allowed);
   if (err == MILL_OK) {
-    for (size_t i = 0; i < n_path; i++)
-      if (strlen(paths[i]) >= MILL_FITS_MAX_PATH || strchr(paths[i], '\n'))
+    for (size_t i = 0; i < list.n; i++)
+      if (strlen(list.path[i]) >= MILL_FITS_MAX_PATH || strchr(list.path[i], '\n'))
         abort();
-    mill_catalog_list_free(paths, n_path);
     accepted = FUZZ_ACCEPTED;
   }
+  mill_path_list_clear(&list);
   err = mill_target_id_file_read(path, &ids, &n_id);
   fuzz_check_code("list of TARGETIDs", err, allowed);
   if (err == MILL_OK) {

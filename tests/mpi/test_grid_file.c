@@ -94,12 +94,13 @@ static void check_rows(mill_grid_file *file)
       assert_true(other[i][p] == flux_of(model[i], 1, p));
   assert_int_equal(mill_grid_read(file, 1, N, model, other[0], continuum[0]), MILL_ERR_RANGE);
   assert_int_equal(mill_grid_read(file, 0, 1, &(int){N_MODEL}, flux[0], NULL), MILL_ERR_RANGE);
+  mill_h5_file h5;
   double sigma[40];
-  int has = -1;
-  assert_ok(mill_grid_read_sigma(file, 0, sigma, &has));
-  assert_true(has == 1 && sigma[39] == 0.5 + 39);
-  assert_ok(mill_grid_read_sigma(file, 1, sigma, &has));
-  assert_int_equal(has, 0);
+  assert_ok(mill_h5_open(path, MILL_ERR_INPUT, &h5));
+  assert_ok(mill_h5_read(&h5, "arms/arm0/sigma", H5T_NATIVE_DOUBLE, 1, (size_t[]){40}, sigma));
+  assert_true(sigma[39] == 0.5 + 39);
+  assert_false(mill_h5_exists(&h5, "arms/arm1/sigma"));
+  mill_h5_close(&h5);
 }
 
 /* The bad model is to be read again: back is what the file has. */

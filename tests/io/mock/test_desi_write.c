@@ -184,7 +184,8 @@ static void write_file(const char *to, int block)
     for (int a = 0; a < N_ARM; a++)
       assert_ok(write_rows(writer, a, first, N_ROW - first < block ? N_ROW - first : block));
   assert_ok(mill_desi_writer_fibermap(writer, fibermap));
-  assert_ok(mill_desi_writer_close(writer));
+  assert_ok(mill_desi_writer_commit(writer));
+  mill_desi_writer_free(writer);
 }
 
 static char *read_all(const char *from, long *n)
@@ -436,7 +437,8 @@ static void test_bytes_do_not_depend_on_how(void **state)
     assert_int_equal(s[t].err, MILL_OK);
   }
   assert_ok(mill_desi_writer_fibermap(writer, fibermap));
-  assert_ok(mill_desi_writer_close(writer));
+  assert_ok(mill_desi_writer_commit(writer));
+  mill_desi_writer_free(writer);
   expect_same_bytes(path, other);
 }
 
@@ -490,7 +492,7 @@ static void test_refuses_an_existing_file(void **state)
   writer = begin(path, 1);
   assert_int_equal(count_files(), 2);
   assert_int_equal(state_of(N_HISTORY), MILL_FILE_SAME);
-  mill_desi_writer_abandon(writer);
+  mill_desi_writer_free(writer);
   assert_int_equal(count_files(), 1);
   assert_int_equal(state_of(N_HISTORY), MILL_FILE_SAME);
   expect_failure(mill_desi_writer_open(folder, 1, N_ROW, N_ARM, arm, 0, NULL, &writer),
@@ -547,7 +549,7 @@ static void test_full_disk_leaves_nothing(void **state)
   err = write_rows(writer, 1, 0, N_ROW);
   limit_files(RLIM_INFINITY);
   expect_failure(err, MILL_ERR_OUTPUT, "make room or choose another output");
-  mill_desi_writer_abandon(writer);
+  mill_desi_writer_free(writer);
   assert_int_equal(count_files(), 0);
 }
 
@@ -564,16 +566,18 @@ static void test_refuses_what_is_not_whole(void **state)
                  MILL_ERR_RANGE, "are not in it");
   expect_failure(mill_desi_writer_rows(writer, N_ARM, 0, 1, flux[1], ivar[1], mask[1], resolution),
                  MILL_ERR_RANGE, "are not in it");
-  expect_failure(mill_desi_writer_close(writer), MILL_ERR_RANGE, "69 of 70 rows");
+  expect_failure(mill_desi_writer_commit(writer), MILL_ERR_RANGE, "69 of 70 rows");
+  mill_desi_writer_free(writer);
   assert_int_equal(count_files(), 0);
 
   writer = begin(path, 0);
   for (int a = 0; a < N_ARM; a++)
     assert_ok(write_rows(writer, a, 0, N_ROW));
-  expect_failure(mill_desi_writer_close(writer), MILL_ERR_RANGE, "no FIBERMAP");
+  expect_failure(mill_desi_writer_commit(writer), MILL_ERR_RANGE, "no FIBERMAP");
+  mill_desi_writer_free(writer);
   assert_int_equal(count_files(), 0);
   assert_int_equal(mill_desi_writer_open(path, 0, 0, N_ARM, arm, 0, NULL, &writer), MILL_ERR_RANGE);
-  mill_desi_writer_abandon(NULL);
+  mill_desi_writer_free(NULL);
 }
 
 /* ---- redrock ----------------------------------------------------------- */
@@ -666,7 +670,8 @@ static void test_truth_table(void **state)
   assert_ok(mill_truth_writer_rows(writer, FIRST, N - FIRST, row + FIRST));
   expect_failure(mill_truth_writer_rows(writer, N - 1, 2, row), MILL_ERR_RANGE, "are not in it");
   assert_ok(mill_truth_writer_rows(writer, 0, FIRST, row));
-  assert_ok(mill_truth_writer_close(writer));
+  assert_ok(mill_truth_writer_commit(writer));
+  mill_truth_writer_free(writer);
   assert_int_equal(count_files(), 1);
   fitsfile *fptr = open_hdu(truth, "TRUTH");
   int status = 0;
@@ -694,9 +699,10 @@ static void test_truth_table(void **state)
   assert_int_equal(found, MILL_FILE_SAME);
   assert_ok(mill_truth_writer_open(truth, 1, &shape, &writer));
   assert_ok(mill_truth_writer_rows(writer, 0, FIRST, row));
-  expect_failure(mill_truth_writer_close(writer), MILL_ERR_RANGE, "1234 of 5000 rows");
+  expect_failure(mill_truth_writer_commit(writer), MILL_ERR_RANGE, "1234 of 5000 rows");
+  mill_truth_writer_free(writer);
   assert_int_equal(count_files(), 1);
-  mill_truth_writer_abandon(NULL);
+  mill_truth_writer_free(NULL);
   free(row);
 }
 

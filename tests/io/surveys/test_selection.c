@@ -146,11 +146,10 @@ static void test_redrock_file_beside_the_input(void **state)
 
 static void expect_list_error(const char *text, size_t n, const char *part)
 {
-  char **paths;
-  size_t n_path;
+  mill_path_list list = {0};
   maker_save_bytes(path, text, n);
-  assert_int_equal(mill_catalog_list_read(path, &paths, &n_path), MILL_ERR_USAGE);
-  assert_null(paths);
+  assert_int_equal(mill_catalog_list_read(path, &list), MILL_ERR_USAGE);
+  mill_path_list_clear(&list);
   if (!strstr(mill_error_message(), part) || !strstr(mill_error_message(), path))
     fail_msg("expected '%s', got '%s'", part, mill_error_message());
 }
@@ -162,19 +161,17 @@ static void test_catalog_lines_are_paths(void **state)
                              "https://x/y.fits\n|cat z.fits\n#no\n ~d.fits";
   static const char *const relative[] = {"c [1].fits", "*.fits", "https://x/y.fits", "|cat z.fits",
                                          " ~d.fits"};
-  char **paths;
-  size_t n;
+  mill_path_list list = {0};
   maker_save_bytes(path, text, sizeof text - 1);
-  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_OK);
-  assert_int_equal(n, 6);
-  assert_string_equal(paths[0], "/a/b.fits");
+  assert_int_equal(mill_catalog_list_read(path, &list), MILL_OK);
+  assert_int_equal(list.n, 6);
+  assert_string_equal(list.path[0], "/a/b.fits");
   for (size_t i = 0; i < 5; i++) {
     char expected[1200];
     snprintf(expected, sizeof expected, "%s/%s", folder, relative[i]);
-    assert_string_equal(paths[i + 1], expected);
+    assert_string_equal(list.path[i + 1], expected);
   }
-  mill_catalog_list_free(paths, n);
-  mill_catalog_list_free(NULL, 0);
+  mill_path_list_clear(&list);
 }
 
 static void test_catalog_of_many_lines(void **state)
@@ -185,22 +182,20 @@ static void test_catalog_of_many_lines(void **state)
   for (int i = 0; i < 1000; i++)
     fprintf(stream, "/f%d\n", i);
   assert_int_equal(fclose(stream), 0);
-  char **paths;
-  size_t n;
-  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_OK);
-  assert_int_equal(n, 1000);
-  assert_string_equal(paths[999], "/f999");
-  mill_catalog_list_free(paths, n);
+  mill_path_list list = {0};
+  assert_int_equal(mill_catalog_list_read(path, &list), MILL_OK);
+  assert_int_equal(list.n, 1000);
+  assert_string_equal(list.path[999], "/f999");
+  mill_path_list_clear(&list);
 }
 
 static void test_refuses_bad_catalogs(void **state)
 {
   (void)state;
-  char **paths;
-  size_t n;
-  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_ERR_USAGE);
+  mill_path_list list = {0};
+  assert_int_equal(mill_catalog_list_read(path, &list), MILL_ERR_USAGE);
   assert_non_null(strstr(mill_error_message(), "No such file"));
-  assert_int_equal(mill_catalog_list_read(folder, &paths, &n), MILL_ERR_USAGE);
+  assert_int_equal(mill_catalog_list_read(folder, &list), MILL_ERR_USAGE);
   assert_non_null(strstr(mill_error_message(), "folder"));
   expect_list_error("", 0, "holds no path");
   expect_list_error("# only\n\n", 8, "holds no path");

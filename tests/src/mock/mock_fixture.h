@@ -147,7 +147,7 @@ static inline void view_free(view *v)
 static inline mill_mock_settings emulator_settings(void)
 {
   mill_mock_settings set;
-  mill_mock_settings_init(&set);
+  set = (mill_mock_settings)MILL_MOCK_USUAL;
   set.seed = SEED;
   set.source = MILL_MOCK_EMULATOR;
   return set;

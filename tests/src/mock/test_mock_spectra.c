@@ -171,7 +171,7 @@ static void test_line_models_spectra_are_the_direct_integral(void **state)
   mill_line_model *model = NULL;
   view v;
   double *flux = NULL;
-  mill_mock_settings_init(&set);
+  set = (mill_mock_settings)MILL_MOCK_USUAL;
   open_view(&set, &v);
   /* on multiples of the step, as the survey has it: the same samples of the lines */
   const double ln0 = floor(log(3500) / MILL_LINE_LN_STEP) * MILL_LINE_LN_STEP;
@@ -212,7 +212,7 @@ static void test_line_models_survey(void **state)
   (void)state;
   mill_mock_settings set;
   view own, fast;
-  mill_mock_settings_init(&set);
+  set = (mill_mock_settings)MILL_MOCK_USUAL;
   set.n_star = 10;
   open_view(&set, &own);
   set.n_template = 3;

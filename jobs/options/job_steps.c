@@ -1,0 +1,30 @@
+#include "jobs/options/job_steps.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+
+int mill_job_begin(const mill_mpi *mpi)
+{
+  int err = mill_stop_signal_catch();
+  if (err == MILL_OK)
+    err = mill_log_open(mpi->rank, mpi->size, MILL_LOG_INFO, NULL);
+  return mill_mpi_agree(mpi, err);
+}
+
+int mill_job_flush(const char *what)
+{
+  if (fflush(stdout) != 0 || ferror(stdout))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print %s: %s", what, strerror(errno));
+  return MILL_OK;
+}
+
+int mill_job_end(const char *name, int err)
+{
+  if (err != MILL_OK)
+    fprintf(stderr, "starmill %s: %s\n", name, mill_error_message());
+  return mill_error_exit_status(err);
+}

@@ -1,0 +1,28 @@
+/** Orders for qsort and bsearch. */
+#ifndef MILL_ORDER_H
+#define MILL_ORDER_H
+
+#include <stdint.h>
+
+/** A number and where it stands: equal ones stay in their order. */
+typedef struct mill_keyed {
+  int64_t key, place;
+} mill_keyed;
+
+typedef struct mill_weighed {
+  double key; /**< not NaN */
+  int place;
+} mill_weighed;
+
+/** Ascending, of mill_keyed and mill_weighed. */
+int mill_by_key(const void *a, const void *b);
+int mill_by_weight(const void *a, const void *b);
+
+/** Ascending, of int64_t or what begins with one. */
+int mill_by_int64(const void *a, const void *b);
+
+/** By strcmp, of texts or what begins with one, and of pointers to texts. */
+int mill_by_text(const void *a, const void *b);
+int mill_by_text_at(const void *a, const void *b);
+
+#endif
