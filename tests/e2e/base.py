@@ -172,6 +172,14 @@ def read(path, group="fits"):
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
 
+def has_rows(path):
+    """Whether a fit has written a row to its result: for who waits, so it reads one column."""
+    if not os.path.exists(path):
+        return False
+    with h5py.File(path, "r") as f:
+        return bool((f["fits/STATUS"][...] == FITTED).any())
+
+
 def tiled(path, out, n_row):
     """Write a result of n_row rows to out: those of the result at path, again and again."""
     with h5py.File(path, "r") as few, h5py.File(out, "w") as many:

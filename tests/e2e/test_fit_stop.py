@@ -48,7 +48,7 @@ class Stop(EndToEnd):
         process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         limit = time.time() + PATIENCE
-        while not (os.path.exists(path) and (read(path)["STATUS"] == FITTED).any()):
+        while not has_rows(path):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll())
             time.sleep(0.02)
@@ -142,13 +142,10 @@ class Asked(EndToEnd):
         for text in says:
             self.assertIn(text, out + errors)
 
-    def has_rows(self, path):
-        return lambda: os.path.exists(path) and (read(path)["STATUS"] == FITTED).any()
-
     def test_stop_file(self):
         path, stop = tmp("file.h5"), tmp("file.h5.stop")
         process = self.start(path, ranks=2, stars=self.many)
-        self.wait(process, self.has_rows(path))
+        self.wait(process, lambda: has_rows(path))
         open(stop, "w").close()
         self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
         done = (read(path)["STATUS"] == FITTED).sum()
@@ -162,7 +159,7 @@ class Asked(EndToEnd):
     def test_stop_file_of_another_name(self):
         path, stop = tmp("named.h5"), tmp("halt")
         process = self.start(path, "--stop-file", stop, stars=self.many)
-        self.wait(process, self.has_rows(path))
+        self.wait(process, lambda: has_rows(path))
         open(stop, "w").close()
         self.end(process, 75, stop)
 
@@ -239,7 +236,7 @@ class Asked(EndToEnd):
         job = dict(ENVIRONMENT, SLURM_JOB_ID="4711")
         process = subprocess.Popen(self.line(path, *options), text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env=dict(job, SLURM_RESTART_COUNT="0"))
-        self.wait(process, self.has_rows(path))
+        self.wait(process, lambda: has_rows(path))
         process.send_signal(signal.SIGUSR1)
         self.end(process, 75, "continue")
         again = subprocess.run(self.line(path, *options), capture_output=True, text=True,

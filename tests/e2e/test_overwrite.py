@@ -85,7 +85,7 @@ class Overwrite(ProgramTest):
                                    stderr=subprocess.PIPE, text=True)
         limit = time.time() + PATIENCE
         new = new or self.out + ".new"
-        while not (os.path.exists(new) and (read(new)["STATUS"] == FITTED).any()):
+        while not has_rows(new):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll(), process.stderr)
             time.sleep(0.02)

@@ -359,7 +359,7 @@ class Submitted(Jobs):
     def some_rows(self, path, limit_s=240):
         """Wait until some rows of a result are done, and not all."""
         end = time.time() + limit_s
-        while not (os.path.exists(path) and (read(path)["STATUS"] == FITTED).any()):
+        while not has_rows(path):
             self.assertLess(time.time(), end, path)
             time.sleep(0.1)
         self.assertFalse((read(path)["STATUS"] == FITTED).all())
