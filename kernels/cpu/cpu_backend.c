@@ -723,7 +723,8 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
                      float *input)
 {
   int err = MILL_OK;
-  const int n_row = 1 + m->n_label, each = MILL_BATCH_ROWS / n_row; /* templates of a task */
+  const int n_row = 1 + m->n_label, fit = MILL_BATCH_ROWS / n_row;
+  const int each = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
   const int n_task = (m->n_stored + each - 1) / each;
   const size_t pad = (size_t)m->arm[arm].n_pix_pad;
   const size_t n_in = (size_t)m->arm[arm].layer[m->arm[arm].n_layer - 1].n_in;
@@ -731,7 +732,7 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
   for (int i_task = 0; i_task < n_task; i_task++) {
     const int first = i_task * each, left = m->n_stored - first, n = left < each ? left : each;
     mill_lane lane = {0};
-    mill_slot *star = NULL, *slot[MILL_BATCH_ROWS];
+    mill_slot *star = NULL, *slot[MILL_GROUP];
     int code = lane_reserve(&lane, m);
     if (code == MILL_OK)
       code = MILL_ALLOC(n, &star);

@@ -43,10 +43,11 @@ enum { MILL_LEAD_MAX_JAC = 3 };
  *  beyond this many errors. */
 #define MILL_TWO_MINIMA_GAP      4.0
 #define MILL_TWO_MINIMA_DISTANCE 3.0
-/** A start repeats the best one when its next step promises an F above that by less than the one
- * and below it by no more than the other, at a squared distance in errors below the first. */
+/** A start repeats the best one when its next step leads to within this squared distance in errors
+ * of its solution and promises an F above it by less than that, and below it by no more than the
+ * other: far from a minimum steps promise too much, but what F is at that place is known. */
 #define MILL_REPEAT_GAP  0.25
-#define MILL_REPEAT_LESS 0.05
+#define MILL_REPEAT_LESS 1.0
 /** Waves of the residuals are reported when they are this part of an arm's chi-square and this
  *  many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
@@ -524,8 +525,7 @@ MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slo
 {
   const mill_polish *p = &slot->polish;
   const double above = p->at.f - p->pred - slot->best.f;
-  return slot->have_best && slot->best_converged && p->have &&
-         p->lambda <= MILL_POLISH_LAMBDA_END && above >= -MILL_REPEAT_LESS &&
+  return slot->have_best && slot->best_converged && p->have && above >= -MILL_REPEAT_LESS &&
          above < MILL_REPEAT_GAP &&
          mill_point_distance2(m, slot, slot->best_end, slot->theta) < MILL_REPEAT_GAP;
 }
