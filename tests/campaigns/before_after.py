@@ -3,10 +3,9 @@
 
     before_after.py BEFORE AFTER DIR [--data DIR] [--sets minima,sim,hostile,wrong,real] [--starts 32]
 
-BEFORE makes libraries, surveys and fits from random starts and from the truth in DIR, which keeps
-them and the rows of every program: the first call takes an hour of CPU time and 10 GB, one with
-another AFTER a third of it.  Prints Markdown, "before, now" in a cell; docs/science/validation.md
-(Before and after) says what the sets are.
+BEFORE makes what both fit in DIR, which keeps it and the rows of every program: the first call takes
+an hour of CPU time and 10 GB, one with another AFTER a third of it.  Prints Markdown, "before, now"
+in a cell; docs/science/validation.md (Before and after) says what the sets are.
 """
 import argparse
 import glob
@@ -26,13 +25,12 @@ import validate_library  # noqa: E402
 import wrong_templates  # noqa: E402
 from validate_survey import SN_BINS, mad, table  # noqa: E402
 
-SURVEYS = {  # stars, S/N, v sin i, seed; those of validation.md
-    "A": (3200, "5,100", None, 51), "B": (1600, "5,100", "20,150", 52),
-    "C": (7000, "5,20", None, 53), "D": (4000, "20,100", None, 54),
-    "E": (3000, "5,100", "40,100", 55)}
+SURVEYS = {"reference": None, "A": "--stars 3200 --sn 5,100 --seed 51",  # those of validation.md
+           "B": "--stars 1600 --sn 5,100 --vsini 20,150 --seed 52",
+           "C": "--stars 7000 --sn 5,20 --seed 53", "D": "--stars 4000 --sn 20,100 --seed 54",
+           "E": "--stars 3000 --sn 5,100 --vsini 40,100 --seed 55"}
 PARAMETERS = "VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI"
-MISS, OTHER = 1.0, 0.1  # -2 ln L above the best known; between the programs
-TURNS = 40.0            # km/s from which v sin i has a pull
+MISS, OTHER, TURNS = 1.0, 0.1, 40.0  # -2 ln L, and between programs; km/s for pulls of v sin i
 
 
 class Campaign:
@@ -90,13 +88,12 @@ def joined(parts):
 def true_rows(path, rows):
     truth = fits.getdata(path, 1)
     at = {int(t): i for i, t in enumerate(truth["TARGETID"])}
-    index = np.array([at[int(t)] for t in rows["TARGETID"]])
+    index = [at[int(t)] for t in rows["TARGETID"]]
     return {k: np.asarray(truth[k], float)[index] for k in (*PARAMETERS, "SN")}
 
 
-# Sets: name, rows of both programs, and what there is of best (-2 ln L from other starts) and truth.
-
 def minima(c):
+    """Sets, as below: name, rows of both, best (-2 ln L from other starts), truth if there is."""
     random = random_starts.Campaign(argparse.Namespace(
         starmill=c.args.before, folder=c.at("minima"), data=c.args.data, library=None,
         starts=c.args.starts, default=False, sets="lamost,sdss,miles20,miles60"))
@@ -105,24 +102,22 @@ def minima(c):
         if len(glob.glob(starts)) < c.args.starts:
             random.one_set(name, library, config, inputs)
         best = np.min([read(p)["M2LL"] for p in glob.glob(starts)], axis=0)
-        more = ["--config", config] if config else []
-        yield dict(name=name, best=best, both=c.both("minima-" + name, library, inputs, *more))
+        yield dict(name=name, best=best, both=c.both(
+            "minima-" + name, library, inputs, *(["--config", config] if config else [])))
 
 
-def survey_of(c, name, library, n, sn, vsini, seed):
-    """Truth and inputs of a simulated survey."""
+def survey(c, name, library, options):
+    """Truth and inputs."""
     path = c.made(name, "simulate", "--quiet", "--source", "emulator", "--library", library,
-                  "--stars", str(n), "--sn", sn, "--seed", str(seed),
-                  *(["--vsini", vsini] if vsini else []))
+                  *options.split())
     return path + "/truth.fits", ["--catalog", path + "/catalog.txt"]
 
 
 def simulated(c):
     parts, sim = {}, c.args.data + "/sim/"
-    for name, (n, sn, vsini, seed) in {"reference": [None] * 4, **SURVEYS}.items():
-        truth, inputs = sim + "truth-dev.fits", [sim + "coadd-dev.fits.gz"]
-        if n:
-            truth, inputs = survey_of(c, name, c.library, n, sn, vsini, seed)
+    for name, options in SURVEYS.items():
+        truth, inputs = survey(c, name, c.library, options) if options else (
+            sim + "truth-dev.fits", [sim + "coadd-dev.fits.gz"])
         both = c.both(name, c.library, inputs)
         best = both[0]["M2LL"] if name in "CDE" else c.rows(
             c.args.before, name + "-truth", c.library, inputs, "--start", truth)["M2LL"]
@@ -145,10 +140,10 @@ def hostile(c):
 
 def wrong(c):
     demo = c.made("demo.h5", "library", "demo")
-    for scatter, seed in (("0.1", "2"), ("0.4", "3")):
-        lib = c.made(f"wrong-{scatter}.h5", "library", "demo", "--line-scatter", scatter,
-                     "--line-seed", seed)
-        truth, inputs = survey_of(c, "wrong-" + scatter, lib, 400, "10,100", None, 77)
+    for scatter, seed in ("0.1", "2"), ("0.4", "3"):
+        lib = c.made(f"wrong-{scatter}.h5", *f"library demo --line-scatter {scatter} --line-seed "
+                     f"{seed}".split())
+        truth, inputs = survey(c, "wrong-" + scatter, lib, "--stars 400 --seed 77 --sn 10,100")
         spectra, with_error = c.at("spectra-" + scatter), demo
         if not os.path.exists(spectra):
             wrong_templates.write_spectra(argparse.Namespace(library=lib, folder=spectra,
@@ -156,8 +151,7 @@ def wrong(c):
         for arm in "brz":
             with_error = c.made(f"error-{scatter}-{arm}.h5", "library", "model-error", "--arms", arm,
                                 "--components", "8", "--spectra", f"{spectra}/{arm}.fits", with_error)
-        for components, library in (("none", demo), ("8", with_error)):
-            name = f"lines {scatter}, {components}"
+        for name, library in (f"lines {scatter}, none", demo), (f"lines {scatter}, 8", with_error):
             both = c.both(name, library, inputs)
             yield dict(name=name, both=both, truth=true_rows(truth, both[0]))
 
@@ -194,8 +188,7 @@ def print_minima(sets):
                                     for r in both)])
     table(("set", "stars", f"above the best known by {OTHER}", f"by {MISS:g}", "most",
            "TWO_MINIMA of these", "a warning", "evaluations", "Jacobians"), lines)
-    print(f"Stars that differ by more than {OTHER}:\n")
-    table(("star", "found", "flags before", "now"), apart)
+    table((f"stars that differ by {OTHER}", "found", "flags before", "now"), apart)
 
 
 def print_pulls(sets):
@@ -234,8 +227,7 @@ def print_changes(sets):
             d = d[np.isfinite(d)]
             shifts[-1].append(f"{d.max():.3f}, {(d > 0.1).sum()}" if len(d) else "")
     table(("set", "rows", "other STATUS", "RVS_WARN", "FIT_INFO", "flags"), flags)
-    print("Largest change in errors, and rows with more than 0.1:\n")
-    table(("set", *PARAMETERS), shifts)
+    table(("largest change in errors, rows with more than 0.1", *PARAMETERS), shifts)
 
 
 def main():
