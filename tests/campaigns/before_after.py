@@ -4,7 +4,7 @@
     before_after.py BEFORE AFTER DIR [--data DIR] [--sets minima,sim,hostile,wrong,real] [--starts 32]
 
 BEFORE makes what both fit in DIR, which keeps it and the rows of every program: the first call takes
-an hour of CPU time and 10 GB, one with another AFTER a third of it.  Prints Markdown, "before, now"
+an hour of CPU time and 10 GB, one with another AFTER a fifth of it.  Prints Markdown, "before, now"
 in a cell; docs/science/validation.md (Before and after) says what the sets are.
 """
 import argparse
