@@ -301,6 +301,24 @@ def repeat_line(library, what, rows, use, star):
     return [what, library, "%d" % n, *line]
 
 
+def print_all(campaigns):
+    """Tables of what each campaign's program finds with a library: (name, campaign, path)."""
+    found, repeats = {}, {}
+    for name, campaign, path in campaigns:
+        label = os.path.basename(path).removesuffix(".h5")
+        for what, rows, published in campaign.sets(label, path):
+            found.setdefault(what, []).append((name, rows, published))
+        if "repeats" in campaign.args.sets.split(","):
+            for what, *repeat in campaign.repeats(label, path):
+                repeats.setdefault(name, []).append(repeat_line(name, what, *repeat))
+    print("ours − published: median ± robust scatter (scatter in units of the stated errors)")
+    print_comparisons(found)
+    if repeats:
+        print("\n**Repeats**: scatter (in units of the stated errors)\n")
+        print_table(("observations", "library", "number"),
+                    [x for lines in repeats.values() for x in lines if x[2] != "0"])
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1], add_help=False,
                                      description=__doc__)
@@ -326,18 +344,7 @@ def main():
         parser.error("files in WORK are named after the libraries: give these other names")
     if args.with_miles:
         libraries.append(("MILES", campaign.miles_library()))
-    found = {}
-    for name, path in libraries:
-        label = os.path.basename(path).removesuffix(".h5")
-        for what, rows, published in campaign.sets(label, path):
-            found.setdefault(what, []).append((name, rows, published))
-    print("ours − published: median ± robust scatter (scatter in units of the stated errors)")
-    print_comparisons(found)
-    if "repeats" in args.sets.split(","):
-        print("\n**Repeats**: scatter (in units of the stated errors)\n")
-        lines = [repeat_line(name, *repeat) for name, path in libraries for repeat in
-                 campaign.repeats(os.path.basename(path).removesuffix(".h5"), path)]
-        print_table(("observations", "library", "number"), [x for x in lines if x[2] != "0"])
+    print_all([(name, campaign, path) for name, path in libraries])
 
 
 if __name__ == "__main__":

@@ -98,8 +98,8 @@ def flags_of(table, path):
     return [{name for bit, name in bits.items() if warn & bit} for warn in table["RVS_WARN"]]
 
 
-def fit(name, rows, edit):
-    """Rows of the reference survey, edited one by one; table and flags, once an optimizer."""
+def write(name, rows, edit):
+    """Path of a file of rows of the reference survey, edited one by one."""
     def edit_all(hdus):
         for i in range(len(rows)):
             row = Row(hdus, i)
@@ -108,7 +108,11 @@ def fit(name, rows, edit):
                 for what, values in (("FLUX", row.flux), ("IVAR", row.ivar), ("MASK", row.mask)):
                     hdus[f"{arm}_{what}"].data[i] = values[arm]
         hdus["FIBERMAP"].data["TARGETID"][:] = np.arange(len(rows)) + 1
-    path = cut(name + ".fits", rows, edit_all)
+    return cut(name + ".fits", rows, edit_all)
+
+
+def fit(name, path):
+    """Table and flags of a file of rows, once an optimizer."""
     for optimizer in OPTIMIZERS:
         done = starmill("fit", "--library", library(), "--output", tmp(name + ".h5"), "--overwrite",
                         "--optimizer", optimizer, path, timeout=3600)
@@ -118,10 +122,15 @@ def fit(name, rows, edit):
         yield optimizer, table, flags_of(table, tmp(name + ".h5"))
 
 
-def no_stars():
+def write_no_stars():
+    """The file, and kind and S/N of each row."""
     rows = [(kind, sn) for kind in KINDS for sn in SN for _ in range(N_EACH)]
-    for optimizer, table, flags in fit("no-stars", [STAR] * len(rows),
-                                       lambda i, row: make(*rows[i], row)):
+    return write("no-stars", [STAR] * len(rows), lambda i, row: make(*rows[i], row)), rows
+
+
+def no_stars():
+    path, rows = write_no_stars()
+    for optimizer, table, flags in fit("no-stars", path):
         silent = [(*rows[i], table["VRAD"][i], table["VSINI"][i])
                   for i in range(len(rows)) if not flags[i]]
         alone = {kind: sum(f == {"HULL"} for f, (k, _) in zip(flags, rows) if k == kind)
@@ -130,8 +139,11 @@ def no_stars():
               f"only HULL: {alone}; evaluations a row {table['NEVAL'].mean():.0f}", flush=True)
 
 
-def two_of_them():
-    """Sums of two stars at all S/N, the second of 0.3 to 1 times the flux of the first."""
+def write_two():
+    """Sums of two stars at all S/N, the second of 0.3 to 1 times the flux of the first.
+
+    The file, rows of the two, ratios of flux, S/N.
+    """
     with pyfits.open(data("sim/truth-dev.fits")) as hdus:
         truth = np.array(hdus[1].data)
     bright = np.flatnonzero(truth["SN"] >= 50)
@@ -151,7 +163,14 @@ def two_of_them():
             row.ivar[arm] = np.where(good, 1 / (1 / np.where(good, row.ivar[arm], 1)
                                                 + scale**2 / np.where(good, ivar, 1)), 0)
             fainter(row, arm, sn[i], RNG)
-    for optimizer, table, flags in fit("two", [p[0] for p in pairs], add):
+    return write("two", [p[0] for p in pairs], add), pairs, ratio, sn
+
+
+def two_of_them():
+    path, pairs, ratio, sn = write_two()
+    with pyfits.open(data("sim/truth-dev.fits")) as hdus:
+        truth = np.array(hdus[1].data)
+    for optimizer, table, flags in fit("two", path):
         silent = np.array([not f for f in flags])
         chi = table["CHISQ_TOT"] / table["NPIX_TOT"]
         apart = [abs(truth["VRAD"][a] - truth["VRAD"][b]) for a, b in pairs]
@@ -172,8 +191,9 @@ def one_pixel():
         good = np.flatnonzero(row.good(arm))
         pick = good[at[i] * len(good) // 2320]
         row.flux[arm][pick] += 40 / np.sqrt(row.ivar[arm][pick])
-    plain = {o: (t, f) for o, t, f in fit("plain", range(n), lambda i, row: None)}
-    for optimizer, table, flags in fit("pixel", range(n), off):
+    plain = {o: (t, f) for o, t, f in fit("plain", write("plain", range(n),
+                                                            lambda i, row: None))}
+    for optimizer, table, flags in fit("pixel", write("pixel", range(n), off)):
         before, flags_before = plain[optimizer]
         new = [sorted(a - b) for a, b in zip(flags, flags_before) if a - b]
         print(f"{optimizer}: a pixel 40 errors off: {len(new)} of {n} with another flag {new}")
@@ -182,6 +202,20 @@ def one_pixel():
             moved = moved[np.isfinite(moved)]
             print(f"  {name} moved by {np.median(moved):.2f} errors (median), "
                   f"{np.percentile(moved, 99):.1f} (99 %), {moved.max():.1f} (largest)", flush=True)
+
+
+def inputs(folder):
+    """Path of each file, made in a folder once, and the kind of its rows: no stars, two stars, and
+    the rows of test_hostile.py."""
+    each = len(SN) * N_EACH
+    kinds = {"no-stars": [kind for kind in KINDS for _ in range(each)], "two": ["two stars"] * each,
+             "hostile": [name for name, *_ in ROWS] + ["another star"]}
+    paths = [os.path.join(folder, name + ".fits") for name in kinds]
+    if not all(map(os.path.exists, paths)):
+        Hostile.setUpClass()
+        for path, made in zip(paths, (write_no_stars()[0], write_two()[0], Hostile.input)):
+            shutil.move(made, path)
+    return zip(paths, kinds.values())
 
 
 if __name__ == "__main__":
