@@ -15,8 +15,6 @@
 #include "kernels/star/slot.h"
 
 #define MILL_POLISH_TOLERANCE   1e-2 /**< predicted decrease of -2 ln L that ends it */
-#define MILL_POLISH_NEARLY      0.1  /**< the same where the step before kept its promise */
-#define MILL_POLISH_ERROR       1e-4 /**< and what of the promise it may be expected to miss then */
 #define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
 #define MILL_POLISH_NOISE_STEP  1e-2
 #define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
@@ -530,19 +528,6 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
   }
 }
 
-/** Does the next step end the polish, unevaluated?  Its promise is small, or it will be kept as far
- *  as the last one's was: of what a step promises F keeps the less the longer it is. */
-MILL_HD static inline int mill_polish_near(const mill_polish *p, int accepted)
-{
-  if (p->lambda > MILL_POLISH_LAMBDA_END)
-    return 0;
-  if (p->pred < MILL_POLISH_TOLERANCE)
-    return 1;
-  return accepted && p->pred < MILL_POLISH_NEARLY && p->pred < p->promised &&
-         p->pred * fabs(p->gained / p->promised - 1.0) * sqrt(p->pred / p->promised) <
-             MILL_POLISH_ERROR;
-}
-
 /** Digest the Jacobian at slot->theta whose total F (with penalties) is f.
  *
  *  When it has converged, polish->end is the point that the last step leads to, which
@@ -585,7 +570,7 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   }
   if (!mill_polish_propose(m, slot, NULL))
     return MILL_POLISH_FAILED;
-  if (mill_polish_near(p, accept)) {
+  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END) {
     for (int j = 0; j < np; j++)
       p->end[j] = slot->theta[j];
     return MILL_POLISH_CONVERGED;

@@ -144,10 +144,10 @@ static void test_rough_tangents_lead_to_the_same_minima(void **state)
       worst = fmax(worst, fabs(made_par(a, j) - made_par(b, j)) / made_err(a, j));
   }
   printf("rough: -2 ln L within %.1g, parameters within %.1g errors\n", worst_f, worst);
-  /* the noise of float32 (1e-3) and what a last step of at most 0.1 misses of its promise (a tenth
-   * of it where the steps before kept theirs); in errors the root of that */
-  assert_close(worst_f, 0, 0.01);
-  assert_close(worst, 0, 0.1);
+  /* both take a last step that promises less than 0.01, of which a tenth may be missed, and there
+   * is the noise of float32, 1e-3; in errors the root of that */
+  assert_close(worst_f, 0, 2e-3);
+  assert_close(worst, 0, 0.045);
 }
 
 int main(void)

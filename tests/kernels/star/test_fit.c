@@ -241,12 +241,13 @@ static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
   assert_true(mill_start_repeats(&model, &slot));
   slot.polish.pred = 19.5; /* still falling */
   assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 20.5; /* better than the first one */
+  slot.polish.pred = 20.5; /* more than there is at that place, as steps from afar promise */
+  assert_true(mill_start_repeats(&model, &slot));
+  slot.polish.pred = 21.5; /* better than the first one */
   assert_false(mill_start_repeats(&model, &slot));
   slot.polish.pred = 19.9;
-  slot.polish.lambda = 1; /* a step that damping shortened leads nowhere */
-  assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.lambda = MILL_POLISH_LAMBDA;
+  slot.polish.lambda = 1; /* however the step is damped */
+  assert_true(mill_start_repeats(&model, &slot));
   slot.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
   assert_false(mill_start_repeats(&model, &slot));
   slot.theta[0] = centre[0];
