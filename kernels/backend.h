@@ -68,6 +68,9 @@ typedef struct mill_backend {
    *  the tangents, input [n_stored][n_label][n_in]; n_thread OpenMP threads, whose number changes
    *  nothing.  m: in the host's memory.  Only the CPU's backends have it. */
   int (*store)(const mill_model *m, int arm, int n_thread, float *rows, double *mean, float *input);
+  /** The last layer of such an arm, without its mean and bias, of n inputs [n][n_in], into rows
+   *  [n][n_pix_pad].  Where store is. */
+  int (*last)(const mill_model *m, int arm, int n, const float *input, float *rows);
   /** Add to *total what this device has spent since it was opened; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;

@@ -766,6 +766,28 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
   return err;
 }
 
+static int cpu_last(const mill_model *m, int arm, int n, const float *input, float *rows)
+{
+  int err = MILL_OK;
+  const mill_layer *last = &m->arm[arm].layer[m->arm[arm].n_layer - 1];
+  const size_t pad = (size_t)m->arm[arm].n_pix_pad, n_in = (size_t)last->n_in;
+  static const int is_value[MILL_BATCH_ROWS]; /* none is */
+  float *narrow = NULL, *to[MILL_BATCH_ROWS];
+  MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &narrow));
+  for (int first = 0; first < n; first += MILL_BATCH_ROWS) {
+    const int n_row = n - first < MILL_BATCH_ROWS ? n - first : MILL_BATCH_ROWS;
+    for (int r = 0; r < n_row; r++) {
+      to[r] = rows + (size_t)(first + r) * pad;
+      memcpy(narrow + (size_t)r * MILL_ROW_PITCH, input + (size_t)(first + r) * n_in,
+             n_in * sizeof *narrow);
+    }
+    layer_product_f32(last, last->weight, n_row, narrow, is_value, to);
+  }
+done:
+  mill_free(narrow);
+  return err;
+}
+
 static int cpu_wait(mill_device *d)
 {
   (void)d;
@@ -812,4 +834,5 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .wait = cpu_wait,
     .timing = cpu_timing,
     .store = cpu_store,
+    .last = cpu_last,
 };

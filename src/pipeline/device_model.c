@@ -173,20 +173,29 @@ done:
   return err;
 }
 
-/** An arm's rough tangents, from n tangents of templates as inputs of the last layer. */
-static int load_rough(mill_device_memory *memory, const mill_emulator *e, int n, const float *input,
-                      mill_model_arm *arm)
+/** Rough tangents of arm a, from n tangents of templates as inputs of the last layer. */
+static int load_rough(mill_device_memory *memory, const mill_emulator *e, int a, int n,
+                      const float *input, mill_model *m)
 {
   int err = MILL_OK;
-  const int last = e->n_layer - 1;
-  mill_rough_layers rough;
-  MILL_TRY(mill_rough_layers_make(e, n, input, &rough));
-  if (rough.n == 0)
+  mill_model_arm *arm = &m->arm[a];
+  const int n_in = e->n_in[e->n_layer - 1], n_pix = arm->n_pix, pad = arm->n_pix_pad;
+  mill_rough_axes axes;
+  float *row = NULL, *turned = NULL;
+  MILL_TRY(mill_rough_axes_find(e, n, input, &axes));
+  if (axes.n == 0)
     goto done;
-  MILL_TRY(take_panels(memory, e->n_in[last], rough.n, rough.down, NULL, NULL, 0, &arm->rough[0]));
-  MILL_TRY(take_panels(memory, rough.n, e->n_out[last], rough.up, NULL, NULL, 0, &arm->rough[1]));
+  MILL_TRY(MILL_ALLOC((size_t)axes.n * (size_t)pad, &row));
+  MILL_TRY(MILL_ALLOC((size_t)axes.n * (size_t)n_pix, &turned));
+  MILL_TRY(memory->backend->last(m, a, axes.n, axes.up, row));
+  for (int p = 0; p < n_pix; p++)
+    for (int i = 0; i < axes.n; i++)
+      turned[(size_t)p * (size_t)axes.n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
+  MILL_TRY(take_panels(memory, n_in, axes.n, axes.down, NULL, NULL, 0, &arm->rough[0]));
+  MILL_TRY(take_panels(memory, axes.n, n_pix, turned, NULL, NULL, 0, &arm->rough[1]));
 done:
-  mill_rough_layers_clear(&rough);
+  MILL_FREE(row, turned);
+  mill_rough_axes_clear(&axes);
   return err;
 }
 
@@ -368,8 +377,7 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
     if (is_here)
-      MILL_TRY(
-          load_rough(memory, &lib->arm[a].emulator, m->n_stored * m->n_label, input, &m->arm[a]));
+      MILL_TRY(load_rough(memory, &lib->arm[a].emulator, a, m->n_stored * m->n_label, input, m));
   }
 done:
   MILL_FREE(row, input, mean);
