@@ -178,14 +178,16 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
-/** Has the model rough tangents, and is the start that begins one that they may lead?  Not one that
- *  was given, which is near. */
-MILL_HD static inline int mill_rough_wanted(const mill_model *m, const mill_slot *slot)
+/** Rough tangents lead the start that begins where the model has them and it is a polish, and not
+ *  one that was given, which is near. */
+MILL_HD static inline void mill_rough_begin(const mill_model *m, mill_slot *slot)
 {
   int has = 0;
   for (int a = 0; a < m->n_arm; a++)
     has |= m->arm[a].rough[0].weight != NULL;
-  return has && slot->stage == MILL_STAGE_POLISH && !(slot->has_given && slot->i_start == 0);
+  const int wanted =
+      has && slot->stage == MILL_STAGE_POLISH && !(slot->has_given && slot->i_start == 0);
+  slot->rough = wanted ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
 }
 
 /** Begin a start's polish with the arm that has most of the star's lines alone, until it is near:
@@ -204,7 +206,7 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
   if (n_arm > 1 && m->n_par == m->n_deriv && slot->stage == MILL_STAGE_POLISH &&
       !(slot->has_given && slot->i_start == 0) && slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead = lead;
-  slot->rough = mill_rough_wanted(m, slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
+  mill_rough_begin(m, slot);
 }
 
 /** The leading arm has answered: go on with it, or with all arms from where it leads. */
@@ -221,7 +223,7 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   slot->lead = 0;
   slot->fix_error = slot->i_start == 0; /* the model error of all arms */
   mill_polish_begin(m, slot, theta);
-  slot->rough = mill_rough_wanted(m, slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
+  mill_rough_begin(m, slot);
 }
 
 /** A Jacobian of all arms has been told while rough tangents were in use.  They lead to a place

@@ -182,7 +182,7 @@ static int load_rough(mill_device_memory *memory, const mill_emulator *e, int a,
   const int n_in = e->n_in[e->n_layer - 1], n_pix = arm->n_pix, pad = arm->n_pix_pad;
   mill_rough_axes axes;
   float *row = NULL, *turned = NULL;
-  MILL_TRY(mill_rough_axes_find(e, n, input, &axes));
+  MILL_TRY(mill_rough_axes_find(e, arm->mean_weight, n, input, &axes));
   if (axes.n == 0)
     goto done;
   MILL_TRY(MILL_ALLOC((size_t)axes.n * (size_t)pad, &row));

@@ -30,14 +30,11 @@ static void add(int n, double factor, const double *from, double *to)
 }
 
 /** Lower triangle l [n_in][n_in], such that |l^T h| is the length of W h in pixels, W the weights
- *  w [n_out][n_in] less their mean over pixels.  0: they are not finite. */
-static int lengths(int n_in, int n_out, const float *w, double *mean, double *row, double *l)
+ *  w [n_out][n_in] less their mean over pixels; row [n_in] is work space.  0: they are not finite. */
+static int lengths(int n_in, int n_out, const float *w, const double *mean, double *row, double *l)
 {
   const int step = n_out > PIXELS * n_in ? n_out / (PIXELS * n_in) : 1;
   double trace = 0.0;
-  for (int p = 0; p < n_out; p++)
-    for (int k = 0; k < n_in; k++)
-      mean[k] += (double)w[(size_t)p * (size_t)n_in + (size_t)k] / (double)n_out;
   for (int p = 0; p < n_out; p += step) {
     for (int k = 0; k < n_in; k++)
       row[k] = (double)w[(size_t)p * (size_t)n_in + (size_t)k] - mean[k];
@@ -92,16 +89,16 @@ static int orthonormal(int n_in, int n, const float *input, const double *l, int
   return 0;
 }
 
-int mill_rough_axes_find(const mill_emulator *e, int n, const float *input, mill_rough_axes *out)
+int mill_rough_axes_find(const mill_emulator *e, const double *mean, int n, const float *input,
+                         mill_rough_axes *out)
 {
   int err = MILL_OK;
   const int last = e->n_layer - 1, n_in = e->n_in[last];
   const int most = (int)(MOST * (double)n_in);
-  double *mean = NULL, *row = NULL, *l = NULL, *z = NULL, *axis = NULL;
+  double *row = NULL, *l = NULL, *z = NULL, *axis = NULL;
   memset(out, 0, sizeof *out);
   if (n_in < LEAST_IN)
     goto done;
-  MILL_TRY(MILL_ALLOC(n_in, &mean));
   MILL_TRY(MILL_ALLOC(n_in, &row));
   MILL_TRY(MILL_ALLOC((size_t)n_in * (size_t)n_in, &l));
   MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n_in, &z));
@@ -122,7 +119,7 @@ int mill_rough_axes_find(const mill_emulator *e, int n, const float *input, mill
       up[k] = (float)a[k];
   }
 done:
-  MILL_FREE(mean, row, l, z, axis);
+  MILL_FREE(row, l, z, axis);
   return err;
 }
 

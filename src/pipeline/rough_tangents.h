@@ -21,11 +21,13 @@ typedef struct mill_rough_axes {
 
 /** Find the axes for the last layer of an emulator.
  *
+ *  mean      in   mean of its weights over pixels, [n_in]
  *  n, input  in   tangents of templates, [n][n_in] inputs of that layer
  *  out       out  to be given to mill_rough_axes_clear, after an error too
  *
  *  MILL_ERR_MEMORY. */
-int mill_rough_axes_find(const mill_emulator *e, int n, const float *input, mill_rough_axes *out);
+int mill_rough_axes_find(const mill_emulator *e, const double *mean, int n, const float *input,
+                         mill_rough_axes *out);
 
 void mill_rough_axes_clear(mill_rough_axes *axes);
 
