@@ -157,7 +157,7 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** SiLU of the value row, its slope times the tangent rows, which are float (thin) or double. */
+/** SiLU of the value row, its slope times the tangent rows, which are double or float (thin). */
 static void activate(int n, double *value, int n_tangent, double *const *tangent,
                      float *const *thin)
 {
@@ -201,9 +201,11 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
 
 /** The rows of a batch: first the values, one for each slot, then all tangents, the rough ones
  *  last.  Row r of the layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers,
- *  in hidden, or in narrow where it is rough. */
+ *  in hidden, or from n_wide on in narrow. */
 typedef struct mill_rows {
-  int n_slot, n_exact, n_row;                   /**< rows from n_exact on are rough */
+  int n_slot, n_row;
+  int n_wide;                                   /**< rows from here on are float32 from the first */
+  int n_exact;                                  /**< rows from here on are rough */
   int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
@@ -222,6 +224,7 @@ static void number_rows(const mill_model *m, const mill_model_arm *arm, int n_sl
         rows->n_row += rows->n_tangent[s];
       }
   }
+  rows->n_wide = m->set.precision == MILL_FLOAT64 ? rows->n_row : n_slot;
   for (int r = 0; r < rows->n_row; r++)
     rows->is_value[r] = r < n_slot;
 }
@@ -255,7 +258,7 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
       const int r = t == 0 ? s : rows->first[s] + t - 1;
       const double *from = row + (size_t)t * MILL_ROW_PITCH;
       for (int i = 0; i < n_in; i++) {
-        if (r < rows->n_exact)
+        if (r < rows->n_wide)
           lane->hidden[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = from[i];
         else
           lane->narrow[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = (float)from[i];
@@ -273,16 +276,16 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
     to[r] = lane->hidden[1 - from] + (size_t)r * MILL_ROW_PITCH;
     thin[r] = lane->narrow[1 - from] + (size_t)r * MILL_ROW_PITCH;
   }
-  const int n_exact = rows->n_exact, n_rough = rows->n_row - n_exact;
-  layer_product_f64(layer, layer->weight, n_exact, lane->hidden[from], rows->is_value, to);
-  if (n_rough > 0)
-    layer_product_f32(layer, layer->narrow, n_rough,
-                      lane->narrow[from] + (size_t)n_exact * MILL_ROW_PITCH,
-                      rows->is_value + n_exact, thin + n_exact);
+  const int n_wide = rows->n_wide, n_thin = rows->n_row - n_wide;
+  layer_product_f64(layer, layer->weight, n_wide, lane->hidden[from], rows->is_value, to);
+  if (n_thin > 0)
+    layer_product_f32(layer, layer->narrow, n_thin,
+                      lane->narrow[from] + (size_t)n_wide * MILL_ROW_PITCH, rows->is_value + n_wide,
+                      thin + n_wide);
   for (int s = 0; s < rows->n_slot; s++) {
     const int first = rows->first[s];
     activate(layer->n_out, to[s], rows->n_tangent[s], to + first,
-             first < n_exact ? NULL : thin + first);
+             first < n_wide ? NULL : thin + first);
   }
 }
 
@@ -309,10 +312,11 @@ static void last_layer_f32(const mill_model_arm *arm, const mill_rows *rows, int
  *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
  *  per label.  Returns which of narrow's buffers has the inputs of the last layer, in float32.
  *
- *  Labels, grids, radial functions and hidden layers are float64 in both precisions (a
- *  tenth of the arithmetic): rounding there moves all pixels together, as a change of
- *  labels would.  Only the last layer, the expensive one, is of the run's precision, and rough
- *  tangents are float32 from the first. */
+ *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
+ *  rounding there moves all pixels together, as a change of labels would, and so F between two
+ *  steps.  A tangent that all pixels have wrong by 1e-6 is a step that long by 1e-6, so tangents
+ * are of the run's precision from the first layer on, as the last layer, the expensive one, is for
+ *  both. */
 static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
                    mill_lane *lane)
 {
@@ -336,8 +340,8 @@ static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const 
       double *h = lane->hidden[from] + (size_t)r * MILL_ROW_PITCH;
       float *thin = lane->narrow[from] + (size_t)r * MILL_ROW_PITCH;
       const size_t at = (size_t)t * (size_t)m->max_pix_pad;
-      for (int k = 0; k < last->n_in; k++) {
-        if (r < rows.n_exact)
+      for (int k = 0; k < last->n_in && !wide; k++) {
+        if (r < rows.n_wide)
           thin[k] = (float)h[k];
         else
           h[k] = (double)thin[k];

@@ -38,7 +38,7 @@ typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight;  /**< double; of the last layer float unless the run is float64 */
   const void *bias;    /**< [n_out_pad] */
-  const float *narrow; /**< weights of a hidden layer for a CPU's rough tangents, or NULL */
+  const float *narrow; /**< weights of a hidden layer for a CPU's tangents, or NULL */
 } mill_layer;
 
 /** Where the weight of input k and output i is; panel: outputs of a panel. */
