@@ -72,4 +72,72 @@ MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const 
   }
 }
 
+/** A polynomial of n coefficients at a cell's pixels. */
+MILL_INLINE void mill_cell_values(const int n, int cell, const double *power, const double *of,
+                                  double *value)
+{
+  for (int i = 0; i < cell; i += MILL_VEC_N_F64) {
+    mill_vec_f64 s = of[0] * *(const mill_vec_f64 *)(power + i);
+    for (int m = 1; m < n; m++)
+      s += of[m] * *(const mill_vec_f64 *)(power + m * cell + i);
+    *(mill_vec_f64 *)(value + i) = s;
+  }
+}
+
+/** A cell's sum of its functions with factors a [pitch], zeros beyond n_cont, as a polynomial:
+ *  of [MILL_CELL_COEF]. */
+MILL_INLINE void mill_cell_mix(int pitch, const double *coef, const double *a, double *of)
+{
+  for (int m = 0; m < MILL_CELL_COEF; m++) {
+    mill_vec_f64 s = mill_vec_zero_f64();
+    for (int k = 0; k < pitch; k += MILL_VEC_N_F64)
+      s += *(const mill_vec_f64 *)(a + k) * *(const mill_vec_f64 *)(coef + m * pitch + k);
+    of[m] = mill_vec_sum_f64(&s);
+  }
+}
+
+/** What mill_cell_quadratic wants of a factor chol [n_cont][n_cont], L in its lower triangle: the
+ *  transpose of its inverse, [n_cont][pitch], zeros beyond n_cont. */
+MILL_INLINE void mill_cell_inverse(int n_cont, int pitch, const double *chol, double *inverse)
+{
+  for (int l = 0; l < n_cont; l++) {
+    double *column = inverse + (ptrdiff_t)l * pitch;
+    for (int k = 0; k < pitch; k++)
+      column[k] = k == l ? 1.0 : 0.0;
+    mill_cholesky_forward(n_cont, chol, n_cont, column);
+  }
+}
+
+/** |L^-1 p|^2 of a cell's functions p as a polynomial: quad [MILL_CELL_MOMENTS]. */
+MILL_INLINE void mill_cell_quadratic(int n_cont, int pitch, const double *coef,
+                                     const double *inverse, double *quad)
+{
+  enum { N = MILL_CELL_COEF };
+  mill_vec_f64 sum[MILL_CELL_MOMENTS];
+  for (int p = 0; p < MILL_CELL_MOMENTS; p++)
+    sum[p] = mill_vec_zero_f64();
+  for (int k = 0; k < n_cont; k += MILL_VEC_N_F64) {
+    const int n_row = k + MILL_VEC_N_F64 < n_cont ? k + MILL_VEC_N_F64 : n_cont;
+    mill_vec_f64 z[N];
+    MILL_UNROLL
+    for (int m = 0; m < N; m++)
+      z[m] = mill_vec_zero_f64();
+    for (int l = 0; l < n_row; l++) {
+      const mill_vec_f64 x = *(const mill_vec_f64 *)(inverse + (ptrdiff_t)l * pitch + k);
+      MILL_UNROLL
+      for (int m = 0; m < N; m++)
+        z[m] += coef[m * pitch + l] * x;
+    }
+    MILL_UNROLL
+    for (int m = 0; m < N; m++) {
+      sum[2 * m] += z[m] * z[m];
+      MILL_UNROLL
+      for (int q = 0; q < m; q++)
+        sum[m + q] += 2.0 * z[m] * z[q];
+    }
+  }
+  for (int p = 0; p < MILL_CELL_MOMENTS; p++)
+    quad[p] = mill_vec_sum_f64(&sum[p]);
+}
+
 #endif
