@@ -160,18 +160,19 @@ static void emulator_work(const sizes *z, int a, int n_tangent, enum rows rows, 
 {
   const mill_emulator *e = &z->lib->arm[a].emulator;
   const double n = z->lib->arm[a].n_pix, n_in = e->n_in[e->n_layer - 1];
+  const double hidden = hidden_tangent_ops(e, n_tangent), few = z->arm[a].n_direction;
   if (rows == ROWS_STORED)
     return;
-  w->f64 += front_ops(e, n_tangent);
+  /* tangents are of the run's precision from the first layer on */
+  w->f64 += front_ops(e, n_tangent) - hidden;
+  add_real(z, w, hidden);
   w->bytes_cache += z->share * emulator_bytes(z, e);
-  if (rows == ROWS_MADE || z->arm[a].n_direction == 0) {
+  if (rows == ROWS_MADE || few == 0.0) {
     add_real(z, w, 2.0 * n_in * n * (1 + n_tangent));
     return;
   }
-  /* tangents are float32 from the first layer on, and the last one makes them of few numbers */
-  const double thin = hidden_tangent_ops(e, n_tangent), few = z->arm[a].n_direction;
-  w->f64 -= thin;
-  w->f32 += thin + 2.0 * (n_in * n + n_tangent * few * (n_in + n));
+  /* the last layer makes them of few numbers */
+  add_real(z, w, 2.0 * (n_in * n + n_tangent * few * (n_in + n)));
   w->bytes_cache += z->share * few * (n_in + n) * z->real;
 }
 
