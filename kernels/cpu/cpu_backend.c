@@ -179,21 +179,6 @@ static void activate(int n, double *value, int n_tangent, double *const *tangent
   }
 }
 
-/** a . b, in an order that does not depend on the instruction set. */
-static double dot(int n, const double *a, const double *b)
-{
-  double part[8] = {0};
-  int k = 0;
-  for (; k + 8 <= n; k += 8) {
-    MILL_SIMD
-    for (int i = 0; i < 8; i++)
-      part[i] += a[k + i] * b[k + i];
-  }
-  for (int i = 0; k + i < n; i++)
-    part[i] += a[k + i] * b[k + i];
-  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
-}
-
 static int n_tangent_of(const mill_model *m, const mill_slot *slot)
 {
   return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
@@ -347,7 +332,7 @@ static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const 
           h[k] = (double)thin[k];
       }
       lane->work[s].mean[t] =
-          dot(last->n_in, arm->mean_weight, h) + (t == 0 ? arm->mean_bias : 0.0);
+          mill_dot(last->n_in, arm->mean_weight, h) + (t == 0 ? arm->mean_bias : 0.0);
       to[r] = (double *)lane->work[s].grid + at;
       to32[r] = (float *)lane->work[s].grid + at;
     }

@@ -1,4 +1,4 @@
-/** Cholesky factorisation of the small normal matrices of one star.
+/** Cholesky factorisation of the small normal matrices of one star, and products of rows.
  *
  *  The continuum's normal matrix (at most MILL_MAX_CONT rows) and the curvature of the
  *  parameters (at most MILL_MAX_PAR) are factored by one thread in float64.  Matrices
@@ -11,6 +11,19 @@
 #include <float.h>
 
 #include "kernels/base/common.h"
+
+/** a . b of long rows, in an order that does not depend on the instruction set. */
+static inline double mill_dot(int n, const double *a, const double *b)
+{
+  double part[8] = {0};
+  int k = 0;
+  for (; k + 8 <= n; k += 8)
+    for (int i = 0; i < 8; i++)
+      part[i] += a[k + i] * b[k + i];
+  for (int i = 0; k + i < n; i++)
+    part[i] += a[k + i] * b[k + i];
+  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
 
 /** Factor a = L L^T in place.
  *

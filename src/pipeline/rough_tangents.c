@@ -13,15 +13,6 @@ enum {
 /** Part of the tangents' squared length that may be left out, and the most axes by inputs. */
 static const double LEFT_OUT = 5e-5, MOST = 0.6;
 
-static double dot(int n, const double *a, const double *b)
-{
-  double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-  for (int i = 0; i < n; i++)
-    sum += a[i] * b[i];
-  return sum;
-}
-
 static void add(int n, double factor, const double *from, double *to)
 {
 #pragma omp simd
@@ -51,9 +42,10 @@ static int lengths(int n_in, int n_out, const float *w, const double *mean, doub
 }
 
 /** Orthonormal axes [most][n_in] of l^T h over the n tangents h of input, until all but LEFT_OUT is
- *  in them.  Returns their number, 0 when most are too few; z [n][n_in] is work space. */
+ *  in them.  Returns their number, 0 when most are too few; z [n][n_in] and square [n], what is
+ * left of the tangents and its squared length, are work space. */
 static int orthonormal(int n_in, int n, const float *input, const double *l, int most, double *z,
-                       double *axis)
+                       double *square, double *axis)
 {
   double whole = 0.0;
   for (int r = 0; r < n; r++) {
@@ -61,30 +53,30 @@ static int orthonormal(int n_in, int n, const float *input, const double *l, int
     for (int k = 0; k < n_in; k++)
       add(k + 1, (double)input[(size_t)r * (size_t)n_in + (size_t)k], l + (size_t)k * (size_t)n_in,
           row);
-    const double length = sqrt(dot(n_in, row, row));
+    const double length = sqrt(mill_dot(n_in, row, row));
     const int good = length > 0.0 && isfinite(length);
     for (int k = 0; k < n_in; k++)
       row[k] = good ? row[k] / length : 0.0;
+    square[r] = good;
     whole += good;
   }
   for (int i = 0; i < most; i++) {
-    double left = 0.0, worst = 0.0;
+    double left = 0.0;
     int far = 0;
     for (int r = 0; r < n; r++) {
-      const double *row = z + (size_t)r * (size_t)n_in, square = dot(n_in, row, row);
-      left += square;
-      if (square > worst) {
-        worst = square;
+      left += square[r];
+      if (square[r] > square[far])
         far = r;
-      }
     }
     if (left <= LEFT_OUT * whole)
       return i;
-    double *next = axis + (size_t)i * (size_t)n_in;
-    add(n_in, 1.0 / sqrt(worst), z + (size_t)far * (size_t)n_in, next);
+    double *next = axis + (size_t)i * (size_t)n_in, *from = z + (size_t)far * (size_t)n_in;
+    add(n_in, 1.0 / sqrt(mill_dot(n_in, from, from)), from, next);
     for (int r = 0; r < n; r++) {
       double *row = z + (size_t)r * (size_t)n_in;
-      add(n_in, -dot(n_in, next, row), next, row);
+      const double along = mill_dot(n_in, next, row);
+      add(n_in, -along, next, row);
+      square[r] -= along * along;
     }
   }
   return 0;
@@ -96,16 +88,17 @@ int mill_rough_axes_find(const mill_emulator *e, const double *mean, int n, cons
   int err = MILL_OK;
   const int last = e->n_layer - 1, n_in = e->n_in[last];
   const int most = (int)(MOST * (double)n_in);
-  double *row = NULL, *l = NULL, *z = NULL, *axis = NULL;
+  double *row = NULL, *l = NULL, *z = NULL, *square = NULL, *axis = NULL;
   memset(out, 0, sizeof *out);
   if (n_in < LEAST_IN)
     goto done;
   MILL_TRY(MILL_ALLOC(n_in, &row));
   MILL_TRY(MILL_ALLOC((size_t)n_in * (size_t)n_in, &l));
   MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n_in, &z));
+  MILL_TRY(MILL_ALLOC(n, &square));
   MILL_TRY(MILL_ALLOC((size_t)most * (size_t)n_in, &axis));
   if (lengths(n_in, e->n_out[last], e->weight[last], mean, row, l))
-    out->n = orthonormal(n_in, n, input, l, most, z, axis);
+    out->n = orthonormal(n_in, n, input, l, most, z, square, axis);
   if (out->n == 0)
     goto done;
   MILL_TRY(MILL_ALLOC((size_t)out->n * (size_t)n_in, &out->down));
@@ -114,13 +107,13 @@ int mill_rough_axes_find(const mill_emulator *e, const double *mean, int n, cons
     double *a = axis + (size_t)i * (size_t)n_in;
     float *down = out->down + (size_t)i * (size_t)n_in, *up = out->up + (size_t)i * (size_t)n_in;
     for (int k = 0; k < n_in; k++)
-      down[k] = (float)dot(k + 1, l + (size_t)k * (size_t)n_in, a);
+      down[k] = (float)mill_dot(k + 1, l + (size_t)k * (size_t)n_in, a);
     mill_cholesky_backward(n_in, l, n_in, a);
     for (int k = 0; k < n_in; k++)
       up[k] = (float)a[k];
   }
 done:
-  MILL_FREE(row, l, z, axis);
+  MILL_FREE(row, l, z, square, axis);
   return err;
 }
 
