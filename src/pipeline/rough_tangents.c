@@ -8,7 +8,8 @@
 
 enum {
   LEAST_IN = 64, /**< inputs below which there is nothing to save */
-  PIXELS = 4,    /**< so many pixels for each input measure lengths */
+  PIXELS = 4,    /**< so many pixels for each input measure lengths, */
+  TOGETHER = 4,  /**< so many at a time, as l is larger than a first cache */
 };
 /** Part of the tangents' squared length that may be left out, and the most axes by inputs. */
 static const double LEFT_OUT = 5e-5, MOST = 0.6;
@@ -21,17 +22,27 @@ static void add(int n, double factor, const double *from, double *to)
 }
 
 /** Lower triangle l [n_in][n_in], such that |l^T h| is the length of W h in pixels, W the weights
- *  w [n_out][n_in] less their mean over pixels; row [n_in] is work space.  0: they are not finite.
- */
+ *  w [n_out][n_in] less their mean over pixels; row [TOGETHER][n_in] is work space.  0: they are
+ * not finite. */
 static int lengths(int n_in, int n_out, const float *w, const double *mean, double *row, double *l)
 {
   const int step = n_out > PIXELS * n_in ? n_out / (PIXELS * n_in) : 1;
+  const double *r0 = row, *r1 = r0 + n_in, *r2 = r1 + n_in, *r3 = r2 + n_in;
   double trace = 0.0;
-  for (int p = 0; p < n_out; p += step) {
-    for (int k = 0; k < n_in; k++)
-      row[k] = (double)w[(size_t)p * (size_t)n_in + (size_t)k] - mean[k];
-    for (int k = 0; k < n_in; k++)
-      add(k + 1, row[k], row, l + (size_t)k * (size_t)n_in);
+  for (int first = 0; first < n_out; first += TOGETHER * step) {
+    for (int t = 0; t < TOGETHER; t++)
+      for (int k = 0; k < n_in; k++) {
+        const int p = first + t * step;
+        row[t * n_in + k] =
+            p < n_out ? (double)w[(size_t)p * (size_t)n_in + (size_t)k] - mean[k] : 0.0;
+      }
+    for (int k = 0; k < n_in; k++) {
+      double *to = l + (size_t)k * (size_t)n_in;
+      const double x0 = r0[k], x1 = r1[k], x2 = r2[k], x3 = r3[k];
+#pragma omp simd
+      for (int i = 0; i <= k; i++)
+        to[i] += (x0 * r0[i] + x1 * r1[i]) + (x2 * r2[i] + x3 * r3[i]);
+    }
   }
   for (int k = 0; k < n_in; k++)
     trace += l[k * n_in + k];
@@ -92,7 +103,7 @@ int mill_rough_axes_find(const mill_emulator *e, const double *mean, int n, cons
   memset(out, 0, sizeof *out);
   if (n_in < LEAST_IN)
     goto done;
-  MILL_TRY(MILL_ALLOC(n_in, &row));
+  MILL_TRY(MILL_ALLOC(TOGETHER * n_in, &row));
   MILL_TRY(MILL_ALLOC((size_t)n_in * (size_t)n_in, &l));
   MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n_in, &z));
   MILL_TRY(MILL_ALLOC(n, &square));
