@@ -298,10 +298,9 @@ static void last_layer_f32(const mill_model_arm *arm, const mill_rows *rows, int
  *  per label.  Returns which of narrow's buffers has the inputs of the last layer, in float32.
  *
  *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
- *  rounding there moves all pixels together, as a change of labels would, and so F between two
- *  steps.  A tangent that all pixels have wrong by 1e-6 is a step that long by 1e-6, so tangents
- * are of the run's precision from the first layer on, as the last layer, the expensive one, is for
- *  both. */
+ *  rounding there moves all pixels together, as a change of labels would.  In a tangent it makes
+ *  the step wrong by 1e-6 of its length, so tangents are of the run's precision from the first
+ *  layer on.  The last layer, the expensive one, is of that precision for both. */
 static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
                    mill_lane *lane)
 {

@@ -22,8 +22,8 @@ static void add(int n, double factor, const double *from, double *to)
 }
 
 /** Lower triangle l [n_in][n_in], such that |l^T h| is the length of W h in pixels, W the weights
- *  w [n_out][n_in] less their mean over pixels; row [TOGETHER][n_in] is work space.  0: they are
- * not finite. */
+ *  w [n_out][n_in] less their mean over pixels; row [TOGETHER][n_in] is work space.  Returns 0 when
+ *  they are not finite. */
 static int lengths(int n_in, int n_out, const float *w, const double *mean, double *row, double *l)
 {
   const int step = n_out > PIXELS * n_in ? n_out / (PIXELS * n_in) : 1;
