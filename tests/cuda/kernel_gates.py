@@ -41,6 +41,12 @@ LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
 KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
               "mill_block_sum_n")  # small arrays, once a star or once a request
 LOADS = {"LD": 1, "LDG": 1}
+# of nvdisasm's listing
+SECTION = re.compile(r"\s*\.section\s+\.text\.([^,\s]+)")
+LINE = re.compile(r'//## File "([^"]+)", line (\d+)')
+LABEL = re.compile(r"\s*(\.L_x_\d+|\$?_Z[^\s:]+):")
+INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_.]*)(.*?);")
+TARGET, REGISTER = re.compile(r"\.L_x_\d+"), re.compile(r"\bR(\d+)\b")
 
 
 def tool(name):
@@ -129,29 +135,29 @@ def sections(text, source):
     """(kernel, instructions [op, registers, functions], labels) of nvdisasm's listing."""
     name, code, labels, chain, fresh = None, [], {}, (), True
     for line in text.split("\n"):
-        found = re.match(r"\s*\.section\s+\.text\.([^,\s]+)", line)
+        found = SECTION.match(line)
         if found:
             if name:
                 yield name, code, labels
             name, code, labels, chain = found.group(1), [], {}, ()
             continue
-        found = re.search(r'//## File "([^"]+)", line (\d+)', line)
+        found = LINE.search(line)
         if found:
             if fresh:
                 chain = ()
             fresh = False
             chain += (source.function(found.group(1), int(found.group(2))),)
             continue
-        found = re.match(r"\s*(\.L_x_\d+|\$?_Z[^\s:]+):", line)
+        found = LABEL.match(line)
         if found:
             labels[found.group(1)] = len(code)
             continue
-        found = re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_.]*)(.*?);", line)
+        found = INSTRUCTION.search(line)
         if found:
             fresh = True
             op, rest = found.groups()
-            target = re.search(r"\.L_x_\d+", rest)
-            code.append((op, [int(r) for r in re.findall(r"\bR(\d+)\b", rest)], frozenset(chain),
+            target = TARGET.search(rest)
+            code.append((op, [int(r) for r in REGISTER.findall(rest)], frozenset(chain),
                          target.group(0) if target else None))
     if name:
         yield name, code, labels
@@ -188,6 +194,8 @@ def study(path, resources, disassembler, source):
     for name, line in re.findall(r"Function (\S+):\s*\n\s*(REG:.*)", output_of(resources, "-res-usage", path)):
         use = {k: int(v) for k, v in re.findall(r"(\w+):(\d+)", line)}
         kernels[kernel_name(name)] = (use["REG"], use["STACK"], use["SHARED"])
+    if not kernels:  # only nvdisasm's start, 0.7 s
+        return kernels, loops, empty
     for section, code, labels in sections(output_of(disassembler, "-gi", "-c", path), source):
         loops += inner_loops(kernel_name(section), code, labels)
         empty += empty_functions(code, labels)

@@ -16,7 +16,7 @@ OURS_OF_REFERENCE = ("M2LL_", "_BEST")  # what was added to rvspecfit's columns 
 def setUpModule():
     path = cut("coadd-cut.fits", range(N_STAR))
     run("fit", "--library", library(), "--output", tmp("out.h5"), "--models", tmp("models.h5"),
-        "--rvtab-dir", tmp("products"), path, REAL, ranks=2)
+        "--rvtab-dir", tmp("products"), path, REAL)
 
 
 def read_survey(pattern):

@@ -112,7 +112,7 @@ class Defects(EndToEnd):
 
     def fit_set(self, name):
         path = data(f"sim/coadd-dev-{name}.fits.gz")
-        self.done = self.fit(name + ".h5", path, ranks=2)
+        self.done = self.fit(name + ".h5", path)
         with pyfits.open(data(f"sim/truth-dev-{name}.fits")) as hdus:
             truth = hdus[1].data
             kind = {int(t): str(k).strip() for t, k in zip(truth["TARGETID"], truth["KIND"])}

@@ -26,11 +26,11 @@ class Pulls(ProgramTest):
         library = coarse_library()
         done = starmill("simulate", "--output", tmp("survey"), "--source", "emulator", "--library",
                         library, "--stars", N_STAR, "--sn", "10,100", "--vsini", "2,150",
-                        "--seed", 20261121, ranks=2, timeout=1200)
+                        "--seed", 20261121, "--threads", 1, timeout=1200)
         assert done.returncode == 0, done.stdout + done.stderr
         path = tmp("pulls.h5")
         done = starmill("fit", "--library", library, "--output", path, "--threads", 1,
-                        "--catalog", tmp("survey/catalog.txt"), ranks=2, timeout=1200)
+                        "--catalog", tmp("survey/catalog.txt"), timeout=1200)
         assert done.returncode == 0, done.stdout + done.stderr
         cls.fit = read(path)
         cls.path, cls.truth_path = path, tmp("survey/truth.fits")
@@ -86,7 +86,7 @@ class Pulls(ProgramTest):
         path = tmp("from-truth.h5")
         done = starmill("fit", "--library", self.library, "--output", path, "--threads", 1,
                         "--start", self.truth_path, "--catalog", tmp("survey/catalog.txt"),
-                        ranks=2, timeout=1200)
+                        timeout=1200)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         other = read(path)
         np.testing.assert_array_equal(other["TARGETID"], self.fit["TARGETID"])

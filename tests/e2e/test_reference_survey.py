@@ -25,7 +25,7 @@ def survey(kind):
         with open(config, "w") as file:
             file.write(f"rotation_kernel: {kind}\n")
         done = starmill("fit", "--library", lib, "--output", path, "--config", config,
-                        "--threads", 1, data("sim/coadd-dev.fits.gz"), ranks=2, timeout=2400)
+                        "--threads", 1, data("sim/coadd-dev.fits.gz"), timeout=2400)
         assert done.returncode == 0, done.stdout + done.stderr
         _paths[kind] = path
     found = validate_survey.Survey(_paths[kind], DATA)

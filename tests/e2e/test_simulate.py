@@ -530,7 +530,7 @@ class Fit(Simulate):
         catalog = os.path.join(tmp("patho"), "catalog.txt")
         truth = table("patho", "truth.fits", "TRUTH")
         kind = dict(zip(truth["TARGETID"], truth["KIND"]))
-        self.fit("patho.h5", "--catalog", catalog, lib=self.library, ranks=2)
+        self.fit("patho.h5", "--catalog", catalog, lib=self.library)
         fits = read(self.path)
         fitted = {t: s == FITTED for t, s in zip(fits["TARGETID"], fits["STATUS"])}
         self.assertEqual(set(fitted), {t for t, k in kind.items() if k not in ("sky", "bad_fiber")})
