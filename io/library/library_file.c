@@ -460,7 +460,7 @@ static int write_grid(const mill_h5_file *file, int format, int i_arm, const mil
   for (int i = 0; i < grid->n_axis; i++) {
     const size_t n_knot = (size_t)(grid->n_node[i] + order);
     dim[i] = (size_t)grid->n_node[i];
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "knots%d", i);
     MILL_CHECK(put(file, at, name, DOUBLES, 1, &n_knot, grid->knot[i],
                    order == 2 ? "nodes of this label with both ends twice, mapped"
