@@ -202,7 +202,8 @@ MILL_BLOCK_FN void MILL_T(mill_cell_jacobian_sums)(mill_block *b, const mill_mod
   }
   for (int k = 0; k < pitch; k++)
     a[k] = k < nk ? work->solve[k] : 0.0;
-  mill_cell_inverse(nk, pitch, work->normal, inverse);
+  if (m->set.likelihood == MILL_LIKE_MARGINAL)
+    mill_cell_inverse(nk, pitch, work->normal, inverse);
   MILL_FOR(b, c, mill_cell_count(n, cell))
   {
     const int first = c * cell, len = n - first < cell ? n - first : cell;

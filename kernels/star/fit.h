@@ -178,21 +178,21 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
-/** Rough tangents lead the start that begins where the model has them and it is a polish, and not
- *  one that was given, which is near. */
+/** Does a polish begin that may be far from its end?  A start that was given is near. */
+MILL_HD static inline int mill_begins_far(const mill_slot *slot)
+{
+  return slot->stage == MILL_STAGE_POLISH && !(slot->has_given && slot->i_start == 0);
+}
+
+/** Rough tangents lead a start from afar. */
 MILL_HD static inline void mill_rough_begin(const mill_model *m, mill_slot *slot)
 {
-  int has = 0;
-  for (int a = 0; a < m->n_arm; a++)
-    has |= m->arm[a].rough[0].weight != NULL;
-  const int wanted =
-      has && slot->stage == MILL_STAGE_POLISH && !(slot->has_given && slot->i_start == 0);
-  slot->rough = wanted ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
+  slot->rough = m->has_rough && mill_begins_far(slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
 }
 
 /** Begin a start's polish with the arm that has most of the star's lines alone, until it is near:
  *  its Jacobian costs a third of one of all arms, and leads there as well.  Not where the arms have
- *  velocities of their own, nor from a start that was given, which is near. */
+ *  velocities of their own. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;
@@ -203,8 +203,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     if (lead == 0 || slot->arm_signal[a] > slot->arm_signal[lead - 1])
       lead = a + 1;
   }
-  if (n_arm > 1 && m->n_par == m->n_deriv && slot->stage == MILL_STAGE_POLISH &&
-      !(slot->has_given && slot->i_start == 0) && slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
+  if (n_arm > 1 && m->n_par == m->n_deriv && mill_begins_far(slot) &&
+      slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead = lead;
   mill_rough_begin(m, slot);
 }

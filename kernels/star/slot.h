@@ -129,7 +129,8 @@ typedef struct mill_model {
   double guess_ln_step;
   const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
   double guess_vsini[8];
-  int n_stored; /**< of guess_label, the first: mill_model_arm.stored */
+  int n_stored;  /**< of guess_label, the first: mill_model_arm.stored */
+  int has_rough; /**< an arm has rough tangents */
 } mill_model;
 
 /** One prepared spectrum. */

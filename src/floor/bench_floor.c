@@ -103,10 +103,12 @@ static void add_real(const sizes *z, mill_bench_work *w, double ops)
   *(z->wide ? &w->f64 : &w->f32) += ops;
 }
 
-/** What comes before the last layer: one value and n_tangent tangents, float64. */
-static double front_ops(const mill_emulator *e, int n_tangent)
+/** What comes before the last layer for one value and n_tangent tangents: float64, and in *layers
+ *  the products of hidden layers for the tangents, which are of the run's precision. */
+static double front_ops(const mill_emulator *e, int n_tangent, double *layers)
 {
   double ops = 0.0;
+  *layers = 0.0;
   if (e->kind == MILL_EMULATOR_GRID) {
     /* lines of four (two) points along the last axis, then these lines */
     const double order = mill_spline_grid_order(&e->grid);
@@ -122,9 +124,8 @@ static double front_ops(const mill_emulator *e, int n_tangent)
   }
   for (int l = 0; l < e->n_layer - 1; l++) {
     /* z / (1 + exp(-z)); its slope from the same exponential, times every tangent */
-    ops += 2.0 * e->n_in[l] * e->n_out[l] * (1 + n_tangent) + 3.0 * e->n_out[l];
-    if (n_tangent > 0)
-      ops += e->n_out[l] * (3.0 + n_tangent);
+    ops += e->n_out[l] * (2.0 * e->n_in[l] + (n_tangent > 0 ? 6.0 : 3.0));
+    *layers += e->n_out[l] * (2.0 * e->n_in[l] + 1.0) * n_tangent;
   }
   return ops;
 }
@@ -143,15 +144,6 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
   return bytes;
 }
 
-/** Products of hidden layers for n tangents. */
-static double hidden_tangent_ops(const mill_emulator *e, int n)
-{
-  double ops = 0.0;
-  for (int l = 0; l < e->n_layer - 1; l++)
-    ops += n * e->n_out[l] * (2.0 * e->n_in[l] + 1.0);
-  return ops;
-}
-
 /** Where an emulator's rows come from. */
 enum rows { ROWS_MADE = 0, ROWS_STORED, ROWS_ROUGH };
 
@@ -160,12 +152,12 @@ static void emulator_work(const sizes *z, int a, int n_tangent, enum rows rows, 
 {
   const mill_emulator *e = &z->lib->arm[a].emulator;
   const double n = z->lib->arm[a].n_pix, n_in = e->n_in[e->n_layer - 1];
-  const double hidden = hidden_tangent_ops(e, n_tangent), few = z->arm[a].n_direction;
+  const double few = z->arm[a].n_direction;
+  double layers;
   if (rows == ROWS_STORED)
     return;
-  /* tangents are of the run's precision from the first layer on */
-  w->f64 += front_ops(e, n_tangent) - hidden;
-  add_real(z, w, hidden);
+  w->f64 += front_ops(e, n_tangent, &layers);
+  add_real(z, w, layers);
   w->bytes_cache += z->share * emulator_bytes(z, e);
   if (rows == ROWS_MADE || few == 0.0) {
     add_real(z, w, 2.0 * n_in * n * (1 + n_tangent));

@@ -193,6 +193,7 @@ static int load_rough(mill_device_memory *memory, const mill_emulator *e, int a,
       turned[(size_t)p * (size_t)axes.n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
   MILL_TRY(take_panels(memory, n_in, axes.n, axes.down, NULL, NULL, 0, &arm->rough[0]));
   MILL_TRY(take_panels(memory, axes.n, n_pix, turned, NULL, NULL, 0, &arm->rough[1]));
+  m->has_rough = 1;
 done:
   MILL_FREE(row, turned);
   mill_rough_axes_clear(&axes);

@@ -54,7 +54,7 @@ static int lengths(int n_in, int n_out, const float *w, const double *mean, doub
 
 /** Orthonormal axes [most][n_in] of l^T h over the n tangents h of input, until all but LEFT_OUT is
  *  in them.  Returns their number, 0 when most are too few; z [n][n_in] and square [n], what is
- * left of the tangents and its squared length, are work space. */
+ *  left of the tangents and its squared length, are work space. */
 static int orthonormal(int n_in, int n, const float *input, const double *l, int most, double *z,
                        double *square, double *axis)
 {

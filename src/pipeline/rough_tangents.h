@@ -1,10 +1,10 @@
 /** Tangents of an emulator in fewer directions: those that its templates' tangents have.
  *
  *  The last layer takes n_in numbers to pixels.  Tangents of templates lie near a space of far
- * fewer dimensions, in which they are made while a fit is still far from its end.  Its axes are
- * those of the guess templates' tangents in pixels, each of length one, by Gram and Schmidt's
- * method with the tangent that is farthest from the axes before it as the next one, for labels of
- * any unit.
+ *  fewer dimensions, in which they are made while a fit is still far from its end.  Its axes are
+ *  those of the guess templates' tangents in pixels, each of length one, by Gram and Schmidt's
+ *  method with the tangent that is farthest from the axes before it as the next one, for labels of
+ *  any unit.
  *
  *  No BLAS: OpenBLAS would want 128 MiB in every fit. */
 #ifndef MILL_ROUGH_TANGENTS_H
