@@ -5,9 +5,9 @@
  * the batch.  Tiles of all heights run the same chain of multiply-adds.
  *
  * A tile is some rows by MILL_TILE_VECS vectors of columns, all sums in registers.  Its
- * columns of the weights stay in the first-level cache while the tiles of all rows pass
- * over them, and the columns after them are fetched meanwhile: a layer's weights come
- * from memory once for all rows of a call.
+ * columns of the weights, a strip, stay in the first-level cache while the tiles of all rows
+ * pass over them, and the next strip is fetched meanwhile, a share before each tile: a layer's
+ * weights come from memory once for all rows of a call.
  */
 enum {
   MILL_T(VEC_N) = MILL_VEC_BYTES / sizeof(MILL_REAL),
@@ -15,8 +15,8 @@ enum {
   MILL_T(PANEL) = MILL_PANEL_BYTES / sizeof(MILL_REAL)
 };
 _Static_assert(MILL_COLUMN_PAD % MILL_T(PANEL) == 0, "an output is made of whole panels");
-_Static_assert(MILL_PANEL_BYTES % (MILL_TILE_VECS * MILL_VEC_BYTES) == 0,
-               "a panel is made of whole tiles");
+_Static_assert(MILL_PANEL_BYTES % MILL_VEC_BYTES == 0, "a panel is made of whole vectors");
+_Static_assert(MILL_COLUMN_PAD % MILL_T(TILE_COLUMNS) == 0, "an output is made of whole tiles");
 
 typedef MILL_REAL MILL_T(mill_vec)
     __attribute__((vector_size(MILL_VEC_BYTES), aligned(sizeof(MILL_REAL))));
@@ -24,20 +24,21 @@ typedef MILL_REAL MILL_T(mill_vec)
 /** What the tiles of a strip of columns share. */
 typedef struct MILL_T(mill_strip) {
   int n_in, column;
-  const MILL_REAL *weight; /**< of the strip's first column, input k at k PANEL */
+  const MILL_REAL *weight; /**< of the strip's first column, input k at k PANEL; those of the next
+                            *   panel n_in PANEL after them */
   const MILL_REAL *bias;   /**< of its first column */
 } MILL_T(mill_strip);
 
-/** Rows h[0..NR), of pitch MILL_ROW_PITCH; ahead: the strip to be fetched meanwhile,
- *  laid out like the weights. */
+/** Rows h[0..NR), of pitch MILL_ROW_PITCH. */
 #define MILL_TILE(NR)                                                                              \
   static void MILL_T(tile_##NR)(const MILL_T(mill_strip) * s, const MILL_REAL *h,                  \
-                                const MILL_REAL *ahead, const int *value, MILL_REAL *const *out)   \
+                                const int *value, MILL_REAL *const *out)                           \
   {                                                                                                \
     enum { NV = MILL_TILE_VECS, VN = MILL_T(VEC_N), PANEL = MILL_T(PANEL) };                       \
     const MILL_T(mill_vec) zero = {0};                                                             \
     MILL_T(mill_vec) total[NR][NV];                                                                \
     const MILL_REAL *w = s->weight;                                                                \
+    const ptrdiff_t panel = (ptrdiff_t)s->n_in * PANEL;                                            \
     int k = 0;                                                                                     \
     do {                                                                                           \
       const int end = s->n_in - k > MILL_K_BLOCK ? k + MILL_K_BLOCK : s->n_in;                     \
@@ -46,19 +47,17 @@ typedef struct MILL_T(mill_strip) {
         for (int v = 0; v < NV; v++)                                                               \
           acc[r][v] = zero;                                                                        \
       const int first = k == 0;                                                                    \
-      for (; k < end; k++) {                                                                       \
+      _Pragma("GCC unroll 4") for (; k < end; k++)                                                 \
+      {                                                                                            \
         MILL_T(mill_vec) x[NV];                                                                    \
-        for (int v = 0; v < NV; v++) {                                                             \
-          x[v] = *(const MILL_T(mill_vec) *)(w + v * VN);                                          \
-          __builtin_prefetch(ahead + v * VN, 0, 2);                                                \
-        }                                                                                          \
+        for (int v = 0; v < NV; v++)                                                               \
+          x[v] = *(const MILL_T(mill_vec) *)(w + v * VN / PANEL * panel + v * VN % PANEL);         \
         for (int r = 0; r < NR; r++) {                                                             \
           const MILL_REAL hk = h[r * MILL_ROW_PITCH + k];                                          \
           for (int v = 0; v < NV; v++)                                                             \
             acc[r][v] += hk * x[v];                                                                \
         }                                                                                          \
         w += PANEL;                                                                                \
-        ahead += PANEL;                                                                            \
       }                                                                                            \
       for (int r = 0; r < NR; r++)                                                                 \
         for (int v = 0; v < NV; v++) {                                                             \
@@ -92,15 +91,15 @@ MILL_TILE(12)
 #endif
 #undef MILL_TILE
 
-typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, const MILL_REAL *,
-                               const int *, MILL_REAL *const *);
+typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, const int *,
+                               MILL_REAL *const *);
 
 /** out[0..n_out_pad) = W h (+ bias where value) of one row, by the same chains.  It waits for its
  *  weights, and memory brings those of several panels at once faster than those of one. */
 static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *weight,
                                 const MILL_REAL *h, int value, MILL_REAL *out)
 {
-  enum { PANEL = MILL_T(PANEL), VN = MILL_T(VEC_N), NV = PANEL / VN, N = 2 };
+  enum { PANEL = MILL_T(PANEL), VN = MILL_T(VEC_N), NV = PANEL / VN, N = 4 };
   const MILL_T(mill_vec) zero = {0};
   const int n_panel = layer->n_out_pad / PANEL, share = (n_panel + N - 1) / N;
   const size_t step = (size_t)layer->n_in * PANEL;
@@ -175,16 +174,18 @@ static void MILL_T(layer_product)(const mill_layer *layer, const void *weight_w,
   }
   const MILL_REAL *bias = (const MILL_REAL *)layer->bias;
   const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;
+  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* numbers of a strip */
+  enum { LINE = 64 / sizeof(MILL_REAL) };
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {
-    const size_t step = (size_t)layer->n_in * PANEL;
-    const size_t panel = (size_t)(c / PANEL);
-    const MILL_T(mill_strip) s = {layer->n_in, c, weight + panel * step + c % PANEL, bias + c};
-    const int more = c / PANEL * PANEL + PANEL < layer->n_out_pad;
+    const MILL_T(mill_strip)
+        s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
+    const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;
     for (int t = 0; t < n_tile; t++) {
       /* of nearly equal height */
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;
-      tile[n](&s, h + (size_t)row * MILL_ROW_PITCH, s.weight + (t == 0 && more ? step : 0),
-              value + row, out + row);
+      for (ptrdiff_t i = ahead * t / n_tile; i < ahead * (t + 1) / n_tile; i += LINE)
+        __builtin_prefetch(weight + n_in * (c + COLUMNS) + i, 0, 2);
+      tile[n](&s, h + (size_t)row * MILL_ROW_PITCH, value + row, out + row);
     }
   }
 }

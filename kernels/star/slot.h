@@ -22,9 +22,9 @@ enum {
   MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
   MILL_N_PROFILE_FEW = 5,   /**< of the first grid (kernels/math/quartic.h) */
   MILL_MAX_PROFILE_ROUND = 8,
-  MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
-  MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
-  MILL_GUESS_LANE = 16,   /**< templates of the initial guess that lie side by side */
+  MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
+  MILL_PANEL_BYTES = 64, /**< of a panel of a layer's outputs: 16 floats, 8 doubles */
+  MILL_GUESS_LANE = 16,  /**< templates of the initial guess that lie side by side */
   MILL_MAX_START = MILL_MAX_GUESS_START + 1
 };
 
