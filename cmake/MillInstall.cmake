@@ -1,5 +1,6 @@
 if(TARGET starmill)
   install(TARGETS starmill RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  add_dependencies(to_install starmill)
 endif()
 
 # Man pages and bash completion are printed by the program itself.
@@ -11,6 +12,7 @@ if(TARGET starmill AND NOT CMAKE_CROSSCOMPILING)
     DEPENDS starmill "${PROJECT_SOURCE_DIR}/cmake/help-pages.cmake"
     COMMENT "Man pages and bash completion")
   add_custom_target(help_pages ALL DEPENDS "${pages}/completions/starmill")
+  add_dependencies(to_install help_pages)
   install(DIRECTORY "${pages}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}")
   install(FILES "${pages}/completions/starmill"
           DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")

@@ -26,6 +26,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
+#include "src/particles/particle_config.h"
 #include "src/ranks/mpi_context.h"
 
 /* Its functions see the sub-command first, and MPI running. */
@@ -90,6 +91,7 @@ static const mill_job_row *find_job(const char *name)
 static const char more_help[] =
     "starmill help JOB, starmill JOB --help: what a job takes\n"
     "starmill help config: every key of the configuration (Markdown)\n"
+    "starmill help config particles: every key of the configuration of particles\n"
     "starmill help man, starmill help man JOB: the same as pages for man (roff)\n"
     "starmill help completion: the script that completes command lines in bash\n"
     "starmill --version: what this program was built with\n";
@@ -151,6 +153,10 @@ static int help(int argc, char **argv)
   if (argc < 3) {
     print_help(stdout);
     return 0;
+  }
+  if (strcmp(argv[2], "config") == 0 && argc > 3 && strcmp(argv[3], "particles") == 0) {
+    mill_particle_config_print_keys(stdout);
+    return printed();
   }
   if (strcmp(argv[2], "config") == 0)
     return mill_error_exit_status(mill_config_print_keys(stdout));

@@ -197,11 +197,11 @@ done:
   return err;
 }
 
-int mill_h5_create_image(const char *name, int code, mill_h5_file *file)
+int mill_h5_create_image(const char *name, mill_h5_file *file)
 {
   int err = MILL_OK;
   file->id = H5I_INVALID_HID;
-  file->code = code;
+  file->code = MILL_ERR_OUTPUT;
   file->path = name;
   be_quiet();
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -209,7 +209,7 @@ int mill_h5_create_image(const char *name, int code, mill_h5_file *file)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
   file->id = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (file->id < 0)
-    MILL_FAIL(code, "%s: cannot be made in memory: %s", name, mill_h5_reason());
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be made in memory: %s", name, mill_h5_reason());
 done:
   MILL_H5_CLOSE(access);
   return err;

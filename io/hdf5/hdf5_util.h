@@ -51,7 +51,7 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file);
 int mill_h5_scan(const mill_h5_file *file);
 
 /** An empty file in memory; name is for messages and must not exist on disk. */
-int mill_h5_create_image(const char *name, int code, mill_h5_file *file);
+int mill_h5_create_image(const char *name, mill_h5_file *file);
 
 /** The bytes of a file made by mill_h5_create_image; free with mill_free. */
 int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);

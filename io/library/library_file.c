@@ -560,7 +560,7 @@ static int make_image(const char *name, const mill_library *lib, void **image, s
   mill_h5_file file = {.id = H5I_INVALID_HID};
   const int format = mill_library_format(lib);
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_h5_create_image(name, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_create_image(name, &file));
   mill_library_digest(lib, hash);
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT_NAME));
   MILL_TRY(mill_h5_write_attr_int(&file, "/", "format_version", format));

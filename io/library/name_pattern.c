@@ -30,8 +30,7 @@ static int field_at(const char *pattern, int n_label, const char (*label)[MILL_M
   return -1;
 }
 
-int mill_name_pattern_check(const char *option, const char *pattern, int n_label,
-                            const char (*label)[MILL_MAX_NAME])
+int mill_name_pattern_check(const char *pattern, int n_label, const char (*label)[MILL_MAX_NAME])
 {
   int seen[MILL_MAX_LABEL] = {0};
   double divisor;
@@ -41,17 +40,19 @@ int mill_name_pattern_check(const char *option, const char *pattern, int n_label
       continue;
     const int l = field_at(p, n_label, label, &divisor, &n_byte);
     if (l < 0)
-      return MILL_ERROR(MILL_ERR_USAGE,
-                        "--%s %s: '%.30s' is no {NAME} or {NAME/NUMBER} with a label of --labels",
-                        option, pattern, p);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "--name-pattern %s: '%.30s' is no {NAME} or {NAME/NUMBER} with a label of --labels",
+          pattern, p);
     if (seen[l]++)
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: {%s} is there twice", option, pattern, label[l]);
+      return MILL_ERROR(MILL_ERR_USAGE, "--name-pattern %s: {%s} is there twice", pattern,
+                        label[l]);
     p += n_byte - 1;
   }
   for (int l = 0; l < n_label; l++)
     if (!seen[l])
       return MILL_ERROR(MILL_ERR_USAGE,
-                        "--%s %s: has no {%s}; give it, or leave %s out of --labels", option,
+                        "--name-pattern %s: has no {%s}; give it, or leave %s out of --labels",
                         pattern, label[l], label[l]);
   return MILL_OK;
 }

@@ -10,8 +10,7 @@
 
 /** Is it one, and does it give each of the labels?  label [n_label].  MILL_ERR_USAGE names the
  *  option and what is missing. */
-int mill_name_pattern_check(const char *option, const char *pattern, int n_label,
-                            const char (*label)[MILL_MAX_NAME]);
+int mill_name_pattern_check(const char *pattern, int n_label, const char (*label)[MILL_MAX_NAME]);
 
 /** Labels [n_label] from a name without its folder.  1: it has the pattern, else 0. */
 int mill_name_pattern_match(const char *pattern, const char *name, int n_label,

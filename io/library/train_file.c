@@ -60,7 +60,7 @@ static int make_image(const char *name, const char *identity, int n_arm,
 {
   int err = MILL_OK, n_begun = 0;
   mill_h5_file file = {.id = H5I_INVALID_HID};
-  MILL_TRY(mill_h5_create_image(name, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_create_image(name, &file));
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT));
   MILL_TRY(mill_h5_write_attr_int(&file, "/", "version", VERSION));
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "identity", identity));

@@ -371,13 +371,13 @@ static int describe_redrock(const char *name, int64_t n_row, int n_history,
   return mill_fits_stream_table(*out, "REDSHIFTS", n_row, N(redrock_column), redrock_column);
 }
 
-int mill_redrock_write(const char *path, int overwrite, int64_t n_row, const mill_redrock_row *row,
-                       int n_history, const char *const *history)
+int mill_redrock_write(const char *path, int64_t n_row, const mill_redrock_row *row, int n_history,
+                       const char *const *history)
 {
   int err = MILL_OK;
   mill_fits_stream *stream = NULL;
   MILL_TRY(describe_redrock(path, n_row, n_history, history, &stream));
-  MILL_TRY(mill_fits_stream_open(stream, path, overwrite));
+  MILL_TRY(mill_fits_stream_open(stream, path, 0));
   MILL_TRY(mill_fits_stream_rows(stream, 1, N(redrock_column), redrock_column, 0, n_row, row,
                                  sizeof *row));
   MILL_TRY(mill_fits_stream_commit(stream));

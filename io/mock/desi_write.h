@@ -76,8 +76,8 @@ typedef struct mill_redrock_row {
   char spectype[7], subtype[21];
 } mill_redrock_row;
 
-int mill_redrock_write(const char *path, int overwrite, int64_t n_row, const mill_redrock_row *row,
-                       int n_history, const char *const *history);
+int mill_redrock_write(const char *path, int64_t n_row, const mill_redrock_row *row, int n_history,
+                       const char *const *history);
 /** As mill_desi_compare. */
 int mill_redrock_compare(const char *path, int64_t n_row, int n_history, const char *const *history,
                          int64_t *n_byte, int *state);

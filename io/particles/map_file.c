@@ -162,7 +162,7 @@ static int hdf5_image(const char *name, const mill_map_facts *f, const double *d
   mill_h5_file file = {.id = H5I_INVALID_HID};
   density_unit(f, unit);
   MILL_TRY(join_inputs(f, &inputs));
-  MILL_TRY(mill_h5_create_image(name, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_create_image(name, &file));
   MILL_TRY(mill_ph5_attr_text(file.id, name, ".", "FORMAT", FORMAT));
   MILL_TRY(mill_ph5_attr_text(file.id, name, ".", "PROGRAM", program(text)));
   MILL_TRY(mill_ph5_attr_text(file.id, name, ".", "GEOMETRY", f->is_sphere ? "sphere" : "plane"));

@@ -165,19 +165,14 @@ int mill_crossover_keep(const char *path, const mill_crossover *line)
   MILL_TRY(make_folders(path));
   snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
   const int descriptor = mkstemp(temporary);
-  if (descriptor < 0) {
+  if (descriptor < 0)
     temporary[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
-  }
-  out = fdopen(descriptor, "w");
-  if (!out) {
+  else if (!(out = fdopen(descriptor, "w")))
     close(descriptor);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
-  }
   /* permissions of any new file; mkstemp's are its owner's only */
   const mode_t mask = umask(0);
   umask(mask);
-  if (fchmod(descriptor, 0666 & ~mask) != 0)
+  if (!out || fchmod(descriptor, 0666 & ~mask) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   fputs(first_line, out);
   print_line(out, line);

@@ -61,7 +61,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
   int err = MILL_OK;
   const star_start *begun = &s->star_start[result->row % N_STAR_START];
   mill_watch_end(s->watch); /* and so has the I/O thread */
-  if (begun->row == result->row && begun->s > 0)
+  if (!job->options.fit && begun->row == result->row && begun->s > 0) /* a stop gives those up */
     mill_stop_watch_star(job->stop, mill_wall_s() - begun->s);
   mill_stop_watch_write(job->stop, mill_result_longest_write_s(job->out.result));
   const double start_s = mill_fit_meter_s(job);

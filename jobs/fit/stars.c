@@ -224,8 +224,10 @@ int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
     if (mill_stop_reason() != MILL_STOP_NONE) {
       char why[MILL_STATUS_PATH + 64];
       mill_stop_watch_text(job->stop, why, sizeof why);
-      MILL_LOG(job->mpi.rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
-               "%s: the stars under way are finished and written, then the job stops", why);
+      if (!stars->stops++)
+        MILL_LOG(job->mpi.rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
+                 "%s: the stars under way are %s, then the job stops", why,
+                 job->options.fit ? "given up" : "finished and written");
       break;
     }
     if (!stars->batch || stars->i_row == stars->batch->n_row) {

@@ -21,6 +21,7 @@ typedef struct mill_stars {
   mill_complaints complaints;
   mill_batch *batch; /**< NULL: none is at hand */
   int i_row;         /**< the batch's next row */
+  int stops;         /**< the log has the reason */
   mill_raw_segment *segment;
   int64_t n_segment_room;
   int n_held; /**< segments whose wavelength sets are held until the next star is taken */

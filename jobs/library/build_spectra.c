@@ -71,7 +71,7 @@ static double level_of(int normalise, int n, const double *flux, double *work)
     work[i] = normalise == MILL_BUILD_MEDIAN ? flux[i] : log(flux[i]);
   if (normalise == MILL_BUILD_SMOOTH_MEDIAN)
     return exp(mill_smooth_median((size_t)n, work, MILL_DEMO_MEDIAN_WIDTH));
-  return mill_quantile((size_t)n, 0.5, work);
+  return mill_median((size_t)n, work);
 }
 
 /* An arm's flux or continuum [n] to out [n], divided by *level, which is found where it is 0; both

@@ -235,7 +235,7 @@ static int bind_labels(mill_build_job *job)
   }
   request->name_pattern = o->name_pattern;
   if (o->name_pattern)
-    MILL_CHECK(mill_name_pattern_check("name-pattern", o->name_pattern, o->in.n_label,
+    MILL_CHECK(mill_name_pattern_check(o->name_pattern, o->in.n_label,
                                        (const char(*)[MILL_MAX_NAME])request->label));
   return MILL_OK;
 }

@@ -58,7 +58,7 @@ static const mill_option_table table = {
     "same command given again continues what was interrupted.\n"
     "\n",
     "\n"
-    "docs/use/particles.md says what the keys of CONFIG.yaml mean.\n",
+    "starmill help config particles lists the keys of CONFIG.yaml.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
@@ -416,14 +416,8 @@ static int evolve(particle_job *job, int argc, char **argv)
 {
   int err = MILL_OK;
   MILL_TRY(parse(argc, argv, &job->options));
-  if (job->options.help) {
-    if (job->mpi.rank == 0) {
-      mill_option_print_help(&table, NULL, stdout);
-      fputs("\nKeys of CONFIG.yaml:\n\n", stdout);
-      mill_particle_config_print_keys(stdout);
-    }
+  if (mill_option_helped(job->options.help, job->mpi.rank, &table, NULL))
     goto done;
-  }
   MILL_TRY(set_up(job));
   const double start_s = mill_wall_s();
   err = rounds(job);

@@ -80,8 +80,8 @@ static const mill_option_table table = {
     "srun for more ranks.  The same command given again continues an interrupted run.\n"
     "\n",
     "\n"
-    "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop; a second one\n"
-    "stops at once, and those stars are sampled again.\n"
+    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the stars under way are\n"
+    "sampled again by the same command.\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
     "unreadable or no star sampled, 4 output or disk, 70 internal error, 75 stopped in good "
     "order.\n",

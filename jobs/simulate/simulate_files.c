@@ -206,7 +206,7 @@ static int write_redrock(const maker *m, int i_file)
     mill_simulate_redrock_row(&star, plan->i_teff >= 0 ? star.label[plan->i_teff] : NAN,
                               plan->options.mock.seed, &row[i]);
   }
-  MILL_TRY(mill_redrock_write(path, 0, n_row, row, MILL_SIMULATE_N_HISTORY + 1, h.line));
+  MILL_TRY(mill_redrock_write(path, n_row, row, MILL_SIMULATE_N_HISTORY + 1, h.line));
 done:
   mill_free(row);
   return err;

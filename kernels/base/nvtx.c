@@ -53,11 +53,6 @@ void mill_nvtx_pop(void)
   nvtxDomainRangePop(domain);
 }
 
-int mill_nvtx_is_built(void)
-{
-  return 1;
-}
-
 #else
 
 void mill_nvtx_start(void)
@@ -76,11 +71,6 @@ void mill_nvtx_push(int range)
 
 void mill_nvtx_pop(void)
 {
-}
-
-int mill_nvtx_is_built(void)
-{
-  return 0;
 }
 
 #endif

@@ -51,9 +51,6 @@ void mill_nvtx_start(void);
 /** Name the calling thread on the timeline. */
 void mill_nvtx_name_thread(const char *name);
 
-/** Was NVTX there when this program was built? */
-int mill_nvtx_is_built(void);
-
 /* for the inline functions */
 void mill_nvtx_push(int range);
 void mill_nvtx_pop(void);

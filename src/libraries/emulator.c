@@ -23,19 +23,8 @@ typedef struct layer_task {
   mill_lanes *out;
 } layer_task;
 
-#define LANES_NAME(name) name##_any
-#define LANES_TARGET
-#include "src/libraries/emulator_lanes_impl.h"
-#undef LANES_NAME
-#undef LANES_TARGET
-
-#if defined(__x86_64__)
-#define LANES_NAME(name) name##_avx2
-#define LANES_TARGET     __attribute__((target("avx2")))
-#include "src/libraries/emulator_lanes_impl.h"
-#undef LANES_NAME
-#undef LANES_TARGET
-#endif
+#define LANES_IMPL "src/libraries/emulator_lanes_impl.h"
+#include "src/libraries/lanes_impl.h"
 
 /** One layer, by threads over blocks of its outputs. */
 static int layer_product(const layer_task *task, int n_thread)

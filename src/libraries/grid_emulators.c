@@ -35,18 +35,7 @@ static int check_settings(const mill_grid_settings *s)
 {
   if (s->way < MILL_WAY_RADIAL || s->way > MILL_WAY_LINEAR)
     return MILL_ERROR(MILL_ERR_RANGE, "emulator %d of a grid file; 0 to 2 are possible", s->way);
-  if (s->n_component < 0 || s->n_component > MILL_MAX_WIDTH)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d principal components; 1 to %d are possible, 0 is the default",
-                      s->n_component, MILL_MAX_WIDTH);
-  if (s->n_guess < 1 || s->n_thread < 1)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d templates for the initial guess and %d threads; at least one is needed",
-                      s->n_guess, s->n_thread);
-  if (!(s->smoothing >= 0) || !isfinite(s->smoothing))
-    return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
-                      s->smoothing);
-  return MILL_OK;
+  return mill_library_make_check(s->n_component, s->smoothing, s->n_guess, s->n_thread);
 }
 
 /* What the steps share. */

@@ -7,8 +7,11 @@
 
 enum { MAX_STEP = 30, N = MILL_LABEL_SEARCH_MAX };
 
-void mill_label_search(int n, mill_misfit misfit, void *context, double enough, double *x,
-                       double *normal_out)
+/* Part of the sum, a chi-square: differences of two fits count down to some 1e-4 of their errors.
+ */
+static const double ENOUGH = 1e-12;
+
+void mill_label_search(int n, mill_misfit misfit, void *context, double *x, double *normal_out)
 {
   const size_t n_par = (size_t)n;
   double normal[N * N] = {0}, rhs[N] = {0}, damping = 1e-3;
@@ -32,7 +35,7 @@ void mill_label_search(int n, mill_misfit misfit, void *context, double enough, 
       damping *= 10;
       continue;
     }
-    const int done = now - next < enough * now;
+    const int done = now - next < ENOUGH * now;
     now = next;
     memcpy(x, trial, n_par * sizeof *x);
     memcpy(normal, next_normal, n_par * n_par * sizeof *normal);

@@ -13,9 +13,7 @@ typedef double (*mill_misfit)(void *context, const double *x, double *normal, do
 /** Go from x [n] to the least sum near it, at most 1 a step along each x.
  *
  *  n       1 .. MILL_LABEL_SEARCH_MAX
- *  enough  it ends with the step that takes less than this part of the sum away
  *  normal  [n][n] out, at the x where it ends; NULL: not wanted */
-void mill_label_search(int n, mill_misfit misfit, void *context, double enough, double *x,
-                       double *normal);
+void mill_label_search(int n, mill_misfit misfit, void *context, double *x, double *normal);
 
 #endif

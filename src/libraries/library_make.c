@@ -255,3 +255,19 @@ done:
   mill_free(free2);
   return err;
 }
+
+int mill_library_make_check(int n_component, double smoothing, int n_guess, int n_thread)
+{
+  if (n_component < 0 || n_component > MILL_MAX_WIDTH)
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d principal components; 1 to %d are possible, 0 is the default",
+                      n_component, MILL_MAX_WIDTH);
+  if (!(smoothing >= 0) || !isfinite(smoothing))
+    return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
+                      smoothing);
+  if (n_guess < 1 || n_thread < 1)
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d templates for the initial guess and %d threads; at least one is needed",
+                      n_guess, n_thread);
+  return MILL_OK;
+}

@@ -58,4 +58,8 @@ int mill_library_spread_guess(int n, const double *value, const double *mapped,
  *  MILL_ERR_MEMORY. */
 int mill_arm_make_waves(mill_arm *arm);
 
+/** Settings that several kinds of libraries have; 0 components or no smoothing: the default.
+ *  MILL_ERR_RANGE. */
+int mill_library_make_check(int n_component, double smoothing, int n_guess, int n_thread);
+
 #endif

@@ -186,10 +186,10 @@ done:
 
 static void centre_and_scatter(size_t n, double *x, double *centre, double *scatter)
 {
-  *centre = mill_quantile(n, 0.5, x);
+  *centre = mill_median(n, x);
   for (size_t i = 0; i < n; i++)
     x[i] = fabs(x[i] - *centre);
-  *scatter = 1.4826 * mill_quantile(n, 0.5, x);
+  *scatter = 1.4826 * mill_median(n, x);
 }
 
 /* One label or the velocity, from the fits of all spectra at one S/N; work [n]. */
@@ -204,10 +204,10 @@ static mill_report_label summarise(const mill_report_fit *fit, size_t n, int l, 
   centre_and_scatter(n, work, &out.own_bias, &out.own_scatter);
   for (size_t i = 0; i < n; i++)
     work[i] = fit[i].sigma[l];
-  out.sigma = mill_quantile(n, 0.5, work);
+  out.sigma = mill_median(n, work);
   for (size_t i = 0; i < n; i++)
     work[i] = (fit[i].found[l] - fit[i].own_found[l]) / fit[i].sigma[l];
-  out.own_in_sigma = mill_quantile(n, 0.5, work);
+  out.own_in_sigma = mill_median(n, work);
   const double all = out.bias * out.bias + out.scatter * out.scatter;
   out.share = all > 0 ? (out.own_bias * out.own_bias + out.own_scatter * out.own_scatter) / all : 0;
   return out;

@@ -73,7 +73,7 @@ int mill_hull_of_points(int n, const double *x, int all, int *n_facet, double **
   for (int i = 0; i < n; i++)
     sorted[i] = lonely[i] = all ? 0 : loneliness(n, p, i);
   /* a lone point would open a hull over labels that nothing is known of */
-  const double limit = fmax(4 * mill_quantile((size_t)n, 0.5, sorted), 0.3);
+  const double limit = fmax(4 * mill_median((size_t)n, sorted), 0.3);
   int n_left = 0;
   for (int i = 0; i < n; i++)
     if (all || lonely[i] <= limit || n == 3)

@@ -13,10 +13,10 @@ void mill_sort(size_t n, double *x)
   qsort(x, n, sizeof *x, compare_double);
 }
 
-double mill_quantile(size_t n, double fraction, double *x)
+double mill_median(size_t n, double *x)
 {
   mill_sort(n, x);
-  const double at = fraction * (double)(n - 1);
+  const double at = 0.5 * (double)(n - 1);
   const size_t i = (size_t)at;
   return i + 1 < n ? x[i] + (at - (double)i) * (x[i + 1] - x[i]) : x[i];
 }

@@ -7,7 +7,7 @@
 /** Sort x [n], ascending; none may be NaN. */
 void mill_sort(size_t n, double *x);
 
-/** Quantile of x [n], linear between neighbours, n at least 1; x is sorted on return. */
-double mill_quantile(size_t n, double fraction, double *x);
+/** Median of x [n], n at least 1; x is sorted on return. */
+double mill_median(size_t n, double *x);
 
 #endif

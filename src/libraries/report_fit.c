@@ -21,8 +21,6 @@ enum {
 };
 
 #define STEP 1e-4 /* of mapped labels, for derivatives */
-/* Of chi-square: differences of two fits count down to some 1e-4 of their errors. */
-#define ENOUGH 1e-12
 
 #define SPEED_UNIT 100.0 /* km/s; steps of the search are at most one */
 
@@ -267,12 +265,12 @@ static int fit_pair(task *t, const double *flux, const double *own, const double
   remove_continuum(t->s, 1, t->data);
   if (!(fabs(x[0]) < INFINITY))
     start(t, x);
-  mill_label_search(n_par, misfit, t, ENOUGH, x, normal);
+  mill_label_search(n_par, misfit, t, x, normal);
   out->good = take_result(lib, x, normal, out->found, out->sigma);
   for (size_t p = 0; p < n; p++)
     t->data[p] = own[p] + noise[p] / t->sn;
   remove_continuum(t->s, 1, t->data);
-  mill_label_search(n_par, misfit, t, ENOUGH, own_x, normal);
+  mill_label_search(n_par, misfit, t, own_x, normal);
   out->good &= take_result(lib, own_x, normal, out->own_found, other);
   return t->err;
 }

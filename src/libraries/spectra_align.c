@@ -99,10 +99,10 @@ static void centre(int n, double *x, double *median, double *scatter)
       x[n_good++] = x[i];
   if (n_good == 0)
     return;
-  *median = mill_quantile((size_t)n_good, 0.5, x);
+  *median = mill_median((size_t)n_good, x);
   for (int i = 0; i < n_good; i++)
     x[i] = fabs(x[i] - *median);
-  *scatter = 1.4826 * mill_quantile((size_t)n_good, 0.5, x);
+  *scatter = 1.4826 * mill_median((size_t)n_good, x);
 }
 
 int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,

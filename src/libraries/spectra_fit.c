@@ -189,7 +189,7 @@ static int doubt(const mill_spectra_work *w, double *out)
     qsort(near, (size_t)w->n, sizeof *near, mill_by_weight); /* nearest first */
     for (int j = 0; j < n_near; j++)
       like[j] = residual[near[j + 1].place]; /* the first one is itself */
-    const double usual = mill_quantile((size_t)n_near, 0.5, like);
+    const double usual = mill_median((size_t)n_near, like);
     /* spectra that a function fits to rounding are all well */
     out[i] = residual[i] / fmax(usual, 1e-4);
   }

@@ -282,7 +282,7 @@ static void remove_level(size_t n, const unsigned char *gap, double *y, double *
   for (size_t p = 0; p < n; p++)
     if (!gap[p])
       sorted[n_good++] = y[p];
-  const double median = mill_quantile(n_good, 0.5, sorted);
+  const double median = mill_median(n_good, sorted);
   for (size_t p = 0; p < n; p++)
     y[p] -= median;
 }

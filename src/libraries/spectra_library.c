@@ -127,23 +127,12 @@ static int check_settings(const mill_spectra_library_settings *set, const mill_l
   if (set->continuum < -1 || set->continuum > MILL_SPECTRA_LIBRARY_MAX_CONTINUUM)
     return MILL_ERROR(MILL_ERR_RANGE, "a continuum of degree %d; -1 to %d are possible",
                       set->continuum, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM);
-  if (set->n_component < 0 || set->n_component > MILL_MAX_WIDTH)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d principal components; 1 to %d are possible, 0 is the default",
-                      set->n_component, MILL_MAX_WIDTH);
   if (set->degree < 1 || set->degree > MILL_MAX_RBF_DEGREE)
     return MILL_ERROR(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible",
                       set->degree, MILL_MAX_RBF_DEGREE);
-  if (!(set->smoothing >= 0) || !isfinite(set->smoothing))
-    return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
-                      set->smoothing);
-  if (set->n_guess < 1 || set->n_thread < 1)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d templates for the initial guess and %d threads; at least one is needed",
-                      set->n_guess, set->n_thread);
   if (!isfinite(set->template_sigma_aa))
     return MILL_ERROR(MILL_ERR_RANGE, "the resolution of the spectra is not given");
-  return MILL_OK;
+  return mill_library_make_check(set->n_component, set->smoothing, set->n_guess, set->n_thread);
 }
 
 static int report_begin(const mill_labelled_spectra *in, mill_spectra_report *report)

@@ -90,11 +90,10 @@ static int read_y(const arm *a, int n, const int *model, float *y)
 }
 
 /* This rank's share of the models [first, end). */
-static void share_of(const mill_mpi *mpi, int first, int end, int *mine, int *mine_end)
+static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 {
-  const int64_t n = end - first;
-  *mine = first + (int)(n * mpi->rank / mpi->size);
-  *mine_end = first + (int)(n * (mpi->rank + 1) / mpi->size);
+  *mine = (int)(n * mpi->rank / mpi->size);
+  *mine_end = (int)(n * (mpi->rank + 1) / mpi->size);
 }
 
 /* ---- first phase --------------------------------------------------------------------------------
@@ -105,7 +104,7 @@ static int add_spectra(const arm *a, mill_train_statistics *s)
   int err = MILL_OK, first, end, model[BLOCK];
   float *y = NULL;
   MILL_TRY(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
-  share_of(a->mpi, 0, a->task->n_train, &first, &end);
+  share_of(a->mpi, a->task->n_train, &first, &end);
   for (int i = first; i < end; i += BLOCK) {
     const int n = end - i < BLOCK ? end - i : BLOCK;
     for (int k = 0; k < n; k++)
@@ -202,7 +201,7 @@ static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
   for (int r = 0; r < mpi->size; r++) {
     const mill_mpi that = {.rank = r, .size = mpi->size};
     int first, end;
-    share_of(&that, 0, n_row, &first, &end);
+    share_of(&that, n_row, &first, &end);
     for (int i = first; i < end; i++)
       MILL_CHECK_MPI(MPI_Bcast(row + (size_t)i * (size_t)n, n, MPI_FLOAT, r, mpi->comm));
   }
@@ -220,7 +219,7 @@ static int make_scores(arm *a)
     err = MILL_ALLOC(n_component, &a->net_scale);
   if (err == MILL_OK)
     err = MILL_ALLOC(2 * a->mpi->size, &all);
-  share_of(a->mpi, 0, a->task->n, &first, &end);
+  share_of(a->mpi, a->task->n, &first, &end);
   if (err == MILL_OK)
     err = score_share(a, first, end, rest);
   MILL_TRY(mill_mpi_agree(a->mpi, err));

@@ -249,8 +249,8 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
     else if (shared)
       MILL_CHECK(read_value(in, shared, value, in->config));
     else
-      return MILL_ERROR(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill particles --help", key,
-                        is_problem ? " of a problem" : "");
+      return MILL_ERROR(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill help config particles",
+                        key, is_problem ? " of a problem" : "");
   }
   return MILL_OK;
 }
@@ -396,7 +396,7 @@ int mill_particle_config_read(const char *path, mill_particle_config *c)
   c->grid_high = (mill_axis_numbers){1, {5, 5, 5}};
   MILL_TRY(mill_yaml_read(path, take_document, c));
   if (!c->problem)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s is empty; see starmill particles --help", path);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s is empty; see starmill help config particles", path);
 done:
   if (err != MILL_OK)
     mill_particle_config_clear(c);

@@ -56,19 +56,8 @@ static int bin_count(const fill_task *f, int i)
 
 _Static_assert(TILE == 5, "guess_lanes_impl.h writes these sums out");
 
-#define LANES_NAME(name) name##_any
-#define LANES_TARGET
-#include "src/pipeline/guess_lanes_impl.h"
-#undef LANES_NAME
-#undef LANES_TARGET
-
-#if defined(__x86_64__)
-#define LANES_NAME(name) name##_avx2
-#define LANES_TARGET     __attribute__((target("avx2")))
-#include "src/pipeline/guess_lanes_impl.h"
-#undef LANES_NAME
-#undef LANES_TARGET
-#endif
+#define LANES_IMPL "src/pipeline/guess_lanes_impl.h"
+#include "src/libraries/lanes_impl.h"
 
 void mill_guess_table_clear(mill_guess_table *table)
 {

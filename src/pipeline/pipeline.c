@@ -9,6 +9,7 @@
 #include "src/pipeline/device_model.h"
 #include "src/pipeline/slots.h"
 #include "src/system/log.h"
+#include "src/system/stop_signal.h"
 
 enum {
   /** Rounds between looks at which slots have become free, where the host waits for them */
@@ -576,6 +577,20 @@ static void deliver_last(mill_pipeline *p, mill_result_sink sink, void *context)
   p->n_done = 0;
 }
 
+static void free_slots(mill_pipeline *p)
+{
+  for (int i = 0; i < p->slots.n_slot; i++)
+    mill_slots_free(&p->slots, i);
+}
+
+/** Forget the stars under way.  The source is asked once more: it says why. */
+static void give_up(mill_pipeline *p, star_stream *from)
+{
+  free_slots(p);
+  p->is_waiting = 0;
+  from->more = 1;
+}
+
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
 {
@@ -607,8 +622,11 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
     p->is_under_way = 0;
     for (int i = 0; i < p->n_done; i++)
       p->slots.entry[p->done[i]].finished = 1;
-    if (!be->overlaps) {
+    const int gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
+    if (!be->overlaps || gives_up) {
       MILL_TRY(deliver(p, sink, sink_context));
+      if (gives_up)
+        give_up(p, &from);
       MILL_TRY(fill(p, &from, n_most));
     }
   }
@@ -616,8 +634,7 @@ done:
   /* what follows may fail too, for the same reason; the first failure counts */
   mill_error_save(err, &kept);
   deliver_last(p, sink, sink_context);
-  for (int i = 0; i < p->slots.n_slot; i++)
-    mill_slots_free(&p->slots, i);
+  free_slots(p);
   return mill_error_restore(&kept);
 }
 

@@ -107,7 +107,8 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared);
 
-/** Fit until the source ends.  Rows leave in the order in which they finish. */
+/** Fit until the source ends.  Rows leave in the order in which they finish.  With posteriors a
+ *  wish to stop (src/system/stop_signal.h) ends it between rounds, without the stars under way. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 

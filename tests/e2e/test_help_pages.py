@@ -101,6 +101,20 @@ class Completion(ProgramTest):
                 self.assertEqual(self.complete(line), [expected])
 
 
+class Keys(ProgramTest):
+    def test_keys_of_particles(self):
+        """The help names the command that lists them, and that lists those of the documentation."""
+        page = "help config particles"
+        self.assertIn(f"starmill {page}", dict(COMMANDS)[("particles",)])
+        done = starmill(*page.split())
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(os.path.join(SOURCE, "docs/use/particles.md"), encoding="utf-8") as f:
+            said = f.read().split("## Keys")[1].split("\n## ")[0]
+        keys, documented = (re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `.*?\|", text, re.M)))
+                            for text in (done.stdout, said))
+        self.assertEqual(sorted(keys), sorted(documented))
+
+
 class ManPages(ProgramTest):
     def page(self, *job):
         done = starmill("help", "man", *job)
@@ -121,7 +135,7 @@ class ManPages(ProgramTest):
         self.assertOneLine(starmill("help", "man", "fiit"), "fiit", status=2)
 
     def test_full_disk(self):
-        for page in (("man",), ("man", "fit"), ("completion",)):
+        for page in (("man",), ("man", "fit"), ("completion",), ("config", "particles")):
             with open("/dev/full", "w") as full:
                 done = subprocess.run(command("help", *page), env=ENVIRONMENT, stdout=full,
                                       stderr=subprocess.PIPE, text=True, timeout=PATIENCE)

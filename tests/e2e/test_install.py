@@ -55,6 +55,20 @@ class Installed(ProgramTest):
                       ("share", "doc", "starmill", "use", "install.md")):
             self.path(*names)
 
+    def test_what_is_not_built_is_named(self):
+        """Before anything is installed."""
+        with open(os.path.join(BUILD, "cmake_install.cmake"), encoding="utf-8") as f:
+            script = f.read().replace(BUILD, tmp("empty"))
+        with open(tmp("cmake_install.cmake"), "w", encoding="utf-8") as f:
+            f.write(script)
+        done = call(CMAKE, f"-DCMAKE_INSTALL_PREFIX={tmp('nowhere')}", "-P",
+                    tmp("cmake_install.cmake"))
+        self.assertNotEqual(done.returncode, 0)
+        said = " ".join(done.stderr.split())
+        self.assertIn(f"{tmp('empty')}/lib/libstarmill.so is not built", said)
+        self.assertIn(f"--build {tmp('empty')} --target to_install", said)
+        self.assertFalse(os.path.exists(tmp("nowhere")))
+
     def test_is_the_program_that_was_built(self):
         self.assertEqual(self.works(self.program, "--version"), run("--version").stdout)
 

@@ -40,8 +40,10 @@ class Sample(ProgramTest):
                 hdus[f"{arm}_IVAR"].data[FAILED] = 0
             hdus.writeto(cls.input)
         cls.fitted = tmp("fit.h5")
+        with open(tmp("fit.yaml"), "w", encoding="utf-8") as f:
+            f.write("write_interval: 0.1\n")
         run("fit", "--library", cls.library, "--output", cls.fitted, "--backend", "cpu", "--quiet",
-            cls.input)
+            "--config", tmp("fit.yaml"), cls.input)
         cls.ids = read(cls.fitted)["TARGETID"]
         cls.first = tmp("first.h5")
         run("sample", "--fit", cls.fitted, "--library", cls.library, "--output", cls.first,
@@ -99,26 +101,50 @@ class Sample(ProgramTest):
                 crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
             self.assertEqual(crc, table["CRC"][row])
 
+    def start(self, out, *args):
+        return subprocess.Popen(
+            command("sample", "--fit", self.fitted, "--library", self.library, "--output",
+                    tmp(out), *QUICK, "--slots", 1, "--quiet", *args, self.input),
+            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def wait(self, process, until):
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and not until() and time.monotonic() < end:
+            time.sleep(0.02)
+
     def test_ranks_slots_and_kills_change_no_bit(self):
         done = self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(differing(read(tmp("ranks.h5")), read(self.first)), [])
         # one star at a time, killed once the file has a row
-        process = subprocess.Popen(
-            command("sample", "--fit", self.fitted, "--library", self.library, "--output",
-                    tmp("killed.h5"), *QUICK, "--slots", 1, "--quiet", self.input),
-            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        status = tmp("killed.h5.status.json")
-        end = time.monotonic() + PATIENCE
-        while process.poll() is None and not os.path.exists(status) and time.monotonic() < end:
-            time.sleep(0.02)
+        process = self.start("killed.h5")
+        self.wait(process, lambda: os.path.exists(tmp("killed.h5.status.json")))
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()
         done = self.sample("killed.h5", "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(differing(read(tmp("killed.h5")), read(self.first)), [])
         # another seed does not continue it
         self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
+
+    def test_a_stop_gives_up_the_star_under_way(self):
+        slow = ("--ess", 1500, "--max-evaluations", 24000)  # two seconds a star
+        process = self.start("stopped.h5", *slow)
+        self.wait(process, lambda: has_rows(tmp("stopped.h5")))
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=PATIENCE)[1]
+        self.assertEqual(process.returncode, 75, said)
+        self.assertEqual(said.count("signal 15: the stars under way are given up"), 1, said)
+        part = read(tmp("stopped.h5"))
+        done = part["STATUS"] == FITTED
+        self.assertEqual(done.sum(), 1)
+        for out in ("stopped.h5", "whole.h5"):
+            again = self.sample(out, "--quiet", *slow)
+            self.assertEqual(again.returncode, 0, again.stderr)
+        whole = read(tmp("whole.h5"))
+        self.assertEqual(differing(read(tmp("stopped.h5")), whole), [])
+        for name in whole:
+            self.assertEqual(part[name][done].tobytes(), whole[name][done].tobytes(), name)
 
     def test_a_chosen_star_is_the_same_star(self):
         fit, all_of = read(self.fitted), read(self.first)

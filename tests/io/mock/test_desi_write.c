@@ -601,7 +601,7 @@ static void test_redrock_is_found_and_read(void **state)
     strcpy(row[i].spectype, i % 2 ? "GALAXY" : "STAR");
     strcpy(row[i].subtype, i % 2 ? "" : "F");
   }
-  assert_ok(mill_redrock_write(redrock, 0, N, row, N_HISTORY, history));
+  assert_ok(mill_redrock_write(redrock, N, row, N_HISTORY, history));
   write_file(path, N_ROW);
   assert_int_equal(count_files(), 2);
   assert_ok(mill_redrock_beside(path, beside, sizeof beside));
@@ -629,7 +629,7 @@ static void test_redrock_is_found_and_read(void **state)
   assert_int_equal(found, MILL_FILE_SAME);
   assert_ok(mill_redrock_compare(redrock, N - 1, N_HISTORY, history, &n_byte, &found));
   assert_int_equal(found, MILL_FILE_OTHER);
-  expect_failure(mill_redrock_write(redrock, 0, N, row, 0, NULL), MILL_ERR_OUTPUT, "exists");
+  expect_failure(mill_redrock_write(redrock, N, row, 0, NULL), MILL_ERR_OUTPUT, "exists");
   free(row);
 }
 
