@@ -89,7 +89,7 @@ static int read_y(const arm *a, int n, const int *model, float *y)
   return MILL_OK;
 }
 
-/* This rank's share of the models [first, end). */
+/* This rank's share of n models: [mine, mine_end). */
 static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
 {
   *mine = (int)(n * mpi->rank / mpi->size);
