@@ -65,9 +65,10 @@ typedef struct mill_backend {
   const char *(*remark)(mill_device *device);
   /** Rows of a float32 arm's emulator at the model's first n_stored guess templates, as
    *  mill_model_arm.stored (rows) and stored_mean (mean) have them, and the last layer's inputs of
-   *  the tangents, input [n_stored][n_label][n_in]; n_thread OpenMP threads, whose number changes
+   *  the tangents, input [n_stored][n_label][n_in].  How many threads the device has changes
    *  nothing.  m: in the host's memory.  Only the CPU's backends have it. */
-  int (*store)(const mill_model *m, int arm, int n_thread, float *rows, double *mean, float *input);
+  int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean,
+               float *input);
   /** The last layer of such an arm, without its mean and bias, of n inputs [n][n_in], into rows
    *  [n][n_pix_pad].  Where store is. */
   int (*last)(const mill_model *m, int arm, int n, const float *input, float *rows);

@@ -511,9 +511,19 @@ static int cpu_zero(mill_device *d, void *to, size_t bytes)
 
 static int reserve(mill_device *d, const mill_model *m)
 {
-  int err = MILL_OK;
-  for (int i = 0; i < d->n_thread; i++)
-    MILL_TRY(lane_reserve(&d->lane[i], m));
+  int err = MILL_OK, failed = MILL_OK;
+  /* each thread its own, first touched where it runs */
+#pragma omp parallel for schedule(static, 1) num_threads(d->n_thread)
+  for (int i = 0; i < d->n_thread; i++) {
+    const int code = lane_reserve(&d->lane[i], m);
+    if (code != MILL_OK) {
+#pragma omp atomic write
+      failed = code;
+    }
+  }
+  if (failed != MILL_OK) /* its message is the thread's */
+    MILL_FAIL(failed, "no memory for the templates of %d threads%s", d->n_thread,
+              mill_memory_limit());
 done:
   return err;
 }
@@ -707,33 +717,35 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
-static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, double *mean,
+static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean,
                      float *input)
 {
   int err = MILL_OK;
   const int n_row = 1 + m->n_label, fit = MILL_BATCH_ROWS / n_row;
-  const int each = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
-  const int n_task = (m->n_stored + each - 1) / each;
+  const int most = fit < MILL_GROUP ? fit : MILL_GROUP; /* templates of a task */
+  const int n_share = (m->n_stored + most - 1) / most;
+  const int n_task = (n_share + d->n_thread - 1) / d->n_thread * d->n_thread;
+  const int each = (m->n_stored + n_task - 1) / n_task;
   const size_t pad = (size_t)m->arm[arm].n_pix_pad;
   const size_t n_in = (size_t)m->arm[arm].layer[m->arm[arm].n_layer - 1].n_in;
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-  for (int i_task = 0; i_task < n_task; i_task++) {
-    const int first = i_task * each, left = m->n_stored - first, n = left < each ? left : each;
-    mill_lane lane = {0};
-    mill_slot *star = NULL, *slot[MILL_GROUP];
-    int code = lane_reserve(&lane, m);
-    if (code == MILL_OK)
-      code = MILL_ALLOC(n, &star);
-    for (int s = 0; s < n && code == MILL_OK; s++) {
-      slot[s] = &star[s];
-      star[s].request = MILL_REQ_JACOBIAN;
+  mill_slot *star = NULL;
+  MILL_TRY(reserve(d, m));
+  MILL_TRY(MILL_ALLOC(m->n_stored, &star));
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+  for (int first = 0; first < m->n_stored; first += each) {
+    const int left = m->n_stored - first, n = left < each ? left : each;
+    mill_lane *lane = &d->lane[omp_get_thread_num()];
+    mill_slot *slot[MILL_GROUP];
+    for (int s = 0; s < n; s++) {
+      slot[s] = &star[first + s];
+      slot[s]->request = MILL_REQ_JACOBIAN;
       for (int l = 0; l < m->n_label; l++)
-        star[s].theta[MILL_PAR_LABEL0 + l] =
+        slot[s]->theta[MILL_PAR_LABEL0 + l] =
             m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];
     }
-    const int from = code == MILL_OK ? emulate(m, arm, n, slot, &lane) : 0;
-    for (int r = 0; r < n * n_row && code == MILL_OK; r++) {
-      const mill_workspace *work = &lane.work[r / n_row];
+    const int from = emulate(m, arm, n, slot, lane);
+    for (int r = 0; r < n * n_row; r++) {
+      const mill_workspace *work = &lane->work[r / n_row];
       const int t = r % n_row;
       const size_t at = (size_t)first * (size_t)n_row + (size_t)r;
       memcpy(rows + at * pad, (const float *)work->grid + (size_t)t * (size_t)m->max_pix_pad,
@@ -741,16 +753,12 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
       mean[at] = work->mean[t];
     }
     /* tangents of all slots come after the values */
-    for (int r = 0; r < n * m->n_label && code == MILL_OK; r++)
+    for (int r = 0; r < n * m->n_label; r++)
       memcpy(input + ((size_t)first * (size_t)m->n_label + (size_t)r) * n_in,
-             lane.narrow[from] + (size_t)(n + r) * MILL_ROW_PITCH, n_in * sizeof *input);
-    lane_clear(&lane);
-    mill_free(star);
-    if (code != MILL_OK) {
-#pragma omp atomic write
-      err = code;
-    }
+             lane->narrow[from] + (size_t)(n + r) * MILL_ROW_PITCH, n_in * sizeof *input);
   }
+done:
+  mill_free(star);
   return err;
 }
 

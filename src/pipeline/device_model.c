@@ -7,6 +7,8 @@
 #include "kernels/star/spline_filter.h"
 #include "src/pipeline/rough_tangents.h"
 
+enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cache */
+
 /** Most that the emulator's rows at the guess's templates take. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
@@ -109,8 +111,9 @@ done:
 
 /** A layer in panels, padded: weights w [n_out][n_in] and bias (NULL: zeros), each less mean
  *  [n_in + 1] (NULL: nothing), as double (wide) or float. */
-static int take_panels(mill_device_memory *memory, int n_in, int n_out, const float *w,
-                       const float *bias, const double *mean, int wide, mill_layer *layer)
+static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n_out,
+                       const float *w, const float *bias, const double *mean, int wide,
+                       mill_layer *layer)
 {
   int err = MILL_OK;
   void *host = NULL, *block = NULL;
@@ -122,8 +125,9 @@ static int take_panels(mill_device_memory *memory, int n_in, int n_out, const fl
   layer->n_out = n_out;
   layer->n_out_pad = pad;
   MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
-  for (int k = 0; k <= n_in; k++)
-    for (int i = 0; i < n_out; i++) {
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int i = 0; i < n_out; i++)
+    for (int k = 0; k <= n_in; k++) {
       const float x = k < n_in ? w[(size_t)i * (size_t)n_in + (size_t)k] : (bias ? bias[i] : 0.0F);
       const double less = (double)x - (mean ? mean[k] : 0.0);
       const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
@@ -141,8 +145,8 @@ done:
 }
 
 /** A layer of an emulator; the last one without its mean over pixels. */
-static int load_layer(mill_device_memory *memory, const mill_emulator *e, int l, int precision,
-                      mill_model_arm *arm)
+static int load_layer(mill_device_memory *memory, int n_thread, const mill_emulator *e, int l,
+                      int precision, mill_model_arm *arm)
 {
   int err = MILL_OK;
   void *block = NULL;
@@ -150,17 +154,22 @@ static int load_layer(mill_device_memory *memory, const mill_emulator *e, int l,
   mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
   MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, and of the bias at the end */
-  if (last)
-    for (int i = 0; i < n_out; i++) {
-      for (int k = 0; k < n_in; k++)
-        mean[k] += (double)e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] / (double)n_out;
-      mean[n_in] += (double)e->bias[l][i] / (double)n_out;
+  if (last) {
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+    for (int first = 0; first < n_in; first += TOGETHER) {
+      const int end = first + TOGETHER < n_in ? first + TOGETHER : n_in;
+      for (int i = 0; i < n_out; i++)
+        for (int k = first; k < end; k++)
+          mean[k] += (double)e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] / (double)n_out;
     }
+    for (int i = 0; i < n_out; i++)
+      mean[n_in] += (double)e->bias[l][i] / (double)n_out;
+  }
   /* hidden layers are float64 in both precisions, for values */
-  MILL_TRY(take_panels(memory, n_in, n_out, e->weight[l], e->bias[l], mean,
+  MILL_TRY(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                        precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
-    MILL_TRY(take_panels(memory, n_in, n_out, e->weight[l], NULL, NULL, 0, &thin));
+    MILL_TRY(take_panels(memory, n_thread, n_in, n_out, e->weight[l], NULL, NULL, 0, &thin));
     layer->narrow = thin.weight;
   }
   if (last) {
@@ -173,30 +182,49 @@ done:
   return err;
 }
 
-/** Rough tangents of arm a, from n tangents of templates as inputs of the last layer. */
-static int load_rough(mill_device_memory *memory, const mill_emulator *e, int a, int n,
-                      const float *input, mill_model *m)
+/** Rough tangents of arm a along axes. */
+static int load_rough(mill_device_memory *memory, int n_thread, const mill_emulator *e, int a,
+                      const mill_rough_axes *axes, mill_model *m)
 {
   int err = MILL_OK;
   mill_model_arm *arm = &m->arm[a];
   const int n_in = e->n_in[e->n_layer - 1], n_pix = arm->n_pix, pad = arm->n_pix_pad;
-  mill_rough_axes axes;
   float *row = NULL, *turned = NULL;
-  MILL_TRY(mill_rough_axes_find(e, arm->mean_weight, n, input, &axes));
-  if (axes.n == 0)
+  if (axes->n == 0)
     goto done;
-  MILL_TRY(MILL_ALLOC((size_t)axes.n * (size_t)pad, &row));
-  MILL_TRY(MILL_ALLOC((size_t)axes.n * (size_t)n_pix, &turned));
-  MILL_TRY(memory->backend->last(m, a, axes.n, axes.up, row));
+  MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)pad, &row));
+  MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)n_pix, &turned));
+  MILL_TRY(memory->backend->last(m, a, axes->n, axes->up, row));
   for (int p = 0; p < n_pix; p++)
-    for (int i = 0; i < axes.n; i++)
-      turned[(size_t)p * (size_t)axes.n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
-  MILL_TRY(take_panels(memory, n_in, axes.n, axes.down, NULL, NULL, 0, &arm->rough[0]));
-  MILL_TRY(take_panels(memory, axes.n, n_pix, turned, NULL, NULL, 0, &arm->rough[1]));
+    for (int i = 0; i < axes->n; i++)
+      turned[(size_t)p * (size_t)axes->n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
+  MILL_TRY(take_panels(memory, n_thread, n_in, axes->n, axes->down, NULL, NULL, 0, &arm->rough[0]));
+  MILL_TRY(take_panels(memory, n_thread, axes->n, n_pix, turned, NULL, NULL, 0, &arm->rough[1]));
   m->has_rough = 1;
 done:
   MILL_FREE(row, turned);
-  mill_rough_axes_clear(&axes);
+  return err;
+}
+
+/** Rough tangents of all arms, from n tangents of templates each as inputs of the last layer, input
+ *  [n_arm][n_input]. */
+static int load_all_rough(const mill_library *lib, mill_device_memory *memory, int n_thread, int n,
+                          size_t n_input, const float *input, mill_model *m)
+{
+  int err = MILL_OK, found[MILL_MAX_ARM];
+  mill_rough_axes axes[MILL_MAX_ARM];
+#pragma omp parallel for schedule(dynamic) num_threads(n_thread)
+  for (int a = 0; a < m->n_arm; a++)
+    found[a] = mill_rough_axes_find(&lib->arm[a].emulator, m->arm[a].mean_weight, n,
+                                    input + (size_t)a * n_input, &axes[a]);
+  for (int a = 0; a < m->n_arm; a++)
+    if (found[a] != MILL_OK) /* its message is the thread's */
+      MILL_FAIL(found[a], "no memory for the rough tangents of arm %s", lib->arm[a].name);
+  for (int a = 0; a < m->n_arm; a++)
+    MILL_TRY(load_rough(memory, n_thread, &lib->arm[a].emulator, a, &axes[a], m));
+done:
+  for (int a = 0; a < m->n_arm; a++)
+    mill_rough_axes_clear(&axes[a]);
   return err;
 }
 
@@ -264,8 +292,8 @@ done:
 }
 
 /** One arm: its grid in wavelength, its splines' filter and its emulator. */
-static int load_arm(mill_device_memory *memory, const mill_library *lib, const mill_arm *from,
-                    const mill_fit_settings *set, mill_model_arm *arm)
+static int load_arm(mill_device_memory *memory, int n_thread, const mill_library *lib,
+                    const mill_arm *from, const mill_fit_settings *set, mill_model_arm *arm)
 {
   int err = MILL_OK;
   const mill_emulator *e = &from->emulator;
@@ -287,14 +315,15 @@ static int load_arm(mill_device_memory *memory, const mill_library *lib, const m
   if (set->model_error && from->error.fraction)
     MILL_TRY(load_error(memory, &from->error, arm->n_pix, arm->n_pix_pad, &arm->error));
   for (int l = 0; l < arm->n_layer; l++)
-    MILL_TRY(load_layer(memory, e, l, set->precision, arm));
+    MILL_TRY(load_layer(memory, n_thread, e, l, set->precision, arm));
 done:
   return err;
 }
 
 /** All of a model but what is in store. */
 static int load_model(const mill_library *lib, const mill_fit_settings *settings,
-                      const mill_guess_table *guess, mill_device_memory *memory, mill_model *m)
+                      const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
+                      mill_model *m)
 {
   int err = MILL_OK;
   void *block = NULL;
@@ -315,7 +344,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
     m->hull[h].facet = block;
   }
   for (int a = 0; a < lib->n_arm; a++) {
-    MILL_TRY(load_arm(memory, lib, &lib->arm[a], settings, &m->arm[a]));
+    MILL_TRY(load_arm(memory, n_thread, lib, &lib->arm[a], settings, &m->arm[a]));
     if (m->arm[a].n_pix_pad > m->max_pix_pad)
       m->max_pix_pad = m->arm[a].n_pix_pad;
   }
@@ -363,26 +392,35 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   if (m->n_stored == 0)
     goto done;
   memset(&on_host, 0, sizeof on_host);
-  if (!is_here)
-    MILL_TRY(load_model(lib, settings, guess, &here, &on_host));
+  if (!is_here) {
+    MILL_TRY(cpu->open(n_thread, &here.device));
+    MILL_TRY(load_model(lib, settings, guess, n_thread, &here, &on_host));
+  }
   on_host.n_stored = m->n_stored;
   const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
-  MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
+  if (!is_here)
+    MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
   MILL_TRY(MILL_ALLOC(n, &mean));
-  MILL_TRY(MILL_ALLOC(n * MILL_MAX_WIDTH, &input));
+  const size_t n_input = n * MILL_MAX_WIDTH;
+  MILL_TRY(MILL_ALLOC((size_t)m->n_arm * n_input, &input));
   for (int a = 0; a < m->n_arm; a++) {
-    MILL_TRY(cpu->store(is_here ? m : &on_host, a, n_thread, row, mean, input));
-    MILL_TRY(mill_device_memory_take(memory, n * (size_t)m->arm[a].n_pix_pad * sizeof *row, row,
-                                     &block));
+    const size_t size = n * (size_t)m->arm[a].n_pix_pad * sizeof *row;
+    MILL_TRY(mill_device_memory_take(memory, size, NULL, &block));
     m->arm[a].stored = block;
+    MILL_TRY(cpu->store(is_here ? memory->device : here.device, is_here ? m : &on_host, a,
+                        is_here ? block : row, mean, input + (size_t)a * n_input));
+    if (!is_here)
+      MILL_TRY(memory->backend->upload(memory->device, block, row, size));
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
-    if (is_here)
-      MILL_TRY(load_rough(memory, &lib->arm[a].emulator, a, m->n_stored * m->n_label, input, m));
   }
+  if (is_here)
+    MILL_TRY(load_all_rough(lib, memory, n_thread, m->n_stored * m->n_label, n_input, input, m));
 done:
   MILL_FREE(row, input, mean);
   mill_device_memory_clear(&here);
+  if (here.device)
+    cpu->close(here.device);
   return err;
 }
 
@@ -392,7 +430,7 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
 {
   int err = MILL_OK;
   void *block = NULL;
-  MILL_TRY(load_model(lib, settings, guess, memory, model));
+  MILL_TRY(load_model(lib, settings, guess, n_thread, memory, model));
   MILL_TRY(load_stored(lib, settings, guess, n_thread, memory, model));
   MILL_TRY(mill_device_memory_take(memory, sizeof *model, model, &block));
   *d_model = block;

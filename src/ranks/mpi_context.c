@@ -36,6 +36,17 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
  * they are first used. */
 #ifdef OPEN_MPI
 static const char file_pointers[] = "OMPI_MCA_sharedfp";
+
+/* Did mpirun, srun or another launcher start this process? */
+static int is_launched(void)
+{
+  static const char *const sign[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",      "PMI_RANK",
+                                     "SLURM_PROCID",         "FLUX_TASK_RANK", "PALS_RANKID"};
+  for (size_t i = 0; i < sizeof sign / sizeof *sign; i++)
+    if (getenv(sign[i]))
+      return 1;
+  return 0;
+}
 #endif
 
 static int choose_components(void)
@@ -43,9 +54,11 @@ static int choose_components(void)
   int err = MILL_OK;
 #ifdef OPEN_MPI
   /* a program that was started without mpirun or srun would else start a daemon, which only
-   * processes that it started later would need: a quarter of a second */
+   * processes that it started later would need, a quarter of a second, and open networks, over
+   * which it has no one to reach, a fifth */
   if (setenv(file_pointers, "^sm,lockedfile", 0) != 0 ||
-      setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0)
+      setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
+      (!is_launched() && setenv("OMPI_MCA_pml", "ob1", 0) != 0))
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
 done:
 #endif
