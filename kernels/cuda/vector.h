@@ -6,9 +6,25 @@ typedef float mill_vec_f32;
 typedef double mill_vec_f64;
 enum { MILL_VEC_N_F32 = 1, MILL_VEC_N_F64 = 1, MILL_CONVOLVE_VECS = 1 };
 #define MILL_VEC_WIDEN(p) ((double)*(p))
-/* of a copy whose alignment it does not see nvcc makes loads of single bytes */
-#define MILL_LOAD_PAIR(to, from) ((to)[0] = (from)[0], (to)[1] = (from)[1])
-#define MILL_INLINE              static __device__ __forceinline__
-#define MILL_HD_INLINE           MILL_HD static __forceinline__
+#define MILL_INLINE       static __device__ __forceinline__
+#define MILL_HD_INLINE    MILL_HD static __forceinline__
+
+MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index, float *left,
+                                     float *right)
+{
+  for (int i = 0; i < n; i++) {
+    left[i] = from[index[i]];
+    right[i] = from[index[i] + 1];
+  }
+}
+
+MILL_INLINE void mill_load_pairs_f64(int n, const double *from, const int *index, double *left,
+                                     double *right)
+{
+  for (int i = 0; i < n; i++) {
+    left[i] = from[index[i]];
+    right[i] = from[index[i] + 1];
+  }
+}
 
 #endif

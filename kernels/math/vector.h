@@ -8,7 +8,8 @@
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
- *   MILL_LOAD_PAIR(to, from)         copies two neighbouring numbers
+ *   mill_load_pairs_f32, _f64        left[i] = from[index[i]], right[i] = from[index[i] + 1] of
+ *                                    n numbers
  *   MILL_CONVOLVE_VECS               vectors that a convolution sums at a time
  *   MILL_INLINE                      a function in which counts that are constants for the
  *                                    caller unroll loops

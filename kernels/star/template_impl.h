@@ -302,28 +302,29 @@ MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm
   }
 }
 
-/** Both ends of the intervals of len pixels, which lie side by side: [2 len] each. */
-MILL_INLINE void MILL_T(mill_interval_ends)(int len, const int *index, const MILL_REAL *y,
-                                            const MILL_REAL *bend, MILL_REAL *value,
-                                            MILL_REAL *curve)
+/** Template and spline coefficients at both ends of the intervals that a batch's pixels are in. */
+typedef struct MILL_T(mill_interval) {
+  MILL_REAL left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
+} MILL_T(mill_interval);
+
+MILL_INLINE void MILL_T(mill_interval_of)(int len, const int *index, const MILL_REAL *y,
+                                          const MILL_REAL *bend, MILL_T(mill_interval) * at)
 {
-  for (int i = 0; i < len; i++) {
-    MILL_LOAD_PAIR(value + 2 * i, y + index[i]);
-    MILL_LOAD_PAIR(curve + 2 * i, bend + index[i]);
-  }
+  MILL_T(mill_load_pairs)(len, y, index, at->left, at->right);
+  MILL_T(mill_load_pairs)(len, bend, index, at->bend_left, at->bend_right);
 }
 
 /** The cubic at len pixels. */
 MILL_INLINE void MILL_T(mill_cubic)(int len, MILL_REAL scale_right, const float *frac,
-                                    const MILL_REAL *value, const MILL_REAL *curve, MILL_REAL *to)
+                                    const MILL_T(mill_interval) * at, MILL_REAL *to)
 {
   const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0), sixth_right = sixth * scale_right;
   MILL_SIMD
   for (int i = 0; i < len; i++) {
     const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
-    to[i] = w * value[2 * i] + u * value[2 * i + 1] +
-            (u * u * u - u) * (sixth_right * curve[2 * i + 1]) +
-            (w * w * w - w) * (sixth * curve[2 * i]);
+    to[i] = w * at->left[i] + u * at->right[i] +
+            (u * u * u - u) * (sixth_right * at->bend_right[i]) +
+            (w * w * w - w) * (sixth * at->bend_left[i]);
   }
 }
 
@@ -344,12 +345,13 @@ MILL_BLOCK_FN void MILL_T(mill_block_sample)(mill_block *b, const mill_model_arm
     const int len = MILL_BATCH_LEN(first, n);
     int index[MILL_BATCH];
     float frac[MILL_BATCH];
-    MILL_REAL value[2 * MILL_BATCH], curve[2 * MILL_BATCH], x[MILL_BATCH];
+    MILL_T(mill_interval) ends;
+    MILL_REAL x[MILL_BATCH];
     MILL_SIMD
     for (int i = 0; i < len; i++)
       MILL_T(mill_locate)(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &index[i], &frac[i]);
-    MILL_T(mill_interval_ends)(len, index, y, bend, value, curve);
-    MILL_T(mill_cubic)(len, scale_right, frac, value, curve, x);
+    MILL_T(mill_interval_of)(len, index, y, bend, &ends);
+    MILL_T(mill_cubic)(len, scale_right, frac, &ends, x);
     MILL_T(mill_put_batch)(b, first, n, x, out);
   }
   MILL_BARRIER(b);
@@ -376,13 +378,14 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
     const int len = MILL_BATCH_LEN(first, n);
     int k[MILL_BATCH];
     float u[MILL_BATCH];
-    MILL_REAL value[2 * MILL_BATCH], curve[2 * MILL_BATCH], x[MILL_BATCH];
+    MILL_T(mill_interval) ends;
+    MILL_REAL x[MILL_BATCH];
     for (int i = 0; i < len; i++) {
       k[i] = index[MILL_BATCH_AT(b, first, i, n)];
       u[i] = frac[MILL_BATCH_AT(b, first, i, n)];
     }
-    MILL_T(mill_interval_ends)(len, k, y, bend, value, curve);
-    MILL_T(mill_cubic)(len, scale_right, u, value, curve, x);
+    MILL_T(mill_interval_of)(len, k, y, bend, &ends);
+    MILL_T(mill_cubic)(len, scale_right, u, &ends, x);
     MILL_T(mill_put_batch)(b, first, n, x, out);
     if (!slope)
       continue;
@@ -390,9 +393,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
     for (int i = 0; i < len; i++) {
       const MILL_REAL f = (MILL_REAL)u[i], w = (MILL_REAL)1 - f;
       const MILL_REAL du =
-          (value[2 * i + 1] - value[2 * i]) +
-          ((MILL_REAL)3 * f * f - (MILL_REAL)1) * (sixth_right * curve[2 * i + 1]) -
-          ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * curve[2 * i]);
+          (ends.right[i] - ends.left[i]) +
+          ((MILL_REAL)3 * f * f - (MILL_REAL)1) * (sixth_right * ends.bend_right[i]) -
+          ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * ends.bend_left[i]);
       x[i] = du * (inv_e + f * sl);
     }
     MILL_T(mill_put_batch)(b, first, n, x, slope);
