@@ -34,6 +34,9 @@ typedef struct mill_backend {
   int default_slot; /**< stars at once that suit it; 0: a matter of threads */
   int (*open)(int n_thread, mill_device **out);
   void (*close)(mill_device *device);
+  /** Thread i of a device as a device of its own, which shares its memory and its timing.  Parts
+   *  work at the same time, and not while the whole does; close them first.  NULL: it has none. */
+  int (*part)(mill_device *whole, int i, mill_device **out);
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);

@@ -45,7 +45,8 @@ typedef struct mill_lane {
 
 struct mill_device {
   int n_thread;
-  mill_lane *lane;
+  mill_lane *lane; /**< [n_thread] */
+  int is_part;     /**< the lane is another device's */
   const mill_model *model;
   mill_slot *const *slot;
   /* of the last advance */
@@ -466,13 +467,29 @@ done:
   return err;
 }
 
+static int cpu_part(mill_device *whole, int i, mill_device **out)
+{
+  int err = MILL_OK;
+  mill_device *d = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &d));
+  d->n_thread = 1;
+  d->lane = &whole->lane[i];
+  d->is_part = 1;
+  *out = d;
+done:
+  return err;
+}
+
 static void cpu_close(mill_device *d)
 {
   if (!d)
     return;
-  for (int i = 0; i < d->n_thread; i++)
+  for (int i = 0; i < d->n_thread && !d->is_part; i++)
     lane_clear(&d->lane[i]);
-  MILL_FREE(d->lane, (void *)d->active, d->index, d);
+  if (!d->is_part)
+    mill_free(d->lane);
+  MILL_FREE((void *)d->active, d->index, d);
 }
 
 static int cpu_alloc(mill_device *d, size_t bytes, void **out)
@@ -816,6 +833,7 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .kind = MILL_BACKEND_CPU,
     .open = cpu_open,
     .close = cpu_close,
+    .part = cpu_part,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,

@@ -1,5 +1,6 @@
 #include "src/pipeline/pipeline.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "kernels/base/clock.h"
@@ -40,31 +41,77 @@ typedef struct mill_held {
   int *n_shared;          /**< [n_view] points that it answers, alike but for their velocity */
 } mill_held;
 
+/** Slots side by side and the device that fits their stars: all slots, or the share of one thread.
+ *  A crew alone uses its slots; what is the pipeline's it uses with the pipeline's mutex. */
+typedef struct mill_crew {
+  mill_device *device;
+  mill_model *d_model; /**< the model in the device's memory */
+  int first, n_slot;
+  int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
+  mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
+  int n_change;            /**< of the model when it was told */
+  int is_under_way;        /**< rounds are */
+  int *list;               /**< [n_slot] */
+  int *done;               /**< [n_slot] slots whose rows wait to be handed over */
+  mill_fit_result *row;    /**< [n_slot] their rows */
+  int n_done;
+} mill_crew;
+
+/** Where a run's stars come from and its rows go. */
+typedef struct mill_stream {
+  mill_star_source source;
+  mill_result_sink sink;
+  void *source_context, *sink_context;
+  int more;          /**< the source may have a star */
+  mill_star waiting; /**< a star for which there was no memory */
+  int is_waiting;
+  mill_error_kept failure; /**< of a thread's crew, the first one */
+} mill_stream;
+
 struct mill_pipeline {
   const mill_library *lib;
   const mill_backend *backend;
-  mill_device *device;
   mill_model model; /**< host copy, its pointers are device memory */
-  mill_model *d_model;
+  int n_change;     /**< of the model */
   mill_device_memory model_memory;
   mill_guess_table guess;
   mill_waveset_cache *waveset;
   mill_slots slots;
-  int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
-  mill_slot *const *bound; /**< slots that the backend knows, and the model as it is; NULL: not */
-  int has_remarked;        /**< the log has the backend's remark */
-  int is_under_way;        /**< rounds are */
+  int has_remarked; /**< the log has the backend's remark */
   mill_held held;
-  /* of a run */
-  int *list;                 /**< [n_slot] */
-  int *done;                 /**< [n_slot] slots whose rows wait to be handed over */
-  mill_fit_result *row;      /**< [n_slot] their rows */
-  mill_posterior *posterior; /**< of the row that is handed over; NULL: none is wanted */
-  int n_done;
-  mill_star waiting; /**< a star for which there was no memory */
-  int is_waiting;
+  mill_crew all;              /**< of all slots and threads */
+  mill_crew *part;            /**< [n_part] of the threads, where the backend has parts */
+  int n_part;                 /**< 0 or several */
+  pthread_mutex_t mutex;      /**< of everything here but crews, while parts are at work */
+  mill_stream stream;         /**< of a run */
+  mill_posterior *posterior;  /**< of the row that is handed over; NULL: none is wanted */
   double load_s, load_wall_s; /**< CPU and wall seconds of copying stars into slots */
 };
+
+/** Crews of single threads, whose lists are parts of the lists of all. */
+static int make_parts(mill_pipeline *p, int n_thread)
+{
+  int err = MILL_OK;
+  const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;
+  if (!p->backend->part || n < 2)
+    goto done;
+  MILL_TRY(MILL_ALLOC(n, &p->part));
+  for (; p->n_part < n; p->n_part++) {
+    mill_crew *c = &p->part[p->n_part];
+    void *block = NULL;
+    const int first = (int)((int64_t)p->all.n_slot * p->n_part / n);
+    *c = (mill_crew){.first = first,
+                     .n_slot = (int)((int64_t)p->all.n_slot * (p->n_part + 1) / n) - first,
+                     .list = p->all.list + first,
+                     .done = p->all.done + first,
+                     .row = p->all.row + first};
+    MILL_TRY(mill_device_memory_take(&p->model_memory, sizeof p->model, &p->model, &block));
+    c->d_model = block;
+    MILL_TRY(p->backend->part(p->all.device, p->n_part, &c->device));
+  }
+done:
+  return err;
+}
 
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
@@ -79,22 +126,24 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(MILL_ALLOC(1, &p));
   p->lib = lib;
   p->backend = backend;
-  p->n_usable = n_slot;
-  MILL_TRY(backend->open(n_thread, &p->device));
-  p->model_memory = (mill_device_memory){.backend = backend, .device = p->device};
+  pthread_mutex_init(&p->mutex, NULL);
+  p->all.n_slot = p->all.n_usable = n_slot;
+  MILL_TRY(backend->open(n_thread, &p->all.device));
+  p->model_memory = (mill_device_memory){.backend = backend, .device = p->all.device};
   MILL_TRY(mill_guess_table_create(lib, settings, n_thread, &p->guess));
   MILL_TRY(mill_device_model_load(lib, settings, &p->guess, n_thread, &p->model_memory, &p->model,
-                                  &p->d_model));
-  MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->device, n_thread,
-                                     &p->waveset));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->list));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->done));
-  MILL_TRY(MILL_ALLOC(n_slot, &p->row));
+                                  &p->all.d_model));
+  MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->all.device,
+                                     n_thread, &p->waveset));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->all.list));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->all.done));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->all.row));
+  MILL_TRY(make_parts(p, n_thread));
   if (settings->sample.n_walker > 0)
     MILL_TRY(mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->model.n_deriv), 1,
                               (void **)&p->posterior));
-  MILL_TRY(mill_slots_create(lib, &p->model, p->waveset, backend, p->device, n_slot, want_models,
-                             &p->slots));
+  MILL_TRY(mill_slots_create(lib, &p->model, p->waveset, backend, p->all.device, n_slot,
+                             want_models, &p->slots));
   *out = p;
   p = NULL;
 done:
@@ -112,15 +161,18 @@ void mill_pipeline_destroy(mill_pipeline *p)
 {
   if (!p)
     return;
-  if (p->device) {
+  if (p->all.device) {
     mill_slots_clear(&p->slots);
     mill_waveset_cache_destroy(p->waveset);
     mill_device_memory_clear(&p->model_memory);
-    p->backend->close(p->device);
+    for (int i = 0; i < p->n_part; i++)
+      p->backend->close(p->part[i].device);
+    p->backend->close(p->all.device);
   }
   clear_held(&p->held);
   mill_guess_table_clear(&p->guess);
-  MILL_FREE(p->list, p->done, p->row, p->posterior, p);
+  pthread_mutex_destroy(&p->mutex);
+  MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->posterior, p);
 }
 
 int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)
@@ -131,9 +183,9 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
     MILL_FAIL(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
   MILL_TRY(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (mill_row_pitch(n_pix) > m->max_seg_pix) {
-    /* the device learns it when no round is under way */
+    /* devices learn it when no round of theirs is under way */
     m->max_seg_pix = mill_row_pitch(n_pix);
-    p->bound = NULL;
+    p->n_change++;
   }
 done:
   return err;
@@ -169,21 +221,23 @@ int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
   memcpy(set->fixed_value, settings->fixed_value, sizeof set->fixed_value);
   memcpy(set->prior_mean, settings->prior_mean, sizeof set->prior_mean);
   memcpy(set->prior_sigma, settings->prior_sigma, sizeof set->prior_sigma);
-  p->bound = NULL;
+  p->n_change++;
 done:
   return err;
 }
 
-/** Tell the backend the model and slots [n] where it does not know them. */
-static int bind_slots(mill_pipeline *p, mill_slot *const *slot, int n)
+/** Tell a crew's device the model and slots [n] where it does not know them. */
+static int bind_slots(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
   int err = MILL_OK;
-  if (p->bound == slot)
+  if (c->bound == slot && c->n_change == p->n_change)
     goto done;
-  MILL_TRY(p->backend->upload(p->device, p->d_model, &p->model, sizeof p->model));
-  MILL_TRY(p->backend->bind(p->device, &p->model, p->d_model, slot, n));
-  p->bound = slot;
-  const char *remark = p->backend->remark ? p->backend->remark(p->device) : NULL;
+  c->bound = NULL;
+  MILL_TRY(p->backend->upload(c->device, c->d_model, &p->model, sizeof p->model));
+  MILL_TRY(p->backend->bind(c->device, &p->model, c->d_model, slot, n));
+  c->bound = slot;
+  c->n_change = p->n_change;
+  const char *remark = p->backend->remark ? p->backend->remark(c->device) : NULL;
   if (remark && !p->has_remarked)
     mill_log_warning("%s: %s", p->backend->name, remark);
   p->has_remarked = remark != NULL;
@@ -229,10 +283,10 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   MILL_TRY(make_views(p));
   MILL_TRY(mill_slots_load(&p->slots, first, star));
   h->is_there = 1;
-  MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
-  MILL_TRY(be->start(p->device, &first, 1));
-  MILL_TRY(be->wait(p->device));
-  MILL_TRY(be->download(p->device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  MILL_TRY(bind_slots(p, &p->all, p->slots.bound, p->slots.n_slot));
+  MILL_TRY(be->start(p->all.device, &first, 1));
+  MILL_TRY(be->wait(p->all.device));
+  MILL_TRY(be->download(p->all.device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
   *prepared = host->result;
   h->is_ready = host->stage != MILL_STAGE_DONE;
   h->n_copied = 0;
@@ -281,7 +335,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
   mill_slot *host = &p->slots.host;
   const size_t n_par = (size_t)p->model.n_par;
   for (; h->n_copied < n; h->n_copied++)
-    MILL_TRY(be->upload(p->device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
+    MILL_TRY(be->upload(p->all.device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
     host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
@@ -291,16 +345,16 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
           k < h->n_shared[i] ? theta[(size_t)k * n_par + MILL_PAR_VRAD] : (double)INFINITY;
     memcpy(head, host, VIEW_HEAD_BYTES);
     h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES};
-    p->list[i] = i;
+    p->all.list[i] = i;
     theta += (size_t)h->n_shared[i] * n_par;
   }
-  MILL_TRY(be->upload_all(p->device, h->piece, n));
-  MILL_TRY(bind_slots(p, h->view, h->n_view));
-  MILL_TRY(be->advance(p->device, p->list, n, n, 1));
-  MILL_TRY(be->collect(p->device, p->done, p->row, &n_done));
+  MILL_TRY(be->upload_all(p->all.device, h->piece, n));
+  MILL_TRY(bind_slots(p, &p->all, h->view, h->n_view));
+  MILL_TRY(be->advance(p->all.device, p->all.list, n, n, 1));
+  MILL_TRY(be->collect(p->all.device, p->all.done, p->all.row, &n_done));
   for (int i = 0; i < n; i++)
     h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i]};
-  MILL_TRY(be->download_all(p->device, h->piece, n));
+  MILL_TRY(be->download_all(p->all.device, h->piece, n));
 done:
   return err;
 }
@@ -392,58 +446,66 @@ done:
 
 /* ---- a run ---- */
 
-/** There is no memory for another star: go on with half of the slots that are filled. */
-static int fewer_slots(mill_pipeline *p)
+static int count_busy(const mill_pipeline *p, const mill_crew *c)
+{
+  int n = 0;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    n += p->slots.entry[i].active;
+  return n;
+}
+
+/** There is no memory for another star: go on with half of the slots that are filled.  A thread
+ *  that has none leaves the star to the others. */
+static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
-  const int n_busy = mill_slots_count_active(&p->slots);
-  if (n_busy == 0)
+  const int n_busy = count_busy(p, c), n_all = mill_slots_count_active(&p->slots);
+  if (n_all == 0)
     MILL_FAIL(MILL_ERR_MEMORY, "not even one star fits into the memory of %s", p->backend->name);
-  p->n_usable = n_busy / 2 > 1 ? n_busy / 2 : 1;
+  const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
+  if (c != &p->all)
+    p->all.n_usable -= c->n_usable - n_now;
+  c->n_usable = n_now;
+  if (p->all.n_usable < 1)
+    p->all.n_usable = 1;
   mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
-                   n_busy, p->n_usable);
+                   n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
 done:
   return err;
 }
 
-/** There is no memory for a star in slot i: take the free slot with the most, or, where no slot
- *  has a star, all that they have kept. */
-static int load_elsewhere(mill_pipeline *p, int i_slot, const mill_star *star, int n_busy)
+/** There is no memory for a star in slot i: take the crew's free slot with the most, or, where no
+ *  slot has a star, all that they have kept. */
+static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, const mill_star *star)
 {
   int err = MILL_ERR_MEMORY;
   const mill_slot_entry *e = p->slots.entry;
   int best = i_slot;
-  for (int i = 0; i < p->slots.n_slot; i++)
+  for (int i = c->first; i < c->first + c->n_slot; i++)
     if (!e[i].active && e[i].memory.cap > e[best].memory.cap)
       best = i;
   if (best != i_slot)
     err = mill_slots_load(&p->slots, best, star);
-  if (err == MILL_ERR_MEMORY && n_busy == 0 && mill_slots_drop(&p->slots))
+  if (err == MILL_ERR_MEMORY && mill_slots_count_active(&p->slots) == 0 &&
+      mill_slots_drop(&p->slots))
     err = mill_slots_load(&p->slots, i_slot, star);
   return err;
 }
 
-/** A source of stars, and whether it has more. */
-typedef struct star_stream {
-  mill_star_source source;
-  void *context;
-  int more;
-} star_stream;
-
 /** The next star, or the one for which there was no memory; 0: none. */
-static int next_star(mill_pipeline *p, star_stream *from, mill_star *star, int *got)
+static int next_star(mill_stream *from, mill_star *star, int *got)
 {
   int err = MILL_OK;
-  *got = p->is_waiting;
-  if (p->is_waiting) {
-    *star = p->waiting;
+  *got = from->is_waiting;
+  if (from->is_waiting) {
+    *star = from->waiting;
     goto done;
   }
   if (!from->more)
     goto done;
   memset(star, 0, sizeof *star);
-  *got = from->source(from->context, star);
+  *got = from->source(from->source_context, star);
   if (*got < 0)
     err = -*got;
   else if (*got == 0)
@@ -452,85 +514,111 @@ done:
   return err;
 }
 
-/** Fill free slots with stars, at most n_most. */
-static int fill(mill_pipeline *p, star_stream *from, int n_most)
+/** Copy the next star into slot i of a crew; *got: there was one and there is memory for it. */
+static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
 {
   int err = MILL_OK;
-  int n_busy = mill_slots_count_active(&p->slots), n_filled = 0;
-  for (int i = 0; i < p->slots.n_slot && n_busy < p->n_usable && n_filled < n_most; i++) {
-    mill_star star;
-    int got;
+  mill_stream *from = &p->stream;
+  mill_star star;
+  pthread_mutex_lock(&p->mutex);
+  MILL_TRY(next_star(from, &star, got));
+  if (!*got)
+    goto done;
+  /* work space first: stars take what is left of the memory */
+  if (!c->is_under_way)
+    MILL_TRY(bind_slots(p, c, p->slots.bound, p->slots.n_slot));
+  const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
+  mill_range_begin(MILL_RANGE_UPLOAD);
+  err = mill_slots_load(&p->slots, i, &star);
+  if (err == MILL_ERR_MEMORY)
+    err = load_elsewhere(p, c, i, &star);
+  mill_range_end();
+  p->load_s += mill_thread_cpu_s() - before_s;
+  p->load_wall_s += mill_wall_s() - before_wall_s;
+  from->is_waiting = err == MILL_ERR_MEMORY;
+  if (from->is_waiting) {
+    from->waiting = star;
+    *got = 0;
+    err = fewer_slots(p, c);
+  }
+done:
+  pthread_mutex_unlock(&p->mutex);
+  return err;
+}
+
+/** Fill free slots with stars; where host and device work at the same time, a part of them. */
+static int fill(mill_pipeline *p, mill_crew *c)
+{
+  int err = MILL_OK;
+  const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
+  const int n_most = p->backend->overlaps ? share : c->n_slot;
+  int n_busy = count_busy(p, c), n_filled = 0, got = 1;
+  for (int i = c->first;
+       i < c->first + c->n_slot && n_busy < c->n_usable && n_filled < n_most && got; i++) {
     if (p->slots.entry[i].active)
       continue;
-    MILL_TRY(next_star(p, from, &star, &got));
-    if (!got)
-      break;
-    /* work space first: stars take what is left of the memory */
-    if (!p->is_under_way)
-      MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
-    const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
-    mill_range_begin(MILL_RANGE_UPLOAD);
-    err = mill_slots_load(&p->slots, i, &star);
-    if (err == MILL_ERR_MEMORY)
-      err = load_elsewhere(p, i, &star, n_busy);
-    mill_range_end();
-    p->load_s += mill_thread_cpu_s() - before_s;
-    p->load_wall_s += mill_wall_s() - before_wall_s;
-    p->is_waiting = err == MILL_ERR_MEMORY;
-    if (p->is_waiting) {
-      p->waiting = star;
-      err = MILL_OK;
-      MILL_TRY(fewer_slots(p));
-      break;
-    }
-    MILL_TRY(err);
-    n_busy++;
-    n_filled++;
+    MILL_TRY(load_next(p, c, i, &got));
+    n_busy += got;
+    n_filled += got;
   }
 done:
   return err;
 }
 
+/** Is there a star that no slot has, and no failure? */
+static int has_more(mill_pipeline *p)
+{
+  pthread_mutex_lock(&p->mutex);
+  const int more = p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.is_waiting);
+  pthread_mutex_unlock(&p->mutex);
+  return more;
+}
+
 /** Start fresh stars and ask for rounds over all. */
-static int launch(mill_pipeline *p, int more, int *n_active)
+static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
   int err = MILL_OK;
   const mill_backend *be = p->backend;
+  mill_slot_entry *entry = p->slots.entry;
   int n_fresh = 0, n = 0;
-  for (int i = 0; i < p->slots.n_slot; i++)
-    if (p->slots.entry[i].active && p->slots.entry[i].fresh)
-      p->list[n_fresh++] = i;
-  if (n_fresh > 0) {
-    MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
-    MILL_TRY(be->start(p->device, p->list, n_fresh));
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && entry[i].fresh)
+      c->list[n_fresh++] = i;
+  if (count_busy(p, c) > 0) {
+    pthread_mutex_lock(&p->mutex);
+    err = bind_slots(p, c, p->slots.bound, p->slots.n_slot);
+    pthread_mutex_unlock(&p->mutex);
+    MILL_TRY(err);
   }
-  for (int i = 0; i < p->slots.n_slot; i++)
-    if (p->slots.entry[i].active && !p->slots.entry[i].finished) {
-      p->slots.entry[i].fresh = 0;
-      p->list[n++] = i;
+  if (n_fresh > 0)
+    MILL_TRY(be->start(c->device, c->list, n_fresh));
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && !entry[i].finished) {
+      entry[i].fresh = 0;
+      c->list[n++] = i;
     }
   *n_active = n;
   if (n == 0)
     goto done;
   if (!be->overlaps) {
-    MILL_TRY(be->advance(p->device, p->list, n, n, ROUNDS_PER_CALL));
+    MILL_TRY(be->advance(c->device, c->list, n, n, ROUNDS_PER_CALL));
     goto done;
   }
   /* at the end of the stars there is nothing to fill slots with */
   const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
-  MILL_TRY(be->advance(p->device, p->list, n, more ? share : n, ROUNDS_PER_LOOP));
-  p->is_under_way = 1;
+  MILL_TRY(be->advance(c->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP));
+  c->is_under_way = 1;
 done:
   return err;
 }
 
 /** Models of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
-static int fetch_models(mill_pipeline *p, int first)
+static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
 {
   int fitted[MODELS_PER_CALL], n = 0;
-  for (int i = first; i < p->n_done && i < first + MODELS_PER_CALL; i++)
-    if (p->row[i].status == MILL_STATUS_FITTED)
-      fitted[n++] = p->done[i];
+  for (int i = first; i < c->n_done && i < first + MODELS_PER_CALL; i++)
+    if (c->row[i].status == MILL_STATUS_FITTED)
+      fitted[n++] = c->done[i];
   if (n == 0)
     return MILL_OK;
   mill_range_begin(MILL_RANGE_DOWNLOAD);
@@ -540,101 +628,149 @@ static int fetch_models(mill_pipeline *p, int first)
 }
 
 /** Hand over the rows that have been collected, and free their slots. */
-static int deliver(mill_pipeline *p, mill_result_sink sink, void *context)
+static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
   const float *const *next = NULL;
-  for (int i = 0; i < p->n_done; i++) {
+  if (c->n_done == 0)
+    return MILL_OK;
+  pthread_mutex_lock(&p->mutex);
+  for (int i = 0; i < c->n_done; i++) {
     const float *const *model = NULL;
     if (p->slots.want_models && i % MODELS_PER_CALL == 0) {
-      MILL_TRY(fetch_models(p, i));
+      MILL_TRY(fetch_models(p, c, i));
       next = p->slots.model_row;
     }
-    if (p->slots.want_models && p->row[i].status == MILL_STATUS_FITTED) {
+    if (p->slots.want_models && c->row[i].status == MILL_STATUS_FITTED) {
       model = next;
-      next += mill_slots_n_segment(&p->slots, p->done[i]);
+      next += mill_slots_n_segment(&p->slots, c->done[i]);
     }
-    if (p->posterior && p->row[i].status == MILL_STATUS_FITTED) {
-      MILL_TRY(mill_slots_fetch_posterior(&p->slots, p->done[i], p->posterior));
-      p->row[i].posterior = p->posterior;
+    if (p->posterior && c->row[i].status == MILL_STATUS_FITTED) {
+      MILL_TRY(mill_slots_fetch_posterior(&p->slots, c->done[i], p->posterior));
+      c->row[i].posterior = p->posterior;
     }
-    mill_slots_free(&p->slots, p->done[i]);
-    MILL_TRY(sink(context, &p->row[i], model));
+    mill_slots_free(&p->slots, c->done[i]);
+    MILL_TRY(p->stream.sink(p->stream.sink_context, &c->row[i], model));
   }
 done:
+  pthread_mutex_unlock(&p->mutex);
   /* what could not be handed over is not tried again */
-  p->n_done = 0;
+  c->n_done = 0;
   return err;
 }
 
 /** The rounds have failed: hand over what had finished before, unless it is incomplete without what
  *  the device has of it.  The first failure counts. */
-static void deliver_last(mill_pipeline *p, mill_result_sink sink, void *context)
+static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
-  for (int i = 0; i < p->n_done && !p->slots.want_models && !p->posterior; i++)
-    if (sink(context, &p->row[i], NULL) != MILL_OK)
+  for (int i = 0; i < c->n_done && !p->slots.want_models && !p->posterior; i++)
+    if (p->stream.sink(p->stream.sink_context, &c->row[i], NULL) != MILL_OK)
       break;
-  p->n_done = 0;
+  c->n_done = 0;
 }
 
-static void free_slots(mill_pipeline *p)
+/** Forget the stars that a crew has under way. */
+static void free_slots(mill_pipeline *p, const mill_crew *c)
 {
-  for (int i = 0; i < p->slots.n_slot; i++)
+  pthread_mutex_lock(&p->mutex);
+  for (int i = c->first; i < c->first + c->n_slot; i++)
     mill_slots_free(&p->slots, i);
+  pthread_mutex_unlock(&p->mutex);
 }
 
-/** Forget the stars under way.  The source is asked once more: it says why. */
-static void give_up(mill_pipeline *p, star_stream *from)
+/** Collect what has finished; *gives_up: the stars under way are not fitted to their end. */
+static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
 {
-  free_slots(p);
-  p->is_waiting = 0;
-  from->more = 1;
+  int err = MILL_OK;
+  MILL_TRY(p->backend->collect(c->device, c->done, c->row, &c->n_done));
+  c->is_under_way = 0;
+  for (int i = 0; i < c->n_done; i++)
+    p->slots.entry[c->done[i]].finished = 1;
+  *gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
+done:
+  return err;
+}
+
+/** Fit with a crew.  All slots: until every star is fitted.  One thread's: until there is no star
+ *  that no slot has; what its slots hold then is for all threads together. */
+static int work(mill_pipeline *p, mill_crew *c)
+{
+  int err = MILL_OK;
+  const mill_backend *be = p->backend;
+  while (c == &p->all || has_more(p)) {
+    int n_active, gives_up;
+    MILL_TRY(launch(p, c, &n_active));
+    if (be->overlaps) { /* while the rounds are under way */
+      MILL_TRY(deliver(p, c));
+      MILL_TRY(fill(p, c));
+    }
+    if (n_active == 0 && count_busy(p, c) == 0)
+      break;
+    if (n_active == 0)
+      continue;
+    MILL_TRY(collect(p, c, &gives_up));
+    if (be->overlaps && !gives_up)
+      continue;
+    MILL_TRY(deliver(p, c));
+    if (gives_up) {
+      free_slots(p, c);
+      pthread_mutex_lock(&p->mutex);
+      /* the source is asked once more: it says why */
+      p->stream.is_waiting = 0;
+      p->stream.more = 1;
+      pthread_mutex_unlock(&p->mutex);
+    }
+    MILL_TRY(fill(p, c));
+  }
+done:
+  return err;
+}
+
+/** Threads fit on their own, each with slots of its own, as long as there are stars to fill them
+ *  with: where they wait for each other after every few rounds, a long run takes a tenth longer. */
+static int work_apart(mill_pipeline *p)
+{
+#pragma omp parallel for schedule(static, 1) num_threads(p->n_part)
+  for (int i = 0; i < p->n_part; i++) {
+    const int code = work(p, &p->part[i]);
+    if (code == MILL_OK)
+      continue;
+    pthread_mutex_lock(&p->mutex);
+    if (p->stream.failure.code == MILL_OK)
+      mill_error_save(code, &p->stream.failure);
+    pthread_mutex_unlock(&p->mutex);
+  }
+  return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }
 
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
 {
   int err = MILL_OK;
-  star_stream from = {source, source_context, 1};
-  const mill_backend *be = p->backend;
-  /* where host and device work at the same time, a part of the slots is filled at a time */
-  const int share = p->slots.n_slot / SLOT_SHARE > 1 ? p->slots.n_slot / SLOT_SHARE : 1;
-  const int n_most = be->overlaps ? share : p->slots.n_slot;
   mill_error_kept kept;
   mill_pipeline_drop(p);
-  p->n_usable = p->slots.n_slot; /* other stars may take less memory */
-  p->n_done = 0;
-  p->is_waiting = 0;
-  p->is_under_way = 0;
-  MILL_TRY(fill(p, &from, n_most));
-  for (;;) {
-    int n_active;
-    MILL_TRY(launch(p, from.more || p->is_waiting, &n_active));
-    if (be->overlaps) { /* while the rounds are under way */
-      MILL_TRY(deliver(p, sink, sink_context));
-      MILL_TRY(fill(p, &from, n_most));
-    }
-    if (n_active == 0 && mill_slots_count_active(&p->slots) == 0)
-      break;
-    if (n_active == 0)
-      continue;
-    MILL_TRY(be->collect(p->device, p->done, p->row, &p->n_done));
-    p->is_under_way = 0;
-    for (int i = 0; i < p->n_done; i++)
-      p->slots.entry[p->done[i]].finished = 1;
-    const int gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
-    if (!be->overlaps || gives_up) {
-      MILL_TRY(deliver(p, sink, sink_context));
-      if (gives_up)
-        give_up(p, &from);
-      MILL_TRY(fill(p, &from, n_most));
-    }
+  p->stream = (mill_stream){.source = source,
+                            .sink = sink,
+                            .source_context = source_context,
+                            .sink_context = sink_context,
+                            .more = 1};
+  p->all.n_usable = p->all.n_slot; /* other stars may take less memory */
+  p->all.n_done = p->all.is_under_way = 0;
+  for (int i = 0; i < p->n_part; i++) {
+    p->part[i].n_usable = p->part[i].n_slot;
+    p->part[i].n_done = 0;
   }
+  MILL_TRY(fill(p, &p->all));
+  if (p->n_part > 0 && has_more(p))
+    MILL_TRY(work_apart(p));
+  MILL_TRY(work(p, &p->all));
 done:
   /* what follows may fail too, for the same reason; the first failure counts */
   mill_error_save(err, &kept);
-  deliver_last(p, sink, sink_context);
-  free_slots(p);
+  for (int i = 0; i < p->n_part; i++)
+    deliver_last(p, &p->part[i]);
+  deliver_last(p, &p->all);
+  free_slots(p, &p->all);
   return mill_error_restore(&kept);
 }
 
@@ -642,7 +778,7 @@ void mill_pipeline_timing(const mill_pipeline *p, mill_timing *total)
 {
   memset(total, 0, sizeof *total);
   if (p->backend->timing)
-    p->backend->timing(p->device, total);
+    p->backend->timing(p->all.device, total);
 }
 
 void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
@@ -656,7 +792,7 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
 
 int mill_pipeline_slots(const mill_pipeline *p)
 {
-  return p->n_usable;
+  return p->all.n_usable;
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

@@ -107,8 +107,9 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared);
 
-/** Fit until the source ends.  Rows leave in the order in which they finish.  With posteriors a
- *  wish to stop (src/system/stop_signal.h) ends it between rounds, without the stars under way. */
+/** Fit until the source ends.  Rows leave in the order in which they finish.  Source and sink are
+ *  called by any of the pipeline's threads, one at a time.  With posteriors a wish to stop
+ *  (src/system/stop_signal.h) ends it between rounds, without the stars under way. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
@@ -117,7 +118,7 @@ int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *so
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
 /** Bytes of the backend's memory: the model (emulator, hulls), the slots with their stars, and
- *  the sets of wavelengths.  From the thread that runs the pipeline. */
+ *  the sets of wavelengths.  Between runs, or from a source or sink. */
 typedef struct mill_pipeline_bytes {
   size_t model, slots, wavesets;
 } mill_pipeline_bytes;
