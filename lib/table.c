@@ -100,7 +100,8 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
     return 1;
   if ((row->status == MILL_STATUS_FITTED) != (best->status == MILL_STATUS_FITTED))
     return row->status == MILL_STATUS_FITTED;
-  return row->m2ll < best->m2ll;
+  /* several starts may end at the same numbers, in any order */
+  return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
 static int next_star(void *context, mill_star *star)

@@ -16,7 +16,7 @@ NAMES = set("read prepare upload guess round emulate likelihood polish errors do
             "write".split())
 # the range that each lies directly in; the others are outermost
 INSIDE = {"emulate": "round", "likelihood": "round", "polish": "round", "errors": "round"}
-THREAD_OF = {"read": "reader", "write": "I/O", "upload": "fit", "download": "fit"}
+THREAD_OF = {"read": "reader", "write": "I/O"}
 
 made = {}
 
@@ -67,6 +67,8 @@ class Ranges(ProgramTest):
         for name, thread in THREAD_OF.items():
             for t, names in order.items():
                 self.assertEqual(name in names, t == threads[thread], f"{name} on {t}")
+        for thread in THREAD_OF.values():  # any thread that fits
+            self.assertTrue(order[threads[thread]].isdisjoint({"upload", "download", "round"}))
         self.assertEqual(count["upload"], N_STAR)
         # of the stars that begin together
         self.assertEqual(count["prepare"], count["guess"])
