@@ -13,8 +13,8 @@ int mill_backend_slots(const mill_backend *backend, int n_thread)
 {
   if (backend->default_slot > 0)
     return backend->default_slot;
-  /* half of them keep one thread busy: its first star comes earlier, and they take less memory */
-  return backend->kind == MILL_BACKEND_CPU && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
+  /* a batch of the emulator has the stars of one thread */
+  return backend->kind == MILL_BACKEND_CPU ? THREAD_SLOTS * n_thread : MANY_SLOTS;
 }
 
 int mill_backend_find(const char *choice, const mill_backend **backend)

@@ -20,6 +20,8 @@ static int default_readers(const mill_backend *backend, int n_thread)
   return n < 1 ? 1 : n > most ? most : n;
 }
 
+enum { MOST_SAMPLED = 2 }; /**< threads whose default of slots a sample has at most */
+
 int64_t mill_fit_held_rows(const mill_fit_job *job)
 {
   return job->device.n_slot + mill_reader_rows_ahead(job->device.n_reader);
@@ -179,9 +181,10 @@ static int choose_readers(mill_fit_job *job)
 
 int mill_fit_settle_device(mill_fit_job *job)
 {
-  const int n_slot = job->setup.config.n_slot;
+  const int n_slot = job->setup.config.n_slot, n_thread = job->device.n_thread;
   MILL_CHECK(settle_backend(job));
-  job->device.n_slot =
-      n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, job->device.n_thread);
+  /* posteriors take minutes and are lost with a stop: not so many at once */
+  const int n_of = job->options.fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
+  job->device.n_slot = n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, n_of);
   return mill_mpi_agree(&job->mpi, choose_readers(job));
 }

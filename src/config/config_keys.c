@@ -208,8 +208,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "threads of a rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one for every 16 threads, with a GPU half as many as threads, at most 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars in work at once on a rank; 0: the default",
-     .more = ", on the CPU 32 with one thread and 64 with more, on a GPU 4,096, fewer where the "
-             "rank's part of its memory is short of 3 MiB for each"},
+     .more =
+         ", on the CPU 32 for each thread (`sample`: 64 at most), on a GPU 4,096, fewer where the "
+         "rank's part of its memory is short of 3 MiB for each"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},
     {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",
