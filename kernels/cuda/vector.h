@@ -18,13 +18,4 @@ MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index,
   }
 }
 
-MILL_INLINE void mill_load_pairs_f64(int n, const double *from, const int *index, double *left,
-                                     double *right)
-{
-  for (int i = 0; i < n; i++) {
-    left[i] = from[index[i]];
-    right[i] = from[index[i] + 1];
-  }
-}
-
 #endif

@@ -8,8 +8,7 @@
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
- *   mill_load_pairs_f32, _f64        left[i] = from[index[i]], right[i] = from[index[i] + 1] of
- *                                    n numbers
+ *   mill_load_pairs_f32              as mill_load_pairs_f64
  *   MILL_CONVOLVE_VECS               vectors that a convolution sums at a time
  *   MILL_INLINE                      a function in which counts that are constants for the
  *                                    caller unroll loops
@@ -31,6 +30,16 @@ MILL_INLINE mill_vec_f32 mill_vec_load_f32(const float *p)
 MILL_INLINE mill_vec_f64 mill_vec_load_f64(const float *p)
 {
   return MILL_VEC_WIDEN(p);
+}
+
+/** Pairs of neighbours taken apart: left[i] = from[index[i]], right[i] = from[index[i] + 1]. */
+MILL_INLINE void mill_load_pairs_f64(int n, const double *from, const int *index, double *left,
+                                     double *right)
+{
+  for (int i = 0; i < n; i++) {
+    left[i] = from[index[i]];
+    right[i] = from[index[i] + 1];
+  }
 }
 
 MILL_INLINE mill_vec_f64 mill_vec_zero_f64(void)
