@@ -10,7 +10,7 @@ MILL_EXTERN_C_BEGIN
  *  number of its rows), cuda, cuda+cpu (its GPU).  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
-/** Stars at once that suit a backend with so many threads. */
+/** Stars at once that suit a backend with n_thread threads. */
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END

@@ -96,7 +96,7 @@ static int both_known_and_differ(const char *a, const char *b)
   return strcmp(a, "-") != 0 && strcmp(b, "-") != 0 && strcmp(a, b) != 0;
 }
 
-/* Surely dead?  Of a process that this one cannot see, only a lock that nobody has touched for
+/* Surely dead?  Of a process that this one cannot see, only a lock that no process has touched for
    long says so.  age_s: since it was touched. */
 static int is_stale(const holder *who, const holder *me, double age_s)
 {
@@ -246,7 +246,7 @@ static int write_draft(const char *draft, const holder *me, char *text, struct s
 static int take_name(const char *draft, const char *path, int *taken)
 {
   *taken = link(draft, path) == 0;
-  /* without its draft: whoever has just taken the lock has cleared it away */
+  /* without its draft: the job that has just taken the lock has cleared it away */
   if (*taken || errno == EEXIST || errno == ENOENT)
     return MILL_OK;
   if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
@@ -279,7 +279,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   /* a few rounds, for others may take and leave it meanwhile */
   for (int i_try = 0; i_try < 10 && !taken; i_try++) {
     int removed;
-    /* whoever has the lock may clear drafts away, so there is a new one for every try */
+    /* the job that has the lock may clear drafts away, so there is a new one for every try */
     own_name(output, "lock", &me, draft);
     MILL_TRY(write_draft(draft, &me, text, &status));
     MILL_TRY(take_name(draft, path, &taken));
@@ -317,7 +317,7 @@ int mill_lock_keep(mill_lock *lock)
   if (!lock->path[0] || (!lock->is_lost && mill_boot_s() - lock->touched_s < MILL_LOCK_BEAT_S))
     return MILL_OK;
   lock->touched_s = mill_boot_s();
-  /* one that was taken away by hand, or cannot be seen now, is nobody else's */
+  /* one that was taken away by hand, or cannot be seen now, is no other job's */
   if (is_ours(lock) == 0)
     lock->is_lost = 1;
   if (lock->is_lost)

@@ -36,25 +36,25 @@ int mill_lock_take(const char *output, mill_lock *lock);
 
 /** Touch a lock that is held, at most every MILL_LOCK_BEAT_S; cheap, to be called often, by one
  *  thread at a time.  MILL_ERR_OUTPUT when another job has it by now: then nothing may be
- *  written any more.  A lock not held is fine. */
+ *  written any more.  A lock that is not held is left alone. */
 int mill_lock_keep(mill_lock *lock);
 
 /** Touches a lock in a thread of its own while its owner is busy for long, as when a large output
  *  is made. */
 typedef struct mill_lock_keeper mill_lock_keeper;
 
-/** Begin; until the end nobody else may use *lock, which is borrowed.  *out is NULL for a lock
+/** Begin; until the end no other thread may use *lock, which is borrowed.  *out is NULL for a lock
  *  that is not held.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_lock_keeper_start(mill_lock *lock, mill_lock_keeper **out);
 
-/** End; whether another job has the lock by now, mill_lock_keep tells.  NULL is fine. */
+/** End; whether another job has the lock by now, mill_lock_keep tells.  NULL: nothing. */
 void mill_lock_keeper_stop(mill_lock_keeper *keeper);
 
-/** Remove the lock file if it is still ours; a lock not held is fine. */
+/** Remove the lock file if it is still ours; nothing where the lock is not held. */
 void mill_lock_release(mill_lock *lock);
 
 /** Remove the half-made files OUTPUT.tmp-* that killed jobs left.  Only with the
- *  lock of the output: nobody else makes such files then. */
+ *  lock of the output: no other job makes such files then. */
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output);
 
 /** Name of this job for temporary files: SLURM_JOB_ID, else the process id. */

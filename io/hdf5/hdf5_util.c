@@ -352,29 +352,25 @@ int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *n
 static int open_attr(const mill_h5_file *file, const char *object, const char *name,
                      mill_h5_array *attr)
 {
-  int err = MILL_OK;
   *attr = (mill_h5_array){0};
   if (object[0] != '/' && !mill_h5_exists(file, object))
-    MILL_FAIL(file->code, "%s: group /%s is missing", file->path, object);
+    return MILL_ERROR(file->code, "%s: group /%s is missing", file->path, object);
   if (!mill_h5_has_attr(file, object, name))
-    MILL_FAIL(file->code, ATTRIBUTE("is missing"));
+    return MILL_ERROR(file->code, ATTRIBUTE("is missing"));
   if (!mill_h5_array_open_attr(file->id, object, name, attr))
-    MILL_FAIL(file->code, ATTRIBUTE("cannot be opened: %s"), mill_h5_reason());
+    return MILL_ERROR(file->code, ATTRIBUTE("cannot be opened: %s"), mill_h5_reason());
   if (H5Sget_simple_extent_npoints(attr->space) != 1)
-    MILL_FAIL(file->code, ATTRIBUTE("is not a single value"));
-done:
-  return err;
+    return MILL_ERROR(file->code, ATTRIBUTE("is not a single value"));
+  return MILL_OK;
 }
 
 /* Of an open attribute into value. */
 static int read_attr(const mill_h5_file *file, const char *object, const char *name, hid_t attr,
                      hid_t mem_type, void *value)
 {
-  int err = MILL_OK;
   if (H5Aread(attr, mem_type, value) < 0)
-    MILL_FAIL(file->code, ATTRIBUTE("cannot be read: %s"), mill_h5_reason());
-done:
-  return err;
+    return MILL_ERROR(file->code, ATTRIBUTE("cannot be read: %s"), mill_h5_reason());
+  return MILL_OK;
 }
 
 int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)

@@ -97,7 +97,7 @@ done:
     char refused[256];                                                                             \
     snprintf(refused, sizeof refused, __VA_ARGS__);                                                \
     MILL_FAIL(MILL_ERR_INPUT,                                                                      \
-              "%s: %s; remove it to begin anew, or give --checkpoint another name", (file)->path,  \
+              "%s: %s; remove it to begin again, or give --checkpoint another name", (file)->path, \
               refused);                                                                            \
   } while (0)
 

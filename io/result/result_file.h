@@ -43,7 +43,7 @@ typedef struct mill_run_info {
   int n_thread;
   int velocity_offsets; /**< /fits has their columns */
   int posteriors;       /**< and those of `starmill sample` */
-  int n_draw;           /**< with so many samples of each star */
+  int n_draw;           /**< samples of each star */
   int64_t n_row;        /**< rows of /fits, all files */
   int n_file;
   const mill_input_file *file; /**< [n_file] */

@@ -122,19 +122,17 @@ static int host_download_all(mill_device *d, const mill_upload *piece, int n)
 static int host_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
-  int err = MILL_OK;
   (void)model;
   (void)d_model;
   if (d->n_slot < n_slot) {
     mill_free(d->done);
     d->done = NULL;
     d->n_slot = 0;
-    MILL_TRY(MILL_ALLOC(n_slot, &d->done));
+    MILL_CHECK(MILL_ALLOC(n_slot, &d->done));
   }
   d->slot = slot;
   d->n_slot = n_slot;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int host_start(mill_device *d, const int *index, int n)

@@ -183,7 +183,7 @@ int mill_fit_settle_device(mill_fit_job *job)
 {
   const int n_slot = job->setup.config.n_slot, n_thread = job->device.n_thread;
   MILL_CHECK(settle_backend(job));
-  /* posteriors take minutes and are lost with a stop: not so many at once */
+  /* posteriors take minutes and are lost with a stop: fewer at once */
   const int n_of = job->options.fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   job->device.n_slot = n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, n_of);
   return mill_mpi_agree(&job->mpi, choose_readers(job));

@@ -68,7 +68,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   int n_share = 0;
   *out = NULL;
   /* Ranks may differ in threads, and so in slots, or in kind; the list of chunks is the same on
-   * all. A rank counts as so many of the slowest ones, and draws so many chunks at a time. */
+   * all. A rank counts as several of the slowest ones, and draws as many chunks at a time. */
   MILL_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
   const int64_t n_held = plan->n_held / n_mine;

@@ -140,7 +140,7 @@ static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
   return n;
 }
 
-/* By how much the spectra are broader than the templates of an arm, 0 where nobody says so. */
+/* By how much the spectra are broader than the templates of an arm, 0 where no option says so. */
 static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_aa)
 {
   *kernel_aa = 0;

@@ -162,26 +162,24 @@ static enum state find_state(status_job *job)
 
 static int look(status_job *job)
 {
-  int err = MILL_OK;
   struct stat begun, now;
-  MILL_TRY(mill_status_read(job->status, &job->doc));
+  MILL_CHECK(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
-  MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun, &job->is_new));
+  MILL_CHECK(mill_result_begun(job->output, job->begun, sizeof job->begun, &job->is_new));
   if (job->is_new && stat(job->begun, &begun) == 0 && stat(job->output, &now) == 0 &&
       now.st_mtime > begun.st_mtime) { /* left behind: a run without --overwrite came after it */
-    MILL_TRY(mill_resolve_links(job->output, job->begun, sizeof job->begun));
+    MILL_CHECK(mill_resolve_links(job->output, job->begun, sizeof job->begun));
     job->is_new = 0;
   }
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
-  MILL_TRY(mill_result_look(job->begun, &job->has_result, &job->result));
+  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
+  MILL_CHECK(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
   if (job->state == FINISHED && job->has_result && job->result.version == MILL_RESULT_FORMAT)
-    MILL_TRY(mill_result_damaged(job->begun, job->result.n_row, &job->damaged));
+    MILL_CHECK(mill_result_damaged(job->begun, job->result.n_row, &job->damaged));
   if (job->damaged.n > 0)
     job->state = DAMAGED;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* While a run is on, its own counts are newer than the file's. */

@@ -19,10 +19,14 @@
 #define MILL_EXTERN_C_END
 #endif
 
+/** MILL_HD_INLINED: inlined at any price, so that loops over it become vector code; nvcc does so
+ *  by itself. */
 #ifdef __CUDACC__
-#define MILL_HD __host__ __device__
+#define MILL_HD         __host__ __device__
+#define MILL_HD_INLINED MILL_HD static inline
 #else
 #define MILL_HD
+#define MILL_HD_INLINED static inline __attribute__((always_inline))
 #endif
 
 /** A function of serial code that a GPU calls and does not copy into its callers: they would make

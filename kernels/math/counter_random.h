@@ -2,19 +2,14 @@
  *
  *  A number is a pure function of (seed, problem, purpose) and of (particle, step, draw): it does
  *  not depend on the rank, batch, thread or backend that makes it, nor on what was made before.
- *  src/system/random.h has streams of the same generator for host code.
+ *  src/system/random.h has streams of the same generator for host code, from Random123.  Here it
+ *  stands once more, in words that GCC turns into vectors and nvcc compiles for a GPU; a test
+ *  compares it with the published ones.
  */
 #ifndef MILL_COUNTER_RANDOM_H
 #define MILL_COUNTER_RANDOM_H
 
 #include "kernels/base/common.h"
-
-/* inlined at any price: loops over particles become vector code */
-#ifdef __CUDACC__
-#define MILL_COUNTER_INLINE MILL_HD static inline
-#else
-#define MILL_COUNTER_INLINE static inline __attribute__((always_inline))
-#endif
 
 /** Four words of one counter. */
 typedef struct mill_counter_words {
@@ -27,8 +22,8 @@ typedef struct mill_counter_key {
 } mill_counter_key;
 
 /** Philox 4x32 with ten rounds: the words of a counter [4] under a key. */
-MILL_COUNTER_INLINE mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2,
-                                                   uint32_t c3, mill_counter_key key)
+MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
+                                               mill_counter_key key)
 {
   mill_counter_words out;
   uint32_t k0 = key.v[0], k1 = key.v[1];
@@ -51,8 +46,8 @@ MILL_COUNTER_INLINE mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uin
 
 /** The key of a problem (a star's TARGETID, say) and a purpose under a seed: words of Philox
  *  itself, so that keys of neighbouring problems have nothing in common. */
-MILL_COUNTER_INLINE mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
-                                                         uint32_t purpose)
+MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
+                                                     uint32_t purpose)
 {
   mill_counter_key key;
   key.v[0] = (uint32_t)seed;
@@ -65,21 +60,21 @@ MILL_COUNTER_INLINE mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t
 }
 
 /** The words of a particle at a step; draw tells several of them apart. */
-MILL_COUNTER_INLINE mill_counter_words mill_counter_at(mill_counter_key key, uint32_t particle,
-                                                       uint32_t step, uint32_t draw)
+MILL_HD_INLINED mill_counter_words mill_counter_at(mill_counter_key key, uint32_t particle,
+                                                   uint32_t step, uint32_t draw)
 {
   return mill_philox(draw, step, particle, 0, key);
 }
 
 /** Uniform in (0, 1) by 53 bits of two words: the middle of one of 2^53 equal intervals. */
-MILL_COUNTER_INLINE double mill_counter_uniform(uint32_t high, uint32_t low)
+MILL_HD_INLINED double mill_counter_uniform(uint32_t high, uint32_t low)
 {
   const double u = ((double)(((uint64_t)high << 32 | low) >> 11) + 0.5) * 0x1p-53;
   return u < 1.0 ? u : 1.0 - 0x1p-53; /* the last interval's middle would round to 1 */
 }
 
 /** Two standard normals in float64 by all four words (Box & Muller 1958). */
-MILL_COUNTER_INLINE void mill_counter_normals(const mill_counter_words *words, double *x, double *y)
+MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, double *x, double *y)
 {
   const double radius = sqrt(-2.0 * log(mill_counter_uniform(words->v[0], words->v[1])));
   const double angle =
@@ -92,7 +87,7 @@ MILL_COUNTER_INLINE void mill_counter_normals(const mill_counter_words *words, d
  *
  *  Without branches or calls, so that loops become vector code; the series here and
  *  below end where float32 no longer sees them. */
-MILL_COUNTER_INLINE float mill_counter_twice_minus_ln(uint32_t word)
+MILL_HD_INLINED float mill_counter_twice_minus_ln(uint32_t word)
 {
   union {
     float f;
@@ -111,7 +106,7 @@ MILL_COUNTER_INLINE float mill_counter_twice_minus_ln(uint32_t word)
 
 /** Cosine and sine of the angle 2 pi word / 2^32 + const.: a quadrant from the first
  *  two bits, the angle within it, from -pi/4 to pi/4, from the others. */
-MILL_COUNTER_INLINE void mill_counter_circle(uint32_t word, float *cosine, float *sine)
+MILL_HD_INLINED void mill_counter_circle(uint32_t word, float *cosine, float *sine)
 {
   const int32_t quadrant = (int32_t)(word >> 30);
   const float x = (float)(int32_t)(word << 2) * (1.57079633f * 0x1p-32f), y = x * x;
@@ -125,7 +120,7 @@ MILL_COUNTER_INLINE void mill_counter_circle(uint32_t word, float *cosine, float
 }
 
 /** Two standard normals in float32 by two words, for vector code; tails reach 6.6. */
-MILL_COUNTER_INLINE void mill_counter_pair(uint32_t word0, uint32_t word1, float *x, float *y)
+MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x, float *y)
 {
   const float radius = sqrtf(mill_counter_twice_minus_ln(word0));
   float cosine, sine;
@@ -134,6 +129,6 @@ MILL_COUNTER_INLINE void mill_counter_pair(uint32_t word0, uint32_t word1, float
   *y = radius * sine;
 }
 
-#undef MILL_COUNTER_INLINE
+#undef MILL_HD_INLINED
 
 #endif

@@ -9,7 +9,8 @@
  *   - guess_tile.h: products of the transforms of the guess;
  *   - pixel_sums_impl.h: sums of products over pixels, and the small matrices made of them.
  *
- *  This header alone asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking
+ *  Beside kernels/base/common.h, which says what a function of both is called, this header alone
+ *  asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking
  *  build of the CPU's code: a block is several fibers that run between barriers in a seeded
  *  random order, so that a missing barrier shows without a GPU. */
 #ifndef MILL_PRIMITIVES_H

@@ -798,6 +798,52 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
 }
 
+/** Digest an answer of the polish, whose F with the penalty is f. */
+MILL_HD static inline void mill_polish_digest(const mill_model *m, mill_slot *slot, double f)
+{
+  if (slot->lead > 0) {
+    mill_lead_tell(m, slot, f);
+    return;
+  }
+  const int outcome = mill_polish_tell(m, slot, f);
+  if (slot->rough != MILL_ROUGH_NONE && mill_rough_tell(m, slot, outcome))
+    return;
+  if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
+    mill_next_start(m, slot, slot->best.f);
+    return;
+  }
+  if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {
+    slot->stage = MILL_STAGE_SIMPLEX_SHORT;
+    slot->had_simplex = 1;
+    mill_simplex_begin(m, slot, slot->start[slot->i_start], 0);
+    return;
+  }
+  if (outcome == MILL_POLISH_GO)
+    mill_polish_settle(m, slot);
+  if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
+    return;
+  mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);
+}
+
+/** Digest the last evaluation, whose F with the penalty is f. */
+MILL_HD static inline void mill_final_digest(const mill_model *m, mill_slot *slot, double f)
+{
+  /* the last step was not evaluated before: take it back where it led uphill */
+  int moved = 0;
+  for (int j = 0; j < m->n_par; j++)
+    moved |= slot->best_end[j] != slot->best.theta[j];
+  if (moved && !(f <= slot->best.f + MILL_POLISH_NOISE)) {
+    for (int j = 0; j < m->n_par; j++)
+      slot->best_end[j] = slot->best.theta[j];
+    slot->has_profile_arm = 0;
+    mill_final_request(m, slot);
+    return;
+  }
+  mill_fit_finish(m, slot, f);
+  if (m->set.sample.n_walker > 0 && slot->result.status == MILL_STATUS_FITTED)
+    mill_sample_begin(m, slot);
+}
+
 /** Digest slot->eval, the answer to slot->request, and make the next request. */
 MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
 {
@@ -834,54 +880,16 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     else
       mill_simplex_end(m, slot);
     return;
-  case MILL_STAGE_POLISH: {
-    f += mill_penalty(m, slot, slot->theta);
-    if (slot->lead > 0) {
-      mill_lead_tell(m, slot, f);
-      return;
-    }
-    const int outcome = mill_polish_tell(m, slot, f);
-    if (slot->rough != MILL_ROUGH_NONE && mill_rough_tell(m, slot, outcome))
-      return;
-    if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
-      mill_next_start(m, slot, slot->best.f);
-      return;
-    }
-    if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {
-      slot->stage = MILL_STAGE_SIMPLEX_SHORT;
-      slot->had_simplex = 1;
-      mill_simplex_begin(m, slot, slot->start[slot->i_start], 0);
-      return;
-    }
-    if (outcome == MILL_POLISH_GO)
-      mill_polish_settle(m, slot);
-    if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
-      return;
-    mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);
+  case MILL_STAGE_POLISH:
+    mill_polish_digest(m, slot, f + mill_penalty(m, slot, slot->theta));
     return;
-  }
   case MILL_STAGE_PROFILE:
     if (mill_profile_digest(m, slot))
       mill_final_request(m, slot);
     return;
-  case MILL_STAGE_FINAL: {
-    f += mill_penalty(m, slot, slot->theta);
-    /* the last step was not evaluated before: take it back where it led uphill */
-    int moved = 0;
-    for (int j = 0; j < m->n_par; j++)
-      moved |= slot->best_end[j] != slot->best.theta[j];
-    if (moved && !(f <= slot->best.f + MILL_POLISH_NOISE)) {
-      for (int j = 0; j < m->n_par; j++)
-        slot->best_end[j] = slot->best.theta[j];
-      slot->has_profile_arm = 0;
-      mill_final_request(m, slot);
-      return;
-    }
-    mill_fit_finish(m, slot, f);
-    if (m->set.sample.n_walker > 0 && slot->result.status == MILL_STATUS_FITTED)
-      mill_sample_begin(m, slot);
+  case MILL_STAGE_FINAL:
+    mill_final_digest(m, slot, f + mill_penalty(m, slot, slot->theta));
     return;
-  }
   default:
     return;
   }

@@ -98,7 +98,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
- *  a star with so many segments of this arm. */
+ *  a star with n_share segments of this arm. */
 MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_model *m,
                                                    mill_segment *s, int n_share,
                                                    mill_workspace *work, mill_eval *eval)
@@ -422,7 +422,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
       work->mean[0] = slot->kept_mean[i_arm];
     else if (keep)
       slot->kept_mean[i_arm] = work->mean[0];
-  } /* nobody reads these before the barriers of the spline */
+  } /* no thread reads these before the barriers of the spline */
   if (!kept) {
     MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
     const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,

@@ -4,14 +4,8 @@
 
 #include "kernels/train/train_ops.h"
 
-#ifdef __CUDACC__
-#define TRAIN_INLINE MILL_HD static inline
-#else
-#define TRAIN_INLINE static inline __attribute__((always_inline))
-#endif
-
 /** exp(x) for x <= 0, relative error 2e-7: x = k ln 2 + r, and a polynomial of degree 6. */
-TRAIN_INLINE float mill_train_exp_negative(float x)
+MILL_HD_INLINED float mill_train_exp_negative(float x)
 {
   union {
     float f;
@@ -33,7 +27,7 @@ TRAIN_INLINE float mill_train_exp_negative(float x)
 }
 
 /** SiLU (x / (1 + exp(-x))) and its slope. */
-TRAIN_INLINE float mill_train_silu(float x, float *slope)
+MILL_HD_INLINED float mill_train_silu(float x, float *slope)
 {
   const float e = mill_train_exp_negative(x < 0 ? x : -x), d = 1 / (1 + e);
   const float s = x < 0 ? e * d : d, rest = x < 0 ? d : e * d;
@@ -42,7 +36,7 @@ TRAIN_INLINE float mill_train_silu(float x, float *slope)
 }
 
 /** The loss of a residual u. */
-TRAIN_INLINE float mill_train_rho(int kind, float delta, float u)
+MILL_HD_INLINED float mill_train_rho(int kind, float delta, float u)
 {
   const float size = u < 0 ? -u : u;
   if (kind == MILL_TRAIN_L2)
@@ -53,7 +47,7 @@ TRAIN_INLINE float mill_train_rho(int kind, float delta, float u)
 }
 
 /** Its slope along u, times factor. */
-TRAIN_INLINE float mill_train_rho_slope(int kind, float delta, float factor, float u)
+MILL_HD_INLINED float mill_train_rho_slope(int kind, float delta, float factor, float u)
 {
   const float size = u < 0 ? -u : u, most = kind == MILL_TRAIN_L1 ? factor : factor * delta;
   if (kind == MILL_TRAIN_L2)
@@ -82,14 +76,14 @@ static inline mill_train_pace mill_train_pace_of(const mill_train_adam *a)
   return p;
 }
 
-TRAIN_INLINE void mill_train_adam_one(const mill_train_pace *p, float g, float *param, float *m,
-                                      float *v)
+MILL_HD_INLINED void mill_train_adam_one(const mill_train_pace *p, float g, float *param, float *m,
+                                         float *v)
 {
   *m = p->beta1 * *m + p->rest1 * g;
   *v = p->beta2 * *v + p->rest2 * (g * g);
   *param = p->keep * *param - p->step * *m / (sqrtf(*v) * p->unbias + p->epsilon);
 }
 
-#undef TRAIN_INLINE
+#undef MILL_HD_INLINED
 
 #endif

@@ -20,7 +20,7 @@ enum {
 };
 /** Shortest try, s: the clock's resolution does not matter then. */
 static const double TRY_S = 0.02;
-/** After so many seconds MIN_TRY tries are enough: what is long scatters less. */
+/** Seconds after which MIN_TRY tries are enough: what is long scatters less. */
 static const double ENOUGH_S = 0.2;
 static const size_t MEMORY_BYTES = (size_t)128 << 20, READ_BYTES = (size_t)1 << 30;
 
@@ -86,8 +86,7 @@ static void keep_better(double found, double *best)
 /** A matrix of n numbers, float64 if wide. */
 static int make_matrix(int wide, size_t n, void **out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_alloc_bytes(n, wide ? sizeof(double) : sizeof(float), out));
+  MILL_CHECK(mill_alloc_bytes(n, wide ? sizeof(double) : sizeof(float), out));
   for (size_t i = 0; i < n; i++) {
     const double x = (double)(i % 17) / 16.0 - 0.5;
     if (wide)
@@ -95,8 +94,7 @@ static int make_matrix(int wide, size_t n, void **out)
     else
       ((float *)*out)[i] = (float)x;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int measure_gemm(int wide, int m, int k, int n, mill_gemm_rate *rate)

@@ -284,7 +284,7 @@ int mill_arm_cut_apply(const mill_arm_cut *cut, int n, const double *wave_aa, co
   int err = MILL_OK, first = 0, n_used = 0;
   double *bend = NULL, *upper = NULL;
   used_points(cut, n, wave_aa, &first, &n_used);
-  /* bad points that nobody needs are no points of the spline */
+  /* bad points that are not needed are no points of the spline */
   for (int i = first; wave_aa[i + 1] <= cut->min_aa; i++)
     if (!isfinite(flux[i])) {
       n_used -= i + 1 - first;

@@ -218,17 +218,16 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
                  mill_library *lib, mill_spectra_report *report, mill_spectra_work *w,
                  mill_model_set *used)
 {
-  int err = MILL_OK;
   int first = 0, n_in = 0;
-  MILL_TRY(check_settings(set, in));
-  MILL_TRY(mill_spectra_find_pixels(set, in, &first, &n_in));
-  MILL_TRY(report_begin(in, report));
+  MILL_CHECK(check_settings(set, in));
+  MILL_CHECK(mill_spectra_find_pixels(set, in, &first, &n_in));
+  MILL_CHECK(report_begin(in, report));
   for (int stage = set->align ? MILL_SPECTRA_ALIGN_STIFF : MILL_SPECTRA_LAST, n = 0;
        stage != MILL_SPECTRA_LAST;) {
     int done = 0;
     w->aligning = stage;
-    MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-    MILL_TRY(mill_spectra_align(w, lib, report, &done));
+    MILL_CHECK(make_functions(set, in, first, n_in, lib, report, w));
+    MILL_CHECK(mill_spectra_align(w, lib, report, &done));
     clear_work(w);
     mill_library_clear(lib);
     if (done || ++n == MAX_ALIGN) {
@@ -236,16 +235,15 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
       n = 0;
     }
   }
-  MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-  MILL_TRY(mill_library_make_hulls(w->n, w->mapped,
-                                   w->set->hull_all ? MILL_HULLS_PAIRS : MILL_HULLS_DENSE, lib));
-  MILL_TRY(make_guess(w, in, lib, report));
-  MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
-  MILL_TRY(mill_spectra_measure(w, lib, report));
+  MILL_CHECK(make_functions(set, in, first, n_in, lib, report, w));
+  MILL_CHECK(mill_library_make_hulls(w->n, w->mapped,
+                                     w->set->hull_all ? MILL_HULLS_PAIRS : MILL_HULLS_DENSE, lib));
+  MILL_CHECK(make_guess(w, in, lib, report));
+  MILL_CHECK(make_emulator(w, &lib->arm[0].emulator));
+  MILL_CHECK(mill_spectra_measure(w, lib, report));
   if (used)
-    MILL_TRY(hand_out(w, in, lib, used));
-done:
-  return err;
+    MILL_CHECK(hand_out(w, in, lib, used));
+  return MILL_OK;
 }
 
 int mill_spectra_library_build(const mill_spectra_library_settings *settings,

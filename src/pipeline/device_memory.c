@@ -4,16 +4,14 @@
 
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
-  MILL_TRY(memory->backend->alloc(memory->device, bytes, out));
+  MILL_CHECK(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
+  MILL_CHECK(memory->backend->alloc(memory->device, bytes, out));
   memory->block[memory->n_block++] = *out;
   if (from) {
     memory->uploaded += bytes;
-    MILL_TRY(memory->backend->upload(memory->device, *out, from, bytes));
+    MILL_CHECK(memory->backend->upload(memory->device, *out, from, bytes));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_device_memory_drop(mill_device_memory *memory)

@@ -26,87 +26,86 @@ static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int
 /** Can posteriors be sampled like this? */
 static int check_sample(const mill_library *lib, const mill_fit_settings *set)
 {
-  int err = MILL_OK;
   const mill_sample_settings *s = &set->sample;
   if (s->n_walker == 0)
-    goto done;
+    return MILL_OK;
   const int n_par = MILL_PAR_LABEL0 + lib->n_label + (set->velocity_offsets ? lib->n_arm - 1 : 0);
   if (s->n_walker < 2 * n_par || s->n_walker > MILL_MAX_WALKER || s->n_walker % 2 != 0)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
         "(--walkers)",
         s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
   const int n_temperature = mill_n_temperature(s);
   if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)", n_temperature,
-              MILL_MAX_TEMPERATURE);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)",
+                      n_temperature, MILL_MAX_TEMPERATURE);
   if (s->max_eval < 200 * s->n_walker * n_temperature)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%d evaluations of a star are too few for %d walkers: at least %d are needed "
-              "(--max-evaluations)",
-              s->max_eval, s->n_walker * n_temperature, 200 * s->n_walker * n_temperature);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%d evaluations of a star are too few for %d walkers: at least %d are needed "
+                      "(--max-evaluations)",
+                      s->max_eval, s->n_walker * n_temperature, 200 * s->n_walker * n_temperature);
   for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
     if (!is_bounded(lib, set, l))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "no hull of %s and no prior bounds %s, so that there is no evidence: leave "
-                "--temperatures out, or give the fit priors of it",
-                lib->path, lib->label[l].name);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "no hull of %s and no prior bounds %s, so that there is no evidence: leave "
+                        "--temperatures out, or give the fit priors of it",
+                        lib->path, lib->label[l].name);
   if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "an effective sample size of %g is more than the chains of %d walkers keep: at most "
-              "%d (--ess), or more walkers (--walkers)",
-              s->least_ess, s->n_walker, 128 * s->n_walker);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "an effective sample size of %g is more than the chains of %d walkers keep: at most "
+        "%d (--ess), or more walkers (--walkers)",
+        s->least_ess, s->n_walker, 128 * s->n_walker);
   if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_LANGEVIN || s->n_draw < 0 ||
       s->n_draw > MILL_MAX_DRAW || !(s->most_rhat > 1.0) || !(s->least_ess > 0.0))
-    MILL_FAIL(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
+  return MILL_OK;
 }
 
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
-  int err = MILL_OK;
-  MILL_TRY(check_sample(lib, s));
+  MILL_CHECK(check_sample(lib, s));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
-    MILL_FAIL(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
-              MILL_MAX_CONT);
+    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
+                      MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
-    MILL_FAIL(MILL_ERR_RANGE, "library with %d labels and %d arms", lib->n_label, lib->n_arm);
+    return MILL_ERROR(MILL_ERR_RANGE, "library with %d labels and %d arms", lib->n_label,
+                      lib->n_arm);
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
-    MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
-              s->max_vel_km_s, s->guess_vel_step_km_s);
+    return MILL_ERROR(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g",
+                      s->min_vel_km_s, s->max_vel_km_s, s->guess_vel_step_km_s);
   if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
-    MILL_FAIL(MILL_ERR_RANGE, "velocity offsets with a prior of %g km/s",
-              s->velocity_offset_sigma_km_s);
+    return MILL_ERROR(MILL_ERR_RANGE, "velocity offsets with a prior of %g km/s",
+                      s->velocity_offset_sigma_km_s);
   if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "%d labels and velocity offsets of %d arms are more than %d parameters; give "
-              "velocity_offsets: false",
-              lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d labels and velocity offsets of %d arms are more than %d parameters; give "
+                      "velocity_offsets: false",
+                      lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* by the width of an arm there may be any number of functions up to the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++)
     if (lib->arm[a].error.n_component + n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
-      MILL_FAIL(MILL_ERR_RANGE,
-                "arm %s has %d components of model error, with up to %d continuum functions and %d "
-                "parameters more than %d; lower npoly, leave npoly_per_1000aa out, or give "
-                "model_error: false",
-                lib->arm[a].name, lib->arm[a].error.n_component, n_cont,
-                MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
+      return MILL_ERROR(
+          MILL_ERR_RANGE,
+          "arm %s has %d components of model error, with up to %d continuum functions and %d "
+          "parameters more than %d; lower npoly, leave npoly_per_1000aa out, or give "
+          "model_error: false",
+          lib->arm[a].name, lib->arm[a].error.n_component, n_cont, MILL_PAR_LABEL0 + lib->n_label,
+          MILL_MAX_ROWS);
   for (int a = 0; a < lib->n_arm; a++)
     /* the first test keeps a half width within int */
     if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
         mill_rotation_half_width(s->rotation,
                                  s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
             MILL_MAX_ROTATION)
-      MILL_FAIL(MILL_ERR_RANGE,
-                "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
-                s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_RANGE,
+                        "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
+                        s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
+  return MILL_OK;
 }
 
 /** A layer in panels, padded: weights w [n_out][n_in] and bias (NULL: zeros), each less mean
@@ -232,38 +231,34 @@ done:
 static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
                      mill_spline_grid *grid)
 {
-  int err = MILL_OK;
   size_t size = (size_t)from->n_out * sizeof *from->coef;
   void *block = NULL;
   *grid = *from;
   for (int l = 0; l < from->n_axis; l++) {
-    MILL_TRY(mill_device_memory_take(
+    MILL_CHECK(mill_device_memory_take(
         memory, (size_t)(from->n_node[l] + mill_spline_grid_order(from)) * sizeof(double),
         from->knot[l], &block));
     grid->knot[l] = block;
     size *= (size_t)from->n_node[l];
   }
-  MILL_TRY(mill_device_memory_take(memory, size, from->coef, &block));
+  MILL_CHECK(mill_device_memory_take(memory, size, from->coef, &block));
   grid->coef = block;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Centers and coefficients of an arm's radial functions. */
 static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
 {
-  int err = MILL_OK;
   const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
   void *block = NULL;
   *rbf = *from;
-  MILL_TRY(mill_device_memory_take(memory, n_center * (size_t)from->n_axis * sizeof(double),
-                                   from->center, &block));
+  MILL_CHECK(mill_device_memory_take(memory, n_center * (size_t)from->n_axis * sizeof(double),
+                                     from->center, &block));
   rbf->center = block;
-  MILL_TRY(mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
-                                   from->coef, &block));
+  MILL_CHECK(mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
+                                     from->coef, &block));
   rbf->coef = block;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** What an arm's templates get wrong; rows of components are padded as templates are. */
@@ -295,7 +290,6 @@ done:
 static int load_arm(mill_device_memory *memory, int n_thread, const mill_library *lib,
                     const mill_arm *from, const mill_fit_settings *set, mill_model_arm *arm)
 {
-  int err = MILL_OK;
   const mill_emulator *e = &from->emulator;
   arm->n_pix = from->n_pix;
   arm->n_pix_pad = (int)mill_round_up((size_t)from->n_pix, MILL_COLUMN_PAD);
@@ -305,19 +299,18 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   arm->kind = e->kind;
   arm->n_layer = e->n_layer;
   if (from->n_pix < 4 * MILL_SPLINE_END)
-    MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed", lib->path,
-              from->name, from->n_pix, 4 * MILL_SPLINE_END);
+    return MILL_ERROR(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed",
+                      lib->path, from->name, from->n_pix, 4 * MILL_SPLINE_END);
   mill_spline_filter(arm);
   if (arm->kind == MILL_EMULATOR_GRID)
-    MILL_TRY(load_grid(memory, &e->grid, &arm->grid));
+    MILL_CHECK(load_grid(memory, &e->grid, &arm->grid));
   if (arm->kind == MILL_EMULATOR_RBF)
-    MILL_TRY(load_rbf(memory, &e->rbf, &arm->rbf));
+    MILL_CHECK(load_rbf(memory, &e->rbf, &arm->rbf));
   if (set->model_error && from->error.fraction)
-    MILL_TRY(load_error(memory, &from->error, arm->n_pix, arm->n_pix_pad, &arm->error));
+    MILL_CHECK(load_error(memory, &from->error, arm->n_pix, arm->n_pix_pad, &arm->error));
   for (int l = 0; l < arm->n_layer; l++)
-    MILL_TRY(load_layer(memory, n_thread, e, l, set->precision, arm));
-done:
-  return err;
+    MILL_CHECK(load_layer(memory, n_thread, e, l, set->precision, arm));
+  return MILL_OK;
 }
 
 /** All of a model but what is in store. */
@@ -325,7 +318,6 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
 {
-  int err = MILL_OK;
   void *block = NULL;
   m->n_label = lib->n_label;
   m->n_deriv = lib->n_label + MILL_PAR_LABEL0;
@@ -340,11 +332,11 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   for (int h = 0; h < lib->n_hull; h++) {
     const mill_hull *hull = &lib->hull[h];
     const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
-    MILL_TRY(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
+    MILL_CHECK(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
     m->hull[h].facet = block;
   }
   for (int a = 0; a < lib->n_arm; a++) {
-    MILL_TRY(load_arm(memory, n_thread, lib, &lib->arm[a], settings, &m->arm[a]));
+    MILL_CHECK(load_arm(memory, n_thread, lib, &lib->arm[a], settings, &m->arm[a]));
     if (m->arm[a].n_pix_pad > m->max_pix_pad)
       m->max_pix_pad = m->arm[a].n_pix_pad;
   }
@@ -352,17 +344,16 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   m->guess_half = guess->half;
   m->guess_ln_step = guess->ln_step;
   m->guess_n = guess->n_fourier;
-  MILL_TRY(mill_device_memory_take(memory, (size_t)guess->n_fourier * sizeof *guess->root,
-                                   guess->root, &block));
+  MILL_CHECK(mill_device_memory_take(memory, (size_t)guess->n_fourier * sizeof *guess->root,
+                                     guess->root, &block));
   m->guess_root = block;
   m->n_guess_vsini = lib->n_guess_vsini;
   memcpy(m->guess_vsini, lib->guess_vsini_km_s, sizeof m->guess_vsini);
   const size_t n_guess = (size_t)lib->n_guess * (size_t)lib->n_label;
-  MILL_TRY(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
-                                   &block));
+  MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
+                                     &block));
   m->guess_label = block;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Templates of the guess of which the store may have rows. */
@@ -428,12 +419,10 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
                            const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model)
 {
-  int err = MILL_OK;
   void *block = NULL;
-  MILL_TRY(load_model(lib, settings, guess, n_thread, memory, model));
-  MILL_TRY(load_stored(lib, settings, guess, n_thread, memory, model));
-  MILL_TRY(mill_device_memory_take(memory, sizeof *model, model, &block));
+  MILL_CHECK(load_model(lib, settings, guess, n_thread, memory, model));
+  MILL_CHECK(load_stored(lib, settings, guess, n_thread, memory, model));
+  MILL_CHECK(mill_device_memory_take(memory, sizeof *model, model, &block));
   *d_model = block;
-done:
-  return err;
+  return MILL_OK;
 }

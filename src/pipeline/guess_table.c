@@ -79,7 +79,7 @@ static long bin_of(double ln_wave, double step)
 static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *flux, const int *bin,
                          int n_thread, int kind, mill_guess_arm *bins)
 {
-  int err = MILL_OK, failed = MILL_OK;
+  int failed = MILL_OK;
   const mill_arm *arm = &lib->arm[i_arm];
   const int n_rotation = lib->n_guess_vsini, n_bin = bins->n_bin;
   const int n_group = (lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
@@ -119,9 +119,8 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
     mill_free(sum);
   }
   if (failed != MILL_OK)
-    MILL_FAIL(failed, "no memory for %d bins of the initial guess", n_bin);
-done:
-  return err;
+    return MILL_ERROR(failed, "no memory for %d bins of the initial guess", n_bin);
+  return MILL_OK;
 }
 
 double mill_guess_fourier_length(double n_vel)

@@ -91,11 +91,10 @@ struct mill_pipeline {
 /** Crews of single threads, whose lists are parts of the lists of all. */
 static int make_parts(mill_pipeline *p, int n_thread)
 {
-  int err = MILL_OK;
   const int n = n_thread < p->all.n_slot ? n_thread : p->all.n_slot;
   if (!p->backend->part || n < 2)
-    goto done;
-  MILL_TRY(MILL_ALLOC(n, &p->part));
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC(n, &p->part));
   for (; p->n_part < n; p->n_part++) {
     mill_crew *c = &p->part[p->n_part];
     void *block = NULL;
@@ -105,12 +104,11 @@ static int make_parts(mill_pipeline *p, int n_thread)
                      .list = p->all.list + first,
                      .done = p->all.done + first,
                      .row = p->all.row + first};
-    MILL_TRY(mill_device_memory_take(&p->model_memory, sizeof p->model, &p->model, &block));
+    MILL_CHECK(mill_device_memory_take(&p->model_memory, sizeof p->model, &p->model, &block));
     c->d_model = block;
-    MILL_TRY(p->backend->part(p->all.device, p->n_part, &c->device));
+    MILL_CHECK(p->backend->part(p->all.device, p->n_part, &c->device));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
@@ -177,18 +175,16 @@ void mill_pipeline_destroy(mill_pipeline *p)
 
 int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)
 {
-  int err = MILL_OK;
   mill_model *m = &p->model;
   if (arm < 0 || arm >= m->n_arm)
-    MILL_FAIL(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
-  MILL_TRY(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
+    return MILL_ERROR(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
+  MILL_CHECK(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (mill_row_pitch(n_pix) > m->max_seg_pix) {
     /* devices learn it when no round of theirs is under way */
     m->max_seg_pix = mill_row_pitch(n_pix);
     p->n_change++;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_pipeline_waveset_release(mill_pipeline *p, int id)
@@ -214,35 +210,31 @@ void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *sta
 
 int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
 {
-  int err = MILL_OK;
   mill_fit_settings *set = &p->model.set;
-  MILL_TRY(mill_device_model_check(p->lib, settings));
+  MILL_CHECK(mill_device_model_check(p->lib, settings));
   memcpy(set->fixed, settings->fixed, sizeof set->fixed);
   memcpy(set->fixed_value, settings->fixed_value, sizeof set->fixed_value);
   memcpy(set->prior_mean, settings->prior_mean, sizeof set->prior_mean);
   memcpy(set->prior_sigma, settings->prior_sigma, sizeof set->prior_sigma);
   p->n_change++;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Tell a crew's device the model and slots [n] where it does not know them. */
 static int bind_slots(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
-  int err = MILL_OK;
   if (c->bound == slot && c->n_change == p->n_change)
-    goto done;
+    return MILL_OK;
   c->bound = NULL;
-  MILL_TRY(p->backend->upload(c->device, c->d_model, &p->model, sizeof p->model));
-  MILL_TRY(p->backend->bind(c->device, &p->model, c->d_model, slot, n));
+  MILL_CHECK(p->backend->upload(c->device, c->d_model, &p->model, sizeof p->model));
+  MILL_CHECK(p->backend->bind(c->device, &p->model, c->d_model, slot, n));
   c->bound = slot;
   c->n_change = p->n_change;
   const char *remark = p->backend->remark ? p->backend->remark(c->device) : NULL;
   if (remark && !p->has_remarked)
     mill_log_warning("%s: %s", p->backend->name, remark);
   p->has_remarked = remark != NULL;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- a star that is held ---- */
@@ -328,14 +320,13 @@ static int n_alike(const mill_pipeline *p, int request, int n, const double *the
 /** Ask n views at the points that they answer. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
-  int err = MILL_OK;
   int n_done;
   const mill_backend *be = p->backend;
   mill_held *h = &p->held;
   mill_slot *host = &p->slots.host;
   const size_t n_par = (size_t)p->model.n_par;
   for (; h->n_copied < n; h->n_copied++)
-    MILL_TRY(be->upload(p->all.device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
+    MILL_CHECK(be->upload(p->all.device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
     host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
@@ -348,15 +339,14 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
     p->all.list[i] = i;
     theta += (size_t)h->n_shared[i] * n_par;
   }
-  MILL_TRY(be->upload_all(p->all.device, h->piece, n));
-  MILL_TRY(bind_slots(p, &p->all, h->view, h->n_view));
-  MILL_TRY(be->advance(p->all.device, p->all.list, n, n, 1));
-  MILL_TRY(be->collect(p->all.device, p->all.done, p->all.row, &n_done));
+  MILL_CHECK(be->upload_all(p->all.device, h->piece, n));
+  MILL_CHECK(bind_slots(p, &p->all, h->view, h->n_view));
+  MILL_CHECK(be->advance(p->all.device, p->all.list, n, n, 1));
+  MILL_CHECK(be->collect(p->all.device, p->all.done, p->all.row, &n_done));
   for (int i = 0; i < n; i++)
     h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i]};
-  MILL_TRY(be->download_all(p->all.device, h->piece, n));
-done:
-  return err;
+  MILL_CHECK(be->download_all(p->all.device, h->piece, n));
+  return MILL_OK;
 }
 
 /** The answers of n views by point; returns what follows the last. */
@@ -376,13 +366,12 @@ static mill_eval *take_answers(const mill_held *h, int n, mill_eval *eval)
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_eval *eval, double *penalty)
 {
-  int err = MILL_OK;
   mill_held *h = &p->held;
   /* a copy whose hulls are the host's, for the penalty */
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   if (!h->is_ready)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
   mill_eval *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
@@ -394,13 +383,12 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
       h->n_shared[n] =
           n_alike(p, request, n_point - first - n_asked, at + (size_t)n_asked * (size_t)m.n_par);
     p->slots.host.fix_error = fixes;
-    MILL_TRY(ask_views(p, request, n, at));
+    MILL_CHECK(ask_views(p, request, n, at));
     next = take_answers(h, n, next);
   }
   for (int i = 0; i < n_point; i++)
     penalty[i] = mill_penalty(&m, &p->slots.host, theta + (size_t)i * (size_t)m.n_par);
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_pipeline_models(mill_pipeline *p)
@@ -458,10 +446,10 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
  *  that has none leaves the star to the others. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
-  int err = MILL_OK;
   const int n_busy = count_busy(p, c), n_all = mill_slots_count_active(&p->slots);
   if (n_all == 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "not even one star fits into the memory of %s", p->backend->name);
+    return MILL_ERROR(MILL_ERR_MEMORY, "not even one star fits into the memory of %s",
+                      p->backend->name);
   const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
   if (c != &p->all)
     p->all.n_usable -= c->n_usable - n_now;
@@ -471,8 +459,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
                    n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** There is no memory for a star in slot i: take the crew's free slot with the most, or, where no
@@ -549,7 +536,6 @@ done:
 /** Fill free slots with stars; where host and device work at the same time, a part of them. */
 static int fill(mill_pipeline *p, mill_crew *c)
 {
-  int err = MILL_OK;
   const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
   const int n_most = p->backend->overlaps ? share : c->n_slot;
   int n_busy = count_busy(p, c), n_filled = 0, got = 1;
@@ -557,12 +543,11 @@ static int fill(mill_pipeline *p, mill_crew *c)
        i < c->first + c->n_slot && n_busy < c->n_usable && n_filled < n_most && got; i++) {
     if (p->slots.entry[i].active)
       continue;
-    MILL_TRY(load_next(p, c, i, &got));
+    MILL_CHECK(load_next(p, c, i, &got));
     n_busy += got;
     n_filled += got;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Is there a star that no slot has, and no failure? */
@@ -681,37 +666,34 @@ static void free_slots(mill_pipeline *p, const mill_crew *c)
 /** Collect what has finished; *gives_up: the stars under way are not fitted to their end. */
 static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
 {
-  int err = MILL_OK;
-  MILL_TRY(p->backend->collect(c->device, c->done, c->row, &c->n_done));
+  MILL_CHECK(p->backend->collect(c->device, c->done, c->row, &c->n_done));
   c->is_under_way = 0;
   for (int i = 0; i < c->n_done; i++)
     p->slots.entry[c->done[i]].finished = 1;
   *gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Fit with a crew.  All slots: until every star is fitted.  One thread's: until there is no star
  *  that no slot has; what its slots hold then is for all threads together. */
 static int work(mill_pipeline *p, mill_crew *c)
 {
-  int err = MILL_OK;
   const mill_backend *be = p->backend;
   while (c == &p->all || has_more(p)) {
     int n_active, gives_up;
-    MILL_TRY(launch(p, c, &n_active));
+    MILL_CHECK(launch(p, c, &n_active));
     if (be->overlaps) { /* while the rounds are under way */
-      MILL_TRY(deliver(p, c));
-      MILL_TRY(fill(p, c));
+      MILL_CHECK(deliver(p, c));
+      MILL_CHECK(fill(p, c));
     }
     if (n_active == 0 && count_busy(p, c) == 0)
       break;
     if (n_active == 0)
       continue;
-    MILL_TRY(collect(p, c, &gives_up));
+    MILL_CHECK(collect(p, c, &gives_up));
     if (be->overlaps && !gives_up)
       continue;
-    MILL_TRY(deliver(p, c));
+    MILL_CHECK(deliver(p, c));
     if (gives_up) {
       free_slots(p, c);
       pthread_mutex_lock(&p->mutex);
@@ -720,10 +702,9 @@ static int work(mill_pipeline *p, mill_crew *c)
       p->stream.more = 1;
       pthread_mutex_unlock(&p->mutex);
     }
-    MILL_TRY(fill(p, c));
+    MILL_CHECK(fill(p, c));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Threads fit on their own, each with slots of its own, as long as there are stars to fill them

@@ -8,8 +8,8 @@
 
 enum {
   LEAST_IN = 64, /**< inputs below which there is nothing to save */
-  PIXELS = 4,    /**< so many pixels for each input measure lengths, */
-  TOGETHER = 4,  /**< so many at a time, as l is larger than a first cache */
+  PIXELS = 4,    /**< pixels for each input that measure lengths, */
+  TOGETHER = 4,  /**< of them at a time, as l is larger than a first cache */
 };
 /** Part of the tangents' squared length that may be left out, and the most axes by inputs. */
 static const double LEFT_OUT = 5e-5, MOST = 0.6;

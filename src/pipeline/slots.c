@@ -18,7 +18,6 @@ int mill_slots_create(const mill_library *lib, const mill_model *model, mill_wav
                       const mill_backend *backend, mill_device *device, int n_slot, int want_models,
                       mill_slots *slots)
 {
-  int err = MILL_OK;
   mill_slots *s = slots;
   s->lib = lib;
   s->model = model;
@@ -26,10 +25,9 @@ int mill_slots_create(const mill_library *lib, const mill_model *model, mill_wav
   s->memory = (mill_device_memory){.backend = backend, .device = device};
   s->n_slot = n_slot;
   s->want_models = want_models;
-  MILL_TRY(MILL_ALLOC(n_slot, &s->entry));
-  MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound));
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(n_slot, &s->entry));
+  MILL_CHECK(mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound));
+  return MILL_OK;
 }
 
 /* ---- memory of the slots ---- */
@@ -130,17 +128,15 @@ done:
  *  what is uploaded. */
 static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
-  int err = MILL_OK;
   size_t n_lsf = 0;
   const int n = star->n_segment;
   for (int i = 0; i < n; i++)
     n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
-  MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
-  MILL_TRY(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
-  MILL_TRY(MILL_RENEW(&e->segment, &e->cap_segment, n));
-  MILL_TRY(MILL_RENEW(&e->plan, &e->cap_plan, n));
-done:
-  return err;
+  MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
+  MILL_CHECK(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
+  MILL_CHECK(MILL_RENEW(&e->segment, &e->cap_segment, n));
+  MILL_CHECK(MILL_RENEW(&e->plan, &e->cap_plan, n));
+  return MILL_OK;
 }
 
 /* ---- line-spread functions ---- */
@@ -209,23 +205,21 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
 /** Check the segments of a star and plan their line-spread functions. */
 static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int *info)
 {
-  int err = MILL_OK;
   float *lsf_aa = s->lsf_aa;
   for (int i = 0; i < star->n_segment; i++) {
     const mill_raw_segment *raw = &star->segment[i];
     mill_waveset_view ws;
     if (!mill_waveset_cache_view(s->waveset, raw->waveset, &ws) || ws.n_pix != raw->n_pix ||
         ws.arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
-      MILL_FAIL(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set", i,
-                (long long)star->row);
+      return MILL_ERROR(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set",
+                        i, (long long)star->row);
     e->plan[i].n_diag = with_matrix(s, raw) ? raw->n_diag : 0;
     if (with_sigma(s, raw)) {
       plan_sigma(s, raw, ws.wave_aa, lsf_aa, &e->plan[i].n_diag, info);
       lsf_aa += raw->n_pix;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- loading ---- */
@@ -303,7 +297,6 @@ static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes)
 /** Describe the segments, whose arrays have their place, and list what is uploaded. */
 static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
-  int err = MILL_OK;
   const float *lsf_aa = s->lsf_aa;
   for (int i = 0; i < star->n_segment; i++) {
     const mill_raw_segment *raw = &star->segment[i];
@@ -322,7 +315,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
       add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution);
       if (s->lib->arm[raw->arm].template_sigma_aa > 0.0) {
         to->templ_pix = s->lib->arm[raw->arm].template_sigma_aa / (ws.wave_aa[1] - ws.wave_aa[0]);
-        MILL_TRY(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
+        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
       }
     }
     if (to->lsf_aa) {
@@ -330,8 +323,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
       lsf_aa += n;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Describe the slot, whose arrays have their place. */
@@ -352,20 +344,20 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
 
 int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
 {
-  int err = MILL_OK, info = 0;
+  int info = 0;
   mill_slots *s = slots;
   mill_slot_entry *e = &s->entry[i_slot];
   const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
   size_t at[MILL_N_STAR_REGION] = {0};
-  MILL_TRY(reserve_segments(s, e, star));
-  MILL_TRY(plan_star(s, e, star, &info));
+  MILL_CHECK(reserve_segments(s, e, star));
+  MILL_CHECK(plan_star(s, e, star, &info));
   lay_out_star(s, e, star, NULL, at);
   const size_t n_raw = at[MILL_STAR_RAW], n_model = at[MILL_STAR_MODELS];
   at[MILL_STAR_MODELS] = 0;
   at[MILL_STAR_RAW] = n_model + mill_round_up(segment_bytes, MILL_ARRAY_BYTES);
   const size_t slot_at = at[MILL_STAR_RAW] + n_raw, n_device = at[MILL_STAR_DEVICE];
   at[MILL_STAR_DEVICE] = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
-  MILL_TRY(reserve_memory(s, e, at[MILL_STAR_DEVICE] + n_device));
+  MILL_CHECK(reserve_memory(s, e, at[MILL_STAR_DEVICE] + n_device));
   char *block = e->memory.at;
   e->model_bytes = n_model;
   s->bound[i_slot] = (mill_slot *)(void *)(block + slot_at);
@@ -375,19 +367,18 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   s->n_piece = 0;
   /* in the order in which they lie in the memory, so that they are one copy */
   add_piece(s, block + n_model, e->segment, segment_bytes);
-  MILL_TRY(fill_segments(s, e, star));
+  MILL_CHECK(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
   e->posterior = s->host.posterior;
   add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
-  MILL_TRY(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
+  MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
     e->plan[i].waveset = star->segment[i].waveset;
     mill_waveset_cache_hold(s->waveset, e->plan[i].waveset);
   }
   e->n_waveset = star->n_segment;
   e->active = e->fresh = 1;
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_slots_free(mill_slots *slots, int i_slot)
@@ -427,7 +418,6 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
 
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
 {
-  int err = MILL_OK;
   mill_slots *s = slots;
   const mill_backend *be = s->memory.backend;
   size_t n_byte = 0, n_row = 0;
@@ -435,16 +425,16 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
     n_byte += mill_round_up(fetched_bytes(&s->entry[i_slot[i]]), MILL_ARRAY_BYTES);
     n_row += (size_t)s->entry[i_slot[i]].n_waveset;
   }
-  MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, n));
-  MILL_TRY(MILL_RENEW(&s->fetched, &s->cap_fetched, n_byte));
-  MILL_TRY(MILL_RENEW(&s->model_row, &s->cap_model_row, n_row));
+  MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, n));
+  MILL_CHECK(MILL_RENEW(&s->fetched, &s->cap_fetched, n_byte));
+  MILL_CHECK(MILL_RENEW(&s->model_row, &s->cap_model_row, n_row));
   char *to = s->fetched;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
     s->piece[i] = (mill_upload){to, e->memory.at, fetched_bytes(e)};
     to += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
   }
-  MILL_TRY(be->download_all(s->memory.device, s->piece, n));
+  MILL_CHECK(be->download_all(s->memory.device, s->piece, n));
   const float **row = s->model_row;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
@@ -457,8 +447,7 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
         model[p] = NAN;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Where an array of a star's models is that has been fetched; NULL: it has none. */

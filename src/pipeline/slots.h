@@ -108,7 +108,7 @@ void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
 /** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);
 
-/** Segments of the star in a slot, so many rows of slots->model_row. */
+/** Segments of the star in a slot, which are its rows of slots->model_row. */
 int mill_slots_n_segment(const mill_slots *slots, int i_slot);
 
 /** Give back the memory of slots without a star, as far as they own it. */

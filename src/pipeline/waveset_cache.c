@@ -288,25 +288,24 @@ int mill_waveset_cache_view(const mill_waveset_cache *c, int id, mill_waveset_vi
 
 static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa)
 {
-  int err = MILL_OK;
   const mill_arm *from = &c->lib->arm[arm];
   if (n_pix < 2 * c->set->n_cont)
-    MILL_FAIL(MILL_ERR_RANGE, "arm %s has %d pixels, too few for %d continuum functions",
-              from->name, n_pix, c->set->n_cont);
+    return MILL_ERROR(MILL_ERR_RANGE, "arm %s has %d pixels, too few for %d continuum functions",
+                      from->name, n_pix, c->set->n_cont);
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))
-      MILL_FAIL(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d", from->name,
-                i);
+      return MILL_ERROR(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d",
+                        from->name, i);
   const double least = from->wave_aa[0], most = from->wave_aa[from->n_pix - 1];
   const double blue = wave_aa[0] * exp(-atanh(c->set->max_vel_km_s / MILL_C_KM_S));
   const double red = wave_aa[n_pix - 1] * exp(-atanh(c->set->min_vel_km_s / MILL_C_KM_S));
   if (blue < least || red >= most)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "arm %s reaches %.1f to %.1f A at the velocity limits, the library's templates "
-              "%.1f to %.1f A; narrow min_vel and max_vel or use another library",
-              from->name, blue, red, least, most);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "arm %s reaches %.1f to %.1f A at the velocity limits, the library's templates "
+        "%.1f to %.1f A; narrow min_vel and max_vel or use another library",
+        from->name, blue, red, least, most);
+  return MILL_OK;
 }
 
 static int same_range(const mill_guess_range *a, const mill_guess_range *b)
@@ -355,27 +354,24 @@ done:
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
-  int err = MILL_OK;
   const size_t most = (size_t)mill_cell_count(n_pix, MILL_CELL_LEAST) * MILL_CELL_COEF;
   *cell = 0;
   if (c->backend->kind != MILL_BACKEND_CPU)
-    goto done;
-  MILL_TRY(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
+    return MILL_OK;
+  MILL_CHECK(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
   /* the last cell is extended by the bend of three pixels */
   for (*cell = n_pix < 3 ? 0 : MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
     mill_cell_powers(*cell, power);
     if (mill_cell_fit(c->set->continuum, n_cont, n_pix, wave_aa, *cell, power, c->coef))
-      goto done;
+      return MILL_OK;
   }
   *cell = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Everything of a set, but for the templates of the guess, into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
-  int err = MILL_OK;
   const mill_fit_settings *set = c->set;
   const int n_pix = e->n_pix;
   const double *wave_aa = e->wave_aa;
@@ -383,12 +379,12 @@ static int make(mill_waveset_cache *c, entry *e)
   const size_t n = (size_t)n_pix, pitch = (size_t)mill_row_pitch(n_pix);
   double power[MILL_CELL_MOMENTS * MILL_CELL_MOST];
   int cell;
-  MILL_TRY(fit_cells(c, nk, n_pix, wave_aa, power, &cell));
+  MILL_CHECK(fit_cells(c, nk, n_pix, wave_aa, power, &cell));
   const size_t n_coef =
       cell > 0 ? (size_t)mill_cell_count(n_pix, cell) * MILL_CELL_COEF * (size_t)mill_cell_pitch(nk)
                : 0;
   size_t size = 0;
-  MILL_TRY(take_templates(c, e));
+  MILL_CHECK(take_templates(c, e));
   const mill_guess_range *range = &c->templates[e->i_guess].range;
   mill_take(&size, sizeof(mill_waveset));
   const size_t at_ln = mill_take(&size, n * sizeof(double));
@@ -400,7 +396,7 @@ static int make(mill_waveset_cache *c, entry *e)
   e->size_block = size;
   e->bytes = size + n * sizeof *wave_aa;
   make_room(c, e);
-  MILL_TRY(MILL_RENEW(&c->staging, &c->cap_staging, size));
+  MILL_CHECK(MILL_RENEW(&c->staging, &c->cap_staging, size));
   char *host = c->staging;
   double *ln_wave = (double *)(void *)(host + at_ln);
   float *cont = (float *)(void *)(host + at_cont);
@@ -420,7 +416,7 @@ static int make(mill_waveset_cache *c, entry *e)
   memcpy(host + at_power, power, sizeof power);
   mill_guess_table_bins(c->guess, range, n_pix, wave_aa, (int *)(void *)(host + at_first));
   if (!e->block)
-    MILL_TRY(c->backend->alloc(c->device, size, &e->block));
+    MILL_CHECK(c->backend->alloc(c->device, size, &e->block));
   char *device = e->block;
   const mill_waveset w = {.arm = e->arm,
                           .n_pix = n_pix,
@@ -436,9 +432,8 @@ static int make(mill_waveset_cache *c, entry *e)
                           .bin_first = (int *)(void *)(device + at_first),
                           .templ = c->templates[e->i_guess].block};
   memcpy(host, &w, sizeof w);
-  MILL_TRY(c->backend->upload(c->device, e->block, host, size));
-done:
-  return err;
+  MILL_CHECK(c->backend->upload(c->device, e->block, host, size));
+  return MILL_OK;
 }
 
 int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa,
