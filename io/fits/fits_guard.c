@@ -25,23 +25,6 @@ enum {
 #define BAD       MILL_FITS_BAD
 #define ERROR_HDU MILL_ERROR_AT
 
-int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
-{
-  int64_t n_done = 0;
-  while (n_done < n) {
-    const ssize_t got =
-        pread(fd, (char *)out + n_done, (size_t)(n - n_done), (off_t)(offset + n_done));
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return -1;
-    if (got == 0)
-      break;
-    n_done += got;
-  }
-  return n_done;
-}
-
 /* ---- cards ------------------------------------------------------------ */
 
 enum value_type { VALUE_NONE, VALUE_STRING, VALUE_TOKEN };
@@ -294,12 +277,6 @@ static int integer_at(const mill_fits_place *at, const header *h, int i_card, co
   if (c.type != VALUE_TOKEN || !parse_integer(c.value, out) || *out < min || *out > max)
     return ERROR_HDU(at, "%s = '%s' is out of range; " BAD, keyword, c.value);
   return MILL_OK;
-}
-
-int mill_fits_good_bitpix(int64_t bitpix)
-{
-  return bitpix == 8 || bitpix == 16 || bitpix == 32 || bitpix == 64 || bitpix == -32 ||
-         bitpix == -64;
 }
 
 /* Bytes of a binary table's field, -1 when its TFORM is malformed. */

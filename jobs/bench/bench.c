@@ -2,7 +2,6 @@
 
 #include "jobs/bench/bench.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +9,6 @@
 #include <unistd.h>
 
 #include "io/catalog/catalog_list.h"
-#include "io/hdf5/hdf5_probe.h"
-#include "io/library/library_file.h"
-#include "io/surveys/spectra.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/job_steps.h"
@@ -21,114 +17,6 @@
 #include "src/system/cpu_model.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
-#include "src/system/stop_signal.h"
-#include "src/system/version.h"
-
-/* ---- what tasks share ---- */
-
-int mill_bench_one_rank(const mill_bench *job)
-{
-  if (job->mpi.size > 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
-                      job->mpi.size);
-  return MILL_OK;
-}
-
-int mill_bench_open_library(mill_bench *job)
-{
-  const char *path = job->config.template_lib;
-  if (path[0] == '\0')
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "no library: give --library FILE or template_lib in the configuration");
-  MILL_CHECK(mill_stop_signal_catch());
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
-  MILL_CHECK(mill_library_read(path, &job->lib));
-  MILL_CHECK(mill_config_cut_arms(&job->config, &job->lib));
-  return mill_config_bind(&job->config, &job->lib);
-}
-
-void mill_bench_print_head(const mill_bench *job, const char *backend)
-{
-  printf("Measured on %.10s with starmill %s, revision %s (%s), on %s, %d cores", job->date,
-         mill_version(), mill_version_revision(), mill_version_compiler(), job->cpu, job->n_core);
-  if (backend)
-    printf(", backend %s", backend);
-  printf(".\n\n```\n%s\n```\n\n", job->command);
-}
-
-int mill_bench_keep_crossover(const mill_bench *job, int kind, int64_t from, int n_thread,
-                              const char *gpu)
-{
-  char path[MILL_CROSSOVER_PATH];
-  mill_crossover line = {.kind = kind, .from = from, .n_thread = n_thread};
-  if (!gpu) {
-    printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
-    return MILL_OK;
-  }
-  MILL_CHECK(mill_crossover_path(path));
-  snprintf(line.date, sizeof line.date, "%s", job->date);
-  snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
-  snprintf(line.gpu, sizeof line.gpu, "%s", gpu);
-  snprintf(line.cpu, sizeof line.cpu, "%s", job->cpu);
-  MILL_CHECK(mill_crossover_keep(path, &line));
-  printf("\nKept for --backend auto in %s.\n", path);
-  return MILL_OK;
-}
-
-void mill_bench_print_cell(int there, int n_digit, double value, const char *without)
-{
-  if (there)
-    printf(" %.*f |", n_digit, value);
-  else
-    printf("%s%s |", without[0] ? " " : "", without);
-}
-
-int mill_bench_open_json(const mill_bench *job, mill_json *json)
-{
-  *json = (mill_json){.out = fopen(job->options.json, "w"), .n_digit = 17};
-  if (!json->out)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
-                      strerror(errno));
-  mill_json_open(json, NULL, '{');
-  mill_json_text(json, "version", mill_version());
-  mill_json_text(json, "revision", mill_version_revision());
-  mill_json_text(json, "compiler", mill_version_compiler());
-  mill_json_text(json, "date", job->date);
-  mill_json_text(json, "command", job->command);
-  mill_json_text(json, "cpu", job->cpu);
-  mill_json_integer(json, "cores", job->n_core);
-  return MILL_OK;
-}
-
-int mill_bench_close_json(const mill_bench *job, mill_json *json)
-{
-  int err = MILL_OK;
-  while (json->depth > 0)
-    err = mill_json_close(json);
-  if (fclose(json->out) != 0 || err == MILL_ERR_OUTPUT)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
-              job->options.json);
-done:
-  return err;
-}
-
-int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count)
-{
-  int most = job->config.n_reader;
-  *n_count = 0;
-  if (most == 0)
-    MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &most));
-  if (most > MILL_MAX_READER)
-    most = MILL_MAX_READER;
-  if (!mill_spectra_threads())
-    most = 1;
-  for (int n = 1; n < most; n *= 2)
-    count[(*n_count)++] = n;
-  count[(*n_count)++] = most;
-  return MILL_OK;
-}
-
-/* ---- set-up ---- */
 
 static int list_inputs(mill_bench *job)
 {

@@ -39,34 +39,6 @@ static int take_optimizer(const mill_option *row, const char *text, void *base)
   return MILL_OK;
 }
 
-int mill_bench_take_list(const mill_option *row, const char *text, void *base)
-{
-  char number[32];
-  int *list = (int *)(void *)((char *)base + row->offset);
-  int *n = (int *)(void *)((char *)base + row->offset2);
-  const mill_option one = {.kind = MILL_OPTION_COUNT, .min = 1, .max = row->max};
-  *n = 0;
-  while (*text) {
-    const size_t length = strcspn(text, ",");
-    if (*n == MILL_BENCH_MAX_LIST || length >= sizeof number)
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between",
-                        row->name, MILL_BENCH_MAX_LIST);
-    memcpy(number, text, length);
-    number[length] = '\0';
-    MILL_CHECK(mill_option_read(&one, row->name, number, &list[(*n)++]));
-    text += length + (text[length] == ',');
-  }
-  return MILL_OK;
-}
-
-int mill_bench_check_list(const char *option, int n, const int *list, int least)
-{
-  for (int i = 0; i < n; i++)
-    if (list[i] < least || (i > 0 && list[i] <= list[i - 1]))
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s takes ascending numbers from %d on", option, least);
-  return MILL_OK;
-}
-
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define TEXT(member)        MILL_OPTION_TEXT, AT(member)
 #define KEY(member, of_key) TEXT(fit.member), .key = of_key

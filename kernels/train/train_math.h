@@ -2,6 +2,7 @@
 #ifndef MILL_TRAIN_MATH_H
 #define MILL_TRAIN_MATH_H
 
+#include "kernels/base/common.h"
 #include "kernels/train/train_ops.h"
 
 /** exp(x) for x <= 0, relative error 2e-7: x = k ln 2 + r, and a polynomial of degree 6. */

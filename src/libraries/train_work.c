@@ -10,6 +10,21 @@ int mill_train_room(const mill_train_settings *settings, int n)
   return settings->batch < n ? settings->batch : n;
 }
 
+void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
+                         mill_train_shape *shape)
+{
+  memset(shape, 0, sizeof *shape);
+  shape->n_layer = settings->n_hidden + 1;
+  for (int l = 0; l < shape->n_layer; l++) {
+    shape->n_in[l] = l == 0 ? n_in : shape->n_out[l - 1];
+    shape->n_out[l] = l < settings->n_hidden ? settings->width[l] : n_out;
+    shape->weight[l] = shape->n_param;
+    shape->n_param += (size_t)shape->n_in[l] * (size_t)shape->n_out[l];
+    shape->bias[l] = shape->n_param;
+    shape->n_param += (size_t)shape->n_out[l];
+  }
+}
+
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out)
 {
