@@ -129,6 +129,4 @@ MILL_HD_INLINED void mill_counter_pair(uint32_t word0, uint32_t word1, float *x,
   *y = radius * sine;
 }
 
-#undef MILL_HD_INLINED
-
 #endif

@@ -85,6 +85,4 @@ MILL_HD_INLINED void mill_train_adam_one(const mill_train_pace *p, float g, floa
   *param = p->keep * *param - p->step * *m / (sqrtf(*v) * p->unbias + p->epsilon);
 }
 
-#undef MILL_HD_INLINED
-
 #endif
