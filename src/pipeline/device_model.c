@@ -402,6 +402,7 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
                         is_here ? block : row, mean, input + (size_t)a * n_input));
     if (!is_here)
       MILL_TRY(memory->backend->upload(memory->device, block, row, size));
+    memory->uploaded += size; /* filled after it was taken */
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
   }
