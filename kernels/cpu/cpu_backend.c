@@ -469,16 +469,9 @@ done:
 
 static int cpu_part(mill_device *whole, int i, mill_device **out)
 {
-  int err = MILL_OK;
-  mill_device *d = NULL;
-  *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &d));
-  d->n_thread = 1;
-  d->lane = &whole->lane[i];
-  d->is_part = 1;
-  *out = d;
-done:
-  return err;
+  MILL_CHECK(MILL_ALLOC(1, out));
+  **out = (mill_device){.n_thread = 1, .lane = &whole->lane[i], .is_part = 1};
+  return MILL_OK;
 }
 
 static void cpu_close(mill_device *d)
@@ -528,7 +521,7 @@ static int cpu_zero(mill_device *d, void *to, size_t bytes)
 
 static int reserve(mill_device *d, const mill_model *m)
 {
-  int err = MILL_OK, failed = MILL_OK;
+  int failed = MILL_OK;
   /* each thread its own, first touched where it runs */
 #pragma omp parallel for schedule(static, 1) num_threads(d->n_thread)
   for (int i = 0; i < d->n_thread; i++) {
@@ -539,10 +532,9 @@ static int reserve(mill_device *d, const mill_model *m)
     }
   }
   if (failed != MILL_OK) /* its message is the thread's */
-    MILL_FAIL(failed, "no memory for the templates of %d threads%s", d->n_thread,
-              mill_memory_limit());
-done:
-  return err;
+    return MILL_ERROR(failed, "no memory for the templates of %d threads%s", d->n_thread,
+                      mill_memory_limit());
+  return MILL_OK;
 }
 
 static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,

@@ -436,17 +436,14 @@ done:
 
 static int count_busy(const mill_pipeline *p, const mill_crew *c)
 {
-  int n = 0;
-  for (int i = c->first; i < c->first + c->n_slot; i++)
-    n += p->slots.entry[i].active;
-  return n;
+  return mill_slots_count_active(&p->slots, c->first, c->n_slot);
 }
 
 /** There is no memory for another star: go on with half of the slots that are filled.  A thread
  *  that has none leaves the star to the others. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
-  const int n_busy = count_busy(p, c), n_all = mill_slots_count_active(&p->slots);
+  const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
   if (n_all == 0)
     return MILL_ERROR(MILL_ERR_MEMORY, "not even one star fits into the memory of %s",
                       p->backend->name);
@@ -474,8 +471,7 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, cons
       best = i;
   if (best != i_slot)
     err = mill_slots_load(&p->slots, best, star);
-  if (err == MILL_ERR_MEMORY && mill_slots_count_active(&p->slots) == 0 &&
-      mill_slots_drop(&p->slots))
+  if (err == MILL_ERR_MEMORY && count_busy(p, &p->all) == 0 && mill_slots_drop(&p->slots))
     err = mill_slots_load(&p->slots, i_slot, star);
   return err;
 }

@@ -389,12 +389,12 @@ void mill_slots_free(mill_slots *slots, int i_slot)
   e->n_waveset = e->active = e->fresh = e->finished = 0;
 }
 
-int mill_slots_count_active(const mill_slots *slots)
+int mill_slots_count_active(const mill_slots *slots, int first, int n)
 {
-  int n = 0;
-  for (int i = 0; i < slots->n_slot; i++)
-    n += slots->entry[i].active;
-  return n;
+  int n_active = 0;
+  for (int i = first; i < first + n; i++)
+    n_active += slots->entry[i].active;
+  return n_active;
 }
 
 int mill_slots_n_segment(const mill_slots *slots, int i_slot)

@@ -95,7 +95,8 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star);
 /** The slot may take another star. */
 void mill_slots_free(mill_slots *slots, int i_slot);
 
-int mill_slots_count_active(const mill_slots *slots);
+/** How many of the n slots from first on hold a star. */
+int mill_slots_count_active(const mill_slots *slots, int first, int n);
 
 /** Best-fit models of the stars in n slots into slots->model_row, star by star; the device is
  * waited for once. */
