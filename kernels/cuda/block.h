@@ -45,13 +45,14 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_FOR(b, i, n) for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* several elements' loads under way at once */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
-/* neighbouring threads at neighbouring elements; beyond the last one it stands again */
+/* Neighbouring threads take neighbouring elements.  Beyond the end a thread takes its own first
+ * element again: another thread's element may have been written with no barrier in between. */
 #define MILL_FOR_BATCHES(b, first, n)                                                              \
   for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
 #define MILL_BATCH_LEN(first, n)       MILL_BATCH
 #define MILL_BATCH_HAS(b, first, i, n) ((first) + (i) * (b)->n_thread < (n))
 #define MILL_BATCH_AT(b, first, i, n)                                                              \
-  (MILL_BATCH_HAS(b, first, i, n) ? (first) + (i) * (b)->n_thread : (n)-1)
+  (MILL_BATCH_HAS(b, first, i, n) ? (first) + (i) * (b)->n_thread : (first))
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
 #define MILL_SERIAL(b)                    if ((b)->thread == 0)
 #define MILL_BARRIER(b)                   mill_threads_wait((b)->n_thread)
