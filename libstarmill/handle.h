@@ -6,7 +6,7 @@
 
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
-#include "lib/include/starmill/starmill.h"
+#include "libstarmill/include/starmill/starmill.h"
 #include "src/pipeline/pipeline.h"
 
 /** Of the velocity offset of an arm. */

@@ -6,7 +6,7 @@
 
 #include "io/library/library_file.h"
 #include "io/result/columns.h"
-#include "lib/include/starmill/starmill.h"
+#include "libstarmill/include/starmill/starmill.h"
 #include "tests/fit/made_star.h"
 
 enum { N_PAR = 6, N_STAR = 3 };

@@ -1,4 +1,4 @@
-#include "lib/handle.h"
+#include "libstarmill/handle.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "lib/handle.h"
+#include "libstarmill/handle.h"
 
 #include <stdio.h>
 #include <string.h>
