@@ -17,7 +17,7 @@
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
-#include "jobs/sample/sample.h"
+#include "jobs/fit/sample.h"
 #include "jobs/select/select.h"
 #include "jobs/show/show.h"
 #include "jobs/simulate/simulate.h"

@@ -12,7 +12,7 @@
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/system/progress.h"

@@ -1,4 +1,4 @@
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 
 #include <errno.h>
 #include <stdio.h>
