@@ -6,6 +6,7 @@ import os
 import resource
 import struct
 import subprocess
+import tarfile
 
 from common import *  # noqa: F403
 
@@ -55,9 +56,9 @@ def with_card(whole, hdu, keyword, value):
 class HungryLibrary(ProgramTest):
     def test_a_header_that_asks_for_all_memory(self):
         # HDF5 believes the size of a chunk of an object's header, here 23 GB, and fills it
-        packed = os.path.join(SOURCE, "tests/fuzz/corpus/probe/library-chunk_of_23_GB.gz")
-        with gzip.open(packed) as f:
-            path = write("hungry.h5", f.read())
+        corpus = os.path.join(SOURCE, "tests/fuzz/corpus.tar.xz")
+        with tarfile.open(corpus) as f:
+            path = write("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
 
         def not_all_of_this_machine():
             resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
