@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "src/run/backend_choice.h"
 #include "jobs/doctor/doctor_findings.h"
@@ -473,8 +472,6 @@ static int examine(doctor_job *job)
   MILL_TRY(mill_mpi_agree(&job->mpi, find_ranks(job)));
   if (job->mpi.rank == 0) {
     if (job->library)
-      err = mill_h5_probe(MILL_PROBE_LIBRARY, job->library);
-    if (err == MILL_OK && job->library)
       err = mill_library_read(job->library, &job->lib);
     if (err == MILL_OK)
       err = find_program(job);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "src/run/backend_choice.h"
 #include "jobs/fit/fit_same.h"
@@ -74,8 +73,6 @@ static int load_library(void *context)
   int err = MILL_OK;
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library",
                                      job->setup.config.template_lib);
-  if (job->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->setup.config.template_lib));
   MILL_TRY(mill_library_read(job->setup.config.template_lib, &job->setup.lib));
   if (job->options.fit && strcmp(job->setup.fit_hash, job->setup.lib.hash) != 0)
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -106,8 +103,6 @@ static int load_start(void *context)
     return MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
-  if (job->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, config->start));
   MILL_TRY(mill_start_table_read(config->start, &job->setup.lib, &config->fit, &limits,
                                  &job->setup.start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
