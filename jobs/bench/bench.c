@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/fit.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/run/command_text.h"
 #include "src/system/cpu_model.h"
+#include "src/system/shipped_file.h"
 #include "src/system/version.h"
 
 #define N_ELEMENT(array) (sizeof(array) / sizeof((array)[0]))
@@ -160,7 +161,7 @@ static int configure(mill_bench *job)
     MILL_CHECK(mill_config_read(&job->config, job->options.fit.config));
   MILL_CHECK(mill_fit_options_apply(&job->options.fit, &job->config));
   MILL_CHECK(mill_config_check(&job->config));
-  (void)mill_fit_take_shipped(&job->config); /* tasks that need a library look for one */
+  (void)mill_shipped_library(job->config.template_lib, sizeof job->config.template_lib);
   return MILL_OK;
 }
 
@@ -174,7 +175,7 @@ static void describe_machine(mill_bench *job)
 
 static int start(mill_bench *job, int argc, char **argv)
 {
-  MILL_CHECK(mill_fit_command(argc, argv, &job->command));
+  MILL_CHECK(mill_command_text(argc, argv, &job->command));
   describe_machine(job);
   MILL_CHECK(parse(argc, argv, &job->options));
   if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))

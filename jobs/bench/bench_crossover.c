@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/backend_choice.h"
-#include "jobs/fit/crossover.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/particles/particle_choice.h"
@@ -14,6 +12,8 @@
 #include "kernels/find_backend.h"
 #include "kernels/particles/particles.h"
 #include "src/libraries/train_network.h"
+#include "src/run/backend_choice.h"
+#include "src/run/crossover.h"
 #include "src/system/blas_threads.h"
 #include "src/system/random.h"
 #include "src/system/stop_signal.h"

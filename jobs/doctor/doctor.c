@@ -10,21 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/doctor/doctor_report.h"
 #include "jobs/doctor/version.h"
-#include "jobs/fit/backend_choice.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/find_backend.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_probe.h"
-#include "kernels/cuda/device_facts.h"
-#endif
+#include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
+#include "src/run/backend_choice.h"
 #include "src/system/cpu_model.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
@@ -265,7 +261,6 @@ static void report_driver(doctor_job *job)
   }
 }
 
-#ifdef MILL_HAVE_CUDA
 static void report_device(doctor_job *job, int i)
 {
   mill_doctor_report *r = &job->report;
@@ -286,6 +281,13 @@ static void report_devices(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   int driver = 0, runtime = 0, n = 0;
+  if (!mill_gpu_is_built()) {
+    mill_doctor_say(r, "cuda.devices", "built without CUDA");
+    if (mill_gpu_count() > 0)
+      mill_doctor_warn(r, "there is a GPU that this program cannot use: build it where nvcc is "
+                          "found (docs/use/install.md)");
+    return;
+  }
   if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
     mill_doctor_say(r, "cuda.devices", "none: %s", mill_error_message());
     if (mill_gpu_count() > 0)
@@ -349,7 +351,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
     }
   mill_doctor_say(r, "cuda.gpus_of_ranks", "%d different ones", n_gpu);
   if (n_with < n_rank)
-    mill_doctor_say(r, "fit.ranks_on_cpu", "%d, beside those with a GPU", n_rank - n_with);
+    mill_doctor_say(r, "fit.ranks_on_cpu", "%d beside those with a GPU", n_rank - n_with);
   if (n_gpu < n_with)
     mill_doctor_warn(r,
                      "%d ranks share %d %s, and each needs its memory: start one rank for each "
@@ -363,7 +365,7 @@ static int find_gpus_of_ranks(doctor_job *job)
   int err = MILL_OK, driver = 0, runtime = 0;
   rank_gpu mine, *all = NULL;
   memset(&mine, 0, sizeof mine);
-  if (strcmp(job->backend, "cpu") == 0)
+  if (strcmp(job->backend, "cpu") == 0 || !mill_gpu_is_built())
     goto done;
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
@@ -389,21 +391,6 @@ done:
   mill_free(all);
   return err;
 }
-#else
-static int find_gpus_of_ranks(doctor_job *job)
-{
-  (void)job;
-  return MILL_OK;
-}
-
-static void report_devices(doctor_job *job)
-{
-  mill_doctor_say(&job->report, "cuda.devices", "built without CUDA");
-  if (mill_gpu_count() > 0)
-    mill_doctor_warn(&job->report, "there is a GPU that this program cannot use: build it where "
-                                   "nvcc is found (docs/use/install.md)");
-}
-#endif
 
 /* ---- library and choice ---- */
 
@@ -411,7 +398,6 @@ static int report_library(doctor_job *job)
 {
   int err = MILL_OK;
   mill_library lib = {0};
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->library));
   MILL_TRY(mill_library_read(job->library, &lib));
   mill_doctor_say(&job->report, "library.read", "%d labels, %d %s", lib.n_label, lib.n_arm,
                   lib.n_arm == 1 ? "arm" : "arms");
