@@ -20,8 +20,9 @@ import sys
 import h5py
 import numpy as np
 
-from survey_stats import PARAMETERS, Survey, SurveyError, opened
-from validate_survey import SN_BINS, table, text
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+from survey_stats import PARAMETERS, SN_BINS, Survey, SurveyError, opened, text  # noqa: E402
+from validate_survey import table  # noqa: E402
 
 LIMITS = (0.1, 0.01)  # of -2 ln L above the best known
 MIN_FRACTION = 0.995  # of the stars within the first of them
