@@ -67,7 +67,7 @@ class Refitted:
         targets = [int(result.fits["TARGETID"][r]) for r in rows]
         command = [program, "fit", "--config", config, "--library",
                    os.path.abspath(library) if library else result.provenance["LIBRARY_PATH"],
-                   "--backend", "cpu", "--quiet", "--log-level", "error", "--status-interval", "0",
+                   "--backend", "cpu", "--quiet", "--log-level", "error",
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         if min(targets) >= 0:
             wanted = os.path.join(folder, "targets.txt")
