@@ -4,29 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 
 enum { BLOCK_ROWS = 8192 };
 
-int mill_result_table_open(const char *path, mill_result_table *table)
+int mill_result_table_open(const char *path, int code, mill_result_table *table)
 {
-  int version = 0;
   size_t n_row = 0;
   memset(table, 0, sizeof *table);
   table->path = path;
   table->file.id = H5I_INVALID_HID;
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, path));
-  MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &table->file));
+  MILL_CHECK(mill_h5_open(path, code, &table->file));
   MILL_CHECK(mill_h5_scan(&table->file));
-  if (!mill_result_layout_is_result(table->file.id, path, &version))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is no result of starmill fit", path);
-  if (version > MILL_RESULT_FORMAT)
-    return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s was written by a newer starmill (format %d, this program knows %d)", path,
-                      version, MILL_RESULT_FORMAT);
+  MILL_CHECK(mill_result_layout_check(table->file.id, path, code));
   MILL_CHECK(mill_h5_shape(&table->file, "fits/STATUS", 1, &n_row));
   table->n_row = (int64_t)n_row;
   MILL_CHECK(mill_stored_rows_fits(table->file.id, path, table->n_row, &table->fits));

@@ -14,9 +14,10 @@ typedef struct mill_result_table {
   mill_stored_rows fits, catalog;
 } mill_result_table;
 
-/** MILL_ERR_OUTPUT: path is no result of starmill, a newer one's, or damaged.  Close it also after
- *  a failure; a zeroed one may be closed too. */
-int mill_result_table_open(const char *path, mill_result_table *table);
+/** Open without a probe (io/hdf5/hdf5_probe.h).  code: path is no result of this starmill;
+ *  also MILL_ERR_OUTPUT: it is damaged.  Close it also after a failure; a zeroed one may be closed
+ *  too. */
+int mill_result_table_open(const char *path, int code, mill_result_table *table);
 void mill_result_table_close(mill_result_table *table);
 /** The rows of stars [n_star], each once: of one star those with this TARGETID, else with this
  *  IDENTIFIER, else with this OBJECT, ascending.
