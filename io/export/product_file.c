@@ -15,7 +15,6 @@ int mill_product_begin(const char *path, mill_product *product)
   int status = 0;
   MILL_CHECK(mill_resolve_links(path, product->path, sizeof product->path));
   MILL_CHECK(mill_lock_take(product->path, &product->lock));
-  MILL_CHECK(mill_lock_keeper_start(&product->lock, &product->keeper));
   snprintf(product->temporary, sizeof product->temporary, "%s.tmp", product->path);
   unlink(product->temporary); /* of a job that was killed, as the lock is ours */
   fits_create_diskfile(&product->fits, product->temporary, &status);
@@ -37,8 +36,6 @@ int mill_product_commit(mill_product *product)
   fits_close_file(product->fits, &status);
   product->fits = NULL;
   MILL_CHECK_PRODUCT(product, status);
-  mill_lock_keeper_stop(product->keeper);
-  product->keeper = NULL;
   MILL_CHECK(mill_lock_keep(&product->lock));
   MILL_CHECK(mill_ph5_rename(product->temporary, product->path));
   product->temporary[0] = '\0';
@@ -52,7 +49,6 @@ void mill_product_end(mill_product *product)
     fits_close_file(product->fits, &ignored);
   if (product->temporary[0])
     unlink(product->temporary);
-  mill_lock_keeper_stop(product->keeper);
   mill_lock_release(&product->lock);
   *product = (mill_product){.path = ""};
 }

@@ -12,7 +12,6 @@ typedef struct mill_product {
   char temporary[MILL_MAX_PATH + 8]; /**< empty: not begun */
   fitsfile *fits;                    /**< NULL: not open */
   mill_lock lock;
-  mill_lock_keeper *keeper; /**< touches it */
 } mill_product;
 
 /** Take the lock of path and begin the temporary file with an empty primary HDU; *product is
