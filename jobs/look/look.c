@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/result/result_table.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
@@ -145,7 +144,6 @@ static int plot(int argc, char **argv, look_job *job)
   if (argc - first < 2)
     MILL_FAIL(MILL_ERR_USAGE, "name one or more stars of %s; see starmill plot --help",
               argv[first]);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, argv[first]));
   MILL_TRY(mill_result_table_open(argv[first], MILL_ERR_OUTPUT, &result));
   MILL_TRY(mill_result_table_find(&result, argc - first - 1, argv + first + 1, &row, &n));
   MILL_TRY(MILL_ALLOC(n, &number));
@@ -174,7 +172,6 @@ static int report(int argc, char **argv, look_job *job)
     goto done;
   if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "name one result, not %d; see starmill report --help", argc - first);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, argv[first]));
   MILL_TRY(mill_result_table_open(argv[first], MILL_ERR_OUTPUT, &result));
   mill_result_table_close(&result);
   const char *argument[] = {argv[first],       text(job->output),  job->overwrite ? "1" : "",

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "io/files/whole_file.h"
-#include "io/hdf5/hdf5_probe.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/select/expression.h"
@@ -165,7 +164,6 @@ static int run(select_job *job, const char *path, const char *expression)
   if (job->output && snprintf(temporary, sizeof temporary, "%s.tmp-%ld", job->output,
                               (long)getpid()) >= (int)sizeof temporary)
     return MILL_ERROR(MILL_ERR_USAGE, "the path of the list is too long");
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, path));
   MILL_CHECK(mill_result_table_open(path, MILL_ERR_OUTPUT, &job->table));
   MILL_CHECK(mill_expression_bind(expression, &job->table, &job->expression));
   choose_printed(job);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/hdf5/hdf5_probe.h"
 #include "io/result/result_table.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
@@ -221,7 +220,6 @@ static int show(show_job *job, const char *path, int n_star, char *const *star)
 {
   int err = MILL_OK;
   int64_t *row = NULL, n = 0;
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   MILL_TRY(mill_result_table_open(path, MILL_ERR_OUTPUT, &job->table));
   const mill_stored_rows *fits = &job->table.fits, *catalog = &job->table.catalog;
   MILL_TRY(read_order(job));
