@@ -93,8 +93,8 @@ static int is_stale(const holder *who, const holder *me, double age_s)
 {
   char state;
   unsigned long long start = 0;
-  if (age_s > MILL_LOCK_DEAD_S || (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 &&
-                                   who->restart < me->restart))
+  if (age_s > MILL_LOCK_DEAD_S ||
+      (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart))
     return 1;
   if (strcmp(who->host, me->host) != 0 || strcmp(who->space, me->space) != 0)
     return 0;
@@ -180,9 +180,9 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   struct mill_lock_beat *beat = NULL;
   MILL_TRY(MILL_ALLOC(1, &beat));
   snprintf(beat->path, sizeof beat->path, "%s", path);
-  const int n = snprintf(beat->text, TEXT,
-                         "host %s\npid %ld\njob %s\nrestart %d\nstart %llu\nspace %s\n", me->host,
-                         me->pid, me->job, me->restart, me->start, me->space);
+  const int n =
+      snprintf(beat->text, TEXT, "host %s\npid %ld\njob %s\nrestart %d\nstart %llu\nspace %s\n",
+               me->host, me->pid, me->job, me->restart, me->start, me->space);
   if (write(fd, beat->text, (size_t)n) != n || fsync(fd) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s: make room or choose another output", path,
               strerror(errno));

@@ -336,7 +336,7 @@ int mill_map_file_write(const char *path, int overwrite, const mill_map_facts *f
 {
   int err = MILL_OK, is_fits = 0;
   char end[MILL_MAX_PATH], temporary[MILL_MAX_PATH + 128], job[64];
-  mill_lock lock = {.is_lost = 0};
+  mill_lock lock = {.path = ""};
   void *image = NULL;
   size_t n_byte = 0;
   MILL_TRY(find_kind(path, &is_fits));

@@ -243,9 +243,10 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
     return MILL_ERROR(code, "%s is no result of starmill", path);
   if (version != MILL_RESULT_FORMAT)
     return MILL_ERROR(code,
-                      "%s has result format %d, and this starmill reads %d: use the version that "
-                      "made it, or fit again",
-                      path, version, MILL_RESULT_FORMAT);
+                      "%s was written by %s starmill (result format %d, this one reads %d): use "
+                      "that version, or fit again",
+                      path, version > MILL_RESULT_FORMAT ? "a newer" : "an older", version,
+                      MILL_RESULT_FORMAT);
   return MILL_OK;
 }
 
