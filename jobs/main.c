@@ -68,8 +68,7 @@ static const mill_job_row job[] = {
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
      HELP(&mill_doctor_help)},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench,
-     HELP(&mill_bench_help, &mill_bench_train_help, &mill_bench_particles_help,
-          &mill_bench_schedule_help)},
+     HELP(&mill_bench_help)},
     {0}};
 
 enum { EXIT_USAGE = 2 };
