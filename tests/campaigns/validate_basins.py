@@ -20,7 +20,8 @@ import sys
 import h5py
 import numpy as np
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tools")]
 from survey_stats import PARAMETERS, SN_BINS, Survey, SurveyError, opened, text  # noqa: E402
 from validate_survey import table  # noqa: E402
 

@@ -113,10 +113,6 @@ class Installed(ProgramTest):
         for name in ("import_rvspecfit.py", "make_generic.py", "compare_results.py", "real-library"):
             self.assertIn("usage", tool(name, "--help").lower())
         self.assertEqual(len(tool("real-grid", "plan", "--models", "3").splitlines()), 3)
-        # two results of the same stars, by the installed program
-        for name in ("a.h5", "b.h5"):
-            self.works(self.program, "fit", "--quiet", "--output", tmp(name), *self.stars())
-        self.assertRegex(tool("compare_results.py", tmp("a.h5"), tmp("b.h5")), "VRAD")
 
     def test_submit_finds_its_scripts(self):
         said = self.works(self.path("bin", "starmill-submit"), "--dry-run", "--rows", "1000", "cpu",
