@@ -45,8 +45,7 @@ static int set_up(simulate_job *job)
   MILL_CHECK(mill_job_begin(&job->mpi));
   MILL_CHECK(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_CHECK(mill_mpi_agree(&job->mpi, mill_simulate_plan_make(&job->plan)));
-  MILL_CHECK(
-      mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? check_survey(&job->plan) : MILL_OK));
+  MILL_CHECK(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? check_survey(&job->plan) : MILL_OK));
   job->n_thread = job->plan.options.n_thread;
   if (job->n_thread == 0)
     MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));

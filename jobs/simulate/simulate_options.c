@@ -7,7 +7,8 @@
 #include "kernels/base/error.h"
 #include "src/system/thread.h"
 
-static const char *const truth_words[] = {"false", "true", NULL};
+static_assert(MILL_MOCK_ERROR_AS_FITTED == 1 && MILL_MOCK_ERROR_CORRELATED == 2, "as the words");
+static const char *const error_words[] = {"false", "true", "correlated", NULL};
 
 #define AT(member)                 MILL_AT(mill_simulate_options, member)
 #define FLAG(member)               MILL_OPTION_FLAG, AT(member)
@@ -31,8 +32,9 @@ static const mill_option rows[] = {
     {"library", MILL_OPTION_TEXT, AT(library), .argument = "FILE",
      .help = "library that the stars are drawn from: arms b, r and z, or one arm to cut them from "
              "(default: the one that came with starmill)"},
-    {"model-error", MILL_OPTION_CHOICE, AT(mock.model_error), .words = truth_words,
-     .help = "whether each star has a draw of the library's model error"},
+    {"model-error", MILL_OPTION_CHOICE, AT(mock.model_error), .words = error_words,
+     .help = "whether each star has a draw of the library's model error, as a fit counts it; "
+             "correlated: what the components leave is correlated, as it was measured"},
     {"sn", PAIR(mock.min_sn, mock.max_sn, MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN),
      .help = "median signal-to-noise of a pixel of arm r"},
     {"vel-sigma", REAL(mock.vel_sigma_km_s, MILL_MOCK_VEL_CUT),

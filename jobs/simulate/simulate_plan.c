@@ -70,8 +70,9 @@ static void write_history(mill_simulate_plan *plan)
            MILL_MOCK_CONTENTS);
   snprintf(plan->history[1], LINE, "seed %llu, %lld stars, %d a file",
            (unsigned long long)mock->seed, (long long)mock->n_star, plan->options.per_file);
-  snprintf(plan->history[2], LINE, "library %s, %s", plan->lib.hash,
-           mock->model_error ? "with draws of its model error" : "without its model error");
+  static const char *const error[] = {"without", "with draws of", "with correlated draws of"};
+  snprintf(plan->history[2], LINE, "library %s, %s its model error", plan->lib.hash,
+           error[mock->model_error]);
   snprintf(plan->history[3], LINE, "S/N %s to %s, velocities %s km/s, v sin i %s",
            exact(mock->min_sn, a), exact(mock->max_sn, b), exact(mock->vel_sigma_km_s, c), vsini);
   snprintf(plan->history[4], LINE, "distortion %s%s", exact(mock->distortion, a),

@@ -99,24 +99,41 @@ static void rotate(const mill_arm *arm, double vsini_km_s, const double *flux, d
   }
 }
 
-/** Multiply a template by one plus a draw of its model error.
- *
- *  The components have the star's shares, and the rest is a stationary Gaussian process: its rms is
- *  the fraction, and its correlation falls by the same factor from pixel to pixel.  The sum of that
- *  correlation over all lags, (1 + factor) / (1 - factor), is what the library has measured. */
-static void add_error(const mill_arm *arm, const double *share, mill_random *r, double *flux)
+/** Multiply a template by one plus a draw of its model error: the components with the star's
+ * shares, and with correlated the rest, a stationary Gaussian process whose rms is the fraction and
+ * whose correlation falls by the same factor from pixel to pixel.  The sum of that correlation over
+ * all lags, (1 + factor) / (1 - factor), is what the library has measured. */
+static void add_error(const mill_arm *arm, const double *share, int correlated, mill_random *r,
+                      double *flux)
 {
   const mill_model_error *e = &arm->error;
   const double factor = fmax(e->correlation - 1.0, 0.0) / (e->correlation + 1.0);
   const double step = sqrt(1.0 - factor * factor);
   double rest = mill_random_normal(r);
   for (int i = 0; i < arm->n_pix; i++) {
-    double error = (double)e->fraction[i] * rest;
+    double error = correlated ? (double)e->fraction[i] * rest : 0.0;
     for (int k = 0; k < e->n_component; k++)
       error +=
           share[k] * e->sigma[k] * (double)e->component[(size_t)k * (size_t)arm->n_pix + (size_t)i];
     flux[i] *= 1.0 + error;
     rest = factor * rest + step * mill_random_normal(r);
+  }
+}
+
+/** The rest of the model error as a fit counts it: noise of each pixel that is independent of the
+ *  others', with the power that the correlated error has at long wavelengths. */
+static void add_white_rest(const mill_arm *arm, int n_pix, const double *wave_aa, double shift,
+                           mill_random *r, double *flux)
+{
+  const double power = arm->error.correlation * arm->ln_step;
+  for (int i = 0; i < n_pix; i++) {
+    const double at = (log(wave_aa[i] * shift) - arm->ln_wave0) / arm->ln_step;
+    const int k = (int)fmin(fmax(at, 0.0), arm->n_pix - 2.0);
+    const double u = fmin(fmax(at - k, 0.0), 1.0);
+    const double fraction =
+        (1.0 - u) * (double)arm->error.fraction[k] + u * (double)arm->error.fraction[k + 1];
+    const double width = (wave_aa[1] - wave_aa[0]) / wave_aa[i]; /* in ln wavelength */
+    flux[i] *= 1.0 + fraction * sqrt(power / width) * mill_random_normal(r);
   }
 }
 
@@ -141,18 +158,17 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_arm *arm = mill_mock_library_arm(survey, a);
     const int n_pix = mill_mock_arm_of[a].n_pix, h = MILL_MOCK_N_DIAG / 2;
-    const double *row = survey->rows[star->lsf_group][a];
+    const double *row = survey->rows[star->lsf_group][a], *wave_aa = survey->instrument.wave_aa[a];
+    const int error = arm->error.fraction ? survey->set.model_error : MILL_MOCK_ERROR_NONE;
     double *pixel = row ? work->pixel : flux[a];
     mill_random r;
     MILL_CHECK(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
-    if (survey->set.model_error && arm->error.fraction) {
-      mill_random_begin(&r, survey->set.seed, (uint64_t)index, MILL_MOCK_RANDOM_REST + (uint32_t)a);
-      add_error(arm, star->share[a], &r, rotated);
-    }
+    mill_random_begin(&r, survey->set.seed, (uint64_t)index, MILL_MOCK_RANDOM_REST + (uint32_t)a);
+    if (error != MILL_MOCK_ERROR_NONE)
+      add_error(arm, star->share[a], error == MILL_MOCK_ERROR_CORRELATED, &r, rotated);
     mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);
-    spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, survey->instrument.wave_aa[a],
-                shift, pixel);
+    spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, wave_aa, shift, pixel);
     for (int i = 0; i < n_pix && row; i++) {
       double sum = 0.0;
       for (int k = 0; k < MILL_MOCK_N_DIAG; k++)
@@ -160,6 +176,8 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
           sum += row[(size_t)i * MILL_MOCK_N_DIAG + (size_t)k] * pixel[i - h + k];
       flux[a][i] = sum;
     }
+    if (error == MILL_MOCK_ERROR_AS_FITTED)
+      add_white_rest(arm, n_pix, wave_aa, shift, &r, flux[a]);
   }
   return MILL_OK;
 }

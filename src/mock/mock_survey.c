@@ -203,7 +203,9 @@ const mill_arm *mill_mock_library_arm(const mill_mock_survey *survey, int arm)
 
 int mill_mock_n_share(const mill_mock_survey *survey, int arm)
 {
-  return survey->set.model_error ? mill_mock_library_arm(survey, arm)->error.n_component : 0;
+  return survey->set.model_error == MILL_MOCK_ERROR_NONE
+             ? 0
+             : mill_mock_library_arm(survey, arm)->error.n_component;
 }
 
 const double *mill_mock_waves(const mill_mock_survey *survey, int arm)

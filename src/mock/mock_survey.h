@@ -54,6 +54,14 @@ enum mill_mock_kind { MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_ENUM) MILL_MOCK_N_KIND 
 
 const char *mill_mock_kind_name(int kind);
 
+/** Draws of the library's model error; the components are in both. */
+enum mill_mock_error {
+  MILL_MOCK_ERROR_NONE = 0,
+  MILL_MOCK_ERROR_AS_FITTED, /**< what they leave is white noise in the pixels, as a fit counts it
+                              */
+  MILL_MOCK_ERROR_CORRELATED /**< ... is correlated noise of the templates, as it was measured */
+};
+
 /** Limits of the settings, which the command line checks. */
 #define MILL_MOCK_MIN_SN         0.1
 #define MILL_MOCK_MAX_SN         1e5
@@ -70,7 +78,7 @@ typedef struct mill_mock_settings {
   double vel_sigma_km_s;       /**< normal around 0, cut at MILL_MOCK_VEL_CUT */
   double min_vsini, max_vsini; /**< km/s, log-uniform between them; both 0: the default mixture,
                                     most below 10, a tail to 150 */
-  int model_error;             /**< add a draw of the library's model error, where it has one */
+  int model_error;             /**< enum mill_mock_error, where the library has one */
   double distortion;           /**< rms of the smooth calibration error */
   int noiseless;               /**< no noise, cosmics and distortion; ivar as with them */
   int n_pathological;          /**< of every 1000 rows, in turn of the kinds above */
@@ -82,7 +90,7 @@ typedef struct mill_mock_settings {
 #define MILL_MOCK_USUAL                                                                            \
   {                                                                                                \
     .seed = 1, .n_star = 1000, .min_sn = 5.0, .max_sn = 100.0, .vel_sigma_km_s = 200.0,            \
-    .model_error = 1, .distortion = 0.03                                                           \
+    .model_error = MILL_MOCK_ERROR_AS_FITTED, .distortion = 0.03                                   \
   }
 
 /** One row of the truth table. */
