@@ -7,11 +7,10 @@
 
 #include <mpi.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
-#include "jobs/fit/stop_watch.h"
+#include "src/run/backend_choice.h"
+#include "src/run/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
@@ -264,8 +263,6 @@ done:
 static int open_grid(void *context)
 {
   job *j = context;
-  if (j->mpi.rank == 0)
-    MILL_CHECK(mill_h5_probe(MILL_PROBE_GRID, j->input));
   MILL_CHECK(mill_grid_open(j->input, &j->grid, &j->info));
   MILL_CHECK(split_models(j));
   return make_frame(j);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/simulate/simulate_files.h"
 #include "jobs/simulate/simulate_folder.h"
@@ -22,9 +21,6 @@ typedef struct simulate_job {
 static int load_library(void *context)
 {
   simulate_job *job = context;
-  const char *path = job->plan.options.library;
-  if (job->mpi.rank == 0 && path)
-    MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   return mill_simulate_library_read(&job->plan);
 }
 

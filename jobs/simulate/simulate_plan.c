@@ -14,8 +14,7 @@ int mill_simulate_library_read(mill_simulate_plan *plan)
 {
   snprintf(plan->library, sizeof plan->library, "%s",
            plan->options.library ? plan->options.library : "");
-  if (!plan->library[0])
-    mill_shipped_file(MILL_SHIPPED_LIBRARY, plan->library, sizeof plan->library);
+  mill_shipped_library(plan->library, sizeof plan->library);
   if (!plan->library[0])
     return MILL_ERROR(MILL_ERR_USAGE, "no library to draw stars from: give --library LIB.h5 (none "
                                       "came with this program)");

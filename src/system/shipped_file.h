@@ -7,12 +7,15 @@
 
 #include <stddef.h>
 
-/** What is fitted, and simulated, with when no library is named. */
-#define MILL_SHIPPED_LIBRARY "libraries/fgk.h5"
-
 /** The file name ("libraries/fgk.h5") that comes with the program: of ../share/starmill beside the
  *  program's folder (cmake --install), else of the folder two above it (build/<preset> of a
  *  checkout), into path [size].  path is empty where neither has it, or a path is too long. */
 void mill_shipped_file(const char *name, char *path, size_t size);
+
+/** What is fitted and simulated with when no library is named. */
+#define MILL_SHIPPED_LIBRARY "libraries/fgk.h5"
+
+/** Fall back to the shipped library where path [size] is empty; returns 1 if used. */
+int mill_shipped_library(char *path, size_t size);
 
 #endif

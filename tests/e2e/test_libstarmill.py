@@ -59,7 +59,7 @@ class Installed(ProgramTest):
         return tmp(out)
 
     def test_names_are_those_that_are_listed(self):
-        listed = content(os.path.join(SOURCE, "tests", "lib", "abi.txt"), "r").split()
+        listed = content(os.path.join(SOURCE, "tests", "libstarmill", "abi.txt"), "r").split()
         found = self.does("nm", "-D", "--defined-only", self.shared).splitlines()
         names = sorted(line.split()[2].replace("@@", "@") for line in found
                        if not re.search(r" A STARMILL_[0-9.]+$", line))
@@ -86,7 +86,7 @@ class Installed(ProgramTest):
                       *self.flags("--cflags"), HEADER.replace("starmill.h", "starmill_mpi.h"))
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
-        program = self.build(os.path.join(SOURCE, "tests", "lib", "fit_file.c"), "fit_file",
+        program = self.build(os.path.join(SOURCE, "tests", "libstarmill", "fit_file.c"), "fit_file",
                              *self.flags("--libs"), f"-Wl,-rpath,{os.path.dirname(self.shared)}")
         config = "format: desi\nthreads: 2\nslots: 3\n"
         said = self.does(program, self.library, config, self.survey, self.result())
@@ -98,7 +98,7 @@ class Installed(ProgramTest):
     def test_ranks_share_a_fit_and_fail_together(self):
         if not shutil.which("mpicc"):
             self.skipTest("no mpicc")
-        program = self.build(os.path.join(SOURCE, "tests", "lib", "fit_ranks.c"), "fit_ranks",
+        program = self.build(os.path.join(SOURCE, "tests", "libstarmill", "fit_ranks.c"), "fit_ranks",
                              *self.flags("--libs"), f"-Wl,-rpath,{os.path.dirname(self.shared)}",
                              compiler="mpicc")
         args = [program, self.library, "format: desi\n", self.survey, self.result()]
@@ -111,7 +111,7 @@ class Installed(ProgramTest):
                          done.stdout)
 
     def test_the_example_by_pkg_config_and_by_cmake(self):
-        source = os.path.join(SOURCE, "lib", "examples", "fit_star.c")
+        source = os.path.join(SOURCE, "libstarmill", "examples", "fit_star.c")
         self.assertLessEqual(content(source, "r").count("\n"), 50)
         with pyfits.open(self.survey) as f:
             wave, ivar = f["R_WAVELENGTH"].data, f["R_IVAR"].data[0].astype(float)

@@ -6,23 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
 
 enum { MAX_BYTES = 1 << 20, N_MUTATION = 300 };
 
-/* A file of the corpus, which is kept packed; returns its bytes. */
-static size_t unpack(const char *path, uint8_t *bytes)
+static size_t read_input(const char *path, uint8_t *bytes)
 {
-  gzFile file = gzopen(path, "rb");
+  FILE *file = fopen(path, "rb");
   if (!file)
     fail_msg("%s cannot be opened", path);
-  const int n = gzread(file, bytes, MAX_BYTES);
-  if (n < 0 || n == MAX_BYTES || gzclose_r(file) != Z_OK)
-    fail_msg("%s cannot be unpacked", path);
-  return (size_t)n;
+  const size_t n = fread(bytes, 1, MAX_BYTES, file);
+  if (n == MAX_BYTES || ferror(file) || fclose(file) != 0)
+    fail_msg("%s cannot be read", path);
+  return n;
 }
 
 static int is_input(const struct dirent *entry)
@@ -40,14 +37,14 @@ static void replay(const fuzz_target *target)
   uint8_t *bytes = malloc(MAX_BYTES), *copy = malloc(MAX_BYTES);
   assert_non_null(bytes);
   assert_non_null(copy);
-  snprintf(folder, sizeof folder, "%s/tests/fuzz/corpus/%s", MILL_SOURCE_DIR, target->name);
+  snprintf(folder, sizeof folder, "%s/%s", MILL_FUZZ_CORPUS, target->name);
   const int n_entry = scandir(folder, &entry, is_input, alphasort);
   if (n_entry <= 0)
     fail_msg("no corpus in %s", folder);
   for (int i = 0; i < n_entry; i++) {
     const char *name = entry[i]->d_name;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    const size_t n = unpack(path, bytes);
+    const size_t n = read_input(path, bytes);
     /* an abort leaves no other trace of which input it was */
     fprintf(stderr, "%s/%s\n", target->name, name);
     const int found = target->run(bytes, n);

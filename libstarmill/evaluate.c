@@ -1,0 +1,349 @@
+#include "libstarmill/handle.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/math/continuum.h"
+#include "kernels/math/rotation.h"
+
+/* ---- the likelihood ---- */
+
+/* Derivatives by v sin i in km/s instead of the parameter in which a fit steps. */
+static void to_vsini(const starmill_library *h, const double *theta, int n_par, mill_eval *eval)
+{
+  const int j = MILL_PAR_VSINI, kind = h->set.rotation;
+  const double inner = mill_vsini_inner(kind, theta[j]);
+  const double slope = 1.0 / mill_vsini_outer_slope(kind, inner);
+  eval->grad[j] *= slope;
+  for (int k = 0; k < n_par; k++) {
+    eval->hess[j * n_par + k] *= slope;
+    eval->hess[k * n_par + j] *= slope;
+  }
+}
+
+typedef struct loglike_out {
+  double *m2ll, *penalty, *gradient, *curvature;
+} loglike_out;
+
+/* Points that lie together, all within the limits. */
+static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
+               mill_eval *eval)
+{
+  const int n_par = mill_n_par(h);
+  const size_t n_gradient = (size_t)n_par, n_curvature = n_gradient * n_gradient;
+  const int request = out->gradient || out->curvature ? MILL_REQ_JACOBIAN : MILL_REQ_VALUE;
+  MILL_CHECK(mill_pipeline_ask(h->pipeline, request, 0, n, theta, eval, out->penalty));
+  for (int i = 0; i < n; i++) {
+    out->m2ll[i] = eval[i].f;
+    if (request == MILL_REQ_VALUE)
+      continue;
+    to_vsini(h, theta + (size_t)i * n_gradient, n_par, &eval[i]);
+    if (out->gradient)
+      memcpy(out->gradient + (size_t)i * n_gradient, eval[i].grad, n_gradient * sizeof(double));
+    if (out->curvature)
+      memcpy(out->curvature + (size_t)i * n_curvature, eval[i].hess, n_curvature * sizeof(double));
+  }
+  return MILL_OK;
+}
+
+static void fill(double value, size_t n, double *out)
+{
+  for (size_t i = 0; i < n && out; i++)
+    out[i] = value;
+}
+
+static double *at(double *out, size_t i)
+{
+  return out ? out + i : NULL;
+}
+
+enum { MOST_POINTS = 1024 /* that are answered before they are handed out */ };
+
+static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
+                   const loglike_out *out)
+{
+  int err = MILL_OK;
+  const size_t n_par = (size_t)mill_n_par(h);
+  mill_eval *eval = NULL;
+  double *penalty = out->penalty;
+  if (n < 0)
+    MILL_FAIL(MILL_ERR_USAGE, "%d points", n);
+  MILL_TRY(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
+  if (!penalty)
+    MILL_TRY(MILL_ALLOC(n, &penalty));
+  MILL_TRY(mill_star_hold(h, star));
+  for (int i = 0, k = 0; i < n; i += k) {
+    const size_t p = (size_t)i;
+    const loglike_out to = {out->m2ll + p, penalty + p, at(out->gradient, p * n_par),
+                            at(out->curvature, p * n_par * n_par)};
+    for (k = 0; i + k < n && k < MOST_POINTS; k++)
+      if (!mill_is_within(h, theta + (p + (size_t)k) * n_par))
+        break;
+    if (k > 0) {
+      MILL_TRY(ask(h, k, theta + p * n_par, &to, eval));
+      continue;
+    }
+    fill(INFINITY, 1, to.m2ll);
+    fill(0.0, 1, to.penalty);
+    fill(NAN, n_par, to.gradient);
+    fill(NAN, n_par * n_par, to.curvature);
+    k = 1;
+  }
+done:
+  if (penalty != out->penalty)
+    mill_free(penalty);
+  mill_free(eval);
+  return err;
+}
+
+int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
+                           const double *theta, double *m2ll, double *penalty, double *gradient,
+                           double *curvature, starmill_error *error)
+{
+  const loglike_out out = {m2ll, penalty, gradient, curvature};
+  pthread_mutex_lock(&library->mutex);
+  const int err = loglike(library, star, n, theta, &out);
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+static int check_within(const starmill_library *h, const double *theta)
+{
+  const mill_fit_settings *set = &h->set;
+  if (!mill_is_within(h, theta))
+    return MILL_ERROR(
+        MILL_ERR_RANGE,
+        "a parameter is not finite, or velocity or v sin i is not within %g to %g and %g to "
+        "%g km/s (min_vel, max_vel, min_vsini, max_vsini)",
+        set->min_vel_km_s, set->max_vel_km_s, set->min_vsini_km_s, set->max_vsini_km_s);
+  return MILL_OK;
+}
+
+int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
+                             starmill_error *error)
+{
+  int err = MILL_OK;
+  const int was_fixed = star->is_fixed;
+  double before[MILL_MAX_PAR];
+  const size_t n_byte = (size_t)mill_n_par(library) * sizeof *theta;
+  pthread_mutex_lock(&library->mutex);
+  memcpy(before, star->fixed_at, sizeof before);
+  if (theta)
+    MILL_TRY(check_within(library, theta));
+  star->is_fixed = theta != NULL;
+  if (theta)
+    memcpy(star->fixed_at, theta, n_byte);
+  library->held = 0;
+  err = mill_star_hold(library, star);
+done:
+  if (err != MILL_OK) {
+    star->is_fixed = was_fixed;
+    memcpy(star->fixed_at, before, sizeof before);
+  }
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+/* ---- models ---- */
+
+struct starmill_model {
+  double m2ll, penalty;
+  int n_arm, n_piece;
+  starmill_model_arm arm[MILL_MAX_ARM];
+  starmill_piece *piece; /* [n_piece], pointers into the memory behind them */
+  double *wave, *continuum, *coefficient;
+  float *flux, *template_flux;
+};
+
+void starmill_model_free(starmill_model *model)
+{
+  if (!model)
+    return;
+  MILL_FREE(model->piece, model->wave, model->continuum, model->coefficient, model->flux,
+            model->template_flux, model);
+}
+
+/* Segment i, whose pixels begin at `first` of the model's. */
+static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
+                       starmill_model *m)
+{
+  mill_segment_model from;
+  const star_piece *p = &star->piece[i];
+  double *coefficient = m->coefficient + (ptrdiff_t)i * MILL_MAX_CONT;
+  mill_pipeline_model(h->pipeline, i, &from);
+  const int n = from.n_pix, nk = from.n_cont;
+  m->piece[i] = (starmill_piece){.i_spectrum = p->channel,
+                                 .i_arm = star->segment[i].arm,
+                                 .exposure = p->exposure,
+                                 .first = p->first,
+                                 .n_pix = n,
+                                 .used = from.used,
+                                 .n_continuum = nk,
+                                 .wave = m->wave + first,
+                                 .continuum = m->continuum + first,
+                                 .flux = m->flux + first,
+                                 .template_flux = m->template_flux + first,
+                                 .coefficient = coefficient};
+  memcpy(m->wave + first, p->wave_aa, (size_t)n * sizeof *m->wave);
+  for (int k = 0; k < nk; k++)
+    coefficient[k] = from.used ? from.cont_coef[k] : (double)NAN;
+  for (int q = 0; q < n; q++) {
+    const double *wave = p->wave_aa;
+    const double x = 2.0 * (wave[q] - wave[0]) / (wave[n - 1] - wave[0]) - 1.0;
+    double sum = 0.0;
+    for (int k = 0; k < nk; k++)
+      sum += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x);
+    m->continuum[first + (size_t)q] = sum;
+    m->flux[first + (size_t)q] = from.used ? from.flux[q] : NAN;
+    m->template_flux[first + (size_t)q] = from.used ? from.templ_flux[q] : NAN;
+  }
+}
+
+static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
+{
+  size_t n_pix = 0;
+  const int n = star->n_segment;
+  for (int i = 0; i < n; i++)
+    n_pix += (size_t)star->segment[i].n_pix;
+  MILL_CHECK(MILL_ALLOC(n, &m->piece));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->wave));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->continuum));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->flux));
+  MILL_CHECK(MILL_ALLOC(n_pix, &m->template_flux));
+  MILL_CHECK(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
+  n_pix = 0;
+  for (int i = 0; i < n; i++) {
+    copy_piece(h, star, i, n_pix, m);
+    n_pix += (size_t)star->segment[i].n_pix;
+  }
+  m->n_piece = n;
+  return MILL_OK;
+}
+
+static int make_model(starmill_library *h, const starmill_star *star, const double *theta,
+                      starmill_model **model)
+{
+  int err = MILL_OK;
+  mill_eval eval;
+  starmill_model *m = NULL;
+  MILL_TRY(MILL_ALLOC(1, &m));
+  MILL_TRY(check_within(h, theta));
+  MILL_TRY(mill_star_hold(h, star));
+  MILL_TRY(mill_pipeline_ask(h->pipeline, MILL_REQ_FINAL, 0, 1, theta, &eval, &m->penalty));
+  MILL_TRY(mill_pipeline_models(h->pipeline));
+  MILL_TRY(copy_pieces(h, star, m));
+  m->m2ll = eval.f;
+  m->n_arm = h->lib.n_arm;
+  for (int a = 0; a < m->n_arm; a++)
+    m->arm[a] = (starmill_model_arm){.chisq = eval.chisq[a],
+                                     .chisq_c = eval.chisq_c[a],
+                                     .sn = h->prepared.sn[a],
+                                     .n_pix = h->prepared.n_pix[a]};
+  *model = m;
+  m = NULL;
+done:
+  starmill_model_free(m);
+  return err;
+}
+
+int starmill_model_create(starmill_library *library, const starmill_star *star, const double *theta,
+                          starmill_model **model, starmill_error *error)
+{
+  pthread_mutex_lock(&library->mutex);
+  const int err = make_model(library, star, theta, model);
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+double starmill_model_m2ll(const starmill_model *model)
+{
+  return model->m2ll;
+}
+
+double starmill_model_penalty(const starmill_model *model)
+{
+  return model->penalty;
+}
+
+int starmill_model_get_arm(const starmill_model *model, int i_arm, starmill_model_arm *arm,
+                           starmill_error *error)
+{
+  const int err = mill_check_index("arm", i_arm, model->n_arm);
+  if (err == MILL_OK)
+    *arm = model->arm[i_arm];
+  return mill_tell(err, error);
+}
+
+int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_piece *piece,
+                             starmill_error *error)
+{
+  const int err = mill_check_index("piece", i_piece, model->n_piece);
+  if (err == MILL_OK)
+    *piece = model->piece[i_piece];
+  return mill_tell(err, error);
+}
+
+/* ---- templates ---- */
+
+static int make_template(starmill_library *h, const starmill_spectrum *spectrum, const float *ones,
+                         const double *theta, float *flux)
+{
+  int err = MILL_OK;
+  starmill_star *star = NULL;
+  starmill_model *model = NULL;
+  starmill_spectrum even = *spectrum;
+  even.flux = even.ivar = ones;
+  even.mask = NULL;
+  even.systematic = NULL;
+  even.exposure = 0;
+  MILL_TRY(mill_star_make(h, &even, 1, &star));
+  MILL_TRY(make_model(h, star, theta, &model));
+  for (int i = 0; i < spectrum->n_pix; i++)
+    flux[i] = NAN;
+  for (int i = 0; i < model->n_piece; i++) {
+    const starmill_piece *p = &model->piece[i];
+    memcpy(flux + p->first, p->template_flux, (size_t)p->n_pix * sizeof *flux);
+  }
+done:
+  starmill_model_free(model);
+  if (star) {
+    mill_pipeline_drop(h->pipeline);
+    h->held = 0;
+    mill_star_drop(star);
+  }
+  return err;
+}
+
+int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
+                      const double *theta, float *flux, starmill_error *error)
+{
+  int err = MILL_OK;
+  float *ones = NULL;
+  if (spectrum->n_pix < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "a template of %d pixels", spectrum->n_pix);
+  MILL_TRY(MILL_ALLOC(spectrum->n_pix, &ones));
+  for (int i = 0; i < spectrum->n_pix; i++)
+    ones[i] = 1.0f;
+  pthread_mutex_lock(&library->mutex);
+  err = make_template(library, spectrum, ones, theta, flux);
+  pthread_mutex_unlock(&library->mutex);
+done:
+  mill_free(ones);
+  return mill_tell(err, error);
+}
+
+/* ---- the initial guess ---- */
+
+int starmill_guess(starmill_library *library, const starmill_star *star, int n_most, double *theta,
+                   double *chisq, int *n, starmill_error *error)
+{
+  int err = MILL_OK;
+  pthread_mutex_lock(&library->mutex);
+  if (n_most < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "%d guesses", n_most);
+  MILL_TRY(mill_star_hold(library, star));
+  *n = mill_pipeline_guesses(library->pipeline, n_most, theta, chisq);
+done:
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}

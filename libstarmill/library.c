@@ -1,0 +1,302 @@
+#include "libstarmill/handle.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <hdf5.h>
+
+#include "io/library/library_file.h"
+#include "kernels/find_backend.h"
+#include "src/system/thread.h"
+#include "src/system/version.h"
+
+_Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int)MILL_ERR_INPUT &&
+                   STARMILL_RANGE == (int)MILL_ERR_RANGE &&
+                   STARMILL_BACKEND == (int)MILL_ERR_BACKEND &&
+                   STARMILL_INTERNAL == (int)MILL_ERR_INTERNAL,
+               "the public codes are the program's");
+
+static pthread_mutex_t hdf5_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* How the caller has HDF5 print its errors, which the readers switch off. */
+static struct {
+  H5E_auto2_t print;
+  void *data;
+} caller;
+
+void mill_hdf5_lock(void)
+{
+  pthread_mutex_lock(&hdf5_mutex);
+  if (H5Eget_auto2(H5E_DEFAULT, &caller.print, &caller.data) < 0)
+    caller.print = NULL;
+}
+
+void mill_hdf5_unlock(void)
+{
+  H5Eset_auto2(H5E_DEFAULT, caller.print, caller.data);
+  pthread_mutex_unlock(&hdf5_mutex);
+}
+
+int mill_tell(int err, starmill_error *error)
+{
+  if (error) {
+    error->code = err;
+    snprintf(error->message, sizeof error->message, "%s",
+             err == MILL_OK ? "" : mill_error_message());
+  }
+  return err;
+}
+
+int mill_check_index(const char *what, int64_t i, int64_t n)
+{
+  if (i < 0 || i >= n)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld; there are %lld, counted from 0", what, (long long)i,
+                      (long long)n);
+  return MILL_OK;
+}
+
+const char *starmill_version(void)
+{
+  return mill_version();
+}
+
+const char *starmill_revision(void)
+{
+  return mill_version_revision();
+}
+
+static int read_config(starmill_library *h, const char *config)
+{
+  mill_config_default(&h->config);
+  if (config)
+    MILL_CHECK(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
+                                     strlen(config)));
+  if (strcmp(h->config.backend, "cuda+cpu") == 0)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
+                      "or cuda");
+  if (h->config.start[0])
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "start: the table is for starmill fit; give starts to starmill_fit");
+  MILL_CHECK(mill_thread_check_number(h->config.n_thread));
+  if (h->config.n_thread == 0)
+    h->config.n_thread = 1;
+  if (h->config.wave_mask_auto && strcmp(h->config.format, "desi") != 0)
+    h->config.fit.n_wave_mask = 0;
+  return MILL_OK;
+}
+
+/* Velocity offsets are parameters by the name of their arm. */
+static void name_offsets(starmill_library *h)
+{
+  for (int a = 0; a < h->lib.n_arm; a++) {
+    offset_names *o = &h->offset[a];
+    char arm[MILL_MAX_NAME]; /* a copy: gcc with sanitizers takes h's own for what is written */
+    memcpy(arm, h->lib.arm[a].name, sizeof arm);
+    const size_t n = (size_t)snprintf(o->column, sizeof o->column, "VRAD_OFFSET_");
+    snprintf(o->name, sizeof o->name, "offset_%s", arm);
+    snprintf(o->column + n, sizeof o->column - n, "%s", arm);
+    for (char *c = o->column + n; *c; c++)
+      *c = (char)toupper((unsigned char)*c);
+  }
+}
+
+static int open_library(starmill_library *h, const char *path, const char *config)
+{
+  int err = MILL_OK;
+  mill_config *c = &h->config;
+  MILL_TRY(read_config(h, config));
+  mill_hdf5_lock();
+  err = mill_library_read(path, &h->lib);
+  mill_hdf5_unlock();
+  MILL_TRY(err);
+  MILL_TRY(mill_config_cut_arms(c, &h->lib));
+  name_offsets(h);
+  MILL_TRY(mill_config_bind(c, &h->lib));
+  MILL_TRY(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
+  h->spectra.lib = &h->lib;
+  h->spectra.config = c;
+  h->spectra.limits = (mill_open_limits){c->gzip_limit_mib, c->scratch};
+  h->set = c->fit;
+  h->set.resolution = c->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  MILL_TRY(mill_backend_find(c->backend, &h->backend));
+  const int n_slot = c->n_slot > 0 ? c->n_slot : mill_backend_slots(h->backend, c->n_thread);
+  MILL_TRY(mill_pipeline_create(&h->lib, &h->set, h->backend, n_slot, c->n_thread,
+                                MILL_MODELS_WITH_PARTS, &h->pipeline));
+done:
+  return err;
+}
+
+static void destroy(starmill_library *h)
+{
+  mill_pipeline_destroy(h->pipeline);
+  mill_library_clear(&h->lib);
+  mill_config_clear(&h->config);
+  pthread_mutex_destroy(&h->mutex);
+  mill_free(h);
+}
+
+int starmill_library_open(const char *path, const char *config, starmill_library **library,
+                          starmill_error *error)
+{
+  int err = MILL_OK;
+  starmill_library *h = NULL;
+  if (!path || !library)
+    MILL_FAIL(MILL_ERR_USAGE, "starmill_library_open: no path, or no place for the handle");
+  MILL_TRY(MILL_ALLOC(1, &h));
+  pthread_mutex_init(&h->mutex, NULL);
+  h->n_user = 1;
+  MILL_TRY(open_library(h, path, config));
+  *library = h;
+  h = NULL;
+done:
+  if (h)
+    destroy(h);
+  return mill_tell(err, error);
+}
+
+void mill_library_release(starmill_library *h)
+{
+  const int n_left = --h->n_user;
+  pthread_mutex_unlock(&h->mutex);
+  if (n_left == 0)
+    destroy(h);
+}
+
+void starmill_library_close(starmill_library *library)
+{
+  if (!library)
+    return;
+  pthread_mutex_lock(&library->mutex);
+  mill_library_release(library);
+}
+
+int mill_n_par(const starmill_library *h)
+{
+  return MILL_PAR_LABEL0 + h->lib.n_label + (h->set.velocity_offsets ? h->lib.n_arm - 1 : 0);
+}
+
+int mill_is_within(const starmill_library *h, const double *theta)
+{
+  for (int j = 0; j < mill_n_par(h); j++)
+    if (!isfinite(theta[j]))
+      return 0;
+  return theta[MILL_PAR_VRAD] >= h->set.min_vel_km_s &&
+         theta[MILL_PAR_VRAD] <= h->set.max_vel_km_s &&
+         theta[MILL_PAR_VSINI] >= h->set.min_vsini_km_s &&
+         theta[MILL_PAR_VSINI] <= h->set.max_vsini_km_s;
+}
+
+/* ---- what is in it ---- */
+
+int starmill_library_n_par(const starmill_library *library)
+{
+  return mill_n_par(library);
+}
+
+int starmill_library_n_label(const starmill_library *library)
+{
+  return library->lib.n_label;
+}
+
+int starmill_library_n_arm(const starmill_library *library)
+{
+  return library->lib.n_arm;
+}
+
+const char *starmill_library_hash(const starmill_library *library)
+{
+  return library->lib.hash;
+}
+
+const char *starmill_library_backend(const starmill_library *library)
+{
+  return library->backend->name;
+}
+
+starmill_parameter mill_parameter(const starmill_library *h, int i_par)
+{
+  const mill_fit_settings *set = &h->set;
+  const int i_label = i_par - MILL_PAR_LABEL0, i_arm = i_label - h->lib.n_label + 1;
+  const double most = set->max_vel_km_s - set->min_vel_km_s;
+  if (i_par == MILL_PAR_VRAD)
+    return (starmill_parameter){"vrad", "VRAD", "km/s", set->min_vel_km_s, set->max_vel_km_s};
+  if (i_par == MILL_PAR_VSINI)
+    return (starmill_parameter){"vsini", "VSINI", "km/s", set->min_vsini_km_s, set->max_vsini_km_s};
+  if (i_arm < 1) {
+    const mill_label *l = &h->lib.label[i_label];
+    return (starmill_parameter){l->name, l->column, l->unit, l->min, l->max};
+  }
+  return (starmill_parameter){h->offset[i_arm].name, h->offset[i_arm].column, "km/s", -most, most};
+}
+
+int starmill_library_parameter(const starmill_library *library, int i_par,
+                               starmill_parameter *parameter, starmill_error *error)
+{
+  const int err = mill_check_index("parameter", i_par, mill_n_par(library));
+  if (err == MILL_OK)
+    *parameter = mill_parameter(library, i_par);
+  return mill_tell(err, error);
+}
+
+int starmill_library_arm(const starmill_library *library, int i_arm, starmill_arm *arm,
+                         starmill_error *error)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_check_index("arm", i_arm, library->lib.n_arm));
+  const mill_arm *a = &library->lib.arm[i_arm];
+  *arm = (starmill_arm){
+      .name = a->name,
+      .min_wave = a->wave_aa[0] * exp(atanh(library->set.max_vel_km_s / MILL_C_KM_S)),
+      .max_wave = a->wave_aa[a->n_pix - 1] * exp(atanh(library->set.min_vel_km_s / MILL_C_KM_S))};
+done:
+  return mill_tell(err, error);
+}
+
+/* ---- fixed parameters and priors ---- */
+
+static mill_named_value named(const starmill_library *h, int i_par, double value, double sigma)
+{
+  mill_named_value item = {.value = value, .sigma = sigma};
+  const char *name = i_par == MILL_PAR_VRAD    ? "vrad"
+                     : i_par == MILL_PAR_VSINI ? "vsini"
+                                               : h->lib.label[i_par - MILL_PAR_LABEL0].name;
+  snprintf(item.name, sizeof item.name, "%s", name);
+  return item;
+}
+
+static int constrain(starmill_library *h, const double *fixed, const double *mean,
+                     const double *sigma)
+{
+  mill_config config = h->config; /* borrows its list of targets */
+  const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
+  config.n_fixed = config.n_prior = 0;
+  for (int j = 0; j < mill_n_par(h); j++) {
+    const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
+    if (j >= n_deriv && (is_fixed || is_prior))
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "velocity offsets cannot be fixed, and their prior is the key "
+                        "velocity_offset_sigma");
+    if (is_fixed)
+      config.fixed[config.n_fixed++] = named(h, j, fixed[j], 0.0);
+    if (is_prior)
+      config.prior[config.n_prior++] = named(h, j, mean[j], sigma[j]);
+  }
+  MILL_CHECK(mill_config_bind(&config, &h->lib));
+  config.fit.resolution = h->set.resolution;
+  MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
+  h->set = config.fit;
+  h->config = config;
+  h->held = 0;
+  return MILL_OK;
+}
+
+int starmill_library_constrain(starmill_library *library, const double *fixed, const double *mean,
+                               const double *sigma, starmill_error *error)
+{
+  pthread_mutex_lock(&library->mutex);
+  const int err = constrain(library, fixed, mean, sigma);
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}

@@ -1,0 +1,361 @@
+#include "libstarmill/handle.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- from a batch ---- */
+
+void mill_star_drop(starmill_star *star)
+{
+  for (int i = 0; i < star->n_segment; i++)
+    mill_pipeline_waveset_release(star->library->pipeline, star->segment[i].waveset);
+  mill_read_batch_clear(&star->batch);
+  MILL_FREE(star->segment, star->piece, star);
+}
+
+/* The segments that can be fitted; the status of a star without any says why, what can be mended
+   first. */
+static int take_segments(starmill_star *star)
+{
+  int err = MILL_OK;
+  int no_lsf = 0, outside = 0;
+  const mill_read_batch *batch = &star->batch;
+  for (int i = 0; i < batch->n_segment; i++) {
+    const mill_read_segment *s = &batch->segment[i];
+    int waveset = -1;
+    no_lsf |= s->use == MILL_SEGMENT_NO_LSF;
+    outside |= s->use == MILL_SEGMENT_OUTSIDE;
+    if (s->use != MILL_SEGMENT_FIT)
+      continue;
+    const double *wave_aa = batch->wave[s->wave].wave_aa;
+    err = mill_pipeline_waveset(star->library->pipeline, s->arm, s->n_pix, wave_aa, &waveset);
+    outside |= err == MILL_ERR_RANGE;
+    if (err == MILL_ERR_RANGE) {
+      err = MILL_OK;
+      continue;
+    }
+    MILL_TRY(err);
+    star->piece[star->n_segment] = (star_piece){s->channel, s->first, s->exposure, wave_aa};
+    star->segment[star->n_segment++] = mill_read_segment_raw(s, waveset, s->exposure);
+  }
+  star->status = no_lsf    ? MILL_STATUS_NO_RESOLUTION
+                 : outside ? MILL_STATUS_OUTSIDE_LIBRARY
+                           : MILL_STATUS_NO_ARM;
+done:
+  return err;
+}
+
+/* The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
+static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
+                         starmill_star **star)
+{
+  int err = MILL_OK;
+  starmill_star *s = NULL;
+  MILL_TRY(MILL_ALLOC(1, &s));
+  s->library = h;
+  s->number = ++h->n_star;
+  s->target_id = target_id;
+  s->batch = *batch;
+  *batch = (mill_read_batch){0};
+  MILL_TRY(MILL_ALLOC(s->batch.n_segment, &s->segment));
+  MILL_TRY(MILL_ALLOC(s->batch.n_segment, &s->piece));
+  MILL_TRY(take_segments(s));
+  *star = s;
+  s = NULL;
+done:
+  if (s)
+    mill_star_drop(s);
+  return err;
+}
+
+/* ---- from memory ---- */
+
+typedef struct memory_source {
+  const starmill_spectrum *spectrum;
+  int n;
+} memory_source;
+
+/* ivar with the systematic error, in the memory of the batch. */
+static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
+{
+  float *sum = NULL;
+  MILL_CHECK(mill_spectra_alloc(spectra, (size_t)from->n_pix * sizeof *sum, (void **)&sum));
+  for (int i = 0; i < from->n_pix; i++) {
+    const double ivar_i = (double)from->ivar[i], error = (double)from->systematic[i];
+    sum[i] = (float)(ivar_i / (1.0 + ivar_i * error * error));
+  }
+  *ivar = sum;
+  return MILL_OK;
+}
+
+static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  const memory_source *source = state;
+  (void)exposure;
+  (void)n;
+  for (int i = 0; i < source->n; i++) {
+    const starmill_spectrum *from = &source->spectrum[i];
+    mill_channel channel = {.n_pix = from->n_pix,
+                            .n_diag = from->resolution ? from->n_diag : 0,
+                            .wave_aa = from->wave,
+                            .air = from->air != 0,
+                            .flux = from->flux,
+                            .ivar = from->ivar,
+                            .mask = from->mask,
+                            .resolution = from->resolution,
+                            .sigma_aa = from->sigma};
+    snprintf(channel.name, sizeof channel.name, "%s", from->name ? from->name : "");
+    for (char *c = channel.name; *c; c++)
+      *c = (char)tolower((unsigned char)*c);
+    if (from->systematic)
+      MILL_CHECK(add_systematic(spectra, from, &channel.ivar));
+    MILL_CHECK(mill_spectra_add(spectra, from->exposure, &channel));
+  }
+  return MILL_OK;
+}
+
+static const mill_format in_memory = {.name = "memory", .read = add_channels};
+
+/* One more than the highest exposure. */
+static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_exposure)
+{
+  enum { MOST = 1 << 16 };
+  *n_exposure = 1;
+  for (int i = 0; i < n; i++) {
+    const starmill_spectrum *s = &spectrum[i];
+    if (s->exposure < 0 || s->exposure >= MOST)
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure,
+                        MOST - 1);
+    if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);
+    *n_exposure = s->exposure + 1 > *n_exposure ? s->exposure + 1 : *n_exposure;
+  }
+  return MILL_OK;
+}
+
+int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n,
+                   starmill_star **star)
+{
+  int err = MILL_OK;
+  int n_exposure = 0;
+  memory_source source = {spectrum, n};
+  mill_spectra *spectra = NULL;
+  mill_read_batch batch = {0};
+  int64_t *exposure = NULL;
+  MILL_TRY(count_exposures(spectrum, n, &n_exposure));
+  MILL_TRY(MILL_ALLOC(n_exposure, &exposure));
+  MILL_TRY(
+      mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
+  MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, &batch));
+  MILL_TRY(star_of_batch(h, &batch, -1, star));
+done:
+  mill_spectra_close(spectra);
+  mill_read_batch_clear(&batch);
+  mill_free(exposure);
+  return err;
+}
+
+int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,
+                         starmill_star **star, starmill_error *error)
+{
+  pthread_mutex_lock(&library->mutex);
+  const int err = mill_star_make(library, spectrum, n, star);
+  library->n_user += err == MILL_OK;
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+void starmill_star_free(starmill_star *star)
+{
+  if (!star)
+    return;
+  starmill_library *h = star->library;
+  pthread_mutex_lock(&h->mutex);
+  mill_star_drop(star);
+  mill_library_release(h);
+}
+
+int starmill_star_n_piece(const starmill_star *star)
+{
+  return star->n_segment;
+}
+
+void starmill_star_set_target_id(starmill_star *star, int64_t target_id)
+{
+  star->target_id = target_id;
+}
+
+/* ---- into the pipeline ---- */
+
+mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start)
+{
+  return (mill_star){
+      .row = row, .n_segment = star->n_segment, .segment = star->segment, .start = start};
+}
+
+static const char *status_text(int status)
+{
+#define STATUS_TEXT(symbol, code, name, meaning) [code] = meaning,
+  static const char *const text[] = {MILL_STATUS_LIST(STATUS_TEXT)};
+#undef STATUS_TEXT
+  return text[status];
+}
+
+int mill_star_hold(starmill_library *h, const starmill_star *star)
+{
+  mill_eval eval;
+  double penalty;
+  const mill_star raw = mill_star_raw(star, 0, NULL);
+  if (star->library != h)
+    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
+  if (h->held == star->number)
+    return MILL_OK;
+  h->held = 0;
+  if (star->n_segment == 0)
+    return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
+                      status_text(star->status));
+  MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
+  if (h->prepared.status != MILL_STATUS_NOT_DONE)
+    return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
+                      status_text(h->prepared.status));
+  if (star->is_fixed)
+    MILL_CHECK(
+        mill_pipeline_ask(h->pipeline, MILL_REQ_JACOBIAN, 1, 1, star->fixed_at, &eval, &penalty));
+  h->held = star->number;
+  return MILL_OK;
+}
+
+/* ---- from files ---- */
+
+/* CFITSIO may have been built for one thread. */
+static void files_lock(void)
+{
+  if (!mill_spectra_threads())
+    mill_hdf5_lock();
+}
+
+static void files_unlock(void)
+{
+  if (!mill_spectra_threads())
+    mill_hdf5_unlock();
+}
+
+struct starmill_file {
+  starmill_library *library;
+  mill_spectra *spectra;
+  mill_file_index index;
+  char *path;
+};
+
+static void drop_file(starmill_file *f)
+{
+  mill_spectra_close(f->spectra);
+  mill_file_index_clear(&f->index);
+  MILL_FREE(f->path, f);
+}
+
+static int open_file(starmill_library *h, const char *path, starmill_file **file)
+{
+  int err = MILL_OK;
+  const size_t n_byte = strlen(path) + 1;
+  starmill_file *f = NULL;
+  if (h->config.join_by_name || h->config.join_radius_arcsec > 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "join_by_name: only starmill fit joins rows; give the spectra of an "
+                               "object to starmill_star_create");
+  MILL_TRY(MILL_ALLOC(1, &f));
+  MILL_TRY(MILL_ALLOC(n_byte, &f->path));
+  memcpy(f->path, path, n_byte);
+  f->library = h;
+  MILL_TRY(mill_spectra_open(f->path, &h->spectra, &f->spectra));
+  const char *format = mill_spectra_format_name(f->spectra);
+  if (h->config.wave_mask_auto && strcmp(format, "desi") == 0 &&
+      strcmp(h->config.format, "desi") != 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s is a file of DESI: open the library with format: desi, so that the wavelengths "
+              "are masked that starmill fit masks, or with a wave_mask",
+              path);
+  MILL_TRY(mill_spectra_index(f->spectra, &h->config.select, &f->index));
+  *file = f;
+  f = NULL;
+done:
+  if (f)
+    drop_file(f);
+  return err;
+}
+
+int starmill_file_open(starmill_library *library, const char *path, starmill_file **file,
+                       starmill_error *error)
+{
+  pthread_mutex_lock(&library->mutex);
+  files_lock();
+  const int err = open_file(library, path, file);
+  files_unlock();
+  library->n_user += err == MILL_OK;
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+void starmill_file_close(starmill_file *file)
+{
+  if (!file)
+    return;
+  starmill_library *h = file->library;
+  pthread_mutex_lock(&h->mutex);
+  files_lock();
+  drop_file(file);
+  files_unlock();
+  mill_library_release(h);
+}
+
+int64_t starmill_file_n_row(const starmill_file *file)
+{
+  return file->index.n_row;
+}
+
+static int check_row(const starmill_file *f, int64_t i_row)
+{
+  if (i_row < 0 || i_row >= f->index.n_row)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: row %lld; there are %lld, counted from 0", f->path,
+                      (long long)i_row, (long long)f->index.n_row);
+  return MILL_OK;
+}
+
+int starmill_file_row(const starmill_file *file, int64_t i_row, starmill_row *row,
+                      starmill_error *error)
+{
+  int err = MILL_OK;
+  MILL_TRY(check_row(file, i_row));
+  const mill_catalog_row *from = &file->index.row[i_row];
+  *row = (starmill_row){from->identifier, from->target_id};
+done:
+  return mill_tell(err, error);
+}
+
+static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
+{
+  int err = MILL_OK;
+  mill_read_batch batch = {0};
+  MILL_TRY(check_row(f, i_row));
+  const mill_catalog_row *row = &f->index.row[i_row];
+  MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
+                             row->n_exposure, &batch));
+  MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
+done:
+  mill_read_batch_clear(&batch);
+  return err;
+}
+
+int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
+                       starmill_error *error)
+{
+  starmill_library *h = file->library;
+  pthread_mutex_lock(&h->mutex);
+  files_lock();
+  const int err = star_of_row(file, i_row, star);
+  files_unlock();
+  h->n_user += err == MILL_OK;
+  pthread_mutex_unlock(&h->mutex);
+  return mill_tell(err, error);
+}

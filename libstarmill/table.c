@@ -1,0 +1,416 @@
+#include "libstarmill/handle.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <hdf5.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/result/column_data.h"
+
+_Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_TYPE_I64 &&
+                   STARMILL_I32 == (int)MILL_TYPE_I32 && STARMILL_U32 == (int)MILL_TYPE_U32 &&
+                   STARMILL_U8 == (int)MILL_TYPE_U8 && STARMILL_TEXT == (int)MILL_TYPE_TEXT,
+               "the public types are those of the columns");
+
+enum { MAX_COLUMN = 1024, NAME = 96, PATH = NAME + 8, UNIT = 64, TEXT = 256 };
+
+/* A column, its texts and its values. */
+typedef struct table_column {
+  char name[NAME], unit[UNIT], description[TEXT];
+  int type, n_value;
+  char *data; /* [n_row][n_value], owned; NULL: not read yet */
+} table_column;
+
+struct starmill_table {
+  int64_t n_row;
+  int n_column, n_fits; /* known so far; of /fits */
+  int64_t n_room;
+  table_column **column; /* each stays where it is */
+  mill_h5_file file;     /* id 0: rows of a fit */
+  char *path;
+};
+
+static size_t row_bytes(const table_column *c)
+{
+  return mill_column_type_size(c->type) * (size_t)c->n_value;
+}
+
+void starmill_table_free(starmill_table *table)
+{
+  if (!table)
+    return;
+  if (table->path) {
+    mill_hdf5_lock();
+    mill_h5_close(&table->file);
+    mill_hdf5_unlock();
+  }
+  for (int i = 0; i < table->n_column; i++) {
+    mill_free(table->column[i]->data);
+    mill_free(table->column[i]);
+  }
+  MILL_FREE((void *)table->column, table->path, table);
+}
+
+/* ---- rows of a fit ---- */
+
+static int add_column(starmill_table *t, const char *name, table_column **column)
+{
+  MILL_CHECK(MILL_GROW(&t->column, &t->n_room, t->n_column + 1));
+  MILL_CHECK(MILL_ALLOC(1, column));
+  snprintf((*column)->name, sizeof(*column)->name, "%s", name);
+  t->column[t->n_column++] = *column;
+  return MILL_OK;
+}
+
+static int make_columns(const starmill_library *h, int64_t n_row, mill_columns *columns,
+                        starmill_table *t)
+{
+  MILL_CHECK(mill_columns_fits(&h->lib, h->lib.path,
+                               h->set.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
+  t->n_row = n_row;
+  t->n_fits = columns->n_column;
+  for (int i = 0; i < t->n_fits; i++) {
+    const mill_column *from = &columns->column[i];
+    table_column *to = NULL;
+    MILL_CHECK(add_column(t, from->name, &to));
+    snprintf(to->unit, sizeof to->unit, "%s", from->unit);
+    mill_column_description(from, to->description, sizeof to->description);
+    to->type = from->type;
+    to->n_value = from->n_value;
+    MILL_CHECK(mill_alloc_bytes((size_t)n_row, from->n_byte, (void **)&to->data));
+  }
+  return MILL_OK;
+}
+
+/* A fit of stars, each from several starts. */
+typedef struct fit_task {
+  const starmill_star *const *star;
+  int n, n_start;
+  const double *start;
+  size_t n_deriv;
+  int64_t next;          /* star and start */
+  mill_fit_result *best; /* [n] */
+} fit_task;
+
+/* Is a row better than what has been found so far? */
+static int is_better(const mill_fit_result *row, const mill_fit_result *best)
+{
+  if (best->status == MILL_STATUS_NOT_DONE)
+    return 1;
+  if ((row->status == MILL_STATUS_FITTED) != (best->status == MILL_STATUS_FITTED))
+    return row->status == MILL_STATUS_FITTED;
+  /* several starts may end at the same numbers, in any order */
+  return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
+}
+
+static int next_star(void *context, mill_star *star)
+{
+  fit_task *f = context;
+  for (; f->next < (int64_t)f->n * f->n_start; f->next++) {
+    const starmill_star *s = f->star[f->next / f->n_start];
+    if (s->n_segment == 0)
+      continue;
+    const double *start = f->start ? f->start + (size_t)f->next * f->n_deriv : NULL;
+    *star = mill_star_raw(s, f->next++ / f->n_start, start);
+    return 1;
+  }
+  return 0;
+}
+
+static int take_result(void *context, const mill_fit_result *result, const float *const *model)
+{
+  fit_task *f = context;
+  (void)model;
+  if (is_better(result, &f->best[result->row]))
+    f->best[result->row] = *result;
+  return MILL_OK;
+}
+
+static int check_fit(const starmill_library *h, const fit_task *f)
+{
+  if (f->n < 0)
+    return MILL_ERROR(MILL_ERR_USAGE, "%d stars", f->n);
+  for (int i = 0; i < f->n; i++)
+    if (!f->star[i] || f->star[i]->library != h)
+      return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);
+  if (f->n_start < 1)
+    return MILL_ERROR(MILL_ERR_USAGE, "%d starts; give one or more, or none at all", f->n_start);
+  for (size_t i = 0; f->start && i < (size_t)f->n * (size_t)f->n_start * f->n_deriv; i++)
+    if (!isfinite(f->start[i]))
+      return MILL_ERROR(MILL_ERR_USAGE, "a start of star %zu is not finite",
+                        i / ((size_t)f->n_start * f->n_deriv));
+  return MILL_OK;
+}
+
+static int fit(starmill_library *h, fit_task *f, starmill_table **table)
+{
+  int err = MILL_OK;
+  mill_columns columns;
+  starmill_table *t = NULL;
+  char *row = NULL;
+  MILL_TRY(check_fit(h, f));
+  MILL_TRY(MILL_ALLOC(1, &t));
+  MILL_TRY(make_columns(h, f->n, &columns, t));
+  MILL_TRY(MILL_ALLOC(columns.row_size, &row));
+  MILL_TRY(MILL_ALLOC(f->n, &f->best));
+  for (int i = 0; i < f->n; i++)
+    mill_fit_result_init(&f->best[i], &h->lib, i,
+                         f->star[i]->n_segment ? MILL_STATUS_NOT_DONE : f->star[i]->status);
+  h->held = 0;
+  MILL_TRY(mill_pipeline_run(h->pipeline, next_star, f, take_result, f));
+  for (int i = 0; i < f->n; i++) {
+    memset(row, 0, columns.row_size);
+    memcpy(row + columns.column[columns.i_target].at, &f->star[i]->target_id,
+           sizeof f->star[i]->target_id);
+    mill_columns_pack(&columns, &f->best[i], row);
+    mill_columns_set_crc(&columns, row);
+    for (int k = 0; k < columns.n_column; k++) {
+      const mill_column *c = &columns.column[k];
+      memcpy(t->column[k]->data + (size_t)i * c->n_byte, row + c->at, c->n_byte);
+    }
+  }
+  *table = t;
+  t = NULL;
+done:
+  MILL_FREE(row, f->best);
+  starmill_table_free(t);
+  return err;
+}
+
+int starmill_fit(starmill_library *library, const starmill_star *const *star, int n,
+                 const double *start, int n_start, starmill_table **table, starmill_error *error)
+{
+  fit_task f = {.star = star,
+                .n = n,
+                .n_start = start ? n_start : 1,
+                .start = start,
+                .n_deriv = MILL_PAR_LABEL0 + (size_t)library->lib.n_label};
+  pthread_mutex_lock(&library->mutex);
+  const int err = fit(library, &f, table);
+  pthread_mutex_unlock(&library->mutex);
+  return mill_tell(err, error);
+}
+
+/* ---- result files ---- */
+
+/* Type of the values of a dataset, -1: none that a column has. */
+static int type_of(hid_t type)
+{
+  const size_t n_byte = H5Tget_size(type);
+  switch (H5Tget_class(type)) {
+  case H5T_FLOAT:
+    return n_byte <= 8 ? STARMILL_F64 : -1;
+  case H5T_INTEGER:
+    if (n_byte == 1)
+      return STARMILL_U8;
+    if (n_byte == 4)
+      return H5Tget_sign(type) == H5T_SGN_NONE ? STARMILL_U32 : STARMILL_I32;
+    return n_byte == 8 ? STARMILL_I64 : -1;
+  case H5T_STRING:
+    return H5Tis_variable_str(type) == 0 && n_byte < INT32_MAX ? STARMILL_TEXT : -1;
+  default:
+    return -1;
+  }
+}
+
+/* What a dataset is; is_column 0: no column of n_row rows. */
+static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
+                    mill_h5_array *array, int *is_column)
+{
+  hsize_t dim[2] = {0, 1};
+  *is_column = 0;
+  if (!mill_h5_array_open(t->file.id, path, array))
+    return MILL_ERROR(MILL_ERR_INPUT, "%s: /%s cannot be opened as a dataset: %s", t->path, path,
+                      mill_h5_reason());
+  const int n_dim = H5Sget_simple_extent_ndims(array->space);
+  c->type = type_of(array->type);
+  if (n_dim < 1 || n_dim > 2 || c->type < 0 || (c->type == STARMILL_TEXT && n_dim > 1) ||
+      H5Sget_simple_extent_dims(array->space, dim, NULL) != n_dim || dim[1] > MILL_MAX_ROW_VALUES)
+    return MILL_OK;
+  c->n_value = c->type == STARMILL_TEXT ? (int)H5Tget_size(array->type) : (int)dim[1];
+  *n_row = (int64_t)dim[0];
+  if (mill_h5_has_attr(&t->file, path, "unit"))
+    MILL_CHECK(mill_h5_read_attr_text(&t->file, path, "unit", c->unit, sizeof c->unit));
+  if (mill_h5_has_attr(&t->file, path, "description"))
+    MILL_CHECK(mill_h5_read_attr_text(&t->file, path, "description", c->description,
+                                      sizeof c->description));
+  *is_column = 1;
+  return MILL_OK;
+}
+
+/* Path of a column's dataset: of /fits unless its name has a folder. */
+static void path_of(const char *name, char path[PATH])
+{
+  snprintf(path, PATH, "%s%s", strchr(name, '/') ? "" : "fits/", name);
+}
+
+static int list_columns(starmill_table *t)
+{
+  int err = MILL_OK;
+  H5G_info_t info;
+  if (H5Gget_info_by_name(t->file.id, "fits", &info, H5P_DEFAULT) < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: has no group /fits: give a result of starmill fit", t->path);
+  if (info.nlinks > MAX_COLUMN)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: /fits has %llu columns, more than any result", t->path,
+              (unsigned long long)info.nlinks);
+  t->n_row = -1;
+  for (hsize_t i = 0; i < info.nlinks; i++) {
+    char path[PATH], name[NAME];
+    int64_t n_row = 0;
+    int is_column = 0;
+    mill_h5_array array = {0};
+    table_column *c = NULL;
+    if (H5Lget_name_by_idx(t->file.id, "fits", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name,
+                           H5P_DEFAULT) < 0)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: /fits is damaged: %s", t->path, mill_h5_reason());
+    MILL_TRY(add_column(t, name, &c));
+    path_of(c->name, path);
+    err = describe(t, path, c, &n_row, &array, &is_column);
+    mill_h5_array_close(&array);
+    MILL_TRY(err);
+    if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
+      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no column like the others of a result", t->path, path);
+    t->n_row = n_row;
+  }
+  if (t->n_column == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: /fits is empty", t->path);
+  t->n_fits = t->n_column;
+done:
+  return err;
+}
+
+static int open_table(const char *path, starmill_table *t)
+{
+  int err = MILL_OK;
+  const size_t n_byte = strlen(path) + 1;
+  MILL_TRY(MILL_ALLOC(n_byte, &t->path));
+  memcpy(t->path, path, n_byte);
+  mill_hdf5_lock();
+  err = mill_h5_open(t->path, MILL_ERR_INPUT, &t->file);
+  if (err == MILL_OK)
+    err = mill_h5_scan(&t->file);
+  if (err == MILL_OK)
+    err = list_columns(t);
+  mill_hdf5_unlock();
+done:
+  return err;
+}
+
+int starmill_table_open(const char *path, starmill_table **table, starmill_error *error)
+{
+  int err = MILL_OK;
+  starmill_table *t = NULL;
+  MILL_TRY(MILL_ALLOC(1, &t));
+  MILL_TRY(open_table(path, t));
+  *table = t;
+  t = NULL;
+done:
+  starmill_table_free(t);
+  return mill_tell(err, error);
+}
+
+static int read_column(starmill_table *t, table_column *c)
+{
+  int err = MILL_OK;
+  char path[PATH];
+  int64_t n_row = 0;
+  int is_column = 0;
+  mill_h5_array array = {0};
+  char *data = NULL;
+  path_of(c->name, path);
+  MILL_TRY(describe(t, path, c, &n_row, &array, &is_column));
+  if (!is_column || n_row != t->n_row)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no column with a value for each of the %lld rows",
+              t->path, path, (long long)t->n_row);
+  MILL_TRY(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
+  const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
+  if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path, mill_h5_reason());
+  c->data = data;
+  data = NULL;
+done:
+  mill_free(data);
+  mill_h5_array_close(&array);
+  return err;
+}
+
+/* ---- columns of both ---- */
+
+int64_t starmill_table_n_row(const starmill_table *table)
+{
+  return table->n_row;
+}
+
+int starmill_table_n_column(const starmill_table *table)
+{
+  return table->n_fits;
+}
+
+static starmill_column shown(const table_column *c)
+{
+  return (starmill_column){.name = c->name,
+                           .unit = c->unit,
+                           .description = c->description,
+                           .type = c->type,
+                           .n_value = c->n_value,
+                           .data = c->data};
+}
+
+int starmill_table_column_at(const starmill_table *table, int i_column, starmill_column *column,
+                             starmill_error *error)
+{
+  const int err = mill_check_index("column", i_column, table->n_fits);
+  if (err == MILL_OK)
+    *column = shown(table->column[i_column]);
+  return mill_tell(err, error);
+}
+
+/* Find a column; one of a file that is not of /fits is added. */
+static int find_column(starmill_table *t, const char *name, table_column **column)
+{
+  int i = 0;
+  while (i < t->n_column && strcmp(t->column[i]->name, name) != 0)
+    i++;
+  if (i < t->n_column)
+    *column = t->column[i];
+  else if (t->path && strchr(name, '/') && strlen(name) < NAME && mill_h5_exists(&t->file, name))
+    MILL_CHECK(add_column(t, name, column));
+  else
+    return MILL_ERROR(MILL_ERR_USAGE, "%s: no column %s", t->path ? t->path : "the table", name);
+  if (!(*column)->data)
+    MILL_CHECK(read_column(t, *column));
+  return MILL_OK;
+}
+
+int starmill_table_column(starmill_table *table, const char *name, starmill_column *column,
+                          starmill_error *error)
+{
+  table_column *c = NULL;
+  mill_hdf5_lock(); /* of the table too */
+  const int err = find_column(table, name, &c);
+  if (err == MILL_OK)
+    *column = shown(c);
+  mill_hdf5_unlock();
+  return mill_tell(err, error);
+}
+
+int starmill_table_theta(const starmill_library *library, starmill_table *table, int64_t i_row,
+                         double *theta, starmill_error *error)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_check_index("row", i_row, table->n_row));
+  mill_hdf5_lock();
+  for (int j = 0; j < mill_n_par(library) && err == MILL_OK; j++) {
+    table_column *c = NULL;
+    const starmill_parameter parameter = mill_parameter(library, j);
+    err = find_column(table, parameter.column, &c);
+    if (err == MILL_OK && (c->type != STARMILL_F64 || c->n_value != 1))
+      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is no parameter", c->name);
+    if (err == MILL_OK)
+      theta[j] = ((const double *)(const void *)c->data)[i_row];
+  }
+  mill_hdf5_unlock();
+done:
+  return mill_tell(err, error);
+}

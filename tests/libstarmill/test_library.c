@@ -1,0 +1,751 @@
+/* libstarmill through its public header, against the dense second implementation of made_star.h
+ * and against the program's own pipeline. */
+#include "tests/mill_test.h"
+
+#include <pthread.h>
+
+#include "io/library/library_file.h"
+#include "io/result/columns.h"
+#include "libstarmill/include/starmill/starmill.h"
+#include "tests/fit/made_star.h"
+
+enum { N_PAR = 6, N_STAR = 3 };
+
+static const char config[] = "npoly: 5\nmax_vsini: 300\nprecision: float64\n";
+
+static struct {
+  mill_library lib;
+  mill_fit_settings set;
+  char path[64];
+  starmill_library *library;
+  made_star made[N_STAR];
+  double truth[N_STAR][N_PAR];
+  starmill_star *star[N_STAR];
+  starmill_error error;
+} fx;
+
+#define check(call)                                                                                \
+  do {                                                                                             \
+    if ((call) != STARMILL_OK)                                                                     \
+      fail_msg("%s", fx.error.message);                                                            \
+  } while (0)
+
+#define refused(expected, word, call)                                                              \
+  do {                                                                                             \
+    assert_int_equal((call), expected);                                                            \
+    assert_int_equal(fx.error.code, expected);                                                     \
+    if (!strstr(fx.error.message, word))                                                           \
+      fail_msg("no '%s' in: %s", word, fx.error.message);                                          \
+  } while (0)
+
+/** The spectra of a star as a caller has them. */
+static int spectra_of(const made_star *made, starmill_spectrum *spectrum)
+{
+  for (int i = 0; i < made->n_segment; i++) {
+    const made_segment *s = &made->segment[i];
+    spectrum[i] = (starmill_spectrum){.name = fx.lib.arm[s->arm].name,
+                                      .exposure = s->exposure,
+                                      .n_pix = s->n_pix,
+                                      .n_diag = s->n_diag,
+                                      .wave = s->wave_aa,
+                                      .flux = s->flux,
+                                      .ivar = s->ivar,
+                                      .mask = s->mask,
+                                      .resolution = s->n_diag ? s->res : NULL,
+                                      .sigma = s->with_sigma ? s->sigma_aa : NULL};
+  }
+  return made->n_segment;
+}
+
+static starmill_star *make_star(const made_star *made)
+{
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  starmill_star *star = NULL;
+  const int n = spectra_of(made, spectrum);
+  check(starmill_star_create(fx.library, spectrum, n, &star, &fx.error));
+  return star;
+}
+
+/** The segments as libstarmill has them, one exposure after the other: the guess adds them up in
+ *  float32, and the last bits of a row depend on their order. */
+static void by_exposure(made_star *made)
+{
+  for (int i = 1; i < made->n_segment; i++)
+    for (int k = i; k > 0 && made->segment[k - 1].exposure > made->segment[k].exposure; k--) {
+      const made_segment swap = made->segment[k];
+      made->segment[k] = made->segment[k - 1];
+      made->segment[k - 1] = swap;
+    }
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  uint64_t random = 4711;
+  memset(&fx, 0, sizeof fx);
+  made_check(test_library_make(4, 3, 5, &fx.lib));
+  made_settings(&fx.lib, &fx.set);
+  fx.set.precision = MILL_FLOAT64;
+  snprintf(fx.path, sizeof fx.path, "/tmp/starmill-test-lib-%d.h5", (int)getpid());
+  made_check(mill_library_write(fx.path, &fx.lib, 1));
+  check(starmill_library_open(fx.path, config, &fx.library, &fx.error));
+  for (int i = 0; i < N_STAR; i++) {
+    made_star_init(&fx.lib, 1 + i % 2, 0.8, 1, &random, &fx.made[i]);
+    made_theta(&fx.lib, 0.5, 150, 60, &random, fx.truth[i]);
+    made_star_fill(&fx.lib, fx.truth[i], 40, 1, &random, &fx.made[i]);
+    by_exposure(&fx.made[i]);
+    fx.made[i].segment[0].mask[20] = 8;
+    fx.made[i].segment[0].ivar[40] = 0;
+    fx.star[i] = make_star(&fx.made[i]);
+  }
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  starmill_library_close(fx.library); /* before its stars, which is allowed */
+  for (int i = 0; i < N_STAR; i++)
+    starmill_star_free(fx.star[i]);
+  mill_library_clear(&fx.lib);
+  unlink(fx.path);
+  return 0;
+}
+
+static void points_of(uint64_t seed, int n, double *theta)
+{
+  for (int i = 0; i < n; i++)
+    made_theta(&fx.lib, 0.9, 300, 150, &seed, theta + i * N_PAR);
+}
+
+/* ---- what is there ---- */
+
+static void test_a_library_says_what_it_is(void **state)
+{
+  (void)state;
+  starmill_parameter parameter;
+  starmill_arm arm;
+  assert_int_equal(starmill_library_n_par(fx.library), N_PAR);
+  assert_int_equal(starmill_library_n_label(fx.library), 4);
+  assert_int_equal(starmill_library_n_arm(fx.library), 3);
+  assert_non_null(strstr(starmill_library_backend(fx.library), "cpu"));
+  char hash[65];
+  mill_library_digest(&fx.lib, hash);
+  assert_string_equal(starmill_library_hash(fx.library), hash);
+  check(starmill_library_parameter(fx.library, 1, &parameter, &fx.error));
+  assert_string_equal(parameter.column, "VSINI");
+  assert_true(parameter.max == 300);
+  check(starmill_library_parameter(fx.library, 2, &parameter, &fx.error));
+  assert_string_equal(parameter.name, fx.lib.label[0].name);
+  assert_true(parameter.min == fx.lib.label[0].min);
+  check(starmill_library_arm(fx.library, 0, &arm, &fx.error));
+  assert_true(arm.min_wave > fx.lib.arm[0].wave_aa[0]);
+  assert_true(arm.max_wave < fx.lib.arm[0].wave_aa[fx.lib.arm[0].n_pix - 1]);
+  refused(STARMILL_USAGE, "arm 3", starmill_library_arm(fx.library, 3, &arm, &fx.error));
+  refused(STARMILL_USAGE, "parameter -1",
+          starmill_library_parameter(fx.library, -1, &parameter, &fx.error));
+}
+
+/* ---- likelihood ---- */
+
+static void test_values_are_those_of_least_squares(void **state)
+{
+  (void)state;
+  enum { N = 40 };
+  static made_answer expected;
+  double theta[N * N_PAR], m2ll[N], penalty[N], alone, alone_penalty;
+  points_of(99, N, theta);
+  /* a scan of velocities, which share templates */
+  for (int k = 6; k < 30; k++)
+    memcpy(theta + k * N_PAR + 1, theta + 5 * N_PAR + 1, (N_PAR - 1) * sizeof *theta);
+  for (int i = 0; i < N_STAR; i++) {
+    check(starmill_minus2loglike(fx.library, fx.star[i], N, theta, m2ll, penalty, NULL, NULL,
+                                 &fx.error));
+    for (int k = 0; k < N; k++) {
+      const double *at = theta + k * N_PAR;
+      double chisq = 0;
+      if (k < 4) {
+        made_evaluate(&fx.lib, &fx.set, &fx.made[i], at, &expected);
+        for (int a = 0; a < 3; a++)
+          chisq += expected.chisq[a];
+        /* tests/fit/test_gradient.c says why */
+        assert_close(m2ll[k], expected.f,
+                     4 * 2 * sqrt(2 * chisq) * 1.1e-6 + 1e-9 * fabs(expected.f));
+        assert_close(penalty[k], made_penalty(&fx.lib, &fx.set, &fx.made[i], at),
+                     1e-9 * fabs(penalty[k]) + 1e-12);
+      }
+      check(starmill_minus2loglike(fx.library, fx.star[i], 1, at, &alone, &alone_penalty, NULL,
+                                   NULL, &fx.error));
+      assert_true(alone == m2ll[k] && alone_penalty == penalty[k]);
+    }
+  }
+}
+
+static void test_points_beyond_the_limits_are_infinite(void **state)
+{
+  (void)state;
+  enum { N = 6 };
+  double theta[N * N_PAR], m2ll[N], penalty[N], gradient[N * N_PAR], one;
+  points_of(7, N, theta);
+  theta[1 * N_PAR] = 1001;
+  theta[2 * N_PAR + 1] = 301;
+  theta[4 * N_PAR + 3] = NAN;
+  check(starmill_minus2loglike(fx.library, fx.star[0], N, theta, m2ll, penalty, gradient, NULL,
+                               &fx.error));
+  for (int k = 0; k < N; k++) {
+    if (k == 1 || k == 2 || k == 4) {
+      assert_true(isinf(m2ll[k]) && m2ll[k] > 0 && isnan(gradient[k * N_PAR]));
+      continue;
+    }
+    check(starmill_minus2loglike(fx.library, fx.star[0], 1, theta + k * N_PAR, &one, NULL,
+                                 gradient + k * N_PAR, NULL, &fx.error));
+    assert_true(one == m2ll[k]);
+  }
+}
+
+/** Value at theta and a step to each side of it by parameter j, and the same of half the step. */
+static void around(const starmill_star *star, const double *theta, int j, double step,
+                   double value[5])
+{
+  static const double at[5] = {0, -1, 1, -0.5, 0.5};
+  double x[5 * N_PAR];
+  for (int k = 0; k < 5; k++) {
+    memcpy(x + k * N_PAR, theta, N_PAR * sizeof *x);
+    x[k * N_PAR + j] += step * at[k];
+  }
+  check(starmill_minus2loglike(fx.library, star, 5, x, value, NULL, NULL, NULL, &fx.error));
+}
+
+static void test_gradient_and_curvature_match_differences(void **state)
+{
+  (void)state;
+  double gradient[N_PAR], curvature[N_PAR * N_PAR], m2ll, value[5];
+  double *theta = fx.truth[0];
+  uint64_t random = 8;
+  made_star clean = fx.made[0];
+  theta[1] = 47.3; /* between the corners of the kernel's kinds */
+  made_star_fill(&fx.lib, theta, 300, 0, &random, &clean);
+  starmill_star *star = make_star(&clean);
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, theta, &m2ll, NULL, gradient, curvature,
+                               &fx.error));
+  for (int j = 0; j < N_PAR; j++) {
+    const double c = curvature[j * N_PAR + j], step = 0.1 / sqrt(c);
+    around(fx.star[0], theta, j, step, value);
+    const double wide = (value[2] - value[1]) / (2 * step), near = (value[4] - value[3]) / step;
+    const double unit = fmax(sqrt(c), fabs(gradient[j]));
+    /* the rounding of values, 1e-8, over a tenth of a standard deviation, and what one step of
+     * extrapolation leaves */
+    assert_close(gradient[j] / unit, (4 * near - wide) / 3 / unit, 1e-4);
+  }
+  /* the curvature by Gauss and Newton is that of spectra without residuals; the determinant, which
+   * it leaves out, is small at high S/N */
+  check(
+      starmill_minus2loglike(fx.library, star, 1, theta, &m2ll, NULL, NULL, curvature, &fx.error));
+  for (int j = 0; j < N_PAR; j++) {
+    const double c = curvature[j * N_PAR + j], step = 0.3 / sqrt(c);
+    around(star, theta, j, step, value);
+    const double second = (value[1] + value[2] - 2 * value[0]) / (2 * step * step);
+    assert_close(second / c, 1, 0.01);
+    for (int k = 0; k < N_PAR; k++)
+      assert_true(curvature[j * N_PAR + k] == curvature[k * N_PAR + j]);
+  }
+  starmill_star_free(star);
+}
+
+static void test_a_systematic_error_is_added_in_quadrature(void **state)
+{
+  (void)state;
+  static float systematic[MADE_MAX_PIX];
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  made_star noisier = fx.made[0];
+  starmill_star *by_hand = NULL, *with = NULL;
+  double a, b, plain;
+  const int n = spectra_of(&fx.made[0], spectrum);
+  for (int p = 0; p < MADE_MAX_PIX; p++)
+    systematic[p] = 0.25f + 0.001f * (float)p;
+  for (int i = 0; i < n; i++) {
+    spectrum[i].systematic = systematic;
+    made_segment *s = &noisier.segment[i];
+    for (int p = 0; p < s->n_pix; p++) {
+      const double v = (double)s->ivar[p], e = (double)systematic[p];
+      s->ivar[p] = (float)(v > 0 ? 1 / (1 / v + e * e) : 0);
+    }
+  }
+  check(starmill_star_create(fx.library, spectrum, n, &with, &fx.error));
+  by_hand = make_star(&noisier);
+  check(starmill_minus2loglike(fx.library, with, 1, fx.truth[0], &a, NULL, NULL, NULL, &fx.error));
+  check(
+      starmill_minus2loglike(fx.library, by_hand, 1, fx.truth[0], &b, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &plain, NULL, NULL, NULL,
+                               &fx.error));
+  /* two roundings of ivar to float32 */
+  assert_close(a, b, 1e-6 * fabs(b));
+  assert_true(fabs(a - plain) > 1);
+  starmill_star_free(with);
+  starmill_star_free(by_hand);
+}
+
+/* ---- models ---- */
+
+static void test_a_model_is_its_template_times_its_continuum(void **state)
+{
+  (void)state;
+  static made_answer expected;
+  static float alone[MADE_MAX_PIX];
+  double templ[MADE_MAX_PIX];
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  for (int i = 0; i < N_STAR; i++) {
+    starmill_model *model = NULL;
+    starmill_piece piece;
+    starmill_model_arm arm;
+    double m2ll;
+    made_evaluate(&fx.lib, &fx.set, &fx.made[i], fx.truth[i], &expected);
+    check(starmill_model_create(fx.library, fx.star[i], fx.truth[i], &model, &fx.error));
+    check(starmill_minus2loglike(fx.library, fx.star[i], 1, fx.truth[i], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
+    assert_true(starmill_model_m2ll(model) == m2ll);
+    const int n = spectra_of(&fx.made[i], spectrum);
+    assert_int_equal(starmill_star_n_piece(fx.star[i]), n);
+    for (int a = 0; a < 3; a++) {
+      check(starmill_model_get_arm(model, a, &arm, &fx.error));
+      assert_close(arm.chisq, expected.chisq[a], 1e-4 + 1e-6 * expected.chisq[a]);
+      assert_close(arm.chisq_c, expected.chisq_c[a], 1e-4 + 1e-6 * expected.chisq_c[a]);
+      assert_int_equal(arm.n_pix, expected.n_good[a]);
+    }
+    for (int k = 0; k < n; k++) {
+      check(starmill_model_get_piece(model, k, &piece, &fx.error));
+      const made_segment *s = &fx.made[i].segment[piece.i_spectrum];
+      assert_int_equal(piece.n_pix, s->n_pix);
+      assert_int_equal(piece.i_arm, s->arm);
+      assert_int_equal(piece.exposure, s->exposure);
+      assert_true(piece.used && piece.first == 0);
+      assert_int_equal(piece.n_continuum, fx.set.n_cont);
+      made_template(&fx.lib, fx.set.rotation, s, fx.truth[i], templ);
+      check(starmill_template(fx.library, &spectrum[piece.i_spectrum], fx.truth[i], alone,
+                              &fx.error));
+      for (int p = 0; p < piece.n_pix; p++) {
+        const double flux = (double)piece.flux[p], t = (double)piece.template_flux[p];
+        assert_true(piece.wave[p] == s->wave_aa[p]);
+        /* float32 of the continuum functions, of the position in a grid interval, and of what is
+         * written out */
+        assert_close(t * piece.continuum[p], flux, 2e-6 * fabs(flux));
+        assert_close(flux, expected.model[piece.i_spectrum][p], 2e-6 * fabs(flux));
+        assert_close(t, templ[p], 2e-6 * fabs(templ[p]));
+        assert_true(alone[p] == piece.template_flux[p]);
+      }
+    }
+    starmill_model_free(model);
+  }
+}
+
+/** With the errors of the templates the likelihood is that of the fit, and lower by what they
+ *  explain. */
+static void test_model_error_counts_where_it_is_fixed(void **state)
+{
+  (void)state;
+  char path[80];
+  starmill_library *library = NULL;
+  starmill_star *star[2];
+  starmill_table *table = NULL;
+  starmill_column m2ll;
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  double theta[N_PAR], without, with, penalty, again, other;
+  made_check(test_library_add_error(3, &fx.lib));
+  snprintf(path, sizeof path, "%s.error.h5", fx.path);
+  made_check(mill_library_write(path, &fx.lib, 1));
+  check(starmill_library_open(path, config, &library, &fx.error));
+  unlink(path);
+  for (int i = 0; i < 2; i++) {
+    const int n = spectra_of(&fx.made[i], spectrum);
+    check(starmill_star_create(library, spectrum, n, &star[i], &fx.error));
+  }
+  check(starmill_fit(library, (const starmill_star *const *)star, 1, NULL, 0, &table, &fx.error));
+  check(starmill_table_theta(library, table, 0, theta, &fx.error));
+  check(starmill_table_column(table, "M2LL", &m2ll, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &without, NULL, NULL, NULL, &fx.error));
+  check(starmill_fix_model_error(library, star[0], theta, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &with, &penalty, NULL, NULL, &fx.error));
+  /* the fit fixed it at its last Jacobian, less than 0.1 errors away, where F is off by 0.01 */
+  assert_close(with + penalty, *(const double *)m2ll.data, 0.02);
+  assert_true(fabs(with - without) > 1);
+  check(starmill_minus2loglike(library, star[1], 1, theta, &other, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
+  assert_true(again == with);
+  check(starmill_fix_model_error(library, star[0], NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
+  assert_true(again == without);
+  theta[0] = NAN;
+  refused(STARMILL_RANGE, "not finite",
+          starmill_fix_model_error(library, star[0], theta, &fx.error));
+  starmill_table_free(table);
+  starmill_star_free(star[0]);
+  starmill_star_free(star[1]);
+  starmill_library_close(library);
+}
+
+static void test_a_spectrum_of_no_arm_is_cut_by_wavelength(void **state)
+{
+  (void)state;
+  enum { N = 800 };
+  static double wave[N];
+  static float flux[N], ivar[N], out[N], cut[N];
+  starmill_arm arm[3];
+  starmill_star *star = NULL;
+  double low = INFINITY, high = 0;
+  for (int a = 0; a < 3; a++) {
+    check(starmill_library_arm(fx.library, a, &arm[a], &fx.error));
+    low = fmin(low, arm[a].min_wave);
+    high = fmax(high, arm[a].max_wave);
+  }
+  for (int p = 0; p < N; p++) {
+    wave[p] = low - 20 + (high - low + 40) * p / (N - 1);
+    flux[p] = ivar[p] = 1;
+  }
+  starmill_spectrum spectrum = {.n_pix = N, .wave = wave, .flux = flux, .ivar = ivar};
+  static float sigma[N];
+  for (int p = 0; p < N; p++)
+    sigma[p] = 1.5f;
+  spectrum.sigma = sigma;
+  check(starmill_star_create(fx.library, &spectrum, 1, &star, &fx.error));
+  assert_true(starmill_star_n_piece(star) >= 2);
+  check(starmill_template(fx.library, &spectrum, fx.truth[0], out, &fx.error));
+  assert_true(isnan(out[0]) && isnan(out[N - 1]));
+  /* what the arm itself gives for its pixels */
+  int first = 0, n = 0;
+  while (!isfinite(out[first]))
+    first++;
+  while (wave[first + n] <= arm[0].max_wave && wave[first + n] < arm[1].min_wave)
+    n++;
+  spectrum.wave += first;
+  spectrum.sigma += first;
+  spectrum.n_pix = n;
+  spectrum.name = arm[0].name;
+  check(starmill_template(fx.library, &spectrum, fx.truth[0], cut, &fx.error));
+  for (int p = 0; p < n - 40; p++) /* at its end the piece may go on */
+    assert_close(cut[p], out[first + p], 1e-5 * fabs((double)cut[p]));
+  starmill_star_free(star);
+}
+
+static void test_a_guess_is_where_a_fit_starts(void **state)
+{
+  (void)state;
+  double theta[5 * N_PAR], chisq[5];
+  int n = 0;
+  starmill_table *table = NULL;
+  starmill_column guess;
+  check(starmill_guess(fx.library, fx.star[0], 5, theta, chisq, &n, &fx.error));
+  assert_true(n > 0 && n <= 5);
+  for (int i = 1; i < n; i++)
+    assert_true(chisq[i] >= chisq[i - 1]);
+  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, NULL, 0, &table,
+                     &fx.error));
+  check(starmill_table_column(table, "VRAD_CCF", &guess, &fx.error));
+  assert_true(*(const double *)guess.data == theta[0]);
+  starmill_table_free(table);
+}
+
+/* ---- fits ---- */
+
+/** All columns of a row are those of a result of the program. */
+static void compare_row(starmill_table *table, int row, const mill_fit_result *result)
+{
+  mill_columns columns;
+  char *packed = NULL;
+  made_check(mill_columns_fits(&fx.lib, "test", 0, &columns));
+  made_check(MILL_ALLOC(columns.row_size, &packed));
+  mill_columns_pack(&columns, result, packed);
+  assert_int_equal(starmill_table_n_column(table), columns.n_column);
+  for (int k = 0; k < columns.n_column; k++) {
+    const mill_column *c = &columns.column[k];
+    starmill_column column;
+    check(starmill_table_column(table, c->name, &column, &fx.error));
+    assert_int_equal(column.type, c->type);
+    assert_int_equal(column.n_value, c->n_value);
+    if (k != columns.i_target && k != columns.i_crc)
+      assert_memory_equal((const char *)column.data + (size_t)row * c->n_byte, packed + c->at,
+                          c->n_byte);
+  }
+  mill_free(packed);
+}
+
+static void test_fits_are_those_of_the_pipeline(void **state)
+{
+  (void)state;
+  mill_fit_result result[N_STAR];
+  starmill_table *table = NULL;
+  starmill_column column;
+  made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 2, 1, N_STAR, fx.made, NULL, result, NULL);
+  starmill_star_set_target_id(fx.star[1], INT64_C(1) << 60);
+  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, N_STAR, NULL, 0, &table,
+                     &fx.error));
+  assert_int_equal(starmill_table_n_row(table), N_STAR);
+  for (int i = 0; i < N_STAR; i++)
+    compare_row(table, i, &result[i]);
+  check(starmill_table_column(table, "TARGETID", &column, &fx.error));
+  assert_true(((const int64_t *)column.data)[1] == INT64_C(1) << 60);
+  assert_true(((const int64_t *)column.data)[0] == -1);
+  /* a likelihood asked for in between changes nothing */
+  double theta[N_PAR], m2ll, penalty;
+  check(starmill_table_theta(fx.library, table, 2, theta, &fx.error));
+  assert_true(theta[0] == result[2].vrad_km_s && theta[5] == result[2].label[3]);
+  check(starmill_minus2loglike(fx.library, fx.star[2], 1, theta, &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
+  assert_close(m2ll + penalty, result[2].m2ll, 1e-6 * fabs(result[2].m2ll));
+  starmill_table_free(table);
+  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, N_STAR, NULL, 0, &table,
+                     &fx.error));
+  for (int i = 0; i < N_STAR; i++)
+    compare_row(table, i, &result[i]);
+  refused(STARMILL_USAGE, "no column NONE",
+          starmill_table_column(table, "NONE", &column, &fx.error));
+  starmill_table_free(table);
+}
+
+static void test_velocity_offsets_are_parameters(void **state)
+{
+  (void)state;
+  enum { N = N_PAR + 2 };
+  char text[200];
+  starmill_library *library = NULL;
+  starmill_star *star = NULL;
+  starmill_table *table = NULL;
+  starmill_parameter parameter;
+  starmill_column column;
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  double theta[N], m2ll, penalty, mean[N] = {0}, sigma[N] = {0};
+  snprintf(text, sizeof text, "%svelocity_offsets: true\n", config);
+  check(starmill_library_open(fx.path, text, &library, &fx.error));
+  assert_int_equal(starmill_library_n_par(library), N);
+  check(starmill_library_parameter(library, N - 1, &parameter, &fx.error));
+  assert_non_null(strstr(parameter.name, "offset_"));
+  const int n = spectra_of(&fx.made[0], spectrum);
+  check(starmill_star_create(library, spectrum, n, &star, &fx.error));
+  check(starmill_fit(library, (const starmill_star *const *)&star, 1, NULL, 0, &table, &fx.error));
+  check(starmill_table_column(table, parameter.column, &column, &fx.error));
+  check(starmill_table_theta(library, table, 0, theta, &fx.error));
+  assert_true(theta[N - 1] == *(const double *)column.data && theta[N - 1] != 0);
+  check(starmill_minus2loglike(library, star, 1, theta, &m2ll, &penalty, NULL, NULL, &fx.error));
+  check(starmill_table_column(table, "M2LL", &column, &fx.error));
+  assert_close(m2ll + penalty, *(const double *)column.data, 1e-6 * fabs(m2ll));
+  sigma[N - 1] = 1;
+  refused(STARMILL_USAGE, "velocity_offset_sigma",
+          starmill_library_constrain(library, NULL, mean, sigma, &fx.error));
+  starmill_table_free(table);
+  starmill_star_free(star);
+  starmill_library_close(library);
+}
+
+static void test_the_best_of_several_starts_is_kept(void **state)
+{
+  (void)state;
+  enum { N_START = 3 };
+  double start[N_START * N_PAR], best = INFINITY;
+  starmill_table *all = NULL;
+  starmill_column m2ll, info;
+  for (int k = 0; k < N_START; k++)
+    memcpy(start + k * N_PAR, fx.truth[0], sizeof fx.truth[0]);
+  start[0] -= 700; /* from where the star cannot be found */
+  start[2 * N_PAR + 2] += 200;
+  for (int k = 0; k < N_START; k++) {
+    starmill_table *one = NULL;
+    check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, start + k * N_PAR, 1,
+                       &one, &fx.error));
+    check(starmill_table_column(one, "M2LL", &m2ll, &fx.error));
+    best = fmin(best, *(const double *)m2ll.data);
+    starmill_table_free(one);
+  }
+  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, start, N_START, &all,
+                     &fx.error));
+  check(starmill_table_column(all, "M2LL", &m2ll, &fx.error));
+  check(starmill_table_column(all, "FIT_INFO", &info, &fx.error));
+  assert_true(*(const double *)m2ll.data == best);
+  assert_true(*(const int32_t *)info.data & MILL_INFO_GIVEN_START);
+  starmill_table_free(all);
+  start[4] = NAN;
+  refused(STARMILL_USAGE, "not finite",
+          starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, start, N_START, &all,
+                       &fx.error));
+}
+
+static void test_parameters_are_fixed_and_have_priors(void **state)
+{
+  (void)state;
+  double fixed[N_PAR], mean[N_PAR] = {0}, sigma[N_PAR] = {0}, m2ll, penalty, free_penalty;
+  starmill_table *table = NULL;
+  starmill_column vsini, vsini_err;
+  for (int j = 0; j < N_PAR; j++)
+    fixed[j] = NAN;
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &free_penalty, NULL,
+                               NULL, &fx.error));
+  fixed[1] = 12.5;
+  mean[2] = fx.truth[0][2] + 50;
+  sigma[2] = 25;
+  check(starmill_library_constrain(fx.library, fixed, mean, sigma, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
+  assert_close(penalty, free_penalty + 4, 1e-9);
+  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, NULL, 0, &table,
+                     &fx.error));
+  check(starmill_table_column(table, "VSINI", &vsini, &fx.error));
+  check(starmill_table_column(table, "VSINI_ERR", &vsini_err, &fx.error));
+  assert_true(*(const double *)vsini.data == 12.5);
+  mill_fit_result result;
+  mill_fit_settings set = fx.set;
+  set.fixed[1] = 1;
+  set.fixed_value[1] = 12.5;
+  set.prior_mean[2] = mean[2];
+  set.prior_sigma[2] = 25;
+  made_fit(&fx.lib, &set, mill_backend_cpu(NULL), 1, 1, 1, fx.made, NULL, &result, NULL);
+  compare_row(table, 0, &result);
+  starmill_table_free(table);
+  fixed[1] = 1e4;
+  refused(STARMILL_CONFIG, "vsini",
+          starmill_library_constrain(fx.library, fixed, NULL, NULL, &fx.error));
+  check(starmill_library_constrain(fx.library, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
+  assert_true(penalty == free_penalty);
+}
+
+static void test_stars_that_cannot_be_fitted_say_why(void **state)
+{
+  (void)state;
+  made_star dark = fx.made[0];
+  starmill_spectrum far = {.name = "x", .n_pix = 30};
+  double wave[30], m2ll;
+  float one[30];
+  starmill_star *star[3] = {NULL, NULL, fx.star[1]};
+  starmill_table *table = NULL;
+  starmill_column status;
+  for (int i = 0; i < dark.n_segment; i++)
+    memset(dark.segment[i].ivar, 0, sizeof dark.segment[i].ivar);
+  for (int p = 0; p < 30; p++) {
+    wave[p] = 20000 + p;
+    one[p] = 1;
+  }
+  far.wave = wave;
+  far.flux = far.ivar = one;
+  star[0] = make_star(&dark);
+  check(starmill_star_create(fx.library, &far, 1, &star[1], &fx.error));
+  assert_int_equal(starmill_star_n_piece(star[1]), 0);
+  refused(STARMILL_INPUT, "no arm with a usable pixel",
+          starmill_minus2loglike(fx.library, star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
+  refused(STARMILL_INPUT, "outside the library",
+          starmill_minus2loglike(fx.library, star[1], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
+  check(
+      starmill_fit(fx.library, (const starmill_star *const *)star, 3, NULL, 0, &table, &fx.error));
+  check(starmill_table_column(table, "STATUS", &status, &fx.error));
+  const int32_t *code = status.data;
+  assert_int_equal(code[0], MILL_STATUS_NO_ARM);
+  assert_int_equal(code[1], MILL_STATUS_OUTSIDE_LIBRARY);
+  assert_int_equal(code[2], MILL_STATUS_FITTED);
+  starmill_table_free(table);
+  starmill_star_free(star[0]);
+  starmill_star_free(star[1]);
+}
+
+/* ---- refusals and threads ---- */
+
+static void test_wrong_arguments_are_named(void **state)
+{
+  (void)state;
+  starmill_library *other = NULL;
+  starmill_spectrum spectrum[MADE_MAX_SEG];
+  starmill_star *star = NULL;
+  starmill_table *table = NULL;
+  starmill_model *model = NULL;
+  double m2ll, theta[N_PAR];
+  refused(STARMILL_LIBRARY, "/tmp/no such file",
+          starmill_library_open("/tmp/no such file", NULL, &other, &fx.error));
+  refused(STARMILL_CONFIG, "npolly",
+          starmill_library_open(fx.path, "npolly: 3\n", &other, &fx.error));
+  refused(STARMILL_CONFIG, "cuda+cpu",
+          starmill_library_open(fx.path, "backend: cuda+cpu\n", &other, &fx.error));
+  assert_null(other);
+  check(starmill_library_open(fx.path, config, &other, &fx.error));
+  refused(STARMILL_USAGE, "another library",
+          starmill_minus2loglike(other, fx.star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
+  starmill_library_close(other);
+  spectra_of(&fx.made[0], spectrum);
+  spectrum[0].n_diag = 4;
+  refused(STARMILL_INPUT, "odd number",
+          starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));
+  spectrum[0].exposure = -1;
+  refused(STARMILL_USAGE, "exposure -1",
+          starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));
+  spectrum[0].exposure = 0;
+  spectrum[0].flux = NULL;
+  refused(STARMILL_USAGE, "flux", starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));
+  assert_null(star);
+  memcpy(theta, fx.truth[0], sizeof theta);
+  theta[0] = 2000;
+  refused(STARMILL_RANGE, "max_vel",
+          starmill_model_create(fx.library, fx.star[0], theta, &model, &fx.error));
+  refused(STARMILL_INPUT, "fits", starmill_table_open(fx.path, &table, &fx.error));
+  assert_int_equal(starmill_table_open("/tmp/no such file", &table, NULL), STARMILL_INPUT);
+}
+
+typedef struct worker {
+  starmill_library *library;
+  const starmill_star *star;
+  const double *theta;
+  int n, code;
+  double *m2ll;
+} worker;
+
+static void *work(void *context)
+{
+  worker *w = context;
+  for (int i = 0; i < w->n && w->code == 0; i++)
+    w->code = starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
+                                     NULL, NULL, NULL, NULL);
+  return NULL;
+}
+
+static void test_threads_share_a_library(void **state)
+{
+  (void)state;
+  enum { N = 30 };
+  double theta[N * N_PAR], m2ll[3][N], alone[N];
+  pthread_t thread[3];
+  worker w[3];
+  points_of(5, N, theta);
+  for (int t = 0; t < 3; t++) {
+    w[t] = (worker){fx.library, fx.star[t % 2], theta, N, 0, m2ll[t]};
+    assert_int_equal(pthread_create(&thread[t], NULL, work, &w[t]), 0);
+  }
+  for (int t = 0; t < 3; t++) {
+    pthread_join(thread[t], NULL);
+    assert_int_equal(w[t].code, 0);
+    check(starmill_minus2loglike(fx.library, fx.star[t % 2], N, theta, alone, NULL, NULL, NULL,
+                                 &fx.error));
+    assert_memory_equal(alone, m2ll[t], sizeof alone);
+  }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      TEST(test_a_library_says_what_it_is),
+      TEST(test_values_are_those_of_least_squares),
+      TEST(test_points_beyond_the_limits_are_infinite),
+      TEST(test_gradient_and_curvature_match_differences),
+      TEST(test_a_systematic_error_is_added_in_quadrature),
+      TEST(test_a_model_is_its_template_times_its_continuum),
+      TEST(test_model_error_counts_where_it_is_fixed),
+      TEST(test_a_spectrum_of_no_arm_is_cut_by_wavelength),
+      TEST(test_a_guess_is_where_a_fit_starts),
+      TEST(test_fits_are_those_of_the_pipeline),
+      TEST(test_velocity_offsets_are_parameters),
+      TEST(test_the_best_of_several_starts_is_kept),
+      TEST(test_parameters_are_fixed_and_have_priors),
+      TEST(test_stars_that_cannot_be_fitted_say_why),
+      TEST(test_wrong_arguments_are_named),
+      TEST(test_threads_share_a_library),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
