@@ -1,6 +1,6 @@
 """Faults of disks, files and processes, each with what the program must make of it.
 
-For test_fit_faults.py, which runs every case once, and tests/campaigns/faults, which repeats them
+For test_fit_faults.py, which runs every case once, and tests/campaigns/kill, which repeats them
 with other numbers of ranks.  A case is a function of a Site and a number of ranks (0: without
 mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c).
 """
@@ -147,7 +147,7 @@ def case_no_room_to_fill(site, ranks):
 
 
 def case_no_room_for_lock(site, ranks):
-    site.run("lock", ranks, "ENOSPC:write:.tmp-lock:1:0").ends(
+    site.run("lock", ranks, "ENOSPC:write:.lock:1:0").ends(
         4, says=["No space left on device", "make room"]).leaves()
 
 
@@ -208,8 +208,7 @@ def case_no_room_for_log(site, ranks):
 
 
 def case_no_room_for_status(site, ranks):
-    outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0",
-                       options=["--status-interval", "0.1"])
+    outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0")
     outcome.ends(0, says=["the status is not written", "No space left on device"])
     if outcome.errors.count("the status is not written") != 1:
         outcome.fail("it is said more than once")

@@ -1,0 +1,286 @@
+#include "io/status/status_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/system/regular_file.h"
+#include "src/system/status_process.h"
+#include "src/system/version.h"
+
+/* A run that has not written for these seconds, and these intervals, is gone: the watchdog ends one
+ * whose ranks have not met for 600 s. */
+static const double GONE_S = 660.0, GONE_INTERVALS = 10.0;
+
+static const char *const stage_name[] = {
+#define NAME(symbol, name, meaning) name,
+    MILL_RANK_STAGE_LIST(NAME)
+#undef NAME
+};
+static const char *const purpose_name[] = {
+#define NAME(symbol, name) name,
+    MILL_PURPOSE_LIST(NAME)
+#undef NAME
+};
+const char *mill_status_name(int status)
+{
+  static const char *const status_name[] = {
+#define NAME(symbol, code, name, meaning) name,
+      MILL_STATUS_LIST(NAME)
+#undef NAME
+  };
+  return status_name[status];
+}
+
+static void put_utc(mill_json *json, const char *key, double unix_s)
+{
+  char text[MILL_UTC_SIZE];
+  mill_utc_text(unix_s, text);
+  mill_json_text(json, key, unix_s > 0 ? text : NULL);
+}
+
+static void put_rank(mill_json *json, const mill_status_text *what, const mill_rank_state *r)
+{
+  int64_t n_done = 0;
+  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+    n_done += r->n_status[s];
+  mill_json_open(json, NULL, '{');
+  mill_json_integer(json, "rank", r->rank);
+  mill_json_text(json, "host", r->host);
+  mill_json_integer(json, "pid", r->pid);
+  mill_json_text(json, "backend", r->backend);
+  mill_json_text(json, "stage", stage_name[r->stage]);
+  mill_json_integer(json, "done", n_done);
+  mill_json_integer(json, "failed", n_done - r->n_status[MILL_STATUS_FITTED]);
+  mill_json_text(json, "file",
+                 r->i_file >= 0 && r->i_file < what->plan->n_file ? what->plan->file[r->i_file].path
+                                                                  : NULL);
+  put_utc(json, "last_star", r->sign_s);
+  mill_json_integer(json, "resident_bytes", r->resident);
+  mill_json_integer(json, "peak_bytes", r->peak);
+  mill_json_open(json, "memory_bytes", '{');
+  for (int p = 0; p < MILL_N_PURPOSE; p++)
+    mill_json_integer(json, purpose_name[p], r->bytes[p]);
+  mill_json_close(json);
+  if (r->has_gpu) {
+    mill_json_open(json, "gpu", '{');
+    mill_json_text(json, "name", r->gpu_name);
+    if (r->gpu_percent >= 0)
+      mill_json_integer(json, "busy_percent", r->gpu_percent);
+    else
+      mill_json_null(json, "busy_percent");
+    mill_json_integer(json, "used_bytes", r->gpu_used);
+    mill_json_integer(json, "total_bytes", r->gpu_total);
+    mill_json_close(json);
+  } else {
+    mill_json_null(json, "gpu");
+  }
+  mill_json_text(json, "error", r->code != MILL_OK ? r->error : NULL);
+  mill_json_close(json);
+}
+
+static void put_counts(mill_json *json, const mill_status_text *what)
+{
+  const mill_board_plan *plan = what->plan;
+  int64_t n[MILL_N_STATUS], n_done = 0;
+  for (int s = 0; s < MILL_N_STATUS; s++) {
+    n[s] = plan->base[s];
+    for (int r = 0; r < what->n_rank; r++)
+      n[s] += what->rank[r].n_status[s];
+  }
+  /* what the file itself has, once it is closed */
+  if (what->end && what->end->summary)
+    memcpy(n, what->end->summary->n_status, sizeof n);
+  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+    n_done += n[s];
+  const int64_t n_left = plan->n_row - n_done;
+  const double mean = what->elapsed_s > 0 ? (double)what->n_done_here / what->elapsed_s : 0;
+  const double rate = isfinite(what->rate) ? what->rate : mean;
+  mill_json_integer(json, "rows", plan->n_row);
+  mill_json_integer(json, "done", n_done);
+  mill_json_integer(json, "done_in_this_run", what->n_done_here);
+  mill_json_integer(json, "fitted", n[MILL_STATUS_FITTED]);
+  mill_json_integer(json, "failed", n_done - n[MILL_STATUS_FITTED]);
+  mill_json_open(json, "failed_by_reason", '{');
+  for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
+    if (n[s] > 0)
+      mill_json_integer(json, mill_status_name(s), n[s]);
+  mill_json_close(json);
+  mill_json_integer(json, "remaining", n_left);
+  mill_json_integer(json, "files", plan->n_file);
+  mill_json_integer(json, "files_unreadable", plan->n_unreadable);
+  mill_json_real(json, "rows_per_s", what->end ? 0.0 : rate);
+  mill_json_real(json, "mean_rows_per_s", mean);
+  mill_json_real(json, "left_s",
+                 n_left == 0              ? 0.0
+                 : !what->end && rate > 0 ? (double)n_left / rate
+                                          : (double)NAN);
+}
+
+/* Of the ranks the one that failed first, as their clocks have it: its rank, else -1. */
+static int first_failure(const mill_status_text *what)
+{
+  int first = -1;
+  for (int r = 0; r < what->n_rank; r++)
+    if (what->rank[r].code != MILL_OK &&
+        (first < 0 || what->rank[r].failed_s < what->rank[first].failed_s))
+      first = r;
+  return first;
+}
+
+static void put_end(mill_json *json, const mill_status_text *what)
+{
+  const int rank = first_failure(what);
+  if (what->end)
+    mill_json_integer(json, "exit_status", what->end->exit_status);
+  else
+    mill_json_null(json, "exit_status");
+  if (rank < 0 && !(what->end && what->end->code != MILL_OK)) {
+    mill_json_null(json, "error");
+    return;
+  }
+  mill_json_open(json, "error", '{');
+  if (rank >= 0)
+    mill_json_integer(json, "rank", rank);
+  else
+    mill_json_null(json, "rank"); /* of all ranks together */
+  mill_json_text(json, "message", rank >= 0 ? what->rank[rank].error : what->end->message);
+  mill_json_close(json);
+}
+
+int mill_status_print(const mill_status_text *what, FILE *out)
+{
+  const mill_board_plan *plan = what->plan;
+  const mill_board_end *end = what->end;
+  const char *job = getenv("SLURM_JOB_ID");
+  char host[64];
+  mill_json json = {.out = out};
+  mill_host_name(host, sizeof host);
+  mill_json_open(&json, NULL, '{');
+  mill_json_text(&json, "format", "starmill status"); /* MILL_STATUS_SIGNATURE */
+  mill_json_integer(&json, "format_version", MILL_STATUS_VERSION);
+  mill_json_text(&json, "state",
+                 !end                     ? "running"
+                 : end->code != MILL_OK   ? "failed"
+                 : end->exit_status == 75 ? "stopped"
+                                          : "finished");
+  put_end(&json, what);
+  put_utc(&json, "updated", mill_unix_s());
+  put_utc(&json, "started", what->start_unix_s);
+  mill_json_real(&json, "elapsed_s", what->elapsed_s);
+  mill_json_real(&json, "interval_s", plan->interval_s);
+  put_counts(&json, what);
+  mill_json_text(&json, "output", plan->output);
+  mill_json_text(&json, "models", plan->models);
+  mill_json_text(&json, "command", plan->command);
+  mill_json_text(&json, "version", mill_version());
+  mill_json_text(&json, "backend", plan->backend);
+  mill_json_integer(&json, "threads", plan->n_thread);
+  mill_json_integer(&json, "slots", plan->n_slot);
+  mill_json_text(&json, "host", host);
+  mill_json_integer(&json, "pid", (int64_t)getpid());
+  mill_json_text(&json, "slurm_job", job && job[0] ? job : NULL);
+  mill_json_open(&json, "ranks", '[');
+  for (int r = 0; r < what->n_rank; r++)
+    put_rank(&json, what, &what->rank[r]);
+  mill_json_close(&json);
+  return mill_json_close(&json);
+}
+
+/* ---- memory ---- */
+
+static double mib(int64_t bytes)
+{
+  return (double)bytes / (1 << 20);
+}
+
+static void print_purposes(const mill_rank_state *r, FILE *out)
+{
+  for (int p = 0; p < MILL_N_PURPOSE; p++) {
+    char name[32];
+    snprintf(name, sizeof name, "%s", purpose_name[p]);
+    for (char *c = name; *c; c++)
+      *c = *c == '_' ? ' ' : *c;
+    fprintf(out, "%s%s %.0f", p > 0 ? ", " : "", name, mib(r->bytes[p]));
+  }
+}
+
+void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out)
+{
+  const mill_rank_state *largest = &rank[0], *smallest = &rank[0];
+  int64_t sum = 0;
+  for (int r = 0; r < n_rank; r++) {
+    sum += rank[r].peak;
+    largest = rank[r].peak > largest->peak ? &rank[r] : largest;
+    smallest = rank[r].peak < smallest->peak ? &rank[r] : smallest;
+  }
+  if (n_rank == 1)
+    fprintf(out, "memory       peak %.0f MiB", mib(largest->peak));
+  else
+    fprintf(out, "memory       peak %.0f MiB (rank %d; least %.0f, rank %d; together %.0f)",
+            mib(largest->peak), largest->rank, mib(smallest->peak), smallest->rank, mib(sum));
+  fputs(strncmp(largest->backend, "cuda", 4) == 0 ? "; on the device: " : "; of it ", out);
+  print_purposes(largest, out);
+  if (largest->has_gpu)
+    fprintf(out, "; %s: %.0f of %.0f in use", largest->gpu_name, mib(largest->gpu_used),
+            mib(largest->gpu_total));
+  fputc('\n', out);
+  for (int r = 0; r < n_rank && n_rank > 1 && n_rank <= 8; r++)
+    fprintf(out, "  rank %-4d peak %.0f MiB\n", rank[r].rank, mib(rank[r].peak));
+}
+
+/* ---- reading ---- */
+
+int mill_status_path(const char *output, char *out)
+{
+  if (snprintf(out, MILL_STATUS_PATH, "%s.status.json", output) >= MILL_STATUS_PATH)
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the output is too long: %zu bytes",
+                      strlen(output));
+  return MILL_OK;
+}
+
+int mill_status_has_signature(FILE *file)
+{
+  char head[sizeof MILL_STATUS_SIGNATURE - 1];
+  rewind(file);
+  const size_t n = fread(head, 1, sizeof head, file);
+  return n == sizeof head && memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) == 0;
+}
+
+int mill_status_read(const char *path, json_t **doc)
+{
+  int err = MILL_OK;
+  FILE *file = NULL;
+  json_error_t error;
+  *doc = NULL;
+  if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    goto done;
+  MILL_TRY(mill_regular_stream(path, "a status file", MILL_ERR_INPUT, &file));
+  if (!mill_status_has_signature(file))
+    MILL_FAIL(MILL_ERR_INPUT, "%s is no status file of starmill", path);
+  rewind(file);
+  *doc = json_loadf(file, 0, &error);
+  if (!*doc)
+    MILL_FAIL(MILL_ERR_INPUT, "%s is damaged: line %d: %s", path, error.line, error.text);
+done:
+  if (file)
+    fclose(file);
+  return err;
+}
+
+int mill_status_alive(const json_t *doc, double *age_s)
+{
+  char here[64];
+  const double updated_s = mill_utc_read(mill_json_get_text(doc, "updated", ""));
+  const double interval_s = mill_json_get_real(doc, "interval_s", 0.0);
+  mill_host_name(here, sizeof here);
+  *age_s = isfinite(updated_s) ? fmax(0.0, mill_unix_s() - updated_s) : (double)INFINITY;
+  if (*age_s > fmax(GONE_S, GONE_INTERVALS * interval_s))
+    return 0;
+  return strcmp(mill_json_get_text(doc, "host", ""), here) != 0 ||
+         mill_process_alive(mill_json_get_integer(doc, "pid", 0));
+}

@@ -1,0 +1,112 @@
+/** What a status file says of a run and its ranks, its text, and reading one. */
+#ifndef MILL_STATUS_FILE_H
+#define MILL_STATUS_FILE_H
+
+#include <stdio.h>
+
+#include "io/result/result_file.h"
+#include "src/system/status_json.h"
+
+enum { MILL_STATUS_PATH = 4096, MILL_STATUS_VERSION = 1 };
+
+/** How every status file begins. */
+#define MILL_STATUS_SIGNATURE "{\n  \"format\": \"starmill status\""
+
+/** What a rank is at: symbol, name, meaning. */
+#define MILL_RANK_STAGE_LIST(X)                                                                    \
+  X(MILL_RANK_STARTING, "starting", "loading the library, making templates")                       \
+  X(MILL_RANK_FITTING, "fitting", "fitting stars")                                                 \
+  X(MILL_RANK_WAITING, "waiting", "done; waits for the other ranks, and writes with them")         \
+  X(MILL_RANK_FAILED, "failed", "its share failed; waits for the other ranks to stop")             \
+  X(MILL_RANK_ENDED, "ended", "ended")
+
+#define MILL_RANK_STAGE_ENUM(symbol, name, meaning) symbol,
+enum mill_rank_stage { MILL_RANK_STAGE_LIST(MILL_RANK_STAGE_ENUM) MILL_N_RANK_STAGE };
+#undef MILL_RANK_STAGE_ENUM
+
+/** What memory is for: symbol, name. */
+#define MILL_PURPOSE_LIST(X)                                                                       \
+  X(MILL_MEMORY_EMULATOR, "emulator")                                                              \
+  X(MILL_MEMORY_SLOTS, "slots")                                                                    \
+  X(MILL_MEMORY_WAVELENGTHS, "wavelength_sets")                                                    \
+  X(MILL_MEMORY_READER, "reader")
+
+#define MILL_PURPOSE_ENUM(symbol, name) symbol,
+enum mill_purpose { MILL_PURPOSE_LIST(MILL_PURPOSE_ENUM) MILL_N_PURPOSE };
+#undef MILL_PURPOSE_ENUM
+
+/** One rank, as the last meeting had it. */
+typedef struct mill_rank_state {
+  int32_t rank, pid;
+  int32_t stage;                /**< enum mill_rank_stage */
+  int32_t code;                 /**< of its failure; MILL_OK: none */
+  int32_t i_file;               /**< file of the catalog that its last star is of; -1: none yet */
+  int32_t has_gpu, gpu_percent; /**< percent -1: unknown */
+  int64_t n_status[MILL_N_STATUS]; /**< rows that it has finished in this run */
+  int64_t resident, peak;          /**< bytes of the process in memory */
+  int64_t bytes[MILL_N_PURPOSE];   /**< most so far; on the device where there is one */
+  int64_t gpu_used, gpu_total;     /**< bytes of its GPU, by all who use it */
+  double sign_s;                   /**< when it last took or finished a star, s since 1970 */
+  double failed_s;                 /**< when it failed */
+  char backend[64];                /**< what it fits on */
+  char gpu_name[96], host[64], error[512];
+} mill_rank_state;
+
+/** What a run is; its texts and files are borrowed. */
+typedef struct mill_board_plan {
+  const char *path;  /**< of the status file; NULL: none */
+  double interval_s; /**< between two writes, at most */
+  const char *output, *models, *command;
+  const char *backend, *rank_backend; /**< of all ranks, of this one */
+  int n_thread, n_slot;
+  int64_t n_row;
+  int n_file, n_unreadable;
+  const mill_input_file *file; /**< [n_file] */
+  int64_t base[MILL_N_STATUS]; /**< rows that earlier runs have done */
+  char gpu_bus[32];            /**< PCI address of this rank's GPU; empty: it has none */
+} mill_board_plan;
+
+/** How it ended, for the last status file. */
+typedef struct mill_board_end {
+  int code, exit_status;
+  const char *message;                /**< of a failure */
+  const mill_result_summary *summary; /**< NULL: not known */
+} mill_board_end;
+
+/** What a status file says. */
+typedef struct mill_status_text {
+  const mill_board_plan *plan;
+  int n_rank;
+  const mill_rank_state *rank; /**< [n_rank] */
+  double start_unix_s, elapsed_s;
+  int64_t n_done_here;       /**< rows that this run has finished */
+  double rate;               /**< stars a second of the last minute; NaN: not known yet */
+  const mill_board_end *end; /**< NULL: it runs */
+} mill_status_text;
+
+/** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
+int mill_status_print(const mill_status_text *what, FILE *out);
+
+/** Name of a STATUS, "FIT_FAILED". */
+const char *mill_status_name(int status);
+
+/** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
+ *  the bytes by purpose, which lie on the device or in the process. */
+void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
+
+/** The status file of an output: PATH.status.json into out [MILL_STATUS_PATH].
+ *  MILL_ERR_USAGE when the name is too long. */
+int mill_status_path(const char *output, char *out);
+
+/** Does an open file begin as a status file?  It is read from its start. */
+int mill_status_has_signature(FILE *file);
+
+/** Read a status file; free with json_decref.  *doc is NULL when there is none, and after
+ *  MILL_ERR_INPUT, when it cannot be read or is no status file. */
+int mill_status_read(const char *path, json_t **doc);
+
+/** Is the run that wrote it still there?  It is when the file is young enough and, on this
+ *  host, its process lives; *age_s: of the file's content. */
+int mill_status_alive(const json_t *doc, double *age_s);
+
+#endif
