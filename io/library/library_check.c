@@ -26,20 +26,6 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-int mill_library_format(const mill_library *lib)
-{
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].emulator.kind == MILL_EMULATOR_GRID && lib->arm[i].emulator.grid.linear)
-      return MILL_LIBRARY_LINEAR;
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].error.fraction)
-      return MILL_LIBRARY_ERRORS;
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].emulator.kind != MILL_EMULATOR_MLP)
-      return MILL_LIBRARY_KINDS;
-  return MILL_LIBRARY_MLP;
-}
-
 size_t mill_library_grid_size(const mill_spline_grid *grid)
 {
   size_t n = (size_t)grid->n_out;

@@ -225,7 +225,7 @@ static int read_network(const mill_h5_file *file, mill_arm *arm)
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
     return REFUSED(file, "has %d layers, this program takes 1 to %d", net->n_layer, MILL_MAX_LAYER);
   for (int i = 0; i < net->n_layer; i++)
-    MILL_CHECK(mill_library_read_layer(file, "", i, arm->n_pix, net));
+    MILL_CHECK(mill_library_read_layer(file, i, arm->n_pix, net));
   return MILL_OK;
 }
 
