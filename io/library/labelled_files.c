@@ -166,7 +166,7 @@ static int read_image(mill_fits_file *file, const mill_labelled_request *request
   long corner[MILL_FITS_MAX_AXIS];
   MILL_CHECK(find_row_image(file, &one->i_hdu));
   if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX)
-    return MILL_ERROR_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
+    return MILL_ERROR_HDU(file, one->i_hdu, " has %lld pixels, at most %d",
                           (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX);
   one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
   for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
@@ -353,7 +353,7 @@ int mill_labelled_files_read(const char *const *path, int n_path,
   const size_t n_label = (size_t)request->n_label;
   memset(origin, 0, sizeof *origin);
   if (n_path > MILL_LABELLED_MAX)
-    MILL_FAIL(MILL_ERR_INPUT, "%d files; %d are possible", n_path, MILL_LABELLED_MAX);
+    MILL_FAIL(MILL_ERR_INPUT, "%d files, at most %d", n_path, MILL_LABELLED_MAX);
   spectra->n_spectrum = n_path;
   spectra->n_label = request->n_label;
   MILL_TRY(MILL_ALLOC((size_t)n_path * n_label, &spectra->label));
@@ -371,7 +371,7 @@ int mill_labelled_files_read(const char *const *path, int n_path,
     if (i == 0) {
       spectra->n_pix = one.n_pix;
       if ((double)n_path * one.n_pix > MILL_LABELLED_MAX_NUMBERS)
-        MILL_FAIL(MILL_ERR_INPUT, "%d spectra of %d pixels; %.0f numbers are possible", n_path,
+        MILL_FAIL(MILL_ERR_INPUT, "%d spectra of %d pixels: more than %.0f numbers", n_path,
                   one.n_pix, MILL_LABELLED_MAX_NUMBERS);
       MILL_TRY(MILL_ALLOC((size_t)n_path * (size_t)one.n_pix, &spectra->flux));
       MILL_TRY(MILL_ALLOC(one.n_pix, &spectra->wave_aa));

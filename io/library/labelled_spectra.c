@@ -241,9 +241,9 @@ static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *sp
   }
   const double size = (double)hdu->axis[0] * n;
   if (n > MILL_LABELLED_MAX || size > MILL_LABELLED_MAX_NUMBERS)
-    return MILL_ERROR_HDU(
-        file, i_hdu, " has %.0f spectra of %lld pixels; %d spectra and %.0f numbers are possible",
-        n, (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
+    return MILL_ERROR_HDU(file, i_hdu,
+                          " has %.0f spectra of %lld pixels, at most %d spectra and %.0f numbers",
+                          n, (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
   spectra->n_pix = (int)hdu->axis[0];
   spectra->n_spectrum = (int)n;
   MILL_CHECK(MILL_ALLOC((size_t)size, &spectra->flux));
@@ -310,7 +310,7 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
   MILL_TRY(MILL_ALLOC((size_t)spectra->n_spectrum * n_label, &spectra->label));
   if (hdu->n_axis != request->n_label + 1)
     MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
-                            " has %d axes beside the pixels' for %d labels; name all with --labels",
+                            " has %d axes besides the pixels, and --labels names %d; name them all",
                             hdu->n_axis - 1, request->n_label));
   for (int k = 1; k < hdu->n_axis; k++) {
     char key[32], name[FLEN_VALUE];

@@ -12,7 +12,7 @@ typedef struct mill_labelled_request {
   int n_label;
   /** of the table, one per label; cards of files with one spectrum; CTYPE of a cube's axes */
   char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME];
-  int medium;        /**< enum mill_medium; AUTO: as the header says */
+  enum mill_medium medium; /**< AUTO: as the header says */
   int have_wave;     /**< 1: wavelengths from the two below, not from the header */
   int wave_is_log10; /**< they are log10 of A */
   double wave_first, wave_step;

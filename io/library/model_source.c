@@ -72,7 +72,7 @@ static int open_many(mill_model_source *source)
       n = INT64_MAX;
   if (n > MILL_GRID_MAX_MODEL || hdu->axis[0] > INT32_MAX)
     return MILL_ERROR_HDU(source->file, source->i_hdu,
-                          " has %lld spectra of %lld pixels; %d are possible", (long long)n,
+                          " has %lld spectra of %lld pixels, at most %d", (long long)n,
                           (long long)hdu->axis[0], MILL_GRID_MAX_MODEL);
   source->n_model = source->known.n_spectrum = (int)n;
   source->known.n_pix = (int)hdu->axis[0];

@@ -22,7 +22,7 @@ typedef struct mill_build_options {
   mill_named exclude[MILL_MAX_NAMED];
   int n_line_model;                               /**< 0: files */
   double native_sigma_aa, native_resolving_power; /**< NAN: not given */
-  int normalise;                                  /**< enum mill_build_normalise */
+  enum mill_build_normalise normalise;
   int n_thread;
 } mill_build_options;
 

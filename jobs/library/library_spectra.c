@@ -144,16 +144,15 @@ static int parse(int argc, char **argv, options *o, int *first_file)
     return MILL_ERROR(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
   if (argc == first)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "library spectra takes one file of spectra, a folder, or several files "
-                      "of one spectrum each, not 0");
+                      "library spectra needs one file of spectra, a folder, or several files "
+                      "of one spectrum each");
   *first_file = first;
   MILL_CHECK(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
     return MILL_ERROR(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
-                      "exclude one another");
+    return MILL_ERROR(MILL_ERR_USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
+                                      "--at-instrument-resolution");
   return MILL_OK;
 }
 
@@ -175,7 +174,7 @@ static int bind_labels(options *o)
       while (l < o->in.n_label && strcmp(o->in.label[l].name, item[i].name) != 0)
         l++;
       if (l == o->in.n_label)
-        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
+        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: not one of the labels (--labels)",
                           list ? "--lengths" : "--keep", item[i].name);
       if (list) {
         o->settings.label[l].length = item[i].length;
@@ -222,10 +221,12 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
     set->template_sigma_aa = origin->fwhm_aa / FWHM_PER_SIGMA;
     snprintf(text, size, "card FWHM, %g A", origin->fwhm_aa);
   } else {
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
-                      "--resolving-power R, or --at-instrument-resolution",
-                      path);
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s does not give its resolution (no card FWHM), which the fit needs to match "
+        "the stars'; give --fwhm A, --sigma A, --resolving-power R or "
+        "--at-instrument-resolution",
+        path);
   }
   /* mill_library_check would say so after the work */
   const double width_aa =
@@ -233,9 +234,8 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
   if (width_aa > 0 && set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "
-        "possible",
-        path, set->template_sigma_aa, text, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
+        "%s: the resolution is sigma %g A (%s), expected at most %.3g A for spectra of %.6g A",
+        path, set->template_sigma_aa, text, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
   return MILL_OK;
 }
 
@@ -427,7 +427,7 @@ static int read_spectra(const options *o, int n_path, char **path, mill_labelled
     MILL_TRY(mill_labelled_files_read(file, n_file, &o->in.request, spectra, origin));
   else if (o->in.request.table || o->in.request.flux_column[0])
     MILL_FAIL(MILL_ERR_USAGE,
-              "--table and --columns are for files with one spectrum; %s is no folder", path[0]);
+              "--table and --columns are for files with one spectrum; %s is not a folder", path[0]);
   else
     MILL_TRY(mill_labelled_spectra_read(path[0], &o->in.request, spectra, origin));
 done:

@@ -2,10 +2,6 @@
 #ifndef MILL_LIBRARY_TRAIN_H
 #define MILL_LIBRARY_TRAIN_H
 
-#include "jobs/options/option_table.h"
-
-extern const mill_option_table mill_library_train_table;
-
 /** Which good models of a grid file an emulator is made from, and which are left out to see how
  *  well it works. */
 typedef struct mill_train_split {

@@ -57,13 +57,6 @@ typedef struct mill_option_need {
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** MILL_ERR_USAGE for an option of argv, before it is parsed, that this table lacks and another one
- *  has.
- *
- *  whose  says what the other table is of */
-int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
-                              const char *whose, int argc, char *const *argv);
-
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
  *  base: the defaults; NULL: none are told. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);

@@ -107,7 +107,7 @@ static void test_refusals(void **state)
   refused(ARM "at_instrument: 3}\n", "true or false");
   refused(ARM "sigma: 1}\n  - {name: b, min: 1000, max: 2000, ln_step: 1e-4}\n",
           ":3: arm b is there twice");
-  refused("arms: [{name: b, min: 5000, max: 4000, ln_step: 1e-4}]\n", "5000 to 4000 is no range");
+  refused("arms: [{name: b, min: 5000, max: 4000, ln_step: 1e-4}]\n", "5000 to 4000 A: expected");
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: 1}]\n", "0 pixels");
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: nan}]\n", "a number above 0");
   refused("arms: [{name: b, min: 5000, ln_step: 1e-4}]\n", "needs name, min, max");

@@ -275,10 +275,10 @@ static void test_fit_refuses(void **state)
   const double *const broken[] = {good, bad};
   const int n_node[] = {5, 5, 5, 5, 5, 5, 5}, few[] = {5, 3}, many[] = {5, 257};
   const int huge[] = {256, 256, 256, 256, 256, 256};
-  refused(0, n_node, node, 1, value, "0 labels");
-  refused(7, n_node, node, 1, value, "7 labels");
-  refused(2, n_node, node, 0, value, "0 components");
-  refused(2, n_node, node, 1025, value, "1025 components");
+  refused(0, n_node, node, 1, value, "labels of a grid: expected 1 to 6, got 0");
+  refused(7, n_node, node, 1, value, "labels of a grid: expected 1 to 6, got 7");
+  refused(2, n_node, node, 0, value, "components of a grid: expected 1 to 1024, got 0");
+  refused(2, n_node, node, 1025, value, "expected 1 to 1024, got 1025");
   refused(2, few, node, 1, value, "axis 1 of a grid has 3 nodes");
   refused(2, many, node, 1, value, "axis 1 of a grid has 257 nodes");
   refused(2, n_node, broken, 1, value, "node 2 of axis 1");
