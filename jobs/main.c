@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_crash.h"
 #include "jobs/bench/bench.h"
 #include "jobs/density/density.h"
 #include "jobs/doctor/doctor.h"
@@ -17,7 +17,7 @@
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
-#include "jobs/sample/sample.h"
+#include "jobs/fit/sample.h"
 #include "jobs/select/select.h"
 #include "jobs/show/show.h"
 #include "jobs/simulate/simulate.h"
@@ -174,7 +174,7 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-  mill_h5_probe_main(argc, argv);
+  mill_h5_name_crashes();
   /* a file at the limit on sizes is a failed write with a message, not a silent death */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/fits/fits_file.h"
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
 #include "kernels/data/result.h"
@@ -170,7 +169,6 @@ static int open_file(const char *path, mill_row_reader **out)
   r->n_row = -1;
   r->path = path;
   if (mill_first_bytes(path, first, sizeof first) == 4 && memcmp(first, "\x89HDF", 4) == 0) {
-    MILL_TRY(mill_h5_probe(MILL_PROBE_CATALOG, path));
     MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &r->hdf5));
     MILL_TRY(mill_h5_scan(&r->hdf5));
   } else {

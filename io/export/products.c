@@ -9,7 +9,7 @@
 
 #include "io/export/carried.h"
 #include "io/export/rvtab.h"
-#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
@@ -221,9 +221,9 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   products p = {.want = want};
   *counts = (mill_product_counts){0};
   if (mpi->rank == 0)
-    err = mill_h5_probe(MILL_PROBE_RESULT, want->result);
+    err = mill_h5_check_output(want->result);
   if (err == MILL_OK && mpi->rank == 0 && want->models)
-    err = mill_h5_probe(MILL_PROBE_RESULT, want->models);
+    err = mill_h5_check_output(want->models);
   if (err == MILL_OK && mpi->rank == 0)
     err = mill_products_folder(want->folder, "the folder of products");
   MILL_TRY(mill_mpi_agree(mpi, err));

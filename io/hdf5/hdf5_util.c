@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/hdf5/hdf5_crash.h"
 #include "kernels/base/common.h"
 #include "kernels/base/error.h"
 #include "src/system/regular_file.h"
@@ -98,7 +99,9 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
   if (H5Pset_file_locking(access, 0, 1) < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: file locking: %s", mill_h5_reason());
 #endif
+  mill_h5_opening(path, code);
   file->id = H5Fopen(path, H5F_ACC_RDONLY, access);
+  mill_h5_opened(file->id);
   if (file->id < 0)
     MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
@@ -239,7 +242,22 @@ void mill_h5_close(mill_h5_file *file)
 {
   if (file->id >= 0)
     H5Fclose(file->id);
+  mill_h5_forget(file->id);
   file->id = H5I_INVALID_HID;
+}
+
+int mill_h5_check_output(const char *path)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  struct stat status;
+  be_quiet();
+  if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && H5Fis_hdf5(path) > 0 &&
+      mill_h5_open(path, MILL_ERR_OUTPUT, &file) == MILL_OK && mill_h5_scan(&file) != MILL_OK)
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s; move it away, or fit again with --overwrite",
+                     mill_error_message());
+  mill_h5_close(&file);
+  return err;
 }
 
 int mill_h5_exists(const mill_h5_file *file, const char *name)
@@ -373,37 +391,36 @@ static int read_attr(const mill_h5_file *file, const char *object, const char *n
   return MILL_OK;
 }
 
-int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)
+/* One number, which as stored has this class or that of integers. */
+static int read_number(const mill_h5_file *file, const char *object, const char *name,
+                       H5T_class_t other, hid_t mem_type, void *out)
 {
   int err = MILL_OK;
   mill_h5_array attr;
-  long long value = 0;
   MILL_TRY(open_attr(file, object, name, &attr));
   const H5T_class_t found = H5Tget_class(attr.type);
-  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(file->code, ATTRIBUTE("is not an integer"));
-  MILL_TRY(read_attr(file, object, name, attr.id, H5T_NATIVE_LLONG, &value));
-  if (value < INT_MIN || value > INT_MAX)
-    MILL_FAIL(file->code, ATTRIBUTE("is %lld, out of range"), value);
-  *out = (int)value;
+  if ((found != H5T_INTEGER && found != other) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
+    MILL_FAIL(file->code, ATTRIBUTE("is not %s"), other == H5T_FLOAT ? "a number" : "an integer");
+  MILL_TRY(read_attr(file, object, name, attr.id, mem_type, out));
 done:
   mill_h5_array_close(&attr);
   return err;
 }
 
+int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)
+{
+  long long value = 0;
+  MILL_CHECK(read_number(file, object, name, H5T_ENUM, H5T_NATIVE_LLONG, &value));
+  if (value < INT_MIN || value > INT_MAX)
+    return MILL_ERROR(file->code, ATTRIBUTE("is %lld, out of range"), value);
+  *out = (int)value;
+  return MILL_OK;
+}
+
 int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const char *name,
                              double *out)
 {
-  int err = MILL_OK;
-  mill_h5_array attr;
-  MILL_TRY(open_attr(file, object, name, &attr));
-  const H5T_class_t found = H5Tget_class(attr.type);
-  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(file->code, ATTRIBUTE("is not a number"));
-  MILL_TRY(read_attr(file, object, name, attr.id, H5T_NATIVE_DOUBLE, out));
-done:
-  mill_h5_array_close(&attr);
-  return err;
+  return read_number(file, object, name, H5T_FLOAT, H5T_NATIVE_DOUBLE, out);
 }
 
 int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const char *name,
@@ -484,18 +501,20 @@ done:
   return err;
 }
 
-static int write_attr(const mill_h5_file *file, const char *object, const char *name,
-                      hid_t file_type, hid_t mem_type, const void *value)
+int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
+                       hid_t file_type, hid_t mem_type, int n_value, const void *value)
 {
   int err = MILL_OK;
   hid_t attr = H5I_INVALID_HID;
-  const hid_t space = H5Screate(H5S_SCALAR);
-  if (space < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
+  const hsize_t dim = (hsize_t)n_value;
+  const hid_t space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
+  if (space < 0 || file_type < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace or type: %s", mill_h5_reason());
   attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
                            H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
-    MILL_FAIL(file->code, ATTRIBUTE("cannot be written: %s"), mill_h5_reason());
+    MILL_FAIL(file->code, "%s: cannot write attribute %s of %s: %s%s", file->path, name, object,
+              mill_h5_reason(), file->code == MILL_ERR_OUTPUT ? MILL_H5_MAKE_ROOM : "");
 done:
   MILL_H5_CLOSE(attr, space);
   return err;
@@ -504,25 +523,23 @@ done:
 int mill_h5_write_attr_int(const mill_h5_file *file, const char *object, const char *name,
                            int value)
 {
-  return write_attr(file, object, name, H5T_STD_I32LE, H5T_NATIVE_INT, &value);
+  return mill_h5_write_attr(file, object, name, H5T_STD_I32LE, H5T_NATIVE_INT, 0, &value);
 }
 
 int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, const char *name,
                               double value)
 {
-  return write_attr(file, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+  return mill_h5_write_attr(file, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 0, &value);
 }
 
 int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
                             const char *value)
 {
-  int err = MILL_OK;
   const hid_t type = H5Tcopy(H5T_C_S1);
   /* an HDF5 text has at least one byte: the empty one is its end alone */
-  if (type < 0 || H5Tset_size(type, strlen(value) + 1) < 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
-  MILL_TRY(write_attr(file, object, name, type, type, value));
-done:
+  const int sized = type >= 0 && H5Tset_size(type, strlen(value) + 1) >= 0;
+  const int err =
+      mill_h5_write_attr(file, object, name, sized ? type : H5I_INVALID_HID, type, 0, value);
   MILL_H5_CLOSE(type);
   return err;
 }

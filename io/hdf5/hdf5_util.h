@@ -17,6 +17,10 @@ typedef struct mill_h5_file {
   const char *path; /**< for messages, borrowed */
 } mill_h5_file;
 
+/* neither HDF5 nor MPI-IO passes the reason on */
+#define MILL_H5_MAKE_ROOM                                                                          \
+  "; if the disk is full or a quota is used up, make room, then the same command continues"
+
 enum { MILL_H5_MAX_NUMBER = 16 /**< bytes; damaged ones of gigabytes would be converted */ };
 
 /** The innermost reason of the last HDF5 failure of this thread; call it before
@@ -59,6 +63,11 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 /** Close; does nothing for a file that is not open. */
 void mill_h5_close(mill_h5_file *file);
 
+/** Refuse an existing output that reaches beyond its file (mill_h5_scan), before a run that
+ *  continues it writes there.  MILL_OK where there is no HDF5 file that can be opened: its reader
+ *  says what is wrong. */
+int mill_h5_check_output(const char *path);
+
 /** 1 when the path of hard links exists, else 0. */
 int mill_h5_exists(const mill_h5_file *file, const char *name);
 
@@ -87,6 +96,9 @@ int mill_h5_write_group(const mill_h5_file *file, const char *name);
 int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,
                   int n_dim, const size_t *dim, const void *data, const char *unit,
                   const char *description);
+/** An attribute of one value (n_value 0) or of n_value values. */
+int mill_h5_write_attr(const mill_h5_file *file, const char *object, const char *name,
+                       hid_t file_type, hid_t mem_type, int n_value, const void *value);
 int mill_h5_write_attr_int(const mill_h5_file *file, const char *object, const char *name,
                            int value);
 int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, const char *name,

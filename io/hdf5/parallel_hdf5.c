@@ -11,15 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
-/* neither HDF5 nor MPI-IO passes the reason on */
-#define MAKE_ROOM                                                                                  \
-  "; if the disk is full or a quota is used up, make room, then the same command continues"
 #define WRITE_ERROR(what)                                                                          \
-  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MAKE_ROOM, path, what, mill_h5_reason())
+  MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MILL_H5_MAKE_ROOM, path, what,             \
+             mill_h5_reason())
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
@@ -118,8 +117,12 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   *file = H5I_INVALID_HID;
   MILL_TRY(access_list(comm, path, &access));
   const char *opened = name_for_mpi(path, flags, name, &fd);
+  mill_h5_opening(path, MILL_ERR_OUTPUT);
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(opened, H5F_ACC_TRUNC, H5P_DEFAULT, access)
                                 : H5Fopen(opened, flags, access);
+  mill_h5_opened(*file);
+  if (flags != H5F_ACC_RDONLY) /* open as long as the job runs, and read before */
+    mill_h5_forget(*file);
   if (*file < 0 && flags & H5F_ACC_TRUNC)
     MILL_TRY(WRITE_ERROR("the file"));
   if (*file < 0)
@@ -176,20 +179,22 @@ int mill_ph5_close(const char *path, hid_t *file)
     return MILL_OK;
   const hid_t id = *file;
   *file = H5I_INVALID_HID;
+  mill_h5_forget(id);
   if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MAKE_ROOM, path,
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MILL_H5_MAKE_ROOM, path,
                      mill_h5_reason());
   if (H5Fclose(id) < 0) {
     is_broken = 1;
     if (err == MILL_OK)
-      err =
-          MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
+      err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MILL_H5_MAKE_ROOM, path,
+                       mill_h5_reason());
   }
   return err;
 }
 
 void mill_ph5_drop(hid_t *file, int n_rank)
 {
+  mill_h5_forget(*file);
   if (*file >= 0 && (n_rank > 1 || H5Fclose(*file) < 0))
     is_broken = 1;
   *file = H5I_INVALID_HID;
@@ -233,28 +238,12 @@ int mill_ph5_group(hid_t loc, const char *path, const char *name)
   return MILL_OK;
 }
 
-static int attribute(hid_t loc, const char *path, const char *object, const char *name, hid_t type,
-                     int n_value, const void *value)
-{
-  int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, attr = H5I_INVALID_HID;
-  const hsize_t dim = n_value > 0 ? (hsize_t)n_value : 1;
-  space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
-  if (space < 0 || type < 0)
-    MILL_TRY(WRITE_ERROR(name));
-  attr = H5Acreate_by_name(loc, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (attr < 0 || H5Awrite(attr, type, value) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-done:
-  MILL_H5_CLOSE(attr, space);
-  return err;
-}
-
 int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const char *name,
                        const char *text)
 {
+  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   const hid_t type = mill_ph5_text_type(strlen(text));
-  const int err = attribute(loc, path, object, name, type, 0, text);
+  const int err = mill_h5_write_attr(&file, object, name, type, type, 0, text);
   MILL_H5_CLOSE(type);
   return err;
 }
@@ -263,6 +252,7 @@ int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const c
                         const char *const *text, int n_text)
 {
   int err = MILL_OK;
+  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   char *packed = NULL;
   hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
@@ -272,7 +262,7 @@ int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const c
   for (int i = 0; i < n_text; i++)
     memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
   type = mill_ph5_text_type(n_byte);
-  MILL_TRY(attribute(loc, path, object, name, type, n_text, packed));
+  MILL_TRY(mill_h5_write_attr(&file, object, name, type, type, n_text, packed));
 done:
   MILL_H5_CLOSE(type);
   mill_free(packed);
@@ -282,7 +272,8 @@ done:
 int mill_ph5_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
                         const int64_t *value, int n_value)
 {
-  return attribute(loc, path, object, name, H5T_STD_I64LE, n_value, value);
+  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
+  return mill_h5_write_attr(&file, object, name, H5T_STD_I64LE, H5T_STD_I64LE, n_value, value);
 }
 
 int mill_ph5_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
@@ -331,7 +322,7 @@ int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t
     MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+    err = WRITE_ERROR(name);
   MILL_H5_CLOSE(create, space);
   return err;
 }
@@ -350,48 +341,22 @@ done:
   return err;
 }
 
-/* Texts of fixed length; *array is closed by the caller. */
-static int open_texts(hid_t loc, const char *path, const char *name, mill_h5_array *array)
+/* Texts of fixed length, n_dim 0: a single one.  Zeros follow the last. */
+static int read_texts(hid_t loc, const char *path, const char *name, int n_dim, mill_ph5_texts *out)
 {
-  if (!mill_h5_array_open(loc, name, array))
-    return READ_ERROR(name);
-  if (H5Tget_class(array->type) != H5T_STRING || H5Tis_variable_str(array->type) != 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
-  return MILL_OK;
-}
-
-int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text)
-{
-  int err = MILL_OK;
-  const size_t max = (size_t)1 << 28;
-  mill_h5_array array;
-  *text = NULL;
-  MILL_TRY(open_texts(loc, path, name, &array));
-  if (H5Sget_simple_extent_npoints(array.space) != 1 || H5Tget_size(array.type) > max)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
-  MILL_TRY(mill_alloc_bytes(H5Tget_size(array.type) + 1, 1, (void **)text));
-  if (H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
-    MILL_TRY(READ_ERROR(name));
-done:
-  mill_h5_array_close(&array);
-  if (err != MILL_OK) {
-    mill_free(*text);
-    *text = NULL;
-  }
-  return err;
-}
-
-int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out)
-{
+  enum { MAX_TEXT = 1 << 28 };
   int err = MILL_OK;
   mill_h5_array array;
   *out = (mill_ph5_texts){0};
-  MILL_TRY(open_texts(loc, path, name, &array));
-  if (H5Sget_simple_extent_ndims(array.space) != 1)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a list of texts", path, name);
+  if (!mill_h5_array_open(loc, name, &array))
+    MILL_TRY(READ_ERROR(name));
   out->n = (int64_t)H5Sget_simple_extent_npoints(array.space);
   out->n_byte = H5Tget_size(array.type);
-  MILL_TRY(mill_alloc_bytes((size_t)out->n, out->n_byte, (void **)&out->text));
+  if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0 || out->n < 0 ||
+      (n_dim == 0 ? out->n != 1 || out->n_byte > MAX_TEXT
+                  : H5Sget_simple_extent_ndims(array.space) != 1))
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a %stext", path, name, n_dim ? "list of " : "");
+  MILL_TRY(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&out->text));
   if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
     MILL_TRY(READ_ERROR(name));
 done:
@@ -401,6 +366,19 @@ done:
     *out = (mill_ph5_texts){0};
   }
   return err;
+}
+
+int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text)
+{
+  mill_ph5_texts one;
+  const int err = read_texts(loc, path, name, 0, &one);
+  *text = one.text;
+  return err;
+}
+
+int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out)
+{
+  return read_texts(loc, path, name, 1, out);
 }
 
 int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
@@ -403,7 +402,6 @@ static int read_file(const char *path, const char *arm_name, double template_sig
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_arm *arm = &lib->arm[0];
-  MILL_TRY(mill_h5_probe(MILL_PROBE_EMULATOR, path));
   MILL_TRY(mill_h5_open(path, MILL_ERR_LIBRARY, &file));
   MILL_TRY(mill_h5_scan(&file));
   if (!mill_h5_exists(&file, "lam") || !mill_h5_has_attr(&file, "/", "parnames"))

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
@@ -289,7 +288,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   if (overwrite || !is_there)
     MILL_TRY(make(f, identity, c));
   else
-    MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
+    MILL_TRY(mill_h5_check_output(path));
   MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
   for (int i = 0; i < N_DATASET; i++) {

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -326,7 +325,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   }
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file", path);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
+  MILL_TRY(mill_h5_check_output(path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file", path);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/column_data.h"
@@ -73,7 +72,7 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info, 
   char job[96], made_by[96] = "";
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
-  if (mill_lock_restart() == 0 || mill_h5_probe(MILL_PROBE_RESULT, file->path) != MILL_OK ||
+  if (mill_lock_restart() == 0 || mill_h5_check_output(file->path) != MILL_OK ||
       mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) !=
           MILL_OK ||
       found == MILL_FOUND_NOTHING ||
@@ -126,7 +125,7 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
     if (!file->target[0])
       goto done;
   }
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
+  MILL_TRY(mill_h5_check_output(file->path));
   err = mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found, summary);
   if (err == MILL_ERR_OUTPUT && file->target[0])
     MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",

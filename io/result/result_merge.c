@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -362,7 +361,7 @@ static int look_at_part(merge_job *job, merge_part *part)
   MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
   if (fstat(fd, &status) != 0)
     MILL_TRY(REFUSED("%s: %s", part->path, strerror(errno)));
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
+  MILL_TRY(mill_h5_check_output(part->path));
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
   MILL_TRY(check_format(part, file));
   MILL_TRY(check_identity(job, part, file));

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
@@ -18,7 +17,6 @@ int mill_result_table_open(const char *path, mill_result_table *table)
   memset(table, 0, sizeof *table);
   table->path = path;
   table->file.id = H5I_INVALID_HID;
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, path));
   MILL_CHECK(mill_h5_open(path, MILL_ERR_OUTPUT, &table->file));
   MILL_CHECK(mill_h5_scan(&table->file));
   if (!mill_result_layout_is_result(table->file.id, path, &version))

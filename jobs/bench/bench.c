@@ -11,6 +11,8 @@
 #include "io/catalog/catalog_list.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "src/run/command_text.h"
+#include "src/system/shipped_file.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -36,7 +38,8 @@ static int configure(mill_bench *job)
     MILL_CHECK(mill_config_read(&job->config, fit.config));
   MILL_CHECK(mill_fit_options_apply(&fit, &job->config));
   MILL_CHECK(mill_config_check(&job->config));
-  (void)mill_fit_take_shipped(&job->config); /* tasks that need one look whether there is one */
+  /* tasks that need one look whether there is one */
+  (void)mill_shipped_library(job->config.template_lib, sizeof job->config.template_lib);
   return MILL_OK;
 }
 
@@ -92,7 +95,7 @@ static int start(mill_bench *job, int argc, char **argv)
     MILL_TRY(mill_mpi_agree(&job->mpi, err));
     goto done;
   }
-  MILL_TRY(mill_fit_command(argc, argv, &job->command));
+  MILL_TRY(mill_command_text(argc, argv, &job->command));
   describe_machine(job);
   if (argc > 1 && strcmp(argv[1], "train") == 0) {
     MILL_TRY(mill_bench_train(job, argc - 1, argv + 1));

@@ -2,20 +2,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/bench/bench_batch.h"
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/crossover.h"
+#include "src/run/crossover.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "kernels/find_backend.h"
+#include "kernels/gpu.h"
 #include "src/system/thread.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/device_facts.h"
-#endif
 
 enum {
   MAX_POINT = 32,
@@ -252,7 +250,6 @@ static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *ra
 {
   memset(rates, 0, sizeof *rates);
   if (is_gpu) {
-#ifdef MILL_HAVE_CUDA
     mill_gpu_place place;
     mill_gpu_rates gpu;
     mill_gpu_assigned(&place);
@@ -266,7 +263,6 @@ static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *ra
         "memory of the host %.1f GB/s.\n",
         gpu.n_processor, 1e-3 * gpu.f32_gflop_s, 1e-3 * gpu.f64_gflop_s, 1e-3 * gpu.copy_gbyte_s,
         gpu.upload_gbyte_s);
-#endif
     return MILL_OK;
   }
   MILL_CHECK(mill_bench_rates_measure(&b->job->lib, b->cpu.n_slot, rates));

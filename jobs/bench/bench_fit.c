@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "io/result/columns.h"
 #include "jobs/bench/bench_report.h"
@@ -119,10 +118,8 @@ static int measure_rates(const mill_bench *job, int n_row, mill_bench_rates *rat
 int mill_bench_task_rates(mill_bench *job)
 {
   mill_bench_report report = {0};
-  if (job->options.fit.library) {
-    MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, job->options.fit.library));
+  if (job->options.fit.library)
     MILL_CHECK(mill_library_read(job->options.fit.library, &job->lib));
-  }
   MILL_CHECK(measure_rates(job, DEFAULT_ROWS, &report.rates));
   return mill_bench_print(job, &report);
 }

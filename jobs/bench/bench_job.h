@@ -4,7 +4,7 @@
 
 #include "io/catalog/catalog_list.h"
 #include "jobs/bench/bench_options.h"
-#include "jobs/fit/crossover.h"
+#include "src/run/crossover.h"
 #include "kernels/data/library.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"

@@ -6,7 +6,7 @@
 
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/inputs.h"
-#include "jobs/fit/reader.h"
-#include "jobs/fit/work.h"
+#include "io/stars/inputs.h"
+#include "io/stars/reader.h"
+#include "io/stars/work.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -108,11 +108,13 @@ int mill_bench_task_read(mill_bench *job)
 {
   int err = MILL_OK, arm_wanted[MILL_MAX_ARM] = {0};
   mill_inputs inputs = {0};
+  mill_input_request request;
   MILL_TRY(mill_bench_open_library(job));
   MILL_TRY(mill_config_arms(&job->config, &job->lib, arm_wanted));
   const double start_s = mill_wall_s();
-  MILL_TRY(mill_inputs_index(&job->mpi, &job->options.fit, &job->config, &job->lib, arm_wanted,
-                             NULL, &inputs));
+  mill_fit_options_inputs(&job->options.fit, &request);
+  MILL_TRY(
+      mill_inputs_index(&job->mpi, &request, &job->config, &job->lib, arm_wanted, NULL, &inputs));
   const double index_s = mill_wall_s() - start_s;
   mill_inputs_drop_index(&inputs);
   if (inputs.n_row == 0)

@@ -9,7 +9,7 @@
 #include "jobs/fit/fit.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/data/settings.h"
 #include "src/system/random.h"

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "io/surveys/spectra.h"
 #include "jobs/bench/bench_job.h"
@@ -27,7 +26,6 @@ int mill_bench_open_library(mill_bench *job)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "no library: give --library FILE or template_lib in the configuration");
   MILL_CHECK(mill_stop_signal_catch());
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   MILL_CHECK(mill_library_read(path, &job->lib));
   MILL_CHECK(mill_config_cut_arms(&job->config, &job->lib));
   return mill_config_bind(&job->config, &job->lib);

@@ -8,7 +8,7 @@
 
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/options/job_steps.h"

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "jobs/density/density_map.h"
-#include "jobs/fit/fit.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/run/command_text.h"
 #include "src/ranks/mpi_context.h"
 
 static int print_summary(const mill_density_options *o, const mill_density_map *map, int knows_good,
@@ -40,7 +40,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   mill_density_rows rows = {0};
   mill_density_map map = {0};
   const double start_s = mill_wall_s();
-  MILL_TRY(mill_fit_command(argc, argv, &command)); /* before argv is permuted */
+  MILL_TRY(mill_command_text(argc, argv, &command)); /* before argv is permuted */
   MILL_TRY(mill_density_parse(argc, argv, &o));
   if (mill_option_helped(o.help, mpi->rank, mill_density_help.table, mill_density_help.usual))
     goto done;

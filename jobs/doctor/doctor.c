@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/doctor/doctor_findings.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
@@ -20,10 +19,7 @@
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/find_backend.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_probe.h"
-#include "kernels/cuda/device_facts.h"
-#endif
+#include "kernels/gpu.h"
 #include "src/floor/bench_rates.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/cpu_model.h"
@@ -252,7 +248,6 @@ static void find_driver(doctor_job *job)
   }
 }
 
-#ifdef MILL_HAVE_CUDA
 static const char *cuda_key(char key[64], int i, const char *what)
 {
   snprintf(key, 64, "cuda.%d%s", i, what);
@@ -291,6 +286,13 @@ static void find_devices(doctor_job *job)
 {
   mill_findings *f = &job->findings;
   int driver = 0, runtime = 0, n = 0;
+  if (!mill_gpu_is_built()) {
+    mill_finding_text(f, "cuda.devices", "built without CUDA");
+    if (mill_gpu_count() > 0)
+      mill_finding_warn(f, "there is a GPU that this program cannot use: build it where nvcc is "
+                           "found (docs/use/install.md)");
+    return;
+  }
   if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
     mill_finding_text(f, "cuda.devices", "none: %s", mill_error_message());
     if (mill_gpu_count() > 0)
@@ -367,7 +369,7 @@ static int find_gpus_of_ranks(doctor_job *job)
   int err = MILL_OK, driver = 0, runtime = 0;
   rank_gpu mine, *all = NULL;
   memset(&mine, 0, sizeof mine);
-  if (strcmp(job->backend, "cpu") == 0)
+  if (strcmp(job->backend, "cpu") == 0 || !mill_gpu_is_built())
     goto done;
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
@@ -391,22 +393,6 @@ done:
   mill_free(all);
   return err;
 }
-#else
-static int find_gpus_of_ranks(doctor_job *job)
-{
-  (void)job;
-  return MILL_OK;
-}
-
-static void find_devices(doctor_job *job)
-{
-  mill_finding_text(&job->findings, "cuda.devices", "built without CUDA");
-  if (mill_gpu_count() > 0)
-    mill_finding_warn(&job->findings, "there is a GPU that this program cannot use: build it where "
-                                      "nvcc is found (docs/use/install.md)");
-}
-#endif
-
 /* ---- rates and choice ---- */
 
 static int find_rates(doctor_job *job)
@@ -486,8 +472,6 @@ static int examine(doctor_job *job)
   MILL_TRY(mill_mpi_agree(&job->mpi, find_ranks(job)));
   if (job->mpi.rank == 0) {
     if (job->library)
-      err = mill_h5_probe(MILL_PROBE_LIBRARY, job->library);
-    if (err == MILL_OK && job->library)
       err = mill_library_read(job->library, &job->lib);
     if (err == MILL_OK)
       err = find_program(job);

@@ -6,7 +6,7 @@
 #include "io/export/products.h"
 #include "io/export/rvtab.h"
 #include "io/export/whole_table.h"
-#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
@@ -142,7 +142,7 @@ static int write_one(const export_options *o, int64_t *n_row)
   int err = MILL_OK;
   mill_export_source *source = NULL;
   mill_product product = {.path = ""};
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, o->result));
+  MILL_TRY(mill_h5_check_output(o->result));
   MILL_TRY(mill_export_open(o->result, o->unfinished, &source));
   MILL_TRY(check_roles(o, source));
   MILL_TRY(mill_product_begin(o->output, &product));

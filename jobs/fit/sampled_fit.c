@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/surveys/selection.h"
@@ -47,7 +46,6 @@ int mill_sampled_read_config(const char *path, mill_config *config, char *hash, 
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char *text = NULL;
-  MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, path));
   MILL_TRY(open_fit(path, &file));
   MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, size));
   MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/CONFIG", &text));

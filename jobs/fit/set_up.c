@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
@@ -21,17 +20,6 @@
 #include "src/system/watchdog.h"
 
 enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
-
-/* What is fitted with when nothing is said. */
-#define LIBRARY_THAT_COMES "libraries/fgk.h5"
-
-int mill_fit_take_shipped(mill_config *config)
-{
-  if (config->template_lib[0] != '\0')
-    return 0;
-  mill_shipped_file(LIBRARY_THAT_COMES, config->template_lib, sizeof config->template_lib);
-  return config->template_lib[0] != '\0';
-}
 
 int mill_fit_load_config(void *context)
 {
@@ -59,11 +47,12 @@ int mill_fit_load_config(void *context)
   if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
               options->fit ? "sample" : "fit");
-  job->setup.library_came = mill_fit_take_shipped(&job->setup.config);
+  job->setup.library_came =
+      mill_shipped_library(job->setup.config.template_lib, sizeof job->setup.config.template_lib);
   if (job->setup.config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE, "no library: give --library FILE or template_lib in the "
                               "configuration (none came with this program: there is no "
-                              "share/starmill/" LIBRARY_THAT_COMES " beside its bin)");
+                              "share/starmill/" MILL_SHIPPED_LIBRARY " beside its bin)");
   if (options->status)
     snprintf(job->setup.status_path, sizeof job->setup.status_path, "%s", options->status);
   else
@@ -84,8 +73,6 @@ static int load_library(void *context)
   int err = MILL_OK;
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library",
                                      job->setup.config.template_lib);
-  if (job->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->setup.config.template_lib));
   MILL_TRY(mill_library_read(job->setup.config.template_lib, &job->setup.lib));
   if (job->options.fit && strcmp(job->setup.fit_hash, job->setup.lib.hash) != 0)
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -116,8 +103,6 @@ static int load_start(void *context)
     return MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
-  if (job->mpi.rank == 0)
-    MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, config->start));
   MILL_TRY(mill_start_table_read(config->start, &job->setup.lib, &config->fit, &limits,
                                  &job->setup.start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",

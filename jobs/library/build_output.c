@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
@@ -257,7 +256,6 @@ static int continue_file(mill_build_job *job, int *complete)
   int err = MILL_OK;
   mill_grid_file *file = NULL;
   mill_grid_info there = {0};
-  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, job->output));
   MILL_TRY(mill_grid_open(job->output, &file, &there));
   MILL_TRY(find_lost(job, &there));
   MILL_TRY(compare(job, file, &there));
@@ -396,7 +394,6 @@ int mill_build_print(const char *path)
   char *settings = NULL;
   mill_grid_file *file = NULL;
   mill_grid_info info = {0};
-  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
   MILL_TRY(mill_grid_open(path, &file, &info));
   MILL_TRY(mill_grid_read_settings(file, &settings));
   printf("%s: grid file, %s\n%s", path, info.complete ? "complete" : "not complete", settings);

@@ -8,7 +8,6 @@
 
 #include <mpi.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "jobs/library/build_output.h"
 #include "jobs/library/library_build.h"
@@ -217,7 +216,6 @@ static int run_info(int argc, char **argv)
     goto done;
   }
   MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   MILL_TRY(mill_library_read(path, lib));
   MILL_TRY(mill_library_print(lib, stdout));
 done:

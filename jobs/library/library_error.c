@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_rows.h"
@@ -205,7 +204,6 @@ int mill_job_library_error(int argc, char **argv)
     goto done;
   MILL_TRY(check_files(&o, path));
   MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   MILL_TRY(mill_library_read(path, lib));
   for (int i = 0; i < o.n_arm; i++)
     if (mill_library_find_arm(lib, o.arm[i]) < 0)

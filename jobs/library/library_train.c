@@ -7,10 +7,8 @@
 
 #include <mpi.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/library/train_functions.h"
@@ -19,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
 #include "src/system/file_roles.h"
 #include "src/system/random.h"
@@ -144,8 +143,6 @@ done:
 static int open_grid(void *context)
 {
   job *j = context;
-  if (j->mpi.rank == 0)
-    MILL_CHECK(mill_h5_probe(MILL_PROBE_GRID, j->o.input));
   MILL_CHECK(mill_grid_open(j->o.input, &j->grid, &j->info));
   MILL_CHECK(split_models(j));
   return make_frame(j);

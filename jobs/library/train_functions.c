@@ -6,7 +6,6 @@
 
 #include <mpi.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
@@ -35,7 +34,6 @@ static void models_clear(models *m)
 static int models_open(const char *path, int unfinished, models *m)
 {
   m->path = path;
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_GRID, path));
   MILL_CHECK(mill_grid_open(path, &m->file, &m->info));
   MILL_CHECK(mill_good_models(&m->info, path, unfinished, &m->n, &m->row));
   if (m->n == 0)

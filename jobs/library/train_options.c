@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jobs/fit/backend_choice.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
 #include "kernels/base/error.h"
+#include "src/run/backend_choice.h"
 
 /* Emulators that an option is of. */
 enum {

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "io/files/sha256.h"
-#include "io/hdf5/hdf5_probe.h"
 #include "io/particles/particle_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
@@ -120,8 +119,6 @@ static int load_files(particle_job *job)
     if (!path[0] != !needs(job, is_start))
       return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s and %s go together: give both or neither",
                         job->options.config, key, is_start ? "start: samples" : "potential: grid");
-    if (path[0] && job->mpi.rank == 0)
-      MILL_CHECK(mill_h5_probe(MILL_PROBE_PARTICLES, path));
   }
   if (c->potential_file[0])
     MILL_CHECK(mill_particle_read_field(c->potential_file, &c->setup, &job->field));

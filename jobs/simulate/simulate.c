@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/simulate/simulate_files.h"
@@ -24,8 +23,6 @@ static int load_library(void *context)
 {
   simulate_job *job = context;
   const char *path = job->plan.options.library;
-  if (job->mpi.rank == 0)
-    MILL_CHECK(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   return mill_library_read(path, &job->plan.lib);
 }
 

@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 
 #include "io/files/lock_file.h"
-#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
 #include "io/result/result_file.h"
 #include "io/result/result_layout.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/system/progress.h"
@@ -172,7 +172,7 @@ static int look(status_job *job)
     MILL_CHECK(mill_resolve_links(job->output, job->begun, sizeof job->begun));
     job->is_new = 0;
   }
-  MILL_CHECK(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
+  MILL_CHECK(mill_h5_check_output(job->begun));
   MILL_CHECK(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
   if (job->state == FINISHED && job->has_result && job->result.version == MILL_RESULT_FORMAT)

@@ -1,7 +1,4 @@
-/** What the GPUs of this machine are and how fast they copy, for doctor and status.
- *
- *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
- */
+/** What the GPUs of this machine are and how fast they copy, for doctor and status. */
 #ifndef MILL_CUDA_PROBE_H
 #define MILL_CUDA_PROBE_H
 

@@ -1,13 +1,13 @@
-/** What CUDA says about the GPUs of this process, for device_choice.h and benchmarks.
- *
- *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
- */
+/** What CUDA says about the GPUs of this process, for device_choice.h and benchmarks. */
 #ifndef MILL_DEVICE_FACTS_H
 #define MILL_DEVICE_FACTS_H
 
 #include "kernels/cuda/device_choice.h"
 
 MILL_EXTERN_C_BEGIN
+
+/** 1 in a build with CUDA. */
+int mill_gpu_is_built(void);
 
 /** Fill node, whose gpu is memory of *gpu, to be freed with mill_free.  No context is made.
  *  Without driver or GPU node->driver or node->n_gpu is 0, which is no failure.

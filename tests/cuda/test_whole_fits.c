@@ -16,9 +16,7 @@
 #include "jobs/bench/bench_batch.h"
 #include "kernels/base/error.h"
 #include "tests/cuda/verdict.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#endif
+#include "kernels/gpu.h"
 
 enum { N_STAR = 5000, N_FEW = 500, MAX_FILE = 64 };
 
@@ -53,12 +51,8 @@ static const mill_backend *find_backend(const char **reason)
     *reason = "STARMILL_GPU_BACKEND is no level of this CPU";
     return backend;
   }
-#ifdef MILL_HAVE_CUDA
   backend = mill_backend_cuda(NULL);
   *reason = mill_error_message();
-#else
-  *reason = "this build has no CUDA backend";
-#endif
   return backend;
 }
 

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "io/surveys/desi.h"
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "tests/mill_test.h"
 

@@ -6,8 +6,22 @@
 #include <limits.h>
 
 #include "io/catalog/input_table.h"
-#include "jobs/options/options.h"
+#include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
+
+/** What a command line says of them; texts are borrowed, NULL: not given. */
+typedef struct mill_input_request {
+  char *const *input; /**< [n_input] files named on the command line, in order */
+  int n_input;
+  const char *catalog;  /**< file with one path a line */
+  char *const *pattern; /**< [n_pattern] */
+  size_t n_pattern;
+  const char *numbers, *numbers_file; /**< what {n} of a pattern stands for */
+  const char *input_table;
+  const char *output; /**< the result */
+  int skip_done;      /**< leave out what input_table has as done */
+  int want_models;    /**< models will be written */
+} mill_input_request;
 
 typedef struct mill_input_names {
   int64_t n, n_byte;
@@ -24,7 +38,7 @@ typedef struct mill_input_names {
  *
  *  MILL_ERR_USAGE: no input at all, or a list or pattern is wrong, or the output is finished and
  *  there are inputs that are neither its own nor done. */
-int mill_input_names_share(const mill_mpi *mpi, const mill_fit_options *options,
+int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
 

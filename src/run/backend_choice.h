@@ -2,7 +2,7 @@
 #ifndef MILL_BACKEND_CHOICE_H
 #define MILL_BACKEND_CHOICE_H
 
-#include "jobs/fit/crossover.h"
+#include "src/run/crossover.h"
 #include "src/ranks/mpi_context.h"
 
 /** What a --backend of one choice for all ranks says, in the order of its words. */
@@ -40,7 +40,7 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
                            size_t size);
 
 /** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
- *  threads (jobs/fit/crossover.h) is reached by a rank's part of the work and every rank gets a
+ *  threads (src/run/crossover.h) is reached by a rank's part of the work and every rank gets a
  *  GPU, else "cpu".  What is continued keeps its backend, "cuda+cpu" too.  Why is logged.
  *
  *  kind    enum mill_crossover_kind

@@ -1,4 +1,4 @@
-#include "jobs/fit/stop_watch.h"
+#include "src/run/stop_watch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-#include "jobs/sample/sample.h"
+#include "jobs/fit/sample.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int take_moves(const mill_option *row, const char *text, void *base);
 
 static const mill_option rows[] = {
     {.name = "files"},
-    {"fit", TEXT(fit),
+    {"fit", TEXT(fit), .may_differ = 1,
      .help = "result of starmill fit: its stars are sampled, with its configuration, from its "
              "solutions"},
     {"library", KEY(library, "template_lib"),
@@ -35,7 +35,7 @@ static const mill_option rows[] = {
     {.name = "selection (without any: all rows of the fit's own selection)"},
     {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
-    {"targetid-file", TEXT(target_id_file),
+    {"targetid-file", TEXT(target_id_file), .may_differ = 1,
      .help = "only the targets listed, one TARGETID per line"},
     {"flag", TEXT(flag), .argument = "NAME,NAME...",
      .help = "only stars with one of these bits of RVS_WARN or FIT_INFO, as TWO_MINIMA or HULL"},

@@ -1,4 +1,4 @@
-#include "jobs/fit/join.h"
+#include "io/stars/join.h"
 
 #include <math.h>
 #include <stdlib.h>

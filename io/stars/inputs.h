@@ -6,8 +6,8 @@
 #include "io/catalog/input_table.h"
 #include "io/result/result_file.h"
 #include "io/surveys/spectra.h"
-#include "jobs/fit/join.h"
-#include "jobs/options/options.h"
+#include "io/stars/join.h"
+#include "io/stars/input_names.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
 
@@ -42,14 +42,14 @@ typedef struct mill_inputs {
 
 /** Gather the names of the inputs and index them, each rank its share.
  *
- *  Collective; config, lib, options and arm_wanted [MILL_MAX_ARM] must be equal on every
+ *  Collective; config, lib, request and arm_wanted [MILL_MAX_ARM] must be equal on every
  *  rank.  Files come in
  *  the order of the command line, then of the catalog file, which rank 0 reads.  A file
  *  that cannot be read is no failure: its entry says why, and the rank that
  *  found out logs it.  roles: what rank 0 writes, NULL: nothing; the other ranks' are
  *  empty.  MILL_ERR_USAGE when there is no input, when the catalog file cannot be read,
  *  when an input is named twice, or when it or its redrock file is written. */
-int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
+int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);
 

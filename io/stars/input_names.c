@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* stpcpy */
 
-#include "jobs/fit/input_names.h"
+#include "io/stars/input_names.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/surveys/redrock.h"
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
@@ -25,20 +25,20 @@
 enum { MAX_PATH = 1024 };
 
 /* Command line, then catalog file, then patterns. */
-static int list_inputs(const mill_fit_options *options, mill_path_list *list)
+static int list_inputs(const mill_input_request *request, mill_path_list *list)
 {
   int err = MILL_OK;
   int64_t *number = NULL;
   size_t n_number = 0;
   int has_place = 0;
-  for (int i = 0; i < options->n_input; i++)
-    MILL_TRY(mill_path_list_add(list, options->input[i]));
-  if (options->catalog)
-    MILL_TRY(mill_catalog_list_read(options->catalog, list));
-  MILL_TRY(mill_number_list(options->numbers, options->numbers_file, &number, &n_number));
-  for (size_t i = 0; i < options->n_pattern; i++) {
-    has_place |= strstr(options->pattern[i], "{n") != NULL;
-    MILL_TRY(mill_input_pattern(options->pattern[i], number, n_number, list));
+  for (int i = 0; i < request->n_input; i++)
+    MILL_TRY(mill_path_list_add(list, request->input[i]));
+  if (request->catalog)
+    MILL_TRY(mill_catalog_list_read(request->catalog, list));
+  MILL_TRY(mill_number_list(request->numbers, request->numbers_file, &number, &n_number));
+  for (size_t i = 0; i < request->n_pattern; i++) {
+    has_place |= strstr(request->pattern[i], "{n") != NULL;
+    MILL_TRY(mill_input_pattern(request->pattern[i], number, n_number, list));
   }
   if (n_number > 0 && !has_place)
     MILL_FAIL(MILL_ERR_USAGE, "--numbers: no --pattern has {n}, for which they would stand");
@@ -178,7 +178,7 @@ static int are_recorded(const mill_input_table *table, const char *path, const m
 }
 
 /* A result that is there keeps its own inputs; what else is not done waits for another one. */
-static int keep_own(const mill_fit_options *options, const mill_input_table *table,
+static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
   int err = MILL_OK;
@@ -186,20 +186,20 @@ static int keep_own(const mill_fit_options *options, const mill_input_table *tab
   mill_path_list own = {0};
   mill_existing *existing = NULL;
   MILL_TRY(MILL_ALLOC(1, &existing));
-  mill_result_find(options->output, existing);
+  mill_result_find(request->output, existing);
   if (!existing->found || list->n == 0) /* what else may lie there is refused when it is opened */
     goto done;
-  MILL_TRY(read_inputs(options->output, &own));
+  MILL_TRY(read_inputs(request->output, &own));
   MILL_TRY(count_others(list, &own, &n_waiting));
-  if (existing->peek.finished && n_waiting > 0 && are_recorded(table, options->output, &own))
+  if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &own))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s is finished, and %zu inputs are neither in it nor done: give another --output "
               "for them (and join the results by starmill merge)",
-              options->output, n_waiting);
+              request->output, n_waiting);
   if (n_waiting > 0)
     mill_log_warning("%s is continued with the %zu inputs that it was begun with; %zu others wait "
                      "for the next run, with another --output",
-                     options->output, own.n, n_waiting);
+                     request->output, own.n, n_waiting);
   mill_path_list_clear(list);
   *list = own;
   own = (mill_path_list){0};
@@ -209,13 +209,13 @@ done:
   return err;
 }
 
-static int skip_done(const mill_fit_options *options, const mill_config *config,
+static int skip_done(const mill_input_request *request, const mill_config *config,
                      mill_input_names *names, mill_path_list *list)
 {
   int err = MILL_OK;
   size_t n_kept = 0;
   mill_input_table *table = NULL;
-  MILL_TRY(mill_input_table_read(options->input_table, &table));
+  MILL_TRY(mill_input_table_read(request->input_table, &table));
   for (size_t i = 0; i < list->n; i++)
     if (is_done(table, names->settings, &config->select, list->path[i]))
       mill_free(list->path[i]);
@@ -224,24 +224,24 @@ static int skip_done(const mill_fit_options *options, const mill_config *config,
   names->n_skipped = (int64_t)(list->n - n_kept);
   list->n = n_kept;
   mill_log_info("%lld inputs are done, %zu are not, by %s", (long long)names->n_skipped, n_kept,
-                options->input_table);
-  MILL_TRY(keep_own(options, table, list));
+                request->input_table);
+  MILL_TRY(keep_own(request, table, list));
 done:
   mill_input_table_free(table);
   return err;
 }
 
 /* Rank 0. */
-static int collect_names(const mill_fit_options *options, const mill_config *config,
+static int collect_names(const mill_input_request *request, const mill_config *config,
                          const mill_library *lib, mill_input_names *names)
 {
   int err = MILL_OK;
   mill_path_list list = {0};
   char path[PATH_MAX];
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: listing the inputs",
-                                     options->catalog ? options->catalog : "command line");
-  MILL_TRY(list_inputs(options, &list));
-  if (options->input_table) {
+                                     request->catalog ? request->catalog : "command line");
+  MILL_TRY(list_inputs(request, &list));
+  if (request->input_table) {
     MILL_TRY(digest_settings(config, lib, names->settings));
     for (size_t i = 0; i < list.n; i++) {
       MILL_TRY(mill_input_absolute(list.path[i], path));
@@ -252,8 +252,8 @@ static int collect_names(const mill_fit_options *options, const mill_config *con
                   i + 1);
     }
   }
-  if (options->skip_done)
-    MILL_TRY(skip_done(options, config, names, &list));
+  if (request->skip_done)
+    MILL_TRY(skip_done(request, config, names, &list));
   names->n = (int64_t)list.n;
   if (names->n > INT_MAX / 2)
     MILL_FAIL(MILL_ERR_USAGE, "%lld inputs are too many for one run", (long long)names->n);
@@ -288,14 +288,14 @@ static int split_names(mill_input_names *names)
   return MILL_OK;
 }
 
-int mill_input_names_share(const mill_mpi *mpi, const mill_fit_options *options,
+int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names)
 {
   int err = MILL_OK;
   int64_t size[3] = {0, 0, 0};
   if (mpi->rank == 0)
-    err = collect_names(options, config, lib, names);
+    err = collect_names(request, config, lib, names);
   MILL_TRY(mill_mpi_agree(mpi, err));
   size[0] = names->n;
   size[1] = names->n_byte;

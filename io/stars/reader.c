@@ -1,4 +1,4 @@
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 
 #include <pthread.h>
 #include <stdio.h>

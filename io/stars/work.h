@@ -4,7 +4,7 @@
 #define MILL_WORK_H
 
 #include "io/result/result_file.h"
-#include "jobs/fit/inputs.h"
+#include "io/stars/inputs.h"
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 

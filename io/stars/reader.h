@@ -1,6 +1,6 @@
 /** The reader of a rank: threads that bring its stars' pixels from disk.
  *
- *  The threads draw chunks of the catalog (jobs/fit/work.h), the next one when all rows of the last
+ *  The threads draw chunks of the catalog (io/stars/work.h), the next one when all rows of the last
  *  are taken, and hand over the wanted rows in batches of a bounded size.  Several threads read
  *  shares of the same file, which each of them opens; one of them unpacks and reads a compressed
  *  file, while the others go on.  So with several threads the batches come in any order.
@@ -13,8 +13,8 @@
 #define MILL_READER_H
 
 #include "io/surveys/spectra.h"
-#include "jobs/fit/inputs.h"
-#include "jobs/fit/work.h"
+#include "io/stars/inputs.h"
+#include "io/stars/work.h"
 
 enum {
   MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */

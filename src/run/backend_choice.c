@@ -1,23 +1,17 @@
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/gpu.h"
 #include "src/system/cpu_model.h"
 #include "src/system/log.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/device_facts.h"
-#endif
 
 const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 
 enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
-
-#ifdef MILL_HAVE_CUDA
-enum { HAS_CUDA = 1 };
 
 static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
 {
@@ -183,11 +177,6 @@ done:
   return err;
 }
 
-static void leave_gpus(void)
-{
-  mill_gpu_release();
-}
-
 int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
                            size_t size)
 {
@@ -218,45 +207,6 @@ done:
   return err;
 }
 
-#else
-enum { HAS_CUDA = 0 };
-
-static int place_all(const mill_mpi *mpi)
-{
-  (void)mpi;
-  return MILL_ERROR(MILL_ERR_CONFIG,
-                    "this program was built without CUDA: build it where nvcc is found");
-}
-
-static int place_some(const mill_mpi *mpi, int *has_gpu)
-{
-  *has_gpu = 0;
-  return place_all(mpi);
-}
-
-static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
-{
-  (void)is_mixed;
-  return place_some(mpi, has_gpu);
-}
-
-static void leave_gpus(void)
-{
-}
-
-int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
-                           size_t size)
-{
-  (void)kind;
-  (void)n_thread;
-  memset(line, 0, sizeof *line);
-  *found = 0;
-  snprintf(why, size, "this program was built without CUDA");
-  return MILL_OK;
-}
-
-#endif
-
 /* Put more text around the message of a failure. */
 static int tell(int err, const char *before, const char *after)
 {
@@ -269,7 +219,7 @@ int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
   return tell(err, "backend cuda: ",
-              mpi->size == 1 || !HAS_CUDA || !may_be_mixed
+              mpi->size == 1 || !mill_gpu_is_built() || !may_be_mixed
                   ? "; or use --backend cpu"
                   : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
                     ", by which ranks without a GPU fit on the CPU");
@@ -354,7 +304,7 @@ int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const
   *has_gpu = 0;
   if (err == MILL_ERR_MPI)
     goto done;
-  leave_gpus();
+  mill_gpu_release();
   if (wish == WISH_GPU) {
     if (mpi->rank == 0)
       mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());

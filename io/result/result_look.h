@@ -1,6 +1,6 @@
 /** What a result file says of its run, by itself. */
-#ifndef MILL_STATUS_RESULT_H
-#define MILL_STATUS_RESULT_H
+#ifndef MILL_RESULT_LOOK_H
+#define MILL_RESULT_LOOK_H
 
 #include <stdint.h>
 

@@ -1,11 +1,10 @@
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -99,7 +98,7 @@ void mill_result_find(const char *path, mill_existing *existing)
   memset(existing, 0, sizeof *existing);
   snprintf(existing->path, sizeof existing->path, "%s", path);
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", path);
-  int err = mill_h5_probe(MILL_PROBE_RESULT, path);
+  int err = mill_h5_check_output(path);
   if (err == MILL_OK)
     err = mill_result_look(path, &existing->found, &existing->peek);
   mill_watch_end(watch);

@@ -1,4 +1,4 @@
-#include "jobs/fit/work.h"
+#include "io/stars/work.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "jobs/fit/crossover.h"
+#include "src/run/crossover.h"
 
 #include <errno.h>
 #include <stdio.h>

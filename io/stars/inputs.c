@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* qsort_r */
 
-#include "jobs/fit/inputs.h"
+#include "io/stars/inputs.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
-#include "jobs/fit/input_names.h"
-#include "jobs/fit/work.h"
+#include "io/stars/input_names.h"
+#include "io/stars/work.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
@@ -488,7 +488,7 @@ static void log_frames(const mill_inputs *inputs)
   }
 }
 
-int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
+int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs)
 {
@@ -501,14 +501,14 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                                 .config = config,
                                 .limits = {config->gzip_limit_mib, config->scratch}},
                    .inputs = inputs,
-                   .want_models = options->models != NULL,
+                   .want_models = request->want_models,
                    .keeps_all = config->join_by_name};
 
   memset(inputs, 0, sizeof *inputs);
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
-  MILL_TRY(mill_input_names_share(mpi, options, config, lib, &names));
+  MILL_TRY(mill_input_names_share(mpi, request, config, lib, &names));
   inputs->n_file = (int)names.n;
   inputs->n_skipped = (int)names.n_skipped;
   memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);

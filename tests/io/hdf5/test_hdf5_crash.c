@@ -1,0 +1,352 @@
+/* HDF5 files with every damage: a reader ends with its error, or the process with its exit status
+ * and a message that names the file. */
+#include "tests/mill_test.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <hdf5.h>
+
+#include "io/catalog/start_table.h"
+#include "io/hdf5/hdf5_crash.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/library/library_file.h"
+#include "kernels/base/error.h"
+#include "tests/test_library.h"
+
+enum {
+  N_PIX = 16,     /* of an arm, so that most of a file is structure */
+  N_ROW = 300,    /* of a table */
+  N_DAMAGED = 24, /* of each kind; MILL_DAMAGED_FILES says how many else */
+  MAX_BYTES = 1 << 20,
+  LIMIT_S = 60,
+  TABLE = 3 /* kinds 0 to 2 are libraries */
+};
+
+#define MUST(call)                                                                                 \
+  do {                                                                                             \
+    if ((call) != MILL_OK)                                                                         \
+      fail_msg("%s: %s", #call, mill_error_message());                                             \
+  } while (0)
+
+static char folder[] = "/tmp/starmill-crash-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+  static char path[256];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static void put(const char *path, const void *bytes, size_t n)
+{
+  FILE *stream = fopen(path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fwrite(bytes, 1, n, stream), n);
+  assert_int_equal(fclose(stream), 0);
+}
+
+static size_t get(const char *path, void *bytes)
+{
+  FILE *stream = fopen(path, "rb");
+  assert_non_null(stream);
+  const size_t n = fread(bytes, 1, MAX_BYTES, stream);
+  fclose(stream);
+  return n;
+}
+
+static void make_library(int kind, const char *path)
+{
+  static mill_library lib;
+  memset(&lib, 0, sizeof lib);
+  MUST(test_library_make(3, 1, 7, &lib));
+  if (kind == 1)
+    MUST(test_library_to_grid(&lib));
+  if (kind == 2)
+    MUST(test_library_to_rbf(&lib));
+  lib.arm[0].n_pix = N_PIX;
+  lib.arm[0].emulator.n_out[lib.arm[0].emulator.n_layer - 1] = N_PIX;
+  MUST(mill_library_write(path, &lib, 1));
+  mill_library_clear(&lib);
+}
+
+static void put_column(hid_t file, const char *name, hid_t type, hid_t creation, const void *data)
+{
+  const hsize_t dim = N_ROW;
+  const hid_t space = H5Screate_simple(1, &dim, NULL);
+  const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  assert_true(set >= 0 && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+  H5Dclose(set);
+  H5Sclose(space);
+}
+
+/* As a result that a user repacked: chunks, packed. */
+static void make_table(const char *path)
+{
+  static const char *const name[] = {"fits/VRAD", "fits/VSINI", "fits/TEFF", "fits/LOGG",
+                                     "fits/FEH"};
+  int64_t id[N_ROW];
+  double value[N_ROW];
+  const hsize_t chunk = 64;
+  for (int i = 0; i < N_ROW; i++) {
+    id[i] = 1000 + i;
+    value[i] = 10.0 + i;
+  }
+  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  assert_true(file >= 0 && creation >= 0);
+  H5Pset_chunk(creation, 1, &chunk);
+  H5Pset_shuffle(creation);
+  H5Pset_deflate(creation, 6);
+  H5Gclose(H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  put_column(file, "fits/TARGETID", H5T_NATIVE_INT64, creation, id);
+  for (int i = 0; i < 5; i++)
+    put_column(file, name[i], H5T_NATIVE_DOUBLE, i % 2 ? creation : H5P_DEFAULT, value);
+  H5Pclose(creation);
+  assert_true(H5Fclose(file) >= 0);
+}
+
+static int read_file(int kind, const char *path)
+{
+  static mill_library lib;
+  static const mill_fit_settings set;
+  mill_start_table *table = NULL;
+  int code;
+  memset(&lib, 0, sizeof lib);
+  if (kind < TABLE) {
+    code = mill_library_read(path, &lib);
+  } else {
+    MUST(test_library_make(3, 1, 7, &lib));
+    code = mill_start_table_read(path, &lib, &set, NULL, &table);
+    mill_start_table_free(table);
+  }
+  mill_library_clear(&lib);
+  return code;
+}
+
+/* A result that is continued is written, so it may not lead elsewhere; readers look themselves. */
+static void test_other_storage(void **state)
+{
+  (void)state;
+  const hsize_t dim = 100;
+  const char *path = in_folder("table.h5");
+  make_table(path);
+  MUST(mill_h5_check_output(path));
+  const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &dim, NULL);
+  H5Pset_external(creation, "/etc/passwd", 0, 800);
+  H5Dclose(
+      H5Dcreate2(file, "fits/X", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  H5Sclose(space);
+  H5Pclose(creation);
+  assert_true(H5Fclose(file) >= 0);
+  assert_int_equal(read_file(TABLE, path), MILL_ERR_CONFIG);
+  assert_int_equal(mill_h5_check_output(path), MILL_ERR_OUTPUT);
+  if (!strstr(mill_error_message(), "/fits/X") || !strstr(mill_error_message(), "--overwrite"))
+    fail_msg("%s", mill_error_message());
+}
+
+/* What is no HDF5 file is its reader's to tell. */
+static void test_other_files(void **state)
+{
+  (void)state;
+  put(in_folder("empty"), "", 0);
+  put(in_folder("text"), "hello\n", 6);
+  assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+  static const char *const name[] = {"nothing", "empty", "text", "pipe", "."};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    MUST(mill_h5_check_output(in_folder(name[i])));
+}
+
+static const int end_signal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+
+/* What a child of this process does with a file, and what it says on stderr: its wait status. */
+static int status_of_child(void (*act)(int kind, const char *path), int kind, const char *path,
+                           char *said)
+{
+  int status = -1;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    for (int i = 0; i < 4; i++) /* in place of cmocka's */
+      signal(end_signal[i], SIG_DFL);
+    mill_h5_name_crashes();
+    if (!freopen(in_folder("said"), "w", stderr))
+      _exit(99);
+    alarm(LIMIT_S);
+    act(kind, path);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  said[get(in_folder("said"), said)] = '\0';
+  return status;
+}
+
+/* ---- what a crash says ---- */
+
+/* Another file was opened after it, and closed. */
+static void crash_with_file(int kind, const char *path)
+{
+  mill_h5_file first, second;
+  if (mill_h5_open(path, kind % 2 ? MILL_ERR_OUTPUT : MILL_ERR_LIBRARY, &first) != MILL_OK ||
+      mill_h5_open(in_folder("other.h5"), MILL_ERR_INPUT, &second) != MILL_OK)
+    _exit(99);
+  mill_h5_close(&second);
+  raise(end_signal[kind / 2]);
+}
+
+/* Nothing is open: as without a handler; a sanitizer has an exit status of its own. */
+static void crash_alone(int kind, const char *path)
+{
+  mill_h5_file file;
+  if (mill_h5_open(path, MILL_ERR_LIBRARY, &file) != MILL_OK)
+    _exit(99);
+  mill_h5_close(&file);
+  raise(end_signal[kind]);
+}
+
+static void test_crashes(void **state)
+{
+  (void)state;
+  static char said[MAX_BYTES];
+  char path[256];
+  make_table(in_folder("other.h5"));
+  snprintf(path, sizeof path, "%s", in_folder("table.h5"));
+  make_table(path);
+  for (int kind = 0; kind < 8; kind++) {
+    const int status = status_of_child(crash_with_file, kind, path, said);
+    char number[16];
+    snprintf(number, sizeof number, "signal %d", end_signal[kind / 2]);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != (kind % 2 ? 4 : 2) || !strstr(said, path) ||
+        !strstr(said, number) || !strstr(said, kind % 2 ? "--overwrite" : "make or fetch it again"))
+      fail_msg("status %x: %s", (unsigned)status, said);
+  }
+  for (int kind = 0; kind < 4; kind++) {
+    const int status = status_of_child(crash_alone, kind, path, said);
+    if (strstr(said, path) ||
+        (WIFSIGNALED(status) ? WTERMSIG(status) != end_signal[kind]
+                             : WEXITSTATUS(status) < 5 || WEXITSTATUS(status) == 99))
+      fail_msg("status %x: %s", (unsigned)status, said);
+  }
+}
+
+/* ---- damage ---- */
+
+static uint64_t random_below(uint64_t *state, uint64_t n)
+{
+  *state ^= *state >> 12;
+  *state ^= *state << 25;
+  *state ^= *state >> 27;
+  return (*state * 0x2545F4914F6CDD1Dull >> 16) % n;
+}
+
+/* As disks, interrupted copies and malice do; returns the new size. */
+static size_t damage(unsigned char *bytes, size_t n, uint64_t seed)
+{
+  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
+  const int n_place = 1 + (int)random_below(&state, 4);
+  for (int i = 0; i < n_place; i++) {
+    const size_t at = random_below(&state, n);
+    size_t length = 1 + random_below(&state, 8);
+    switch (random_below(&state, 6)) {
+    case 0:
+      bytes[at] ^= (unsigned char)(1 << random_below(&state, 8));
+      break;
+    case 1: /* a length or an address */
+      for (size_t k = at; k < n && k < at + length; k++)
+        bytes[k] = (unsigned char)random_below(&state, 256);
+      break;
+    case 2:
+      memset(bytes + at / 8 * 8, random_below(&state, 2) ? 0xff : 0, n - at / 8 * 8 < 8 ? 1 : 8);
+      break;
+    case 3:
+      length = 1 + random_below(&state, 600);
+      memset(bytes + at, 0, n - at < length ? n - at : length);
+      break;
+    case 4: {
+      const size_t from = random_below(&state, n);
+      length = 1 + random_below(&state, 300);
+      for (size_t k = 0; k < length && at + k < n && from + k < n; k++)
+        bytes[at + k] = bytes[from + k];
+      break;
+    }
+    default:
+      if (random_below(&state, 4) == 0 && at > 0)
+        return at;
+      bytes[at] = (unsigned char)random_below(&state, 256);
+    }
+  }
+  return n;
+}
+
+static void read_to_exit(int kind, const char *path)
+{
+  const int code = read_file(kind, path);
+  if (code != MILL_OK)
+    fprintf(stderr, "%s", mill_error_message());
+  fflush(stderr);
+  _exit(code == MILL_ERR_MEMORY ? 2 : mill_error_exit_status(code));
+}
+
+/* The reader refuses a damaged file, reads it, or crashes and names it. */
+static void test_damaged(void **state)
+{
+  (void)state;
+  static const char *const name[] = {"perceptron", "grid", "radial functions", "table"};
+  static unsigned char whole[MAX_BYTES], bytes[MAX_BYTES];
+  static char said[MAX_BYTES];
+  char path[256];
+  const char *text = getenv("MILL_DAMAGED_FILES");
+  const int n_file = text ? atoi(text) : N_DAMAGED;
+  snprintf(path, sizeof path, "%s", in_folder("damaged"));
+  for (int kind = 0; kind <= TABLE; kind++) {
+    int n_crashed = 0, n_refused = 0;
+    (kind < TABLE ? make_library(kind, in_folder("whole")) : make_table(in_folder("whole")));
+    const size_t n_whole = get(in_folder("whole"), whole);
+    for (int i = 0; i < n_file; i++) {
+      memcpy(bytes, whole, n_whole);
+      put(path, bytes, damage(bytes, n_whole, (uint64_t)i));
+      const int status = status_of_child(read_to_exit, kind, path, said);
+      if (!WIFEXITED(status) ||
+          (WEXITSTATUS(status) != 0 && (WEXITSTATUS(status) != 2 || !strstr(said, path))))
+        fail_msg("%s %d: status %x: %s", name[kind], i, (unsigned)status, said);
+      const int crashed = strstr(said, "the process died") != NULL;
+      n_crashed += crashed;
+      n_refused += !crashed && WEXITSTATUS(status) != 0;
+    }
+    printf("%s: %d damaged files: %d crashed HDF5, %d were refused\n", name[kind], n_file,
+           n_crashed, n_refused);
+    fflush(stdout);
+    assert_true(n_crashed + n_refused > n_file / 4); /* else nothing was damaged */
+  }
+}
+
+static int make_folder(void **state)
+{
+  (void)state;
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+  char call[64];
+  (void)state;
+  snprintf(call, sizeof call, "rm -rf %s", folder);
+  return system(call);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_other_storage),
+      cmocka_unit_test(test_other_files),
+      cmocka_unit_test(test_crashes),
+      cmocka_unit_test(test_damaged),
+  };
+  return cmocka_run_group_tests_name("io/hdf5_crash", tests, make_folder, remove_folder);
+}
