@@ -1,5 +1,6 @@
-/** What the parts of the library file share: library_file.c opens and replaces files, library_walk.c
- *  knows what is in them, library_check.c and library_print.c look at a library in memory. */
+/** What the parts of the library file share: library_file.c opens and replaces files,
+ * library_walk.c knows what is in them, library_check.c and library_print.c look at a library in
+ * memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
 
@@ -35,7 +36,8 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out);
 
-/** Read weights and biases of a layer of an emulator at the file's root; the last one gives n_pix. */
+/** Read weights and biases of a layer of an emulator at the file's root; the last one gives n_pix.
+ */
 int mill_library_read_layer(const mill_h5_file *file, int i_layer, int n_pix, mill_emulator *net);
 
 /** All of a library but its name, hash and report, which are the file's attributes. */

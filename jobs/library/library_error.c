@@ -116,7 +116,7 @@ static int read_spectra(options *o, const mill_library *lib, mill_labelled_spect
                       o->n_column, lib->n_label);
   for (int l = 0; l < lib->n_label; l++)
     memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
-  MILL_CHECK(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
+  MILL_CHECK(mill_labelled_read(&o->spectra, 1, 1, &request, spectra, &origin));
   if (isnan(o->sigma_aa))
     o->sigma_aa = origin.fwhm_aa / MILL_FWHM_PER_SIGMA;
   return MILL_OK;

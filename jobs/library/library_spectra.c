@@ -117,7 +117,7 @@ const mill_option_table mill_library_spectra_table = {
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "of what is left out (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
-         .help = "measure the templates' errors on spectra left out, with so many components, for "
+         .help = "measure the templates' errors on spectra left out, with N components, for "
                  "fits to count them (default: no)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
          .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
@@ -423,13 +423,11 @@ static int read_spectra(const options *o, int n_path, char **path, mill_labelled
   const char *const *file = (const char *const *)(listed ? listed : path);
   const int n_file = listed ? n_listed : n_path;
   MILL_TRY(check_output(o, file, n_file));
-  if (listed || n_path > 1)
-    MILL_TRY(mill_labelled_files_read(file, n_file, &o->in.request, spectra, origin));
-  else if (o->in.request.table || o->in.request.flux_column[0])
+  const int is_many = !listed && n_path == 1;
+  if (is_many && (o->in.request.table || o->in.request.flux_column[0]))
     MILL_FAIL(MILL_ERR_USAGE,
               "--table and --columns are for files with one spectrum; %s is not a folder", path[0]);
-  else
-    MILL_TRY(mill_labelled_spectra_read(path[0], &o->in.request, spectra, origin));
+  MILL_TRY(mill_labelled_read(file, n_file, is_many, &o->in.request, spectra, origin));
 done:
   mill_labelled_files_free(listed, n_listed);
   return err;

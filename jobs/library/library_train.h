@@ -11,7 +11,7 @@ typedef struct mill_train_split {
 } mill_train_split;
 
 /** Collective over MPI_COMM_WORLD, with equal arguments; argv[0] is the sub-command.  Returns the
- *  exit status, the same on every rank, and has told a failure. */
+ *  exit status, the same on every rank, and has printed a failure. */
 int mill_job_library_train(int argc, char **argv);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct mill_option_table {
   const mill_option *row; /**< ends with a row without a name */
 } mill_option_table;
 
-/** A table, and the defaults that its help tells. */
+/** A table, and the defaults that its help shows. */
 typedef struct mill_option_help {
   const mill_option_table *table;
   const void *usual; /**< NULL: none are told */
@@ -63,7 +63,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
- *  base: the defaults; NULL: none are told. */
+ *  base: the defaults; NULL: none are shown. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
 
 /** That on standard output of rank 0, where --help was among the options; returns help. */

@@ -8,7 +8,7 @@
 
 enum mill_grid_way { MILL_WAY_RADIAL = 0, MILL_WAY_SPLINES = 1, MILL_WAY_LINEAR = 2 };
 
-enum { MILL_GRID_COMPONENT = 128 }; /**< components of an arm unless told otherwise */
+enum { MILL_GRID_COMPONENT = 128 }; /**< components of an arm by default */
 
 /** Largest rms of ln flux that the components of linear interpolation may leave of a model. */
 #define MILL_GRID_LEFT 1e-5
@@ -21,7 +21,7 @@ typedef struct mill_grid_settings {
   int n_component;  /**< of an arm; 0: the default, of linear interpolation as many as leave
                          MILL_GRID_LEFT */
   int fill_gaps;    /**< 1: nodes without a model are filled (mill_label_lattice_fill) */
-  int degree;       /**< of the polynomial beside radial functions */
+  int degree;       /**< of the polynomial added to the radial functions */
   double smoothing; /**< of radial functions; 0: chosen by leave-one-out for each component */
   enum mill_hulls hulls;
   int n_guess;      /**< templates of the initial guess */

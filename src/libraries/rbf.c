@@ -148,8 +148,8 @@ static int factor_polynomials(mill_rbf_fit *f, int degree, double **qr, double *
     if (f->degree == 1)
       return MILL_ERROR(
           MILL_ERR_RANGE,
-          "the points' labels lie in a plane or on a line, so that not every label can be "
-          "told from the others: leave labels out or add points");
+          "the points' labels lie in a plane or on a line, so a label follows from the "
+          "others: leave labels out or add points");
   }
   return MILL_OK;
 }
