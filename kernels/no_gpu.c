@@ -43,13 +43,6 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
-int mill_gpu_measure(int gpu, mill_gpu_rates *rates)
-{
-  (void)gpu;
-  memset(rates, 0, sizeof *rates);
-  return missing();
-}
-
 int mill_cuda_probe(int *driver, int *runtime, int *n_device)
 {
   *driver = *runtime = *n_device = 0;
@@ -60,13 +53,6 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device)
 {
   (void)i;
   memset(device, 0, sizeof *device);
-  return missing();
-}
-
-int mill_cuda_probe_rates(int i, double *to_device, double *from_device, double *on_device)
-{
-  (void)i;
-  *to_device = *from_device = *on_device = 0;
   return missing();
 }
 

@@ -14,8 +14,6 @@
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
-#define FORMAT_NAME "starmill result"
-
 /* A time, which may not have been written yet. */
 static int read_time(const mill_h5_file *file, const char *name, char out[24])
 {
@@ -40,10 +38,8 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
   mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_result_summary summary;
   struct stat status;
-  char format[64] = "";
   size_t n_row = 0;
   const size_t one = 1;
-  int version = 0;
   *found = 0;
   memset(peek, 0, sizeof *peek);
   memset(&summary, 0, sizeof summary);
@@ -51,21 +47,12 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
     goto done;
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
   MILL_TRY(mill_h5_scan(&file));
-  if (!mill_h5_has_attr(&file, "/", "FORMAT") ||
-      mill_h5_read_attr_text(&file, "/", "FORMAT", format, sizeof format) != MILL_OK ||
-      strcmp(format, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is no result of starmill", path);
-  MILL_TRY(mill_h5_read_attr_int(&file, "/", "FORMAT_VERSION", &version));
-  if (version > MILL_RESULT_FORMAT)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s was written by a newer starmill (format %d, this program knows %d)", path,
-              version, MILL_RESULT_FORMAT);
+  MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
   /* first: it decides where the result can be continued */
   MILL_TRY(
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   peek->n_row = (int64_t)n_row;
-  peek->version = version;
   MILL_TRY(mill_result_layout_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
   peek->n_warned = summary.n_warned;

@@ -10,7 +10,6 @@
 
 typedef struct mill_result_peek {
   int64_t n_row, n_status[MILL_N_STATUS], n_warned;
-  int version; /**< of the file's format */
   int finished;
   int n_run;     /**< runs that ended in good order */
   double wall_s; /**< their time together */

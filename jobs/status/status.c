@@ -175,7 +175,7 @@ static int look(status_job *job)
   MILL_CHECK(mill_h5_check_output(job->begun));
   MILL_CHECK(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
-  if (job->state == FINISHED && job->has_result && job->result.version == MILL_RESULT_FORMAT)
+  if (job->state == FINISHED && job->has_result)
     MILL_CHECK(mill_result_damaged(job->begun, job->result.n_row, &job->damaged));
   if (job->damaged.n > 0)
     job->state = DAMAGED;

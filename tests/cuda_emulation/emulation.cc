@@ -542,11 +542,6 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
-int mill_gpu_measure(int, mill_gpu_rates *)
-{
-  return mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "no rates: it is emulated");
-}
-
 int mill_cuda_probe(int *driver, int *runtime, int *n_device)
 {
   *driver = *runtime = CUDART_VERSION;
@@ -564,11 +559,6 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device)
   device->major = prop.major;
   cudaMemGetInfo(&device->free, &device->total);
   return MILL_OK;
-}
-
-int mill_cuda_probe_rates(int, double *, double *, double *)
-{
-  return mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "no copies: it is emulated");
 }
 
 /* No PCI address is a GPU's that NVML could find. */

@@ -1,5 +1,15 @@
-/* Included by kernels/star/pixel.h once per type of template, after template_impl.h; no include
-   guard. */
+/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
+ *
+ *  Sums of products over pixels are a backend's (kernels/math/primitives.h).
+ */
+#ifndef MILL_LIKELIHOOD_H
+#define MILL_LIKELIHOOD_H
+
+#include "kernels/math/primitives.h"
+#include "kernels/star/arm_velocity.h"
+#include "kernels/star/model_error.h"
+#include "kernels/star/template.h"
+#include MILL_PRIMITIVES_PIXEL_SUMS
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.
  *
@@ -9,17 +19,16 @@
  *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
  *  is in the place of all products, and work->error holds E S and E (D - S a).
  *  +inf when the matrix is not positive definite or anything is not finite. */
-MILL_BLOCK_CALLED double MILL_T(mill_block_project)(mill_block own, const mill_model *m,
-                                                    const mill_segment *s, const MILL_REAL *templ,
-                                                    double level, double ln_scale,
-                                                    mill_workspace *work)
+MILL_BLOCK_CALLED double mill_block_project(mill_block own, const mill_model *m,
+                                            const mill_segment *s, const mill_real *templ,
+                                            double level, double ln_scale, mill_workspace *work)
 {
   mill_block *b = &own;
   const int nk = s->ws->n_cont;
   /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
    * last one */
   const int q = s->n_error, origin = mill_gram_at(q, 0);
-  MILL_T(mill_normal_sums)(b, nk, s, templ, level, work->sums);
+  mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
   double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
   const double *with_d = work->sums + mill_gram_at(q + nk, 0) - origin;
@@ -61,35 +70,33 @@ MILL_BLOCK_CALLED double MILL_T(mill_block_project)(mill_block own, const mill_m
 }
 
 /** F of one segment at a velocity from work->templ and its spline coefficients in work->bend. */
-MILL_BLOCK_CALLED double MILL_T(mill_block_value)(mill_block own, const mill_model *m,
-                                                  const mill_segment *s, double vel_km_s,
-                                                  mill_workspace *work)
+MILL_BLOCK_CALLED double mill_block_value(mill_block own, const mill_model *m,
+                                          const mill_segment *s, double vel_km_s,
+                                          mill_workspace *work)
 {
   mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
-  MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
-  MILL_T(mill_block_sample)
-  (b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const MILL_REAL *)work->templ,
-   (const MILL_REAL *)work->bend, pixel);
-  MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, pixel, smooth);
-  return MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
-                                    MILL_LN_SCALE(arm, work), work);
+  mill_real *pixel = (mill_real *)work->pixel, *smooth = (mill_real *)work->smooth;
+  mill_block_sample(b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const mill_real *)work->templ,
+                    (const mill_real *)work->bend, pixel);
+  mill_block_resolve(b, s, 1, m->max_seg_pix, pixel, smooth);
+  return mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work),
+                            work);
 }
 
 /** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
  *  its place among work->pixel: value, then d/d(parameter) in order, velocity first. */
-MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model *m,
-                                                const mill_segment *s, double vel_km_s, int r,
-                                                const MILL_REAL *rotated, const MILL_REAL *bend,
-                                                mill_workspace *work)
+MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        double vel_km_s, int r, const mill_real *rotated,
+                                        const mill_real *bend, mill_workspace *work)
 {
-  MILL_REAL *pixel = (MILL_REAL *)work->pixel;
+  mill_real *pixel = (mill_real *)work->pixel;
   const size_t pitch = (size_t)m->max_seg_pix;
   /* the value makes two rows */
-  MILL_T(mill_block_interpolate)
-  (b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
-   r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch, r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
-   r == 0 ? pixel + pitch : (MILL_REAL *)NULL);
+  mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
+                         r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
+                         r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
+                         r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
 /** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
@@ -99,26 +106,25 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
  *  a star with n_share segments of this arm. */
-MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_model *m,
-                                                   mill_segment *s, int n_share,
-                                                   mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, mill_segment *s,
+                                           int n_share, mill_workspace *work, mill_eval *eval)
 {
   mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
   const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
-  MILL_REAL *smooth = (MILL_REAL *)work->smooth;
+  mill_real *smooth = (mill_real *)work->smooth;
 
-  MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
+  mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
   if (n_share > 0) {
     mill_block_release_error(b, s);
-    if (isfinite(MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
-                                            MILL_LN_SCALE(arm, work), work)))
-      MILL_T(mill_block_fix_error)(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+    if (isfinite(mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work),
+                                    MILL_LN_SCALE(arm, work), work)))
+      mill_block_fix_error(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
-  const double f = MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
-                                              MILL_LN_SCALE(arm, work), work);
+  const double f =
+      mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
   MILL_SERIAL(b)
   {
     eval->f += f;
@@ -139,7 +145,7 @@ MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_mo
     mill_cholesky_solve(nk, chol, nk, x);
   }
   MILL_BARRIER(b);
-  MILL_T(mill_jacobian_sums)(b, m, s, smooth, MILL_LEVEL(arm, work), work);
+  mill_jacobian_sums(b, m, s, smooth, MILL_LEVEL(arm, work), work);
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
   MILL_FOR(b, j, np)
   {
@@ -183,10 +189,9 @@ MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_mo
  *  chi-square, squared significance of negative model pixels, largest squared
  *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
  *  s->scratch.  Always inlined: last digits would depend on what a compiler finds worth it. */
-MILL_INLINE void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *s,
-                                             const MILL_REAL *templ, double level, int keep,
-                                             const mill_workspace *work, double *chisq,
-                                             double *negative, double *largest)
+MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
+                                     double level, int keep, const mill_workspace *work,
+                                     double *chisq, double *negative, double *largest)
 {
   const int n = s->n_pix, nk = s->ws->n_cont;
   const float *cont = s->ws->cont;
@@ -260,9 +265,9 @@ MILL_INLINE void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *
 
 /** Template and coefficients of the model that mill_block_residual makes, in the template's own
  *  unit. */
-MILL_BLOCK_CALLED void MILL_T(mill_block_parts)(mill_block own, const mill_segment *s,
-                                                const MILL_REAL *templ, double level,
-                                                double ln_scale, const mill_workspace *work)
+MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
+                                        const mill_real *templ, double level, double ln_scale,
+                                        const mill_workspace *work)
 {
   mill_block *b = &own;
   const double scale = exp(ln_scale);
@@ -279,24 +284,22 @@ MILL_BLOCK_CALLED void MILL_T(mill_block_parts)(mill_block own, const mill_segme
 
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
-MILL_BLOCK_CALLED double MILL_T(mill_block_final)(mill_block own, const mill_model *m,
-                                                  const mill_segment *s, double vel_km_s,
-                                                  mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
+                                          const mill_segment *s, double vel_km_s,
+                                          mill_workspace *work, mill_eval *eval)
 {
   mill_block *b = &own;
-  const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
+  const mill_real *smooth = (const mill_real *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
-  const double f = MILL_T(mill_block_value)(*b, m, s, vel_km_s, work);
-  MILL_T(mill_block_residual)
-  (b, s, smooth, level, 1, work, &chisq, &negative, &largest);
+  const double f = mill_block_value(*b, m, s, vel_km_s, work);
+  mill_block_residual(b, s, smooth, level, 1, work, &chisq, &negative, &largest);
   if (s->templ_flux)
-    MILL_T(mill_block_parts)(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
+    mill_block_parts(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
-  const double f_c = MILL_T(mill_block_project)(*b, m, s, none, 1.0, 0.0, work);
-  MILL_T(mill_block_residual)
-  (b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
+  const double f_c = mill_block_project(*b, m, s, none, 1.0, 0.0, work);
+  mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_SERIAL(b)
   {
     eval->f += f;
@@ -314,24 +317,23 @@ MILL_BLOCK_CALLED double MILL_T(mill_block_final)(mill_block own, const mill_mod
 }
 
 /** F of an arm's segments at a velocity. */
-MILL_BLOCK_FN double MILL_T(mill_block_arm_value)(mill_block *b, const mill_model *m,
-                                                  const mill_slot *slot, int i_arm, double vel_km_s,
-                                                  mill_workspace *work)
+MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                          int i_arm, double vel_km_s, mill_workspace *work)
 {
   double f = 0.0;
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     if (s->arm == i_arm && s->used)
-      f += MILL_T(mill_block_value)(*b, m, s, vel_km_s, work);
+      f += mill_block_value(*b, m, s, vel_km_s, work);
   }
   return f;
 }
 
 /** Velocity of an arm alone, the other parameters as in theta: minima of parabolas through three
  *  values of F in turn, f the one at the solution, where it is vel_km_s. */
-MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_model *m,
-                                                   mill_slot *slot, int i_arm, double vel_km_s,
-                                                   double f, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_arm_velocity(mill_block *b, const mill_model *m, mill_slot *slot,
+                                           int i_arm, double vel_km_s, double f,
+                                           mill_workspace *work)
 {
   mill_arm_velocity at;
   mill_arm_velocity_begin(slot, vel_km_s, f, &at);
@@ -340,7 +342,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_mod
     const double v = at.v + at.side * at.step;
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       break;
-    mill_arm_velocity_tell(&at, MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v, work));
+    mill_arm_velocity_tell(&at, mill_block_arm_value(b, m, slot, i_arm, v, work));
   }
   MILL_SERIAL(b)
   {
@@ -352,13 +354,13 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_mod
 /** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
  *  pixels before the next one, so that it is still in the cache; only where several segments
  *  share the arm, all rows are kept for those after the first. */
-MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_model *m,
-                                                   mill_slot *slot, int i_arm, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
+                                           int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
-                                                      slot->theta[MILL_PAR_VSINI], 1, work);
+  const int half =
+      mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 1, work);
   int n_used = 0, n_done = 0, n_seen = 0;
   for (int i = 0; i < slot->n_segment; i++) {
     const int used = slot->segment[i].used && slot->segment[i].arm == i_arm;
@@ -371,31 +373,31 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)
       continue;
-    MILL_T(mill_block_locate)(b, arm, s->n_pix, s->ws->ln_wave, vel, work->index, work->frac);
+    mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, vel, work->index, work->frac);
     for (int r = 0; r < 2 + m->n_label; r++) {
-      MILL_REAL *rotated = (MILL_REAL *)work->rotated + (size_t)r * pitch;
-      MILL_REAL *bend = (MILL_REAL *)work->bend + (size_t)r * pitch;
+      mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
+      mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
-        MILL_T(mill_block_template_row)(*b, m, arm, r, half, work, rotated, bend);
-      MILL_T(mill_block_pixel_row)(b, m, s, vel, r, rotated, bend, work);
+        mill_block_template_row(*b, m, arm, r, half, work, rotated, bend);
+      mill_block_pixel_row(b, m, s, vel, r, rotated, bend, work);
     }
-    MILL_T(mill_block_jacobian)(*b, m, s, n_share, work, &slot->eval);
+    mill_block_jacobian(*b, m, s, n_share, work, &slot->eval);
     n_done++;
   }
 }
 
 /** F of a segment at the velocities of the profile, added to slot->eval. */
-MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m, mill_slot *slot,
-                                              const mill_segment *s, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_slot *slot,
+                                      const mill_segment *s, mill_workspace *work)
 {
   mill_team team;
-  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(MILL_REAL), work, &team);
+  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
   for (int i = team.first; i < MILL_N_PROFILE; i += team.step) {
     const double v = slot->profile_vel[i];
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       continue;
     const double f =
-        MILL_T(mill_block_value)(team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
+        mill_block_value(team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
     MILL_SERIAL(&team.block)
     {
       slot->eval.profile[i] += f;
@@ -407,14 +409,14 @@ MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m
 
 /** work->templ and work->bend for a request without tangents, from work->grid or from the row that
  *  the slot has kept. */
-MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *m, mill_slot *slot,
-                                               int i_arm, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
+                                       int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const int keep = mill_template_keeps(slot), kept = mill_template_kept(m, slot);
-  MILL_REAL *templ = (MILL_REAL *)work->rotated;
+  mill_real *templ = (mill_real *)work->rotated;
   if (keep)
-    templ = (MILL_REAL *)slot->kept + (size_t)i_arm * (size_t)m->max_pix_pad;
+    templ = (mill_real *)slot->kept + (size_t)i_arm * (size_t)m->max_pix_pad;
   MILL_SERIAL(b)
   {
     work->templ = templ;
@@ -424,19 +426,18 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
       slot->kept_mean[i_arm] = work->mean[0];
   } /* no thread reads these before the barriers of the spline */
   if (!kept) {
-    MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
-    const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
-                                                        slot->theta[MILL_PAR_VSINI], 0, work);
-    MILL_T(mill_block_template_row)
-    (*b, m, arm, 0, half, work, templ, (MILL_REAL *)work->bend);
+    mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
+    const int half =
+        mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, work);
+    mill_block_template_row(*b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
   } else {
-    MILL_T(mill_block_spline)(*b, arm, templ, (MILL_REAL *)work->bend);
+    mill_block_spline(*b, arm, templ, (mill_real *)work->bend);
   }
 }
 
 /** The rows of a guess template from the model's store into work->grid and work->mean. */
-MILL_BLOCK_FN void MILL_T(mill_block_take_stored)(mill_block *b, const mill_model *m, int i_arm,
-                                                  int i_templ, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, int i_arm,
+                                          int i_templ, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const size_t pad = (size_t)arm->n_pix_pad, first = (size_t)i_templ * (size_t)(1 + m->n_label);
@@ -449,10 +450,10 @@ MILL_BLOCK_FN void MILL_T(mill_block_take_stored)(mill_block *b, const mill_mode
   MILL_GLOBAL(stored);
   for (int t = 0; t <= m->n_label; t++) {
     const float *from = stored + (first + (size_t)t) * pad;
-    MILL_REAL *to = (MILL_REAL *)work->grid + (size_t)t * (size_t)m->max_pix_pad;
+    mill_real *to = (mill_real *)work->grid + (size_t)t * (size_t)m->max_pix_pad;
     MILL_FOR_SIMD(b, i, arm->n_pix)
     {
-      to[i] = (MILL_REAL)from[i];
+      to[i] = (mill_real)from[i];
     }
   }
   MILL_BARRIER(b);
@@ -462,36 +463,38 @@ MILL_BLOCK_FN void MILL_T(mill_block_take_stored)(mill_block *b, const mill_mode
  *
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
  *  label for a Jacobian; none where mill_template_there).  Adds to slot->eval. */
-MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mill_slot *slot,
-                                          int i_arm, mill_workspace *work)
+MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
+                                  mill_workspace *work)
 {
   if (slot->request == MILL_REQ_JACOBIAN) {
     if (slot->stored > 0)
-      MILL_T(mill_block_take_stored)(b, m, i_arm, slot->stored - 1, work);
-    MILL_T(mill_block_flux)(b, &m->arm[i_arm], work->mean[0], (MILL_REAL *)work->grid);
-    MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
+      mill_block_take_stored(b, m, i_arm, slot->stored - 1, work);
+    mill_block_flux(b, &m->arm[i_arm], work->mean[0], (mill_real *)work->grid);
+    mill_block_arm_jacobian(b, m, slot, i_arm, work);
     return;
   }
   const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  MILL_T(mill_block_template)(b, m, slot, i_arm, work);
+  mill_block_template(b, m, slot, i_arm, work);
   double f_arm = 0.0;
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (s->arm != i_arm || !s->used)
       continue;
     if (slot->request == MILL_REQ_FINAL) {
-      f_arm += MILL_T(mill_block_final)(*b, m, s, vel, work, &slot->eval);
+      f_arm += mill_block_final(*b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
-      const double f = MILL_T(mill_block_value)(*b, m, s, vel, work);
+      const double f = mill_block_value(*b, m, s, vel, work);
       MILL_SERIAL(b)
       {
         slot->eval.f += f;
       }
       MILL_BARRIER(b);
     } else {
-      MILL_T(mill_block_profile)(b, m, slot, s, work);
+      mill_block_profile(b, m, slot, s, work);
     }
   }
   if (slot->request == MILL_REQ_FINAL)
-    MILL_T(mill_block_arm_velocity)(b, m, slot, i_arm, vel, f_arm, work);
+    mill_block_arm_velocity(b, m, slot, i_arm, vel, f_arm, work);
 }
+
+#endif

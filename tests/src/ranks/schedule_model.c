@@ -1,4 +1,4 @@
-#include "src/ranks/schedule_model.h"
+#include "tests/src/ranks/schedule_model.h"
 
 #include <string.h>
 
