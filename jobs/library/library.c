@@ -11,7 +11,6 @@
 #include "io/library/library_file.h"
 #include "jobs/library/build_output.h"
 #include "jobs/library/library_build.h"
-#include "jobs/library/library_demo.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/library/library_spectra.h"
@@ -92,7 +91,7 @@ static const mill_option_table import_table = {
 
 static const mill_option_table head_table = {
     "starmill library",
-    "usage: starmill library build|import|demo|spectra|train|model-error|info [options] FILE...\n"
+    "usage: starmill library build|import|spectra|train|model-error|info [options] FILE...\n"
     "\n"
     "Make template libraries and look into them.\n",
     NULL, (const mill_option[]){{0}}};
@@ -111,7 +110,6 @@ static const mill_option_table info_table = {
 const mill_option_help *const mill_library_help[] = {HELP(&head_table),
                                                      HELP(&mill_library_build_table),
                                                      HELP(&import_table),
-                                                     HELP(&mill_library_demo_table),
                                                      HELP(&mill_library_spectra_table),
                                                      HELP(&mill_library_train_table),
                                                      HELP(&mill_library_error_table),
@@ -235,7 +233,6 @@ typedef struct sub_command {
 static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build},
                                            {"train", 1, mill_job_library_train},
                                            {"import", 0, run_import},
-                                           {"demo", 0, mill_job_library_demo},
                                            {"spectra", 0, mill_job_library_spectra},
                                            {"model-error", 0, mill_job_library_error},
                                            {"info", 0, run_info}};
