@@ -90,7 +90,7 @@ const mill_option_table mill_library_spectra_table = {
         {"resolving-power", ABOVE_0(resolving_power), .argument = "R",
          .help = "the same, as wavelength over FWHM"},
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
-         .help = "the spectra's resolution is the instrument's whose stars will be fitted"},
+         .help = "the spectra have the resolution of the instrument whose stars will be fitted"},
         {"continuum", OTHER(take_continuum, "N|keep"),
          .help = "degree of the polynomials that are taken out of ln flux (default 8)"},
         {"components", COUNT(settings.n_component, MILL_MAX_WIDTH),
@@ -103,24 +103,24 @@ const mill_option_table mill_library_spectra_table = {
          .offset2 = offsetof(options, n_length),
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
-         .help = "neither weigh down nor reject spectra unlike those with like labels"},
+         .help = "keep spectra unlike those with similar labels, at full weight"},
         {"align", MILL_OPTION_FLAG, AT(settings.align),
-         .help = "find the spectra's own velocities and take them out"},
+         .help = "find the velocities of the spectra and remove them"},
         {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
-         .help = "hulls of the labels: around all spectra, or without those that stand alone "
+         .help = "hulls of the labels: around all spectra, or without isolated ones "
                  "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the spectra without which a second library is made, to say how good it "
-                 "is (default 0.1); 0: no report"},
+         .help = "part of the spectra left out of a second library that measures this one "
+                 "(default 0.1); 0: no report"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "of what is left out (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
          .help = "measure the templates' errors on spectra left out, with N components, for "
                  "fits to count them (default: no)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
-         .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
+         .help = "S/N of a pixel of the spectra; their noise is not model error (default: without "
                  "noise)"},
         {"threads", COUNT(settings.n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},

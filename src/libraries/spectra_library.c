@@ -54,7 +54,7 @@ const char *mill_spectrum_fate_text(int fate)
       [MILL_SPECTRUM_NO_LABEL] = "a label is not known",
       [MILL_SPECTRUM_OUTSIDE] = "a label is outside the range to keep",
       [MILL_SPECTRUM_BAD_FLUX] = "more than a fifth of the pixels are not finite or not above 0",
-      [MILL_SPECTRUM_OUTLIER] = "unlike the spectra with like labels"};
+      [MILL_SPECTRUM_OUTLIER] = "unlike the spectra with similar labels"};
   return fate >= 0 && fate < MILL_N_SPECTRUM_FATE ? text[fate] : "unknown";
 }
 

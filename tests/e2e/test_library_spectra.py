@@ -463,7 +463,7 @@ class LibrarySpectra(ProgramTest):
         self.assertRegex(done.stdout, r"3 of those used have gaps .*: at most 0.26 %\n")
         # pixels 901 to 1500
         self.assertIn("no spectrum has a bad pixel from 5025.00 to 5174.75 A", done.stdout)
-        self.assertRegex(done.stdout, r"unlike the spectra with like labels: rows? (\d+, )*21\b")
+        self.assertRegex(done.stdout, r"unlike the spectra with similar labels: rows? (\d+, )*21\b")
         done = build("bad.h5", path, *GIVEN, "--keep", "teff=4800:6200,feh=-1.5:0")
         self.assertEqual(done.returncode, 0, done.stderr)
         with h5py.File(tmp("bad.h5"), "r") as f:
