@@ -37,8 +37,12 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
 /** Is the entry of a path that counts one of this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** Append entries [n] in one write, and make the file where there is none.  MILL_ERR_OUTPUT; no
- *  line is half written then, or the next reader drops it. */
+/** MILL_ERR_USAGE where something else than a table of inputs, or an empty file, is at path. */
+int mill_input_table_check(const char *path);
+
+/** Append entries [n] in one write, and make the file where there is none.  Fails as
+ *  mill_input_table_check; MILL_ERR_OUTPUT: no line is half written then, or the next reader drops
+ *  it. */
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n);
 
 /** Can the path stand in a line: no tab, no end of a line? */

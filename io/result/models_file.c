@@ -161,21 +161,12 @@ done:
   return mill_ph5_end(path, &file, 1, err);
 }
 
-/* Read a block of a /catalog column of the result file */
-static int read_catalog(const mill_models_info *info, const char *name, hid_t type, int64_t start,
-                        int64_t n, void *out)
+/* A block of a column of the result file. */
+static int read_column(const mill_models_info *info, const char *name, hid_t type, int64_t start,
+                       int64_t n, void *out)
 {
-  int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  MILL_TRY(mill_ph5_open_dataset(info->result, info->result_path, name, type, 1, info->n_row, 1,
-                                 &dataset));
-  MILL_TRY(mill_ph5_select_range(info->result_path, 1, info->n_row, 1, start, n, &rows));
-  MILL_TRY(mill_ph5_read(dataset, info->result_path, name, type, &rows, out));
-done:
-  mill_ph5_unselect(&rows);
-  MILL_H5_CLOSE(dataset);
-  return err;
+  return mill_ph5_read_rows(info->result, info->result_path, name, type, info->n_row, NULL, start,
+                            n, out);
 }
 
 /* The index of one block of rows: which exposures they have. */
@@ -193,14 +184,14 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
   MILL_TRY(MILL_ALLOC(n, &n_exposure));
   MILL_TRY(MILL_ALLOC(n, &first));
   MILL_TRY(MILL_ALLOC(n, &target));
-  MILL_TRY(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, n_exposure));
-  MILL_TRY(read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, first));
-  MILL_TRY(read_catalog(info, "catalog/TARGETID", H5T_STD_I64LE, start, n, target));
+  MILL_TRY(read_column(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, n_exposure));
+  MILL_TRY(read_column(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, first));
+  MILL_TRY(read_column(info, "catalog/TARGETID", H5T_STD_I64LE, start, n, target));
   MILL_TRY(mill_alloc_bytes((size_t)n, sizeof(*entry)->identifier, (void **)&identifier));
   type = mill_ph5_text_type(sizeof(*entry)->identifier);
   if (type < 0)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
-  MILL_TRY(read_catalog(info, "catalog/IDENTIFIER", type, start, n, identifier));
+  MILL_TRY(read_column(info, "catalog/IDENTIFIER", type, start, n, identifier));
   for (int64_t i = 0; i < n; i++) {
     if (n_exposure[i] < 0 || first[i] < 0 || first[i] > info->n_exposure - n_exposure[i])
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: row %lld has exposures %lld to %lld of %lld",
@@ -584,10 +575,10 @@ static int look_at_arm(const mill_models_file *models, int arm, look *l)
 /* How many rows from start on have exposures that follow one another, MODEL_ROWS or one row's. */
 static int plan_look(const mill_models_info *info, int64_t start, int64_t n, look *l)
 {
-  MILL_CHECK(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
+  MILL_CHECK(read_column(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
   MILL_CHECK(
-      read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, l->first_exposure));
-  MILL_CHECK(read_catalog(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
+      read_column(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, l->first_exposure));
+  MILL_CHECK(read_column(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
   l->first = l->first_exposure[0];
   l->n_model = 0;
   for (l->n_row = 0; l->n_row < n; l->n_row++) {
@@ -625,7 +616,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
       if (models->n_pix[a] == 0)
         continue;
       snprintf(name, sizeof name, "fits/%s", good->name);
-      MILL_TRY(read_catalog(info, name, H5T_STD_I64LE, at, l.n_row, l.n_good));
+      MILL_TRY(read_column(info, name, H5T_STD_I64LE, at, l.n_row, l.n_good));
       MILL_TRY(look_at_arm(models, a, &l));
     }
     for (int64_t i = 0; i < l.n_row; i++) {

@@ -2,6 +2,8 @@
 #ifndef MILL_RESULT_INSPECT_H
 #define MILL_RESULT_INSPECT_H
 
+#include <hdf5.h>
+
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 
@@ -15,6 +17,13 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
                         const mill_columns *columns, int watch, int *found,
                         mill_result_summary *summary);
+
+/** What a result was made with: settings, library and kind of device. */
+typedef struct mill_result_origin {
+  char *identity; /**< for mill_free, also after a failure */
+  char hash[80], device[256];
+} mill_result_origin;
+int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *origin);
 
 /** Job that created the file at path (mill_lock_job) into out [size]. */
 int mill_result_job(const char *path, char *out, size_t size);
