@@ -129,7 +129,7 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
       MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path, strerror(errno));
     if (length < 0)
       break;
-    /* a line without its end was cut short: its run was not told that it is there */
+    /* an unterminated line was cut short, and its run reported the failure */
     if (text[0] == '#' || text[0] == '\n' || text[length - 1] != '\n')
       continue;
     text[length - 1] = '\0';
@@ -138,7 +138,7 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     *line = (stored){.place = number};
     if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
       /* its input is fitted once more, at worst */
-      mill_log_warning("--input-table %s, line %lld: is no line of it, and passed over", path,
+      mill_log_warning("--input-table %s, line %lld: cannot be read and is skipped", path,
                        (long long)number);
       continue;
     }

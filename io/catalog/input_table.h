@@ -1,7 +1,7 @@
-/** The table of inputs: a text file to which runs append what has become of their input files.
+/** The table of inputs: a text file to which runs append the outcome of their input files.
  *
- *  docs/use/formats.md has its columns.  The last line of an input counts; and of a result only
- *  what its last run has written, for an earlier one has been replaced.
+ *  docs/use/formats.md has its columns.  The last line of an input counts; of a result only the
+ *  lines of its last run count, which has replaced earlier ones.
  */
 #ifndef MILL_INPUT_TABLE_H
 #define MILL_INPUT_TABLE_H
@@ -25,9 +25,9 @@ typedef struct mill_input_entry {
 
 typedef struct mill_input_table mill_input_table;
 
-/** Read it; a table that is not there is empty.  A line that is none is passed over with a warning,
- *  and one without its end in silence: its run was not told that it is there.  MILL_ERR_USAGE: no
- *  table of inputs. */
+/** Read it; a missing table is empty.  Lines that cannot be read are skipped with a warning, an
+ *  unterminated last one silently: its run reported the failure.  MILL_ERR_USAGE: no table of
+ *  inputs. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
 

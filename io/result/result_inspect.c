@@ -71,7 +71,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
   if (stat(path, &status) != 0) {
-    /* any other reason (no folder, no permission) is told when it is created */
+    /* any other reason (no folder, no permission) shows when it is created */
     if (errno == ENOENT || errno == ENOTDIR)
       goto done;
     MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));

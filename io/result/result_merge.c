@@ -92,9 +92,9 @@ static int is_text(const merge_dataset *d)
   return H5Tget_class(d->type) == H5T_STRING;
 }
 
-/* What a dataset of a part is; the type is the caller's to close. */
-static int describe(const merge_part *part, hid_t file, const char *name, int unit,
-                    merge_dataset *d)
+/* What a dataset of a part is; the first one of a unit says how many of them there are.  The type
+ * is the caller's to close. */
+static int describe(merge_part *part, hid_t file, const char *name, int unit, merge_dataset *d)
 {
   int err = MILL_OK;
   hsize_t dim[2] = {0, 1};
@@ -109,6 +109,8 @@ static int describe(const merge_part *part, hid_t file, const char *name, int un
       H5Tis_variable_str(array.type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
       H5Pget_external_count(create) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", part->path, name);
+  if (part->n[unit] < 0)
+    part->n[unit] = (int64_t)dim[0];
   if ((int64_t)dim[0] != part->n[unit])
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s has %llu rows, not %lld", part->path, name,
               (unsigned long long)dim[0], (long long)part->n[unit]);
@@ -156,7 +158,7 @@ static int note_dataset(merge_job *job, const merge_part *part, const merge_data
 }
 
 /* All datasets of a group; how many there are. */
-static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_group, int *n_found)
+static int note_group(merge_job *job, merge_part *part, hid_t file, int i_group, int *n_found)
 {
   int err = MILL_OK;
   H5G_info_t info;
@@ -187,19 +189,6 @@ static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_
   }
 done:
   MILL_H5_CLOSE(d.type, group);
-  return err;
-}
-
-/* Length of a dataset of one axis. */
-static int read_length(const merge_part *part, hid_t file, const char *name, int64_t *n)
-{
-  int err = MILL_OK;
-  mill_h5_array array;
-  if (!mill_h5_array_open(file, name, &array) || H5Sget_simple_extent_ndims(array.space) != 1)
-    DAMAGED(part, name);
-  *n = (int64_t)H5Sget_simple_extent_npoints(array.space);
-done:
-  mill_h5_array_close(&array);
   return err;
 }
 
@@ -343,15 +332,16 @@ static int look_at_part(merge_job *job, merge_part *part)
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
   MILL_TRY(check_format(part, file));
   MILL_TRY(check_identity(job, part, file));
-  MILL_TRY(read_length(part, file, "fits/STATUS", &part->n[ROWS]));
-  MILL_TRY(read_length(part, file, "catalog/exposures/FILE", &part->n[EXPOSURES]));
-  MILL_TRY(read_length(part, file, "catalog/files/SIZE", &part->n[FILES]));
+  for (int u = 0; u < N_UNIT; u++)
+    part->n[u] = -1;
   memcpy(part->start, job->n, sizeof part->start);
   for (int g = 0; g < N_GROUP; g++)
     MILL_TRY(note_group(job, part, file, g, &n_found));
   if (n_found != job->n_dataset)
     MILL_TRY(REFUSED("%s has %d columns and %s %d: they were made by different versions",
                      part->path, n_found, job->part->path, job->n_dataset));
+  if (part->n[ROWS] < 0 || part->n[EXPOSURES] < 0 || part->n[FILES] < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: it lacks a group", part->path);
   MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
   if (damaged.n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,

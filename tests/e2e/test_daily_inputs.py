@@ -187,7 +187,7 @@ class Daily(ProgramTest):
         self.assertEqual(len(self.lines()), 2)
         done = self.run_fit("c.h5", *daily)
         self.assertIn("nothing to fit", done.stdout)
-        self.assertIn("line 3: is no line of it", done.stderr)
+        self.assertIn("line 3: cannot be read", done.stderr)
 
 
 if __name__ == "__main__":
