@@ -381,7 +381,7 @@ static void test_full_disk_at_creation(void **state)
     assert_int_equal(n_left_over("full.h5"), 0);
   MPI_Barrier(MPI_COMM_WORLD);
   /* and it works once there is room */
-  close_all(open_as(&s, in_dir("full.h5")), NULL, MILL_OPEN_NEW);
+  close_all(open_as(&s, in_dir("full.h5"), MILL_OPEN_NEW), NULL);
   survey_free(&s);
 }
 
