@@ -177,8 +177,8 @@ done:
   return err;
 }
 
-int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
-                           size_t size)
+int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
+                           int *found, char *why, size_t size)
 {
   int err = MILL_OK, gpu = -1;
   char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
@@ -234,7 +234,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
-static int is_worth_it(const mill_mpi *mpi, int kind, int64_t size, int n_thread)
+static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
+                       int n_thread)
 {
   mill_crossover line;
   char why[1536];
@@ -266,8 +267,8 @@ static int wish_of_result(const char *output, const char *device)
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
-static int agree_wish(const mill_mpi *mpi, int kind, const char *output, const char *device,
-                      int64_t size, int n_thread, int *wish)
+static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
+                      const char *device, int64_t size, int n_thread, int *wish)
 {
   *wish = WISH_CPU;
   if (mpi->rank == 0 && device)
@@ -287,8 +288,9 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
   return err;
 }
 
-int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
-                        int64_t size, int n_thread, const char **choice, int *has_gpu)
+int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
+                        const char *device, int64_t size, int n_thread, const char **choice,
+                        int *has_gpu)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";

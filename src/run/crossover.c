@@ -13,12 +13,13 @@ static const char first_line[] = "# starmill bench crossover: kind, size, thread
                                  "revision, GPU, CPU (tabs between)"
                                  "\n";
 
-enum { N_FIELD = 7, N_KIND = 2, MAX_LINE = 512 };
+enum { N_FIELD = 7, MAX_LINE = 512 };
 
 static const struct {
   const char *word, *unit, *command;
-} kinds[N_KIND] = {{"fit", "rows a rank", "starmill bench crossover --keep"},
-                   {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
+} kinds[MILL_N_CROSSOVER_KIND] = {
+    {"fit", "rows a rank", "starmill bench crossover --keep"},
+    {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
 
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
@@ -39,12 +40,12 @@ int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size)
   return measured && measured->from > 0 && size >= measured->from;
 }
 
-const char *mill_crossover_unit(int kind)
+const char *mill_crossover_unit(enum mill_crossover_kind kind)
 {
   return kinds[kind].unit;
 }
 
-const char *mill_crossover_command(int kind)
+const char *mill_crossover_command(enum mill_crossover_kind kind)
 {
   return kinds[kind].command;
 }
@@ -84,9 +85,9 @@ static int parse_line(char *line, mill_crossover *out)
       return 0;
   }
   memset(out, 0, sizeof *out);
-  while (out->kind < N_KIND && strcmp(field[0], kinds[out->kind].word) != 0)
+  while (out->kind < MILL_N_CROSSOVER_KIND && strcmp(field[0], kinds[out->kind].word) != 0)
     out->kind++;
-  if (out->kind == N_KIND)
+  if (out->kind == MILL_N_CROSSOVER_KIND)
     return 0;
   out->from = strtoll(field[1], &end, 10);
   if (end == field[1] || *end || out->from < 0)
@@ -102,15 +103,15 @@ static int parse_line(char *line, mill_crossover *out)
   return 1;
 }
 
-static int is_same(const mill_crossover *line, int kind, const char *gpu, const char *cpu,
-                   int n_thread)
+static int is_same(const mill_crossover *line, enum mill_crossover_kind kind, const char *gpu,
+                   const char *cpu, int n_thread)
 {
   return line->kind == kind && line->n_thread == n_thread && strcmp(line->gpu, gpu) == 0 &&
          strcmp(line->cpu, cpu) == 0;
 }
 
-int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
-                        mill_crossover *out, int *found)
+int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
+                        const char *cpu, int n_thread, mill_crossover *out, int *found)
 {
   int err = MILL_OK, i_line = 0;
   char text[MAX_LINE];
