@@ -187,7 +187,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    snprintf(why, size, "no crossover has been measured here (%s)", mill_crossover_command(kind));
+    snprintf(why, size, "no crossover has been measured here (%s)", MILL_CROSSOVER_COMMAND);
     goto done;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
@@ -200,7 +200,7 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
     snprintf(why, size, "%s has no crossover of %s beside %d threads of %s (%s)", path, name,
-             n_thread, cpu, mill_crossover_command(kind));
+             n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
 done:
   mill_free(all);

@@ -45,8 +45,8 @@ int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size);
 /** What sizes of a kind are, for messages: "rows a rank". */
 const char *mill_crossover_unit(enum mill_crossover_kind kind);
 
-/** How a kind is measured, for messages: "starmill bench crossover --keep". */
-const char *mill_crossover_command(enum mill_crossover_kind kind);
+/** How it is measured, for messages. */
+#define MILL_CROSSOVER_COMMAND "starmill bench crossover --keep"
 
 /** Where the file is, if there is one.  MILL_ERR_CONFIG without any of the variables. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);

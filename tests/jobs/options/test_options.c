@@ -1,11 +1,4 @@
 /* Command line of `starmill fit`: what is given lands in the configuration. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -131,30 +124,6 @@ static void test_arms_of_the_command_line(void **state)
   assert_string_equal(config.arm[0].arm, "z");
   mill_fit_options_clear(&c.options);
   mill_config_clear(&config);
-}
-
-static void test_exposures_of_the_command_line_win(void **state)
-{
-  (void)state;
-  static const struct {
-    const char *words;
-    int exposures;
-  } given[] = {
-      {"--exposures single", MILL_EXPOSURES_SINGLE},
-      {"--exposures joint", MILL_EXPOSURES_JOINT},
-      {"--exposures coadd", MILL_EXPOSURES_COADD},
-  };
-  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-    call c;
-    mill_config config;
-    mill_config_default(&config);
-    config.exposures = MILL_EXPOSURES_SINGLE; /* of a file: the command line wins */
-    assert_int_equal(parse(&c, given[i].words), MILL_OK);
-    assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-    assert_int_equal(config.exposures, given[i].exposures);
-    mill_fit_options_clear(&c.options);
-    mill_config_clear(&config);
-  }
 }
 
 static void test_resolving_power_of_the_command_line_wins_over_that_of_arms(void **state)
@@ -376,7 +345,6 @@ int main(void)
       cmocka_unit_test(test_nothing_given_changes_nothing),
       cmocka_unit_test(test_every_option_reaches_the_configuration),
       cmocka_unit_test(test_arms_of_the_command_line),
-      cmocka_unit_test(test_exposures_of_the_command_line_win),
       cmocka_unit_test(test_resolving_power_of_the_command_line_wins_over_that_of_arms),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
