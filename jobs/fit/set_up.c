@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/catalog/input_table.h"
 #include "io/library/library_file.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/fit_same.h"
@@ -136,6 +137,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
       mill_refuse_data(setup->stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
     MILL_CHECK(mill_log_refuse_other(options->log));
+  if (options->input_table)
+    MILL_CHECK(mill_input_table_check(options->input_table));
   if (options->input_table && setup->config.join_by_name)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--input-table is kept file by file, and join_by_name makes one row "
