@@ -497,6 +497,16 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
+int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
+                      int (*fill)(void *context, mill_channel *channel), void *context)
+{
+  int wants;
+  MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
+  if (wants & MILL_WANTS_PIXELS)
+    MILL_CHECK(fill(context, channel));
+  return mill_spectra_add(spectra, i_exposure, channel);
+}
+
 /* By exposure, then arm, else as they came.  They nearly are already: formats give their
  * channels exposure by exposure. */
 static void sort_segments(mill_read_batch *batch)

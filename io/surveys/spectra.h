@@ -158,6 +158,11 @@ enum mill_wants {
  *  A format need not ask: what is not wanted is ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
+/** Add a channel that is described but for its pixels: fill(context, channel) reads those where
+ *  they are wanted. */
+int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
+                      int (*fill)(void *context, mill_channel *channel), void *context);
+
 /** What a format can select rows by, beside targets, OBJTYPE and redrock. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */

@@ -6,10 +6,12 @@
 
 #include <fitsio.h>
 
-#include "io/surveys/desi.h"
 #include "io/surveys/redrock.h"
 #include "kernels/base/error.h"
-#include "tests/io/surveys/desi_maker.h"
+#include "tests/io/surveys/desi_rows.h"
+#include "tests/io/surveys/samples.h"
+
+enum { N_PIX = 4 /* of arm b of a sample */ };
 
 static uint64_t random_state;
 
@@ -30,20 +32,24 @@ static size_t random_below(size_t n)
 /* The usual small file with its B_MASK compressed by CFITSIO; returns its bytes. */
 static unsigned char *make_original(const char *path, int compression, size_t *n)
 {
-  fits_maker m = desi_make(&(desi_options){.leave = "B_MASK", .exp_fibermap = 1});
-  maker_save(&m, path);
-  maker_clear(&m);
+  static sample s;
+  sample_draw(&s, DESI, 1);
+  recipe_edit(&s.file, "-B_MASK");
+  recipe_table(&s.file, "EXP_FIBERMAP", SAMPLE_ROWS);
+  recipe_column_add(&s.file, "TARGETID", "K", "", NULL);
+  recipe_save(&s.file, path);
+  recipe_clear(&s.file);
   fitsfile *fptr;
   int status = 0;
-  long axis[2] = {MAKER_N_PIX, MAKER_N_SPEC}, first[2] = {1, 1};
-  int mask[MAKER_N_PIX * MAKER_N_SPEC];
-  for (int i = 0; i < MAKER_N_PIX * MAKER_N_SPEC; i++)
+  long axis[2] = {N_PIX, SAMPLE_ROWS}, first[2] = {1, 1};
+  int mask[N_PIX * SAMPLE_ROWS];
+  for (int i = 0; i < N_PIX * SAMPLE_ROWS; i++)
     mask[i] = i % 3;
   fits_open_diskfile(&fptr, path, READWRITE, &status);
   fits_set_compression_type(fptr, compression, &status);
   fits_create_img(fptr, LONG_IMG, 2, axis, &status);
   fits_update_key(fptr, TSTRING, "EXTNAME", (char[]){"B_MASK"}, NULL, &status);
-  fits_write_pix(fptr, TINT, first, MAKER_N_PIX * MAKER_N_SPEC, mask, &status);
+  fits_write_pix(fptr, TINT, first, N_PIX * SAMPLE_ROWS, mask, &status);
   fits_close_file(fptr, &status);
   assert_int_equal(status, 0);
   FILE *stream = fopen(path, "rb");
@@ -115,34 +121,17 @@ static void mutate(unsigned char *bytes, size_t *n)
 /* Use the file as a run would; 1 when everything could be read. */
 static int use(const char *path, const mill_library *lib)
 {
-  mill_desi_file *file;
+  desi_rows file;
   mill_redrock redrock = {0};
+  mill_file_index index = {0};
   if (mill_redrock_read(path, NULL, &redrock) == MILL_OK)
     mill_redrock_clear(&redrock);
-  if (mill_desi_open(path, lib, NULL, &file) != MILL_OK)
-    return 0;
-  mill_selection select = {.fiberstatus_allowed = UINT64_MAX};
-  mill_file_index index;
-  int good = mill_desi_index(file, &select, 1, &index) == MILL_OK;
-  for (int arm = 0; arm < lib->n_arm && good; arm++) {
-    const mill_desi_arm *info = mill_desi_arm_info(file, arm);
-    if (info->n_pix == 0)
-      continue;
-    const size_t n = (size_t)info->n_pix;
-    mill_desi_block block = {.flux = malloc(n * 4),
-                             .ivar = malloc(n * 4),
-                             .mask = malloc(n * 4),
-                             .resolution =
-                                 info->n_diag ? malloc(n * 4 * (size_t)info->n_diag) : NULL};
-    for (int64_t i = 0; i < index.n_exposure && good; i++)
-      good = mill_desi_read(file, arm, &index.exposure_row[i], 1, &block) == MILL_OK;
-    free(block.flux);
-    free(block.ivar);
-    free(block.mask);
-    free(block.resolution);
-  }
+  int good = desi_rows_open(&file, path, lib) == MILL_OK;
+  good = good && mill_spectra_index(file.spectra, &file.config.select, &index) == MILL_OK;
+  for (int64_t i = 0; good && i < index.n_exposure; i++)
+    good = desi_rows_read(&file, &index.exposure_row[i], 1) == MILL_OK;
   mill_file_index_clear(&index);
-  mill_desi_close(file);
+  desi_rows_close(&file);
   return good;
 }
 

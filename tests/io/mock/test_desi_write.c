@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* memmem */
 /* Mock coadds, redrock files and truth tables, read back by our reader and by CFITSIO. */
+#include "tests/io/surveys/desi_rows.h"
 #include "tests/mill_test.h"
 
 #include <dirent.h>
@@ -14,7 +15,6 @@
 
 #include <fitsio.h>
 
-#include "io/surveys/desi.h"
 #include "io/mock/desi_write.h"
 #include "io/surveys/redrock.h"
 #include "kernels/base/error.h"
@@ -250,37 +250,31 @@ static void test_our_reader_reads_every_bit(void **state)
   mill_library *lib = malloc(sizeof *lib);
   assert_non_null(lib);
   *lib = reader_library();
-  mill_desi_file *file;
+  desi_rows file;
   write_file(path, 9);
   assert_int_equal(count_files(), 1);
-  assert_ok(mill_desi_open(path, lib, NULL, &file));
-  for (int a = 0; a < N_ARM; a++) {
-    const mill_desi_arm *info = mill_desi_arm_info(file, a);
-    const size_t n_pix = (size_t)n_pix_of[a], n_matrix = n_pix * (size_t)n_diag_of[a];
-    assert_int_equal(info->n_pix, n_pix_of[a]);
-    assert_int_equal(info->n_diag, n_diag_of[a]);
-    assert_true(info->has_mask);
-    assert_memory_equal(info->wave_aa, wave[a], n_pix * sizeof(double));
-    mill_desi_block block = {malloc(4 * n_pix), malloc(4 * n_pix), malloc(4 * n_pix),
-                             malloc(4 * n_matrix)};
-    for (int64_t i = 0; i < N_ROW; i++) {
-      assert_ok(mill_desi_read(file, a, &i, 1, &block));
-      assert_memory_equal(block.flux, flux[a] + (size_t)i * n_pix, 4 * n_pix);
-      assert_memory_equal(block.ivar, ivar[a] + (size_t)i * n_pix, 4 * n_pix);
-      assert_memory_equal(block.mask, mask[a] + (size_t)i * n_pix, 4 * n_pix);
-      assert_memory_equal(block.resolution, matrix[a][matrix_of((int)i)], 4 * n_matrix);
+  assert_ok(desi_rows_open(&file, path, lib));
+  for (int64_t i = 0; i < N_ROW; i++) {
+    assert_ok(desi_rows_read(&file, &i, 1));
+    for (int a = 0; a < N_ARM; a++) {
+      const size_t n_pix = (size_t)n_pix_of[a], n_matrix = n_pix * (size_t)n_diag_of[a];
+      const mill_read_segment *s = desi_rows_of(&file, 0, a);
+      assert_non_null(s);
+      assert_int_equal(s->n_pix, n_pix_of[a]);
+      assert_int_equal(s->n_diag, n_diag_of[a]);
+      assert_memory_equal(desi_rows_wave(&file, s), wave[a], n_pix * sizeof(double));
+      assert_memory_equal(s->flux, flux[a] + (size_t)i * n_pix, 4 * n_pix);
+      assert_memory_equal(s->ivar, ivar[a] + (size_t)i * n_pix, 4 * n_pix);
+      assert_memory_equal(s->mask, mask[a] + (size_t)i * n_pix, 4 * n_pix);
+      assert_memory_equal(s->resolution, matrix[a][matrix_of((int)i)], 4 * n_matrix);
     }
-    free(block.flux);
-    free(block.ivar);
-    free(block.mask);
-    free(block.resolution);
   }
   mill_selection select;
   mill_file_index index;
   memset(&select, 0, sizeof select);
   select.min_sn = -INFINITY;
   select.fiberstatus_allowed = 8;
-  assert_ok(mill_desi_index(file, &select, 0, &index));
+  assert_ok(mill_spectra_index(file.spectra, &select, &index));
   assert_int_equal(index.n_row, N_ROW - 2); /* the sky and the forbidden status */
   for (int64_t i = 0; i < index.n_row; i++) {
     const mill_catalog_row *row = &index.row[i];
@@ -294,7 +288,7 @@ static void test_our_reader_reads_every_bit(void **state)
     assert_int_equal(row->exp_id, 1); /* one exposure a target */
   }
   mill_file_index_clear(&index);
-  mill_desi_close(file);
+  desi_rows_close(&file);
   free(lib);
 }
 

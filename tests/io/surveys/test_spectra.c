@@ -10,7 +10,7 @@
 
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
-#include "tests/io/surveys/desi_maker.h"
+#include "tests/io/fits/fits_maker.h"
 #include "tests/mill_test.h"
 
 enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3, BAD_EXPOSURE = 13 };
@@ -674,91 +674,6 @@ static void test_wavelengths_alone(void **state)
   mill_spectra_close(spectra);
 }
 
-/* ---- DESI ---- */
-
-static mill_spectra *open_desi(const desi_options *options)
-{
-  char name[1200];
-  mill_spectra *spectra = NULL;
-  fits_maker m = desi_make(options);
-  snprintf(name, sizeof name, "%s/spectra-desi.fits", folder);
-  maker_save(&m, name);
-  maker_clear(&m);
-  config.fit.n_cont = 1;
-  config.select.fiberstatus_allowed = UINT64_MAX;
-  if (mill_spectra_open(name, &settings, &spectra) != MILL_OK)
-    fail_msg("%s", mill_error_message());
-  assert_string_equal(mill_spectra_format_name(spectra), "desi");
-  assert_int_equal(mill_spectra_frame(spectra), MILL_FRAME_BARYCENTRIC);
-  return spectra;
-}
-
-static void test_desi_rows_are_the_file_bit_for_bit(void **state)
-{
-  (void)state;
-  mill_read_batch batch = {0};
-  static const int64_t row[3] = {4, 0, 3};
-  lib.arm[ARM_B].template_sigma_aa = 0.5;
-  mill_spectra *spectra = open_desi(&(desi_options){0});
-  assert_int_equal(mill_spectra_read(spectra, row, 3, &batch), MILL_OK);
-  assert_int_equal(batch.n_segment, 6);
-  assert_int_equal(batch.n_wave, 2);
-  for (int i = 0; i < 6; i++) {
-    const mill_read_segment *s = &batch.segment[i];
-    const int e = i / 2, arm = i % 2;
-    assert_int_equal(s->exposure, e);
-    assert_int_equal(s->arm, arm);
-    assert_int_equal(s->n_pix, MAKER_N_PIX);
-    assert_close(batch.wave[s->wave].wave_aa[1], 4001.0 + 1000.0 * arm, 0.0);
-    /* only b wants its matrix */
-    assert_int_equal(s->n_diag, arm == 0 ? MAKER_N_DIAG : 0);
-    assert_int_equal(s->resolution != NULL, arm == 0);
-    for (int k = row[e] == 0 ? 4 : 0; k < MAKER_N_PIX; k++) {
-      assert_close(s->flux[k], desi_value(arm, (int)row[e], k), 0.0);
-      assert_int_equal(s->mask[k], (row[e] * MAKER_N_PIX + k) % 3);
-    }
-    for (int k = 0; k < MAKER_N_DIAG * MAKER_N_PIX && arm == 0; k++)
-      assert_close(s->resolution[k], (double)(row[e] * MAKER_N_DIAG * MAKER_N_PIX + k), 0.0);
-  }
-  assert_true(isnan(batch.segment[2].flux[0]));
-  mill_read_batch_clear(&batch);
-  mill_spectra_close(spectra);
-}
-
-static void test_desi_exposures_jointly_or_one_by_one(void **state)
-{
-  (void)state;
-  static const int64_t n_row[] = {
-      [MILL_EXPOSURES_COADD] = 5, [MILL_EXPOSURES_SINGLE] = 5, [MILL_EXPOSURES_JOINT] = 3};
-  for (int i = 0; i < 3; i++) {
-    mill_file_index index;
-    config.exposures = i;
-    mill_spectra *spectra = open_desi(&(desi_options){.spectra = 1});
-    assert_int_equal(mill_spectra_index(spectra, &config.select, &index), MILL_OK);
-    assert_int_equal(index.n_row, n_row[i]);
-    mill_file_index_clear(&index);
-    mill_spectra_close(spectra);
-  }
-}
-
-static void test_desi_file_under_a_library_of_other_arms(void **state)
-{
-  (void)state;
-  mill_read_batch batch = {0};
-  const int64_t row = 1;
-  lib.n_arm = 1;
-  set_arm(0, "optical", 3900, 9000);
-  mill_spectra *spectra = open_desi(&(desi_options){0});
-  assert_int_equal(mill_spectra_read(spectra, &row, 1, &batch), MILL_OK);
-  assert_int_equal(batch.n_segment, 2); /* b and r, both of arm 0 */
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(batch.segment[i].arm, 0);
-    assert_close(batch.segment[i].flux[0], desi_value(i, 1, 0), 0.0);
-  }
-  mill_read_batch_clear(&batch);
-  mill_spectra_close(spectra);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -783,9 +698,6 @@ int main(void)
       TEST(test_pixels_in_the_batch_are_not_copied),
       TEST(test_failed_read_leaves_the_next_one_alone),
       TEST(test_wavelengths_alone),
-      TEST(test_desi_rows_are_the_file_bit_for_bit),
-      TEST(test_desi_exposures_jointly_or_one_by_one),
-      TEST(test_desi_file_under_a_library_of_other_arms),
   };
   return cmocka_run_group_tests(tests, make_toy_file, remove_toy_file);
 }
