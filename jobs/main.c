@@ -6,7 +6,6 @@
 
 #include "io/hdf5/hdf5_crash.h"
 #include "jobs/bench/bench.h"
-#include "jobs/density/density.h"
 #include "jobs/doctor/doctor.h"
 #include "jobs/export/export.h"
 #include "jobs/fit/fit.h"
@@ -17,9 +16,7 @@
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
-#include "jobs/sample/sample.h"
-#include "jobs/select/select.h"
-#include "jobs/show/show.h"
+#include "jobs/fit/sample.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -56,8 +53,6 @@ static const mill_job_row job[] = {
      HELP(&mill_simulate_help)},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help)},
-    {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density,
-     HELP(&mill_density_help)},
     {"status", "say how a fit is going, or how it ended", mill_job_status, HELP(&mill_status_help)},
     {"report", "make one HTML page of a result: numbers, maps, spectra", mill_job_report,
      HELP(&mill_report_help)},
@@ -73,8 +68,7 @@ static const mill_job_row job[] = {
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
      HELP(&mill_doctor_help)},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench,
-     HELP(&mill_bench_help, &mill_bench_train_help, &mill_bench_particles_help,
-          &mill_bench_schedule_help)},
+     HELP(&mill_bench_help)},
     {0}};
 
 enum { EXIT_USAGE = 2 };

@@ -16,8 +16,7 @@ MILL_EXTERN_C_BEGIN
 /** An opened device with its work space. */
 typedef struct mill_device mill_device;
 
-/** Where a backend computes; MILL_BACKEND_NONE: nowhere, it measures the host. */
-enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA, MILL_BACKEND_NONE };
+enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };
 
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
  *  are the backend's own memory; structures hold such pointers too.

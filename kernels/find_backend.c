@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#endif
+#include "kernels/gpu.h"
 
 enum { MANY_SLOTS = 64, THREAD_SLOTS = 32 };
 
@@ -21,15 +19,8 @@ int mill_backend_find(const char *choice, const mill_backend **backend)
 {
   int err = MILL_OK;
   if (strncmp(choice, "cuda", 4) == 0) {
-#ifdef MILL_HAVE_CUDA
     *backend = mill_backend_cuda(&err);
     goto done;
-#else
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "backend %s: this program was built without CUDA; use cpu or auto, "
-              "or build it where nvcc is found",
-              choice);
-#endif
   }
   /* auto is a CPU until a run settles it by the number of its rows */
   *backend = mill_backend_cpu(NULL);

@@ -1,17 +1,22 @@
-"""What the scripts of `starmill plot` and `starmill report` share that needs no package."""
+"""What the scripts of `starmill show`, `select`, `plot` and `report` share that needs no package."""
 
+import collections
 import importlib.util
 import os
 import sys
 
-USAGE, INPUT, OUTPUT = 2, 3, 4  # exit statuses, as those of the program
+USAGE, INPUT, OUTPUT, INTERNAL = 2, 3, 4, 70  # exit statuses, as those of the program
 
 # file systems without locks have results too, and a run that writes is no hindrance
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 # by module: what pip calls it
-PACKAGES = {"numpy": "numpy", "h5py": "h5py", "astropy": "astropy", "matplotlib": "matplotlib",
-            "PIL": "pillow"}
+PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
+            "matplotlib": "matplotlib", "PIL": "pillow"}
+
+# as jobs/look/look.c hands them over; what is not given is empty
+Options = collections.namedtuple(
+    "Options", "program output overwrite models library no_spectra print arguments")
 
 
 class Failure(Exception):
@@ -22,9 +27,9 @@ class Failure(Exception):
         self.status = status
 
 
-def check_packages(job):
+def check_packages(job, *modules):
     """Ends the script with one line that names all that are missing, and for which Python."""
-    missing = [module for module in PACKAGES if importlib.util.find_spec(module) is None]
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         print(f"starmill {job}: {sys.executable} lacks {', '.join(missing)}: install "
               f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
@@ -33,36 +38,67 @@ def check_packages(job):
         sys.exit(USAGE)
 
 
-def check_output(path, overwrite):
-    """Before any work is done for it."""
-    if os.path.exists(path) and not overwrite:
+def printable(words):
+    """Without the control characters that a file's text may hold, which a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def check_output(path, overwrite, reads):
+    """Before any work is done for it.  reads: (what it is, path) of each file that is read."""
+    if not os.path.lexists(path):
+        return
+    try:
+        is_there = os.stat(path)
+    except OSError:  # a link to nothing
+        is_there = None
+    for what, read in reads:
+        try:
+            same = is_there is not None and os.path.samestat(is_there, os.stat(read))
+        except OSError:
+            continue
+        if same:
+            raise Failure(USAGE, f"--output {path} and {what} {read} are one file: give another "
+                                 "name for the output")
+    if not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
 
 
-def write_whole(path, data):
+def write_whole(path, pieces):
     """Bytes under a temporary name, then renamed, so that no half file has the name."""
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
         with open(temporary, "xb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
+        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}") from error
+    finally:
         if os.path.exists(temporary):
             os.remove(temporary)
-        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}") from error
+
+
+def warn(message):
+    print(printable(f"warning: {message}"), file=sys.stderr)
 
 
 def run(job, main):
-    """The end of a script: main(*arguments), and one line of a failure."""
+    """The end of a script: main(options), and one line of a failure."""
     try:
-        main(*sys.argv[1:])
+        main(Options(*sys.argv[1:8], sys.argv[8:]))
+        sys.stdout.flush()
     except Failure as failure:
-        print(f"starmill {job}: {failure}", file=sys.stderr)
-        sys.exit(failure.status)
+        status, message = failure.status, str(failure)
+    except OSError as error:  # a damaged result, or a standard output that takes no more
+        status, message = OUTPUT, str(error)
+        # Python would try once more to print what is left, and tell of that too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except MemoryError:
-        print(f"starmill {job}: out of memory", file=sys.stderr)
-        sys.exit(70)
+        status, message = INTERNAL, "out of memory"
     except KeyboardInterrupt:
         sys.exit(130)
+    else:
+        return
+    print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+    sys.exit(status)

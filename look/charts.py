@@ -1,9 +1,11 @@
 """The charts of a report."""
 
 import numpy as np
+from astropy.visualization.wcsaxes.frame import EllipticalFrame, RectangularFrame
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator
 
+import density
 from drawing import INK, MODEL, PALE, RESIDUAL, plt, png
 from result import symbol
 from survey import half_width
@@ -12,7 +14,9 @@ DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
 MANY = 4000  # points above which a map counts rows in cells
 FEW_DECADES = 12  # ratio of an axis' ends below which decades are too few to label
-WIDE_DEG = 60.0  # extent from which a sky map is of the whole sky
+FEW, LEAST_DENSITY = 3, 30  # stars below which there is no map, and no density
+PAD = 0.04  # between a map and its bar
+FAINT = 300  # a density map shows down to this part of its peak
 
 
 def spread(values, low=0.5, high=99.5):
@@ -117,71 +121,118 @@ def points(axes, x, y, colour=None, limits=None, **how):
     return axes.scatter(x, y, c=RESIDUAL if colour is None else colour, s=12, linewidths=0, **how)
 
 
+def shade(axes, values, label, pad=PAD, **how):
+    """A density on a logarithmic scale, with its bar; lowest values are left white."""
+    top = np.nanmax(values)
+    shown = np.where(values > top / FAINT, values, np.nan)
+    image = axes.imshow(shown, origin="lower", cmap="viridis", interpolation="nearest",
+                        norm=LogNorm(top / FAINT, top), **how)
+    axes.figure.colorbar(image, ax=axes, label=label, pad=pad)
+
+
+def kiel_axes(axes, x, y):
+    axes.set(xlim=x[::-1], ylim=y[::-1], xlabel="$T_{\\rm eff}$ (K)", ylabel="$\\log g$ (dex)")
+
+
+def kiel_density(axes, survey, s):
+    """Kernel density of the Kiel diagram."""
+    x, y = spread(s["TEFF"], 0.1, 99.9), spread(s["LOGG"], 0.1, 99.9)
+    if len(s["TEFF"]) < LEAST_DENSITY:
+        axes.plot(s["TEFF"], s["LOGG"], ".", color=RESIDUAL)
+    else:  # the sample stands for every k-th row
+        shade(axes, density.plane(s["TEFF"], s["LOGG"], x, y) * survey.every, "stars per K and dex",
+              extent=(*x, *y), aspect="auto")
+    kiel_axes(axes, x, y)
+
+
+def kiel_metals(axes, _, s):
+    """The Kiel diagram coloured by [Fe/H]."""
+    x, y = spread(s["TEFF"]), spread(s["LOGG"])
+    how = dict(zip(("vmin", "vmax"), spread(s["FEH"], 2, 98)), cmap="viridis")
+    drawn = points(axes, s["TEFF"], s["LOGG"], s["FEH"], (*x, *y), **how)
+    axes.figure.colorbar(drawn, ax=axes, label="[Fe/H]", pad=PAD)
+    kiel_axes(axes, x, y)
+
+
+def abundances(axes, _, s):
+    """[alpha/Fe] against [Fe/H]."""
+    x, y = spread(s["FEH"]), spread(s["ALPHAFE"])
+    drawn = points(axes, s["FEH"], s["ALPHAFE"], None, (*x, *y))
+    axes.set(xlim=x, ylim=y, xlabel="[Fe/H] (dex)", ylabel=symbol("ALPHAFE") + " (dex)")
+    if len(s["FEH"]) > MANY:
+        axes.figure.colorbar(drawn, ax=axes, label="rows", pad=PAD)
+
+
+def velocities(axes, _, s):
+    histogram(axes, s["VRAD"], np.linspace(*spread(s["VRAD"]), n_bin(s["VRAD"], 60)), RESIDUAL, None)
+    axes.set(xlabel="velocity (km/s)", ylabel="rows")
+
+
+# what is drawn, and of which columns
+PANELS = ((kiel_density, ("TEFF", "LOGG")), (kiel_metals, ("TEFF", "LOGG", "FEH")),
+          (abundances, ("FEH", "ALPHAFE")), (velocities, ("VRAD",)))
+
+
 def maps(survey):
-    """Kiel diagram coloured by [Fe/H], and [alpha/Fe] or velocity against [Fe/H]; None also where
-    the library has no such labels."""
-    s, good = survey.sample, survey.good
-    if not survey.result.has("TEFF", "LOGG") or good.sum() < 3:
+    """Panels of the rows without a warning, as far as the library has their labels."""
+    possible = []
+    for draw, names in PANELS:
+        if survey.result.has(*names):
+            at = survey.good & np.all([np.isfinite(survey.sample[n]) for n in names], axis=0)
+            if at.sum() >= FEW:
+                possible.append((draw, {n: survey.sample[n][at] for n in names}))
+    if not possible:
         return None
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7))
-    has_feh = survey.result.has("FEH")
-    colour = s["FEH"][good] if has_feh else None
-    how = dict(zip(("vmin", "vmax"), spread(colour, 2, 98)), cmap="viridis") if has_feh else {}
-    x, y = spread(s["TEFF"][good]), spread(s["LOGG"][good])
-    drawn = points(axes[0], s["TEFF"][good], s["LOGG"][good], colour, (*x, *y), **how)
-    axes[0].set(xlim=x[::-1], ylim=y[::-1], xlabel="$T_{\\rm eff}$ (K)", ylabel="$\\log g$ (dex)")
-    figure.colorbar(drawn, ax=axes[0], label="[Fe/H]" if has_feh else "rows", pad=0.02)
-    if has_feh:
-        other = "ALPHAFE" if "ALPHAFE" in s else "VRAD"
-        x, y = spread(s["FEH"][good]), spread(s[other][good])
-        drawn = points(axes[1], s["FEH"][good], s[other][good], None, (*x, *y))
-        axes[1].set(xlim=x, ylim=y, xlabel="[Fe/H] (dex)",
-                    ylabel=symbol(other) + (" (dex)" if other == "ALPHAFE" else " (km/s)"))
-        if good.sum() > MANY:
-            figure.colorbar(drawn, ax=axes[1], label="rows", pad=0.02)
-    else:
-        axes[1].set_axis_off()
+    n_line = -(-len(possible) // 2)
+    figure, grid = plt.subplots(n_line, 2, figsize=(9.6, 3.6 * n_line), squeeze=False)
+    for axes, (draw, values) in zip(grid.flat, possible):
+        draw(axes, survey, values)
+    for axes in grid.flat[len(possible):]:
+        axes.set_axis_off()
     figure.tight_layout()
     return png(figure, DPI)
 
 
+def sky_axes(figure, place, wcs, shape, whole):
+    """Axes of a map in a projection of equal areas, with its grid; whole: of the whole sky."""
+    axes = figure.add_subplot(place, projection=wcs,
+                              frame_class=EllipticalFrame if whole else RectangularFrame)
+    axes.set(xlim=(-0.5, shape[1] - 0.5), ylim=(-0.5, shape[0] - 0.5), aspect="equal")
+    axes.coords.grid(color="0.85", lw=0.5)
+    for coordinate, name in zip(axes.coords, ("right ascension", "declination")):
+        coordinate.set_axislabel("" if whole else name)
+        coordinate.set_major_formatter("d" if whole else "d.d")
+        coordinate.set_ticklabel(size=8)
+    if whole:
+        axes.coords[0].set_ticklabel_position("h")
+        axes.coords[0].set_ticklabel(size=7, color=INK, exclude_overlapping=True)
+    return axes
+
+
 def sky(survey):
-    """Velocity over the sky, and its distribution; without positions the second alone."""
+    """Stars per square degree, and velocity, over the sky; None without positions."""
     s = survey.sample
-    at = survey.good & np.isfinite(s["VRAD"])
-    placed = at & np.isfinite(s["TARGET_RA"]) & np.isfinite(s["TARGET_DEC"])
-    if at.sum() < 3:
+    at = survey.good & np.isfinite(s["TARGET_RA"]) & (np.abs(s["TARGET_DEC"]) <= 90)
+    at &= np.isfinite(s["VRAD"])
+    if at.sum() < FEW:
         return None
-    figure = plt.figure(figsize=(9.6, 3.5))
-    limit = max(abs(v) for v in np.percentile(s["VRAD"][at], [3, 97])) or 1.0
-    if placed.sum() > 2:
-        ra, dec, v = s["TARGET_RA"][placed], s["TARGET_DEC"][placed], s["VRAD"][placed]
-        ra = np.where(ra > 180, ra - 360, ra) if np.ptp(np.where(ra > 180, ra - 360, ra)) < np.ptp(
-            ra) else ra
-        wide = np.ptp(ra) > WIDE_DEG or np.ptp(dec) > WIDE_DEG
-        how = dict(cmap="coolwarm", vmin=-limit, vmax=limit)
-        if wide:
-            axes = figure.add_axes((0.03, 0.08, 0.55, 0.86), projection="mollweide")
-            x = -np.radians((ra + 180) % 360 - 180)  # east is left
-            if len(x) > MANY:  # cells of equal area would need a pixelisation: thin the dots
-                keep = np.linspace(0, len(x) - 1, 20000).astype(int)
-                x, dec, v = x[keep], dec[keep], v[keep]
-            drawn = axes.scatter(x, np.radians(dec), c=v, s=5, linewidths=0, **how)
-            axes.set_xticklabels([])
-            axes.tick_params(labelsize=8)
-            axes.grid(color="0.9", lw=0.6)
-        else:
-            axes = figure.add_axes((0.07, 0.17, 0.46, 0.78))
-            drawn = points(axes, ra, dec, v, (*spread(ra, 0, 100), *spread(dec, 0, 100)), **how)
-            axes.set(xlim=spread(ra, 0, 100)[::-1], ylim=spread(dec, 0, 100),
-                     xlabel="right ascension (deg)", ylabel="declination (deg)")
-        bar = figure.add_axes((0.575, 0.17, 0.012, 0.72))
-        figure.colorbar(drawn, cax=bar, label="velocity (km/s)", extend="both")
-        axes = figure.add_axes((0.76, 0.17, 0.23, 0.78))
+    ra, dec, v = s["TARGET_RA"][at], s["TARGET_DEC"][at], s["VRAD"][at]
+    wcs, shape = density.sky_frame(ra, dec)
+    whole = wcs.wcs.ctype[0].endswith("MOL")
+    pad = 0.1 if whole else PAD
+    figure = plt.figure(figsize=(9.6, 2.7 if whole else 3.9))
+    axes = sky_axes(figure, 121, wcs, shape, whole)
+    x, y = wcs.wcs_world2pix(ra, dec, 0)
+    if len(ra) < LEAST_DENSITY:
+        axes.plot(x, y, ".", color=RESIDUAL)
     else:
-        axes = figure.add_axes((0.08, 0.17, 0.5, 0.78))
-    histogram(axes, s["VRAD"][at], np.linspace(*spread(s["VRAD"][at]), n_bin(s["VRAD"][at], 60)), RESIDUAL, None)
-    axes.set(xlabel="velocity (km/s)", ylabel="rows")
+        shade(axes, density.sky(ra, dec, wcs, shape) * survey.every, "stars per square degree", pad)
+    axes = sky_axes(figure, 122, wcs, shape, whole)
+    limit = max(abs(k) for k in np.percentile(v, [3, 97])) or 1.0
+    drawn = points(axes, x, y, v, (-0.5, shape[1] - 0.5, -0.5, shape[0] - 0.5),
+                   cmap="coolwarm", vmin=-limit, vmax=limit)
+    figure.colorbar(drawn, ax=axes, label="velocity (km/s)", extend="both", pad=pad)
+    figure.tight_layout()
     return png(figure, DPI)
 
 

@@ -2,13 +2,12 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 
 import h5py
 import numpy as np
 
-from basics import INPUT, OUTPUT, USAGE, Failure
+from basics import INPUT, OUTPUT, USAGE, Failure, warn
 from result import FITTED, Result, text
 
 MAX_REFIT = 5000  # rows of files without TARGETIDs, which are fitted as a whole
@@ -48,25 +47,25 @@ class Models:
 class Refitted:
     """Models of rows that were fitted once more, with the library and settings of the result."""
 
-    def __init__(self, program, result, rows, library):
+    def __init__(self, result, rows, options):
         self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
         self.result = result
         rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
         self.row_of = {}
         if rows:
-            again = self._fit(program, rows, library)
+            again = self._fit(rows, options)
             self.models = Models(os.path.join(self.folder.name, "models.h5"), again)
             self._pair(again, rows)
 
-    def _fit(self, program, rows, library):
+    def _fit(self, rows, options):
         result, folder = self.result, self.folder.name
         config, output = os.path.join(folder, "config.yaml"), os.path.join(folder, "fit.h5")
         with open(config, "w", encoding="utf-8") as file:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
         targets = [int(result.fits["TARGETID"][r]) for r in rows]
-        command = [program, "fit", "--config", config, "--library",
-                   os.path.abspath(library) if library else result.provenance["LIBRARY_PATH"],
+        command = [options.program, "fit", "--config", config, "--library",
+                   os.path.abspath(options.library) if options.library else result.provenance["LIBRARY_PATH"],
                    "--backend", "cpu", "--quiet", "--log-level", "error", "--status-interval", "0",
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         if min(targets) >= 0:
@@ -111,22 +110,22 @@ class Refitted:
             was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
             error = float(self.result.fits["VRAD_ERR"][r])
             if not abs(now - was) <= max(0.1 * error, 1e-3) and np.isfinite(was):
-                print(f"warning: fitted once more, row {r} has VRAD {now:.3f} km/s where the result"
-                      f" has {was:.3f}", file=sys.stderr)
+                warn(f"fitted once more, row {r} has VRAD {now:.3f} km/s where the result has "
+                     f"{was:.3f}")
 
     def of(self, row):
         """Likewise."""
         return self.models.of(self.row_of[row]) if row in self.row_of else None
 
 
-def open_models(program, result, rows, path, library):
+def open_models(result, rows, options):
     """Something with .of(row)."""
-    if path:
-        return Models(path, result)
+    if options.models:
+        return Models(options.models, result)
     path = result.models_path()
     try:
-        return Models(path, result) if path else Refitted(program, result, rows, library)
+        return Models(path, result) if path else Refitted(result, rows, options)
     except Failure as failure:
         if failure.status != USAGE or not path:
             raise
-        return Refitted(program, result, rows, library)  # the path has another fit's models now
+        return Refitted(result, rows, options)  # the path has another fit's models now

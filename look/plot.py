@@ -1,14 +1,11 @@
-"""`starmill plot`: spectra of stars with their best-fit models.
-
-arguments: PROGRAM OUT.h5 OUTPUT OVERWRITE MODELS LIBRARY STAR ROW...
-"""
+"""`starmill plot`: spectra of stars with their best-fit models."""
 
 import io
 import os
 
-from basics import USAGE, Failure, check_output, check_packages, run, write_whole
+from basics import OUTPUT, USAGE, Failure, check_output, check_packages, run, write_whole
 
-check_packages("plot")
+check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
 
 import numpy as np  # noqa: E402
 from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
@@ -149,24 +146,33 @@ def draw_star(result, row, arms, note):
     return figure
 
 
-def main(program, path, output, overwrite, models_path, library, star, *rows):
-    rows = [int(r) for r in rows]
+def main(options):
+    path, *stars = options.arguments
     result = Result(path)
-    output = output or star.replace("/", "_").replace(" ", "_") + ".png"
+    rows = []
+    for row in result.find(stars):
+        if result.damaged(row, row + 1)[0]:
+            result.note([row])
+        else:
+            rows.append(row)
+    result.warn_damaged()
+    if not rows:
+        raise Failure(OUTPUT, f"{path}: all rows of these stars are damaged")
+    output = options.output or stars[0].replace("/", "_").replace(" ", "_") + ".png"
     kind = os.path.splitext(output)[1].lower()
     if kind not in (".png", ".pdf"):
         raise Failure(USAGE, f"--output {output}: give a name that ends in .png or .pdf")
     if kind == ".png" and len(rows) > 1:
         raise Failure(USAGE, f"these stars have {len(rows)} rows: give --output FILE.pdf, which has"
                              " a page for each")
-    check_output(output, overwrite)
-    models = open_models(program, result, rows, models_path, library)
+    check_output(output, options.overwrite, result.reads(options))
+    models = open_models(result, rows, options)
     inputs = Inputs(result)
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == ".png":
             arms, note = inputs.star(rows[0], models.of(rows[0]))
-            write_whole(output, png(draw_star(result, rows[0], arms, note), DPI))
+            write_whole(output, [png(draw_star(result, rows[0], arms, note), DPI)])
         else:
             with PdfPages(memory) as pages:
                 for row in rows:
@@ -174,7 +180,7 @@ def main(program, path, output, overwrite, models_path, library, star, *rows):
                     figure = draw_star(result, row, arms, note)
                     pages.savefig(figure)
                     plt.close(figure)
-            write_whole(output, memory.getvalue())
+            write_whole(output, [memory.getvalue()])
     print(output)
 
 

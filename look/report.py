@@ -1,13 +1,10 @@
-"""`starmill report`: one HTML page of a result.
-
-arguments: PROGRAM OUT.h5 OUTPUT OVERWRITE MODELS LIBRARY NO_SPECTRA
-"""
+"""`starmill report`: one HTML page of a result."""
 
 import os
 
 from basics import Failure, check_output, check_packages, run, write_whole
 
-check_packages("report")
+check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL")
 
 import numpy as np  # noqa: E402
 
@@ -16,7 +13,7 @@ import page  # noqa: E402
 from drawing import STYLE, plt  # noqa: E402
 from models import open_models  # noqa: E402
 from page import cell, escape, number, td  # noqa: E402
-from result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
+from result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
 from result import number as fixed  # noqa: E402
 from spectra import Inputs  # noqa: E402
 from survey import Survey, half_width  # noqa: E402
@@ -48,7 +45,7 @@ def key_figures(survey):
     wall = float(p["WALL_S"])
     sn = survey.sn[survey.fitted & (survey.sn > 0)]
     median = float(np.median(sn)) if len(sn) else np.nan
-    done = n - survey.counts["status"].get(0, (0, []))[0]
+    done = n - survey.counts["status"].get(NOT_DONE, (0, []))[0]
     rate = done / wall if wall > 0 else np.nan
     return [("rows", n, number(n), "rows"),
             ("fitted", survey.n_fitted, share(survey.n_fitted, n), "fitted"),
@@ -162,8 +159,8 @@ def distributions_section(survey):
 
 
 def maps_section(survey):
-    maps = page.image(charts.maps(survey), "Kiel diagram and abundances")
-    sky = page.image(charts.sky(survey), "velocity over the sky")
+    maps = page.image(charts.maps(survey), "Kiel diagram, abundances and velocities")
+    sky = page.image(charts.sky(survey), "stars and velocities over the sky")
     return (maps + sky) or '<p class="soft">too few rows without a warning</p>'
 
 
@@ -197,17 +194,17 @@ def repeats_section(survey):
 class Stars:
     """Cards of stars with their spectra, as far as these can be read; a row has one card."""
 
-    def __init__(self, program, result, rows, models, library, no_spectra):
+    def __init__(self, result, rows, options):
         self.result, self.problem, self.shown = result, "", set()
         self.inputs = None
-        if no_spectra:
+        if options.no_spectra:
             self.problem = "Spectra were not asked for."
             return
         try:
-            self.models = open_models(program, result, rows, models, library)
+            self.models = open_models(result, rows, options)
             self.inputs = Inputs(result)
         except Failure as failure:
-            if models or library:  # what the user named
+            if options.models or options.library:  # what the user named
                 raise
             self.problem = str(failure)
 
@@ -258,7 +255,7 @@ class Stars:
 def example_rows(survey):
     """The first row of each reason."""
     rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
-            if not (kind == "status" and r.code in (0, FITTED))]
+            if not (kind == "status" and r.code in (NOT_DONE, FITTED))]
     return sorted(set(rows))
 
 
@@ -287,17 +284,19 @@ def posterior_section(survey, links):
 # --- the page ---
 
 
-def main(program, path, output, overwrite, models, library, no_spectra):
-    output = output or path + ".html"
-    check_output(output, overwrite)
+def main(options):
+    path, = options.arguments
+    output = options.output or path + ".html"
     result = Result(path)
+    check_output(output, options.overwrite, result.reads(options))
     if result.n_row == 0:
         raise Failure(2, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)
+    result.warn_damaged()
     examples = example_rows(survey)
     worst = [row for _, row in survey.worst]
     drawn = sorted(set(examples + worst + survey.typical))
-    stars = Stars(program, result, drawn, models, library, no_spectra)
+    stars = Stars(result, drawn, options)
     title = os.path.basename(path)
     subtitle = f"{result.n_row} rows of {len(result.files)} files, written by starmill " \
                f"{result.provenance['VERSION']}, {result.provenance['END_TIME']}"
@@ -323,10 +322,12 @@ def main(program, path, output, overwrite, models, library, no_spectra):
             examples, "The first row of each state and each warning.")),
     ]
     footer = "Counts are of all rows."
+    if result.n_damaged:
+        footer = f"Counts are of all rows but {result.n_damaged} damaged ones."
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
     whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
-    write_whole(output, whole.encode("utf-8", "replace"))
+    write_whole(output, [whole.encode("utf-8", "replace")])
     print(output)
 
 

@@ -4,15 +4,18 @@ import ast
 import os
 import re
 import shlex
+import zlib
 
 import h5py
 import numpy as np
 
-from basics import OUTPUT, Failure
+from basics import OUTPUT, USAGE, Failure, warn
 
-FITTED = 1  # STATUS
+FORMAT, VERSION = "starmill result", 3
+NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
-NO_SN = -1e9
+BLOCK = 16384  # rows that are read at once
+N_NAMED = 10  # damaged rows that a warning names
 
 # how a column is written in a picture, and with how many digits
 SYMBOL = {"VRAD": ("velocity", 2), "VSINI": ("$v\\,\\sin i$", 1), "TEFF": ("$T_{\\rm eff}$", 0),
@@ -39,6 +42,20 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
+class Block:
+    """Rows of a result that are not damaged: their numbers, and [name] of a column their values."""
+
+    def __init__(self, result, start, stop):
+        self._result, self._span = result, slice(start, stop)
+        damaged = result.damaged(start, stop)
+        result.note(start + np.flatnonzero(damaged))
+        self._keep = ~damaged
+        self.rows = start + np.flatnonzero(self._keep)
+
+    def __getitem__(self, name):
+        return self._result.column(name)[self._span][self._keep]
+
+
 class Result:
     """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
     parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
@@ -46,8 +63,14 @@ class Result:
 
     def __init__(self, path):
         self.path = path
+        self.n_damaged, self._damaged = 0, []
         try:
             self.file = h5py.File(path, "r")
+            if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
+                raise Failure(OUTPUT, f"{path} is not a result of starmill")
+            version = int(self.file.attrs["FORMAT_VERSION"])
+            if version != VERSION:
+                raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.n_row = len(self.fits["STATUS"])
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
@@ -65,8 +88,8 @@ class Result:
                     self.provenance[name] = text(self.provenance[name])
         except (OSError, KeyError, ValueError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
-        self.arms = [n[5:] for n in text(self.fits["CRC"].attrs["COLUMNS"]).split()
-                     if n.startswith("NPIX_") and n != "NPIX_TOT"]
+        self.checked = text(self.fits["CRC"].attrs["COLUMNS"]).split()
+        self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
     def _words(self, name, key):
         attrs = self.fits[name].attrs
@@ -77,20 +100,82 @@ class Result:
         return all(name in self.fits or name in self.catalog for name in names)
 
     def column(self, name):
+        if not self.has(name):
+            raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {name}")
         return self.fits[name] if name in self.fits else self.catalog[name]
+
+    def names(self, *groups):
+        """Of the columns of groups; of none given, of all, those of the fit first."""
+        names = [name for group in groups or (self.fits, self.catalog)
+                 for name, column in group.items() if isinstance(column, h5py.Dataset)]
+        order = {name: i for i, name in enumerate(self.checked)}  # as they are written
+        return sorted(names, key=lambda name: order.get(name, len(order)))
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
 
+    # --- rows whose bytes are not what was written ---
+
+    def damaged(self, start, stop, among=None):
+        """Which of the rows start to stop are done but have a wrong STATUS or CRC; among: no others
+        need be looked at."""
+        status = self.fits["STATUS"][start:stop]
+        found = (status != NOT_DONE) & ~np.isin(status, list(self.statuses))
+        rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
+        if not len(rows):
+            return found
+        crc = self.fits["CRC"][start:stop]
+        columns = [self.column(name)[start:stop] for name in self.checked]
+        packed = np.concatenate([c.reshape(stop - start, -1).view(np.uint8) for c in columns], axis=1)
+        for i in rows:
+            found[i] |= zlib.crc32(packed[i]) != crc[i]
+        return found
+
+    def note(self, rows):
+        """Damaged rows, of which warn_damaged tells at the end."""
+        self.n_damaged += len(rows)
+        self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
+            if len(self._damaged) < N_NAMED else []
+
+    def warn_damaged(self):
+        if self.n_damaged:
+            rows = ", ".join(map(str, self._damaged))
+            rows += ", ..." if self.n_damaged > len(self._damaged) else ""
+            one = self.n_damaged == 1
+            warn(f"{self.path}: {self.n_damaged} row{'' if one else 's'} ({rows}) "
+                 f"{'is' if one else 'are'} damaged and left out: STATUS or CRC is wrong")
+
+    def blocks(self, size=BLOCK):
+        for start in range(0, self.n_row, size):
+            yield Block(self, start, min(start + size, self.n_row))
+
+    # --- stars ---
+
+    def find(self, stars):
+        """Rows of stars, each once: of a star those with this TARGETID, else IDENTIFIER, else
+        OBJECT."""
+        found = []
+        for star in stars:
+            found += self._find(star)
+        return list(dict.fromkeys(found))
+
+    def _find(self, star):
+        keys = [("IDENTIFIER", star.encode()), ("OBJECT", star.encode())] if star else []
+        if star.isdecimal() and int(star) < 2**63:
+            keys.insert(0, ("TARGETID", int(star)))
+        for name, key in keys:
+            rows = [start + np.flatnonzero(self.column(name)[start:start + BLOCK] == key)
+                    for start in range(0, self.n_row, BLOCK)]
+            if sum(map(len, rows)):
+                return np.concatenate(rows).tolist()
+        raise Failure(USAGE, f"{self.path}: no row has the TARGETID, IDENTIFIER or OBJECT '{star}'; "
+                             f"`starmill select {self.path} 'STATUS >= 0' --print identifier` "
+                             "prints all identifiers")
+
     def row(self, row):
         """All values of a row, texts as text."""
-        values = {}
-        for group in (self.catalog, self.fits):
-            for name, column in group.items():
-                if isinstance(column, h5py.Dataset):
-                    value = column[row]
-                    values[name] = text(value) if isinstance(value, bytes) else value
-        return values
+        values = {name: self.column(name)[row] for name in self.names()}
+        return {k: text(v) if isinstance(v, bytes) else v for k, v in values.items()}
 
     def sn(self, values):
         """S/N of a star: that of its best arm; values by column name, numbers or arrays."""
@@ -124,6 +209,13 @@ class Result:
             return ast.literal_eval(found.group(1))
         except (ValueError, SyntaxError):
             return found.group(1)
+
+    def reads(self, options):
+        """(what, path) of all files that are read for a picture or a list."""
+        return [("the result", self.path), ("the models", options.models),
+                ("the models", self.models_path() or ""), ("the library", options.library),
+                ("the library", self.provenance["LIBRARY_PATH"]),
+                *(("the input", self.input_path(i)) for i in range(len(self.files)))]
 
     def models_path(self):
         """The models file that the first run was told to write; None: none, or it is not there."""

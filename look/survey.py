@@ -1,6 +1,6 @@
 """The numbers of a report: one pass over the rows of a result in blocks.
 
-Counts are of all rows.  Distributions, maps and medians are of every k-th row where there are more
+Counts are of all rows but the damaged ones.  Distributions, maps and medians are of every k-th row where there are more
 than MAX_SAMPLE, so memory does not grow with the survey; repeats are of every m-th star likewise.
 """
 
@@ -8,9 +8,8 @@ import collections
 
 import numpy as np
 
-from result import FITTED
+from result import BLOCK, FITTED
 
-BLOCK = 200_000  # rows
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
@@ -60,23 +59,17 @@ class Survey:
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
         self.worst = []
         self._keys, self._key_rows = [], []
-        sampled = collections.defaultdict(list)
-        names = self._names()
-        looked_at = ["STATUS", "RVS_WARN", "FIT_INFO", "RCHISQ_TOT", "TARGETID"]
-        looked_at += ["POST_FLAG"] if "POST_FLAG" in result.fits else []
-        for start in range(0, result.n_row, BLOCK):
-            stop = min(start + BLOCK, result.n_row)
-            block = {n: result.fits[n][start:stop] for n in looked_at}
-            self._count(block, start)
-            self._keep_worst(block, start)
-            self._keep_keys(block, start, stop)
-            first = -start % self.every
-            sampled["row"].append(np.arange(start + first, stop, self.every))
-            for n in names:
-                # a copy, as a view would keep the block
-                sampled[n].append(result.column(n)[start:stop][first::self.every].copy())
+        sampled, rows = collections.defaultdict(list), []
+        for block in result.blocks(BLOCK):
+            self._count(block)
+            self._keep_worst(block)
+            self._keep_keys(block)
+            at = block.rows % self.every == 0
+            rows.append(block.rows[at])
+            for n in self._names():
+                sampled[n].append(block[n][at])
         self.sample = {n: np.concatenate(v) for n, v in sampled.items()}
-        self.rows = self.sample.pop("row")
+        self.rows = np.concatenate(rows)
         self.fitted = self.sample["STATUS"] == FITTED
         self.good = self.fitted & (self.sample["RVS_WARN"] == 0)
         self.sn = result.sn(self.sample)
@@ -95,26 +88,24 @@ class Survey:
 
     # --- counts ---
 
-    def _count(self, block, start):
+    def _count(self, block):
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
         self.n_good += int(((status == FITTED) & (warn == 0)).sum())
         for code in np.unique(status):
-            self._add("status", int(code), status == code, start)
-        post = block.get("POST_FLAG", np.zeros_like(info))
+            self._add("status", int(code), block.rows[status == code])
+        post = block["POST_FLAG"] if self.result.posteriors else np.zeros_like(info)
         for kind, bits, of in (("warning", warn, self.result.warnings),
                                ("info", info, self.result.infos),
                                ("posterior", post, self.result.posteriors)):
             for bit in of:
-                self._add(kind, bit, (status == FITTED) & (bits & bit != 0), start)
+                self._add(kind, bit, block.rows[(status == FITTED) & (bits & bit != 0)])
 
-    def _add(self, kind, code, at, start):
-        n = int(at.sum())
-        if n:
+    def _add(self, kind, code, found):
+        if len(found):
             count, rows = self.counts[kind].get(code, (0, []))
-            rows += (start + np.flatnonzero(at)[: N_EXAMPLE - len(rows)]).tolist() \
-                if len(rows) < N_EXAMPLE else []
-            self.counts[kind][code] = (count + n, rows)
+            rows = (rows + found[:N_EXAMPLE].tolist())[:N_EXAMPLE]
+            self.counts[kind][code] = (count + len(found), rows)
 
     def reasons(self, kind):
         """[Reason] that there are, the most frequent first; kind: a key of counts."""
@@ -126,11 +117,11 @@ class Survey:
 
     # --- stars to draw ---
 
-    def _keep_worst(self, block, start):
+    def _keep_worst(self, block):
         chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
         chi = np.where(np.isfinite(chi), chi, -1.0)
         at = np.argsort(-chi, kind="stable")[:N_WORST]
-        found = [(float(chi[i]), int(start + i)) for i in at if chi[i] >= 0]
+        found = [(float(chi[i]), int(block.rows[i])) for i in at if chi[i] >= 0]
         self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
 
     def _choose_typical(self):
@@ -145,19 +136,19 @@ class Survey:
 
     # --- repeats ---
 
-    def _keep_keys(self, block, start, stop):
+    def _keep_keys(self, block):
         """Of fitted rows without a warning, for every m-th star."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
         if not named.all():
-            by_name = object_keys(self.result.catalog["OBJECT"][start:stop])
+            by_name = object_keys(block["OBJECT"])
             key = np.where(named, key, by_name)
             named |= by_name != 0
         use = named & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= mixed(key) % np.uint64(self.key_every) == 0
         self._keys.append(key[use])
-        self._key_rows.append(start + np.flatnonzero(use))
+        self._key_rows.append(block.rows[use])
 
     def _find_repeats(self):
         """Differences of a star's first and second, third and fourth, ... rows, and their errors."""

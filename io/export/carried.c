@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
@@ -14,47 +13,47 @@ enum { PIECE_BYTES = 4 << 20 };
 
 /* ---- which rows ---- */
 
-/* The exposures of the kept rows of an input, which stand together in /catalog/exposures. */
-static int find_exposures(const mill_export_source *source, int i_file, const int64_t *first,
-                          const int32_t *n_exposure, mill_carried *out)
+/* What /catalog has of an input's rows. */
+typedef struct stars {
+  int64_t *fits_row, *target_id, *first;
+  int32_t *n_exposure;
+} stars;
+
+static int read_stars(const mill_export_source *source, int64_t lo, int64_t n, stars *s)
+{
+  MILL_CHECK(MILL_ALLOC(n, &s->fits_row));
+  MILL_CHECK(MILL_ALLOC(n, &s->target_id));
+  MILL_CHECK(MILL_ALLOC(n, &s->first));
+  MILL_CHECK(MILL_ALLOC(n, &s->n_exposure));
+  const struct {
+    const char *name;
+    hid_t type;
+    void *to;
+  } column[] = {{"catalog/FITS_ROW", H5T_STD_I64LE, s->fits_row},
+                {"catalog/TARGETID", H5T_STD_I64LE, s->target_id},
+                {"catalog/FIRST_EXPOSURE", H5T_STD_I64LE, s->first},
+                {"catalog/N_EXPOSURE", H5T_STD_I32LE, s->n_exposure}};
+  for (size_t i = 0; i < sizeof column / sizeof *column; i++)
+    MILL_CHECK(mill_export_numbers(source, column[i].name, column[i].type, source->table.n_row,
+                                   NULL, lo, n, column[i].to));
+  return MILL_OK;
+}
+
+/* FITS_ROW of the exposures, and which row has some of other inputs. */
+static int read_exposures(const mill_export_source *source, int i_file, int64_t n_total,
+                          mill_carried *out)
 {
   int err = MILL_OK;
-  size_t n_total = 0;
-  const int64_t lo = source->row_start[i_file], n_row = source->n_row_of[i_file];
-  int64_t *row = NULL, *target = NULL, *of_input = NULL, n = 0;
   int32_t *file = NULL;
-  const int64_t start = n_row > 0 ? first[0] : 0;
-  const int64_t n_all = n_row > 0 ? first[n_row - 1] + n_exposure[n_row - 1] - start : 0;
-  MILL_TRY(mill_h5_shape(&source->file, "catalog/exposures/FILE", 1, &n_total));
-  if (start < 0 || n_all < 0 || start + n_all > (int64_t)n_total)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: FIRST_EXPOSURE of input %d", source->path, i_file);
-  MILL_TRY(MILL_ALLOC(n_all, &row));
-  MILL_TRY(MILL_ALLOC(n_all, &target));
-  MILL_TRY(MILL_ALLOC(n_all, &of_input));
-  MILL_TRY(MILL_ALLOC(n_all, &file));
-  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FITS_ROW", H5T_STD_I64LE,
-                               (int64_t)n_total, start, n_all, of_input));
-  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FILE", H5T_STD_I32LE, (int64_t)n_total,
-                               start, n_all, file));
-  for (int64_t k = 0; k < n_row; k++)
-    for (int64_t e = first[k] - start; source->kept[lo + k] && e < first[k] - start + n_exposure[k];
-         e++) {
-      if (e < 0 || e >= n_all || n == n_all)
-        MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: FIRST_EXPOSURE of row %lld", source->path,
-                  (long long)(lo + k));
-      if (file[e] != i_file)
-        MILL_FAIL(MILL_ERR_INPUT,
-                  "%s: row %lld has exposures of several inputs (join_by_name), whose FIBERMAPs "
-                  "are not joined: export with --no-fibermap",
-                  source->path, (long long)(lo + k));
-      row[n] = of_input[e];
-      target[n++] = out->target_id[k];
-    }
-  mill_carried_clear(out);
-  *out = (mill_carried){n, row, target};
-  row = target = NULL;
+  MILL_TRY(MILL_ALLOC(out->n, &file));
+  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FITS_ROW", H5T_STD_I64LE, n_total,
+                               out->exposure, 0, out->n, out->fits_row));
+  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FILE", H5T_STD_I32LE, n_total,
+                               out->exposure, 0, out->n, file));
+  for (int64_t i = 0; i < out->n; i++)
+    out->is_joined |= file[i] != i_file;
 done:
-  MILL_FREE(row, target, of_input, file);
+  mill_free(file);
   return err;
 }
 
@@ -62,74 +61,101 @@ int mill_carried_find(const mill_export_source *source, int i_file, int by_expos
                       mill_carried *out)
 {
   int err = MILL_OK;
-  const int64_t lo = source->row_start[i_file], n = source->n_row_of[i_file];
-  int64_t *first = NULL;
-  int32_t *n_exposure = NULL;
-  *out = (mill_carried){.n = n};
+  const int64_t lo = source->row_start[i_file], n_row = source->n_row_of[i_file];
+  int64_t n = 0, next = 0;
+  size_t n_total = 0;
+  stars s = {0};
+  *out = (mill_carried){.n = 0};
+  MILL_TRY(read_stars(source, lo, n_row, &s));
+  MILL_TRY(mill_h5_shape(&source->table.file, "catalog/exposures/FILE", 1, &n_total));
+  for (int64_t k = 0; k < n_row; k++) {
+    if (s.n_exposure[k] < 0 || s.first[k] < next || s.first[k] > (int64_t)n_total - s.n_exposure[k])
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: FIRST_EXPOSURE of row %lld", source->table.path,
+                (long long)(lo + k));
+    next = s.first[k] + s.n_exposure[k];
+    n += source->kept[lo + k] ? (by_exposure ? s.n_exposure[k] : 1) : 0;
+  }
   MILL_TRY(MILL_ALLOC(n, &out->fits_row));
   MILL_TRY(MILL_ALLOC(n, &out->target_id));
-  MILL_TRY(MILL_ALLOC(n, &first));
-  MILL_TRY(MILL_ALLOC(n, &n_exposure));
-  const struct {
-    const char *name;
-    hid_t type;
-    void *to;
-  } column[] = {{"catalog/FITS_ROW", H5T_STD_I64LE, out->fits_row},
-                {"catalog/TARGETID", H5T_STD_I64LE, out->target_id},
-                {"catalog/FIRST_EXPOSURE", H5T_STD_I64LE, first},
-                {"catalog/N_EXPOSURE", H5T_STD_I32LE, n_exposure}};
-  for (size_t i = 0; i < sizeof column / sizeof *column; i++)
-    MILL_TRY(mill_export_numbers(source, column[i].name, column[i].type, source->n_row, lo, n,
-                                 column[i].to));
-  if (by_exposure) {
-    MILL_TRY(find_exposures(source, i_file, first, n_exposure, out));
-    goto done;
-  }
-  int64_t n_kept = 0;
-  for (int64_t k = 0; k < n; k++)
-    if (source->kept[lo + k]) {
-      out->fits_row[n_kept] = out->fits_row[k];
-      out->target_id[n_kept++] = out->target_id[k];
+  MILL_TRY(MILL_ALLOC(n, &out->exposure));
+  for (int64_t k = 0; k < n_row; k++)
+    for (int32_t e = 0; source->kept[lo + k] && e < (by_exposure ? s.n_exposure[k] : 1); e++) {
+      out->fits_row[out->n] = s.fits_row[k];
+      out->target_id[out->n] = s.target_id[k];
+      out->exposure[out->n++] = s.first[k] + e;
     }
-  out->n = n_kept;
+  if (by_exposure)
+    MILL_TRY(read_exposures(source, i_file, (int64_t)n_total, out));
 done:
   if (err != MILL_OK)
     mill_carried_clear(out);
-  MILL_FREE(first, n_exposure);
+  MILL_FREE(s.fits_row, s.target_id, s.first, s.n_exposure);
   return err;
 }
 
 void mill_carried_clear(mill_carried *carried)
 {
-  MILL_FREE(carried->fits_row, carried->target_id);
-  *carried = (mill_carried){0};
+  MILL_FREE(carried->fits_row, carried->target_id, carried->exposure);
+  *carried = (mill_carried){.n = 0};
 }
 
 /* ---- the input ---- */
 
-int mill_carried_open(const mill_export_source *source, int i_file, mill_fits_file **out)
+#define ELSE_ALONE "export with --no-fibermap"
+
+/* Does FIBERMAP have the targets that were fitted? */
+static int check_targets(mill_fits_file *input, const mill_carried *carried)
+{
+  int err = MILL_OK, i_hdu = -1;
+  int64_t *id = NULL;
+  MILL_TRY(mill_fits_file_find(input, "FIBERMAP", &i_hdu));
+  if (i_hdu < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: no longer has a FIBERMAP: fit it again", input->guard->path);
+  MILL_TRY(mill_fits_table_int64(input, i_hdu, "TARGETID", -1, &id, NULL));
+  const int64_t n = input->guard->hdu[i_hdu].axis[1];
+  for (int64_t k = 0; k < carried->n; k++) {
+    const int64_t row = carried->fits_row[k];
+    if (row < 0 || row >= n || id[row] != carried->target_id[k])
+      MILL_TRY(MILL_ERROR_HDU(input, i_hdu,
+                              ": row %lld is not target %lld, which was fitted there: the file has "
+                              "changed; fit it again, or " ELSE_ALONE,
+                              (long long)row, (long long)carried->target_id[k]));
+  }
+done:
+  mill_free(id);
+  return err;
+}
+
+int mill_carried_open(const mill_export_source *source, int i_file, const mill_carried *carried,
+                      mill_fits_file **out)
 {
   int err = MILL_OK;
-  char path[MILL_EXPORT_PATH], format[32];
+  char path[MILL_MAX_PATH], format[32];
   *out = NULL;
-  MILL_TRY(mill_export_text(&source->format, i_file, format, sizeof format));
+  MILL_TRY(mill_export_get_text(source, MILL_EXPORT_FORMAT, i_file, format, sizeof format));
   if (strcmp(format, "desi") != 0)
     goto done;
   MILL_TRY(mill_export_input(source, i_file, path, sizeof path));
   if (access(path, R_OK) != 0) /* the whole survey may have moved */
-    MILL_TRY(mill_export_text(&source->input, i_file, path, sizeof path));
+    MILL_TRY(mill_export_get_text(source, MILL_EXPORT_INPUT, i_file, path, sizeof path));
   if (access(path, R_OK) != 0)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s: cannot be read, but its FIBERMAP belongs into the product: put it back, or "
-              "export with --no-fibermap",
+              "%s: cannot be read, and its FIBERMAP belongs into the product: put it back, "
+              "or " ELSE_ALONE,
+              path);
+  if (carried->is_joined)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: some of its rows have exposures of other inputs (join_by_name), and FIBERMAPs "
+              "are not joined: " ELSE_ALONE,
               path);
   MILL_TRY(mill_fits_file_open(path, NULL, out));
   if ((*out)->guard->file_size != source->size[i_file])
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has changed since it was fitted (%lld bytes, then %lld): fit it again, or "
-              "export with --no-fibermap",
+              "%s: has changed since it was fitted (%lld bytes, then %lld): fit it again, "
+              "or " ELSE_ALONE,
               path, (long long)(*out)->guard->file_size, (long long)source->size[i_file]);
   MILL_TRY(mill_fits_file_check_rows(*out));
+  MILL_TRY(check_targets(*out, carried));
 done:
   if (err != MILL_OK) {
     mill_fits_file_close(*out);
@@ -138,107 +164,51 @@ done:
   return err;
 }
 
-int mill_carried_check(mill_fits_file *input, const mill_carried *carried)
+/* A new HDU with the input's columns and no rows.  Card by card: deleting cards from a copied
+   header may leave an empty block behind the file's end. */
+static int copy_header(mill_fits_file *input, int i_hdu, const mill_product *product)
 {
-  int err = MILL_OK, i_hdu = -1;
-  int64_t *id = NULL;
-  MILL_TRY(mill_fits_file_find(input, "FIBERMAP", &i_hdu));
-  if (i_hdu < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: has no FIBERMAP any more: fit it again", input->guard->path);
-  MILL_TRY(mill_fits_table_int64(input, i_hdu, "TARGETID", -1, &id, NULL));
-  const int64_t n = input->guard->hdu[i_hdu].axis[1];
-  for (int64_t k = 0; k < carried->n; k++) {
-    const int64_t row = carried->fits_row[k];
-    if (row < 0 || row >= n || id[row] != carried->target_id[k])
-      MILL_TRY(MILL_ERROR_HDU(
-          input, i_hdu,
-          ": row %lld is not target %lld, which was fitted there: the file has changed "
-          "since; fit it again, or export with --no-fibermap",
-          (long long)row, (long long)carried->target_id[k]));
-  }
-done:
-  mill_free(id);
-  return err;
-}
-
-/* A table of the input's columns as the last HDU, without rows. */
-static int copy_header(mill_fits_file *input, int i_hdu, const mill_product *product, fitsfile *out)
-{
-  int status = 0, n_column = 0, n_hdu = 0;
   static const char *const gone[] = {"CHECKSUM", "DATASUM", "THEAP"};
+  int status = 0, n_column = 0, n_card = 0;
+  char card[FLEN_CARD], name[FLEN_KEYWORD];
   fits_get_num_cols(input->fptr, &n_column, &status);
   for (int i = 1; i <= n_column; i++) {
     int type = 0;
     fits_get_coltype(input->fptr, i, &type, NULL, NULL, &status);
     if (type < 0)
-      return MILL_ERROR_HDU(
-          input, i_hdu,
-          ": column %d has values of variable length, which are not carried over: "
-          "export with --no-fibermap",
-          i);
+      return MILL_ERROR_HDU(input, i_hdu,
+                            ": column %d has values of variable length, which cannot be "
+                            "copied: " ELSE_ALONE,
+                            i);
   }
+  fits_get_hdrspace(input->fptr, &n_card, NULL, &status);
   MILL_CHECK_FITS(input, i_hdu, status, "its columns cannot be read");
-  fits_get_num_hdus(out, &n_hdu, &status);
-  fits_movabs_hdu(out, n_hdu, NULL, &status);
-  fits_copy_header(input->fptr, out, &status);
-  fits_modify_key_lng(out, "NAXIS2", 0, "&", &status);
-  fits_modify_key_lng(out, "PCOUNT", 0, "&", &status);
-  for (size_t i = 0; i < sizeof gone / sizeof *gone && status == 0; i++) {
-    fits_delete_key(out, gone[i], &status);
-    if (status == KEY_NO_EXIST) {
-      status = 0;
-      fits_clear_errmsg();
-    }
+  fits_create_hdu(product->fits, &status);
+  for (int i = 1; i <= n_card && status == 0; i++) {
+    int length = 0, is_gone = 0;
+    fits_read_record(input->fptr, i, card, &status);
+    fits_get_keyname(card, name, &length, &status);
+    for (size_t k = 0; k < sizeof gone / sizeof *gone; k++)
+      is_gone |= strcmp(name, gone[k]) == 0;
+    if (strcmp(name, "NAXIS2") == 0 || strcmp(name, "PCOUNT") == 0)
+      snprintf(card, sizeof card, "%-8.8s=                    0", name);
+    if (!is_gone)
+      fits_write_record(product->fits, card, &status);
   }
-  fits_set_hdustruc(out, &status);
+  fits_set_hdustruc(product->fits, &status);
   MILL_CHECK_PRODUCT(product, status);
   return MILL_OK;
 }
 
-/* Names and types of the columns, and the width of a row. */
-static int check_same(mill_fits_file *input, int i_hdu, fitsfile *out)
-{
-  int status = 0, n[2] = {0, 0};
-  fitsfile *const file[2] = {input->fptr, out};
-  for (int f = 0; f < 2; f++)
-    fits_get_num_cols(file[f], &n[f], &status);
-  for (int i = 1; i <= n[0] && n[0] == n[1]; i++) {
-    char name[2][FLEN_VALUE] = {"", ""}, form[2][FLEN_VALUE] = {"", ""}, key[16];
-    for (int f = 0; f < 2; f++) {
-      snprintf(key, sizeof key, "TTYPE%d", i);
-      fits_read_key_str(file[f], key, name[f], NULL, &status);
-      snprintf(key, sizeof key, "TFORM%d", i);
-      fits_read_key_str(file[f], key, form[f], NULL, &status);
-    }
-    if (status == 0 && (strcmp(name[0], name[1]) != 0 || strcmp(form[0], form[1]) != 0))
-      return MILL_ERROR_HDU(
-          input, i_hdu,
-          ": column %d is %s (%s), in the files before %s (%s): export one file for "
-          "each input, without --one",
-          i, name[0], form[0], name[1], form[1]);
-  }
-  MILL_CHECK_FITS(input, i_hdu, status, "its columns cannot be read");
-  if (n[0] != n[1])
-    return MILL_ERROR_HDU(
-        input, i_hdu,
-        " has %d columns, in the files before %d: export one file for each input, "
-        "without --one",
-        n[0], n[1]);
-  return MILL_OK;
-}
-
-int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n, const int64_t *row,
-                      const mill_product *product, fitsfile *out)
+int mill_carried_rows(mill_fits_file *input, int i_hdu, int64_t n, const int64_t *row,
+                      const mill_product *product)
 {
   int err = MILL_OK, status = 0;
   unsigned char *piece = NULL;
-  LONGLONG n_before = 0;
   const int64_t width = input->guard->hdu[i_hdu].axis[0], n_row = input->guard->hdu[i_hdu].axis[1];
   const int64_t n_most = width > 0 && width < PIECE_BYTES ? PIECE_BYTES / width : 1;
   MILL_TRY(mill_fits_file_move(input, i_hdu));
-  MILL_TRY(is_first ? copy_header(input, i_hdu, product, out) : check_same(input, i_hdu, out));
-  fits_get_num_rowsll(out, &n_before, &status);
-  MILL_TRY_PRODUCT(product, status);
+  MILL_TRY(copy_header(input, i_hdu, product));
   MILL_TRY(mill_alloc_raw((size_t)n_most, (size_t)width, (void **)&piece));
   for (int64_t at = 0, n_run; at < n; at += n_run) { /* of neighbours */
     n_run = 1;
@@ -248,7 +218,7 @@ int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n,
       MILL_TRY(MILL_ERROR_HDU(input, i_hdu, " has no row %lld", (long long)row[at]));
     fits_read_tblbytes(input->fptr, row[at] + 1, 1, n_run * width, piece, &status);
     MILL_TRY_FITS(input, i_hdu, status, "its rows cannot be read");
-    fits_write_tblbytes(out, n_before + at + 1, 1, n_run * width, piece, &status);
+    fits_write_tblbytes(product->fits, at + 1, 1, n_run * width, piece, &status);
     MILL_TRY_PRODUCT(product, status);
   }
 done:
@@ -256,8 +226,8 @@ done:
   return err;
 }
 
-int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
-                           const mill_carried *carried, const mill_product *product, fitsfile *out)
+int mill_carried_exposures(mill_fits_file *input, int i_hdu, const mill_carried *carried,
+                           const mill_product *product)
 {
   int err = MILL_OK;
   int64_t *id = NULL, *sorted = NULL, *row = NULL, n = 0;
@@ -265,13 +235,12 @@ int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
   MILL_TRY(mill_fits_table_int64(input, i_hdu, "TARGETID", -1, &id, NULL));
   MILL_TRY(MILL_ALLOC(carried->n, &sorted));
   MILL_TRY(MILL_ALLOC(n_row, &row));
-  if (carried->n > 0)
-    memcpy(sorted, carried->target_id, (size_t)carried->n * sizeof *sorted);
+  memcpy(sorted, carried->target_id, (size_t)carried->n * sizeof *sorted);
   qsort(sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64);
   for (int64_t k = 0; k < n_row; k++)
     if (bsearch(&id[k], sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64))
       row[n++] = k;
-  MILL_TRY(mill_carried_rows(input, i_hdu, is_first, n, row, product, out));
+  MILL_TRY(mill_carried_rows(input, i_hdu, n, row, product));
 done:
   MILL_FREE(id, sorted, row);
   return err;
@@ -300,8 +269,8 @@ static void put_dependencies(const mill_export_source *source, fitsfile *out, in
 static void put_templates(const mill_export_source *source, fitsfile *out, int *status)
 {
   int i_arm = 0;
-  for (int i = 0; i < source->fits.n_column; i++) {
-    const char *name = source->fits.column[i].name;
+  for (int i = 0; i < source->table.fits.n_column; i++) {
+    const char *name = source->table.fits.column[i].name;
     char arm[MILL_MAX_NAME + 24], key[24];
     if (strncmp(name, "fits/SN_", 8) != 0)
       continue;
@@ -317,8 +286,8 @@ static void put_templates(const mill_export_source *source, fitsfile *out, int *
   }
 }
 
-/* The grouping of an input's spectra, as it stands in its primary header. */
-static int copy_keys(mill_fits_file *input, const mill_product *product, fitsfile *out)
+/* The grouping of an input's spectra, as its primary header has it. */
+static int copy_keys(mill_fits_file *input, const mill_product *product)
 {
   static const char *const name[] = {"SPGRP",    "SPGRPVAL", "TILEID", "SPECTRO",
                                      "PETAL",    "NIGHT",    "EXPID",  "HPXPIXEL",
@@ -330,7 +299,7 @@ static int copy_keys(mill_fits_file *input, const mill_product *product, fitsfil
     int absent = 0;
     fits_read_card(input->fptr, name[i], card, &absent);
     if (absent == 0)
-      fits_write_record(out, card, &status);
+      fits_write_record(product->fits, card, &status);
   }
   fits_clear_errmsg();
   MILL_CHECK_PRODUCT(product, status);
@@ -338,15 +307,16 @@ static int copy_keys(mill_fits_file *input, const mill_product *product, fitsfil
 }
 
 int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_file *input,
-                        const char *what, const mill_product *product, fitsfile *out)
+                        const char *what, const mill_product *product)
 {
   int status = 0;
-  char redrock[MILL_EXPORT_PATH] = "", config[MILL_EXPORT_PATH + 32], path[MILL_EXPORT_PATH] = "";
+  fitsfile *const out = product->fits;
+  char redrock[MILL_MAX_PATH] = "", config[MILL_MAX_PATH + 32], path[MILL_MAX_PATH] = "";
   if (i_file >= 0) {
-    MILL_CHECK(mill_export_text(&source->redrock, i_file, redrock, sizeof redrock));
-    MILL_CHECK(mill_export_text(&source->input, i_file, path, sizeof path));
+    MILL_CHECK(mill_export_get_text(source, MILL_EXPORT_REDROCK, i_file, redrock, sizeof redrock));
+    MILL_CHECK(mill_export_get_text(source, MILL_EXPORT_INPUT, i_file, path, sizeof path));
   }
-  snprintf(config, sizeof config, "%s:/provenance/CONFIG", source->path);
+  snprintf(config, sizeof config, "%s:/provenance/CONFIG", source->table.path);
   mill_product_key(out, "EXPORTED", what, "by starmill export", &status);
   mill_product_key(out, "RUNID", source->run_id, "of the result", &status);
   fits_write_key_log(out, "FITDONE", source->is_finished, "the fit was finished", &status);
@@ -358,31 +328,5 @@ int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_
   if (path[0])
     mill_product_key(out, "INPUT", path, NULL, &status);
   MILL_CHECK_PRODUCT(product, status);
-  if (input)
-    MILL_CHECK(copy_keys(input, product, out));
-  return MILL_OK;
-}
-
-int mill_carried_state(const mill_export_source *source, const char *path, const char *what)
-{
-  struct stat product, result;
-  mill_fits_file *file = NULL;
-  char exported[FLEN_VALUE] = "", run[FLEN_VALUE] = "";
-  int state = MILL_PRODUCT_FOREIGN, status = 0, is_done = 0;
-  if (lstat(path, &product) != 0)
-    return MILL_PRODUCT_ABSENT;
-  if (stat(path, &product) != 0 || mill_fits_file_open(path, NULL, &file) != MILL_OK)
-    return state;
-  fits_read_key_str(file->fptr, "EXPORTED", exported, NULL, &status);
-  fits_read_key_str(file->fptr, "RUNID", run, NULL, &status);
-  fits_read_key_log(file->fptr, "FITDONE", &is_done, NULL, &status);
-  fits_clear_errmsg();
-  mill_fits_file_close(file);
-  if (status != 0)
-    return state;
-  if (strcmp(exported, what) != 0 || strcmp(run, source->run_id) != 0)
-    return MILL_PRODUCT_OTHER;
-  return is_done && stat(source->path, &result) == 0 && product.st_mtime >= result.st_mtime
-             ? MILL_PRODUCT_DONE
-             : MILL_PRODUCT_OLDER;
+  return input ? copy_keys(input, product) : MILL_OK;
 }

@@ -1,5 +1,5 @@
-/** The columns of an exported table, each with its name, unit and description, and where its value
- *  is in the rows of the result. */
+/** The columns of an exported table: name, unit and description of each, and where the rows of the
+ *  result have its value. */
 #ifndef MILL_OUT_COLUMNS_H
 #define MILL_OUT_COLUMNS_H
 
@@ -10,20 +10,17 @@ enum { MILL_OUT_MAX_COLUMN = MILL_STORED_MAX_COLUMN + 48 };
 
 typedef struct mill_out_column {
   char name[MILL_MAX_NAME + 24], unit[48], text[320];
-  int is_catalog;    /**< of /catalog, else of /fits */
-  int type;          /**< enum mill_column_type, of the source */
-  int64_t n_value;   /**< values a row; bytes of a text */
-  size_t at, n_byte; /**< in the source's row; n_byte 0: the result has no such column */
-  char form;         /**< letter of its FITS type */
-  size_t out_byte;   /**< of its FITS value */
+  const mill_stored_column *from; /**< borrowed from the source; NULL: it has none, all missing */
+  char form;                      /**< letter of its FITS type */
+  int64_t n_value;                /**< values a row; bytes of a text */
+  size_t out_byte;                /**< of its FITS value */
 } mill_out_column;
 
 typedef struct mill_out_table {
   int n_column;
   mill_out_column column[MILL_OUT_MAX_COLUMN];
-  size_t row_size;    /**< of a FITS row */
-  size_t source_size; /**< of the values as the result has them */
-  char order[512];    /**< of the parameters of COVAR: "VRAD VSINI TEFF ..." */
+  size_t row_size; /**< of a FITS row */
+  char order[512]; /**< of the parameters of COVAR: "VRAD VSINI TEFF ..." */
 } mill_out_table;
 
 /** All columns of /fits, then those of /catalog but TARGETID.  MILL_ERR_OUTPUT. */
@@ -33,17 +30,9 @@ int mill_out_whole(const mill_export_source *source, mill_out_table *table);
  *  result, then some that only starmill has. */
 int mill_out_rvtab(const mill_export_source *source, mill_out_table *table);
 
-/** Row k of the last mill_export_read as a row of a FITS table, out [row_size]. */
-void mill_out_pack(const mill_out_table *table, const mill_export_source *source, int64_t k,
-                   char *out);
-
-/** Where the value of a column is in row k of the last mill_export_read; NULL: there is none. */
-const char *mill_out_value(const mill_out_column *column, const mill_export_source *source,
-                           int64_t k);
-
-/** Make the table as the last HDU, without rows, with units, descriptions, and the meanings of
- *  warnings and states as keywords. */
-int mill_out_create(const mill_out_table *table, const char *extname, const mill_product *product,
-                    fitsfile *out);
+/** Append the table as a new HDU with units, descriptions, and the meanings of warnings and states
+ *  as keywords; its rows are the exported ones of [lo, hi).  MILL_ERR_OUTPUT, MILL_ERR_STOPPED. */
+int mill_out_write(const mill_out_table *table, const char *extname, mill_export_source *source,
+                   int64_t lo, int64_t hi, const mill_product *product);
 
 #endif

@@ -1,5 +1,5 @@
-/** A file that an export makes: under a temporary name beside its place, renamed when it is whole.
- */
+/** A FITS file that an export makes: under a temporary name in its folder, renamed when it is
+ *  whole. */
 #ifndef MILL_PRODUCT_FILE_H
 #define MILL_PRODUCT_FILE_H
 
@@ -10,28 +10,21 @@
 typedef struct mill_product {
   char path[MILL_MAX_PATH];          /**< links followed */
   char temporary[MILL_MAX_PATH + 8]; /**< empty: not begun */
+  fitsfile *fits;                    /**< NULL: not open */
   mill_lock lock;
-  mill_lock_keeper *keeper; /**< touches it */
 } mill_product;
 
-/** Take the lock of path and find the temporary name, *product zeroed; nothing is made yet.
- *  MILL_ERR_OUTPUT: another job writes it. */
+/** Take the lock of path and begin the temporary file with an empty primary HDU; *product is
+ *  zeroed.  MILL_ERR_OUTPUT: another job writes it, or it cannot be made. */
 int mill_product_begin(const char *path, mill_product *product);
 
-/** The temporary file, which is closed, reaches the disk and takes its name.  MILL_ERR_OUTPUT. */
+/** Write checksums into all HDUs, close; the file reaches the disk and takes its name.
+ *  MILL_ERR_OUTPUT. */
 int mill_product_commit(mill_product *product);
 
-/** Remove the temporary file of a product that was not committed, and release the lock; also of
- *  one that was never begun. */
+/** Remove the temporary file of a product that was not committed and release the lock; a product
+ *  that was never begun is allowed. */
 void mill_product_end(mill_product *product);
-
-/* ---- FITS ---- */
-
-/** Begin product->temporary as a FITS file with an empty primary HDU. */
-int mill_product_fits(const mill_product *product, fitsfile **out);
-
-/** Write checksums into all HDUs and close; *out becomes NULL, also after a failure. */
-int mill_product_fits_close(const mill_product *product, fitsfile **out);
 
 /** MILL_ERR_OUTPUT with CFITSIO's reason where status is not 0. */
 int mill_product_status(const mill_product *product, int status);
@@ -45,5 +38,16 @@ void mill_product_key(fitsfile *out, const char *key, const char *value, const c
 
 /** Bytes that a FITS text may not hold become '?'. */
 void mill_product_printable(char *text, size_t n);
+
+/** What is at the path of a product, apart from MILL_OK: nothing, or an export of this result. */
+enum mill_product_state { MILL_PRODUCT_ABSENT, MILL_PRODUCT_DONE, MILL_PRODUCT_OLDER };
+
+/** May a product of this kind (what) and result be written at path?
+ *
+ *  *state: MILL_PRODUCT_DONE: it is there, of the finished result, and not older than it; OLDER: of
+ *  the result before that was continued, or of another one with overwrite.
+ *  MILL_ERR_OUTPUT: another result's export without overwrite, or no export at all. */
+int mill_product_look(const char *path, const char *what, const char *run_id, const char *result,
+                      int overwrite, int *state);
 
 #endif

@@ -15,13 +15,17 @@
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 
+enum kind { RVTAB, RVMOD, TABLE };
+static const char *const kind_name[][2] = {
+    {"rvtab alone", "rvtab"}, {"rvmod alone", "rvmod"}, {"table", "table"}};
+
 typedef struct products {
   const mill_products *want;
   mill_export_source *source;
   mill_export_models *models; /* NULL: none */
   mill_product_counts counts;
   int64_t n_refused;
-  char refused[MILL_MAX_PATH]; /* the first product that is something else */
+  char refused[MILL_MAX_PATH]; /* the first product whose place is taken */
 } products;
 
 /* ---- names ---- */
@@ -61,24 +65,19 @@ static void last_folders(const char *path, char *out, size_t size)
 static int name_of(const char *input, int has_subfolders, const char *prefix,
                    char out[MILL_MAX_PATH])
 {
-  char below[MILL_EXPORT_PATH] = "";
+  char below[MILL_MAX_PATH] = "";
   const char *name = mill_base_name(input);
   const size_t n = strlen(name);
   if (has_subfolders)
     last_folders(input, below, sizeof below);
+  if (strncmp(below, "../", 3) == 0 || strstr(below, "/../"))
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--subdirs: the product of %s would lie outside the output folder: fit with "
+                      "paths without '..', or export without --subdirs",
+                      input);
   if (snprintf(out, MILL_MAX_PATH, "%s%s%.*s", below, prefix,
                (int)(n > 3 && strcmp(name + n - 3, ".gz") == 0 ? n - 3 : n), name) >= MILL_MAX_PATH)
     return MILL_ERROR(MILL_ERR_USAGE, "the name of the product of %s is too long", input);
-  return MILL_OK;
-}
-
-static int name_product(const products *p, int i_file, const char *prefix, char out[MILL_MAX_PATH])
-{
-  char input[MILL_EXPORT_PATH], name[MILL_MAX_PATH];
-  MILL_CHECK(mill_export_text(&p->source->input, i_file, input, sizeof input));
-  MILL_CHECK(name_of(input, p->want->has_subfolders, prefix, name));
-  if (snprintf(out, MILL_MAX_PATH, "%s/%s", p->want->folder, name) >= MILL_MAX_PATH)
-    return MILL_ERROR(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
   return MILL_OK;
 }
 
@@ -107,101 +106,114 @@ done:
   return err;
 }
 
-/* No two inputs of the result have one product. */
 static int check_names(const products *p)
 {
   int err = MILL_OK;
-  const mill_ph5_texts *input = &p->source->input;
+  const int n = p->source->n_file;
+  const size_t size = p->source->text[MILL_EXPORT_INPUT].n_byte + 1;
   char *text = NULL;
   const char **path = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)input->n, input->n_byte + 1, (void **)&text));
-  MILL_TRY(MILL_ALLOC(input->n, &path));
-  for (int64_t i = 0; i < input->n; i++) {
-    char *at = text + (size_t)i * (input->n_byte + 1);
-    memcpy(at, input->text + (size_t)i * input->n_byte, input->n_byte);
+  MILL_TRY(mill_alloc_bytes((size_t)n, size, (void **)&text));
+  MILL_TRY(MILL_ALLOC(n, &path));
+  for (int i = 0; i < n; i++) {
+    char *at = text + (size_t)i * size;
+    MILL_TRY(mill_export_get_text(p->source, MILL_EXPORT_INPUT, i, at, size));
     path[i] = at;
   }
-  MILL_TRY(mill_products_check_names((int)input->n, path, p->want->has_subfolders));
+  MILL_TRY(mill_products_check_names(n, path, p->want->has_subfolders));
 done:
   MILL_FREE(text, path);
   return err;
 }
 
-/* FOLDER/a/b of FOLDER/a/b/name */
-static int make_subfolders(const products *p, const char *path)
+/* The path of a product; the folders below the output folder are made. */
+static int place_product(const products *p, int i_file, const char *prefix, char out[MILL_MAX_PATH])
 {
-  char folder[MILL_MAX_PATH];
-  snprintf(folder, sizeof folder, "%s", path);
-  for (char *c = folder + strlen(p->want->folder) + 1; (c = strchr(c, '/')); c++) {
+  char input[MILL_MAX_PATH], name[MILL_MAX_PATH];
+  const size_t n_folder = strlen(p->want->output);
+  MILL_CHECK(mill_export_get_text(p->source, MILL_EXPORT_INPUT, i_file, input, sizeof input));
+  MILL_CHECK(name_of(input, p->want->has_subfolders, prefix, name));
+  if (snprintf(out, MILL_MAX_PATH, "%s/%s", p->want->output, name) >= MILL_MAX_PATH)
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
+  for (char *c = out + n_folder + 1; (c = strchr(c, '/')); *c++ = '/') {
     *c = '\0';
-    MILL_CHECK(make_folder(folder));
-    *c = '/';
+    MILL_CHECK(make_folder(out));
   }
   return MILL_OK;
 }
 
 /* ---- writing ---- */
 
-static int write_product(products *p, int i_file, int is_mod, const char *what, const char *path)
+static int write_product(products *p, enum kind kind, int i_file, const char *what,
+                         const char *path)
 {
   int err = MILL_OK;
   mill_product product = {.path = ""};
+  mill_carried carried = {.n = 0};
+  mill_fits_file *input = NULL;
+  MILL_TRY(mill_export_go_on());
+  if (kind != TABLE)
+    MILL_TRY(mill_carried_find(p->source, i_file, kind == RVMOD, &carried));
+  if (kind != TABLE && p->want->has_fibermap)
+    MILL_TRY(mill_carried_open(p->source, i_file, &carried, &input));
   MILL_TRY(mill_product_begin(path, &product));
-  MILL_TRY(
-      is_mod
-          ? mill_rvmod_write(p->source, p->models, i_file, p->want->has_fibermap, what, &product)
-          : mill_rvtab_write(p->source, i_file, i_file + 1, p->want->has_fibermap, what, &product));
+  MILL_TRY(mill_carried_header(p->source, i_file, input, what, &product));
+  MILL_TRY(kind == RVTAB   ? mill_rvtab_write(p->source, i_file, input, &carried, &product)
+           : kind == RVMOD ? mill_rvmod_write(p->models, input, &carried, &product)
+                           : mill_whole_write(p->source, &product));
   MILL_TRY(mill_product_commit(&product));
   p->counts.n_written++;
 done:
   mill_product_end(&product);
+  mill_carried_clear(&carried);
+  mill_fits_file_close(input);
   return err;
 }
 
-static int one_product(products *p, int i_file, int is_mod)
+/* One product, unless it is there; i_file -1: the table. */
+static int make_product(products *p, enum kind kind, int i_file)
 {
-  char what[64], path[MILL_MAX_PATH];
-  MILL_CHECK(mill_export_go_on());
-  snprintf(what, sizeof what, "%s%s", is_mod ? "rvmod" : "rvtab",
-           p->want->has_fibermap ? "" : " alone");
-  MILL_CHECK(name_product(p, i_file, is_mod ? p->want->mod_prefix : p->want->tab_prefix, path));
-  MILL_CHECK(make_subfolders(p, path));
-  const int state = mill_carried_state(p->source, path, what);
-  if (state == MILL_PRODUCT_DONE && !p->want->overwrite) {
-    p->counts.n_there++;
-    return MILL_OK;
-  }
-  if (state == MILL_PRODUCT_FOREIGN || (state == MILL_PRODUCT_OTHER && !p->want->overwrite)) {
-    mill_log_error("%s: exists and is %s: %s", path,
-                   state == MILL_PRODUCT_OTHER ? "the product of another result"
-                                               : "no export of starmill",
-                   state == MILL_PRODUCT_OTHER ? "give another folder or --overwrite"
-                                               : "give another folder, or remove it yourself");
+  char path[MILL_MAX_PATH];
+  int state = MILL_PRODUCT_ABSENT;
+  const char *const what = kind_name[kind][p->want->has_fibermap];
+  if (kind == TABLE && snprintf(path, sizeof path, "%s", p->want->output) >= (int)sizeof path)
+    return MILL_ERROR(MILL_ERR_USAGE, "--output: the path is too long");
+  if (kind != TABLE)
+    MILL_CHECK(
+        place_product(p, i_file, kind == RVMOD ? p->want->mod_prefix : p->want->tab_prefix, path));
+  const int code =
+      mill_product_look(path, what, p->source->run_id, p->want->result, p->want->overwrite, &state);
+  if (code != MILL_OK && kind != TABLE) {
+    mill_log_error("%s", mill_error_message());
     if (p->n_refused++ == 0)
-      snprintf(p->refused, sizeof p->refused, "%s", path);
+      memcpy(p->refused, path, sizeof path);
     return MILL_OK;
   }
-  return write_product(p, i_file, is_mod, what, path);
+  MILL_CHECK(code);
+  if (state != MILL_PRODUCT_DONE)
+    return write_product(p, kind, i_file, what, path);
+  p->counts.n_there++;
+  return MILL_OK;
 }
 
 /* A product that its input spoils costs no other. */
 static int products_of(products *p, int i_file)
 {
   int err = MILL_OK;
-  const int is_read = p->source->error.text[(size_t)i_file * p->source->error.n_byte] == '\0';
-  if (!is_read) {
+  const mill_ph5_texts *error = &p->source->text[MILL_EXPORT_ERROR];
+  if (error->text[(size_t)i_file * error->n_byte] != '\0') {
     p->counts.n_unread++;
-    goto done;
+    return MILL_OK;
   }
-  for (int is_mod = 0; is_mod < 2 && err == MILL_OK; is_mod++)
-    if (is_mod ? p->models != NULL : p->want->tab_prefix != NULL)
-      err = one_product(p, i_file, is_mod);
+  if (p->want->tab_prefix)
+    err = make_product(p, RVTAB, i_file);
+  if (p->models && err == MILL_OK)
+    err = make_product(p, RVMOD, i_file);
   if (err == MILL_ERR_INPUT) {
     mill_log_error("%s", mill_error_message());
     p->counts.n_failed++;
     err = MILL_OK;
   }
-done:
   return err;
 }
 
@@ -212,23 +224,22 @@ static int open_source(void *context)
   MILL_CHECK(mill_export_open(want->result, want->is_partial, &p->source));
   if (want->mod_prefix)
     MILL_CHECK(mill_export_models_open(p->source, want->models, &p->models));
-  return check_names(p);
+  return want->tab_prefix || want->mod_prefix ? check_names(p) : MILL_OK;
 }
 
 int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_product_counts *counts)
 {
   int err = MILL_OK;
   products p = {.want = want};
+  const int is_table = !want->tab_prefix && !want->mod_prefix;
   *counts = (mill_product_counts){0};
-  if (mpi->rank == 0)
-    err = mill_h5_check_output(want->result);
-  if (err == MILL_OK && mpi->rank == 0 && want->models)
-    err = mill_h5_check_output(want->models);
-  if (err == MILL_OK && mpi->rank == 0)
-    err = mill_products_folder(want->folder, "the folder of products");
+  if (mpi->rank == 0 && !is_table)
+    err = mill_products_folder(want->output, "the folder of products");
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_mpi_rank0_first(mpi, open_source, &p));
-  for (int i = mpi->rank; i < p.source->n_file && err == MILL_OK; i += mpi->size)
+  if (is_table && mpi->rank == 0)
+    err = make_product(&p, TABLE, -1);
+  for (int i = mpi->rank; !is_table && i < p.source->n_file && err == MILL_OK; i += mpi->size)
     err = products_of(&p, i);
   if (err == MILL_OK && p.n_refused > 0)
     err = MILL_ERROR(MILL_ERR_OUTPUT,
@@ -239,27 +250,9 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   int64_t mine[] = {p.counts.n_written, p.counts.n_there, p.counts.n_failed, p.counts.n_unread};
   int64_t all[4];
   MILL_MPI(MPI_Allreduce(mine, all, 4, MPI_INT64_T, MPI_SUM, mpi->comm));
-  *counts = (mill_product_counts){all[0], all[1], all[2], all[3]};
+  *counts = (mill_product_counts){p.source->n_kept, all[0], all[1], all[2], all[3]};
 done:
   mill_export_models_close(p.models);
   mill_export_close(p.source);
   return err;
-}
-
-int mill_products_check_one(const char *path, int overwrite)
-{
-  struct stat status;
-  char key[8 * 80 + 2880];
-  if (lstat(path, &status) != 0)
-    return MILL_OK;
-  MILL_CHECK(mill_refuse_existing(path, overwrite));
-  const size_t n = mill_first_bytes(path, key, sizeof key - 1);
-  key[n] = '\0';
-  if (n > 0 && (strncmp(key, "SIMPLE", 6) != 0 || !strstr(key, "EXPORTED=")))
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: exists and is no export of starmill, and --overwrite replaces nothing else: "
-        "give another name, or remove it yourself",
-        path);
-  return MILL_OK;
 }

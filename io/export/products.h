@@ -1,4 +1,4 @@
-/** Products beside each input of a result: the ranks share the inputs. */
+/** The exports of a result: a product for each of its inputs, or one table of all. */
 #ifndef MILL_PRODUCTS_H
 #define MILL_PRODUCTS_H
 
@@ -9,43 +9,42 @@
 /** What to write; texts are borrowed. */
 typedef struct mill_products {
   const char *result;
-  const char *models;     /**< NULL: none, so no rvmod */
-  const char *folder;     /**< made where there is none */
+  const char *models;     /**< for rvmod; NULL: none */
+  const char *output;     /**< folder of rvtab and rvmod, made if needed; the file of the table */
   const char *tab_prefix; /**< before an input's name: "rvtab-"; NULL: no rvtab */
-  const char *mod_prefix; /**< "rvmod-"; NULL: no rvmod */
+  const char *mod_prefix; /**< "rvmod-"; NULL: no rvmod; without either: the table of all */
   int has_subfolders;     /**< in the last two folders of each input's path */
-  int has_fibermap;       /**< tables of the inputs are carried over */
+  int has_fibermap;       /**< tables of the inputs are copied */
   int is_partial;         /**< also of a result that is not finished */
   int overwrite;          /**< replace exports of other results, and write all again */
 } mill_products;
 
 typedef struct mill_product_counts {
+  int64_t n_row;              /**< exported rows of the result */
   int64_t n_written, n_there; /**< files; there: whole, and not older than the result */
   int64_t n_failed;           /**< inputs whose file is gone or has changed */
   int64_t n_unread;           /**< inputs that could not be read when they were fitted */
 } mill_product_counts;
 
-/** Make the folder of products where there is none, and see that it can be written.  Not
- *  collective.  MILL_ERR_OUTPUT; option: "--output". */
+/** Make the folder of products if needed, and check that it can be written.  Not collective.
+ *  MILL_ERR_OUTPUT; option: "--output". */
 int mill_products_folder(const char *folder, const char *option);
 
-/** Write them.  Collective; counts are those of all ranks.
+/** Write them; ranks share the inputs.  Collective; counts are those of all ranks.
  *
  *  An input that is gone or has changed costs its own products, with a line in the log.  A product
- *  that is there is left where it is whole and not older than the result, and replaced where it was
- *  made of the same result before that was continued.
+ *  that is whole and not older than the result stays; one of the same result before it was
+ *  continued is replaced.
  *
- *  MILL_ERR_USAGE: the result is none, or not finished; two inputs would have one product.
- *  MILL_ERR_OUTPUT: a product of another result is there (all others are written before), or one
- *  cannot be written; MILL_ERR_STOPPED, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+ *  MILL_ERR_USAGE: the result is none, or not finished; two inputs would have one product, or a
+ *  product would lie outside the folder.  MILL_ERR_OUTPUT: the product of another result is there
+ *  (all others are written before), or one cannot be written; MILL_ERR_STOPPED, MILL_ERR_MEMORY,
+ *  MILL_ERR_MPI. */
 int mill_products_write(const mill_mpi *mpi, const mill_products *want,
                         mill_product_counts *counts);
 
-/** Have no two inputs [n] one product?  MILL_ERR_USAGE names it. */
+/** Check that no two inputs [n] have one product, and that none lies outside the folder.
+ *  MILL_ERR_USAGE names it. */
 int mill_products_check_names(int n, const char *const *input, int has_subfolders);
-
-/** May the one file at path be written, of which an export is made?  Only an export in FITS is
- *  replaced, and only with overwrite.  MILL_ERR_OUTPUT. */
-int mill_products_check_one(const char *path, int overwrite);
 
 #endif

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/export/carried.h"
 #include "io/export/rvtab.h"
 #include "kernels/base/error.h"
 
@@ -21,7 +20,7 @@ struct mill_export_models {
   model_arm arm[MILL_MAX_ARM];
 };
 
-/* Wavelengths and models of an arm have this shape. */
+/* An arm, whose wavelengths and models have the shapes that they must have. */
 static int take_arm(mill_export_models *models, const char *name)
 {
   int err = MILL_OK;
@@ -92,9 +91,9 @@ int mill_export_models_open(const mill_export_source *source, const char *path,
   MILL_TRY(mill_h5_read_attr_text(&models->file, "/", "RUN_ID", run_id, sizeof run_id));
   if (strcmp(run_id, source->run_id) != 0)
     MILL_FAIL(MILL_ERR_USAGE, "--models %s: holds the models of another result than %s", path,
-              source->path);
+              source->table.path);
   MILL_TRY(mill_h5_shape(&models->file, "models/fits_row", 1, &n_row));
-  MILL_TRY(mill_h5_shape(&source->file, "catalog/exposures/FILE", 1, &n_exposure));
+  MILL_TRY(mill_h5_shape(&source->table.file, "catalog/exposures/FILE", 1, &n_exposure));
   if (n_row != n_exposure)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %zu model rows for %zu exposures", path, n_row,
               n_exposure);
@@ -117,46 +116,43 @@ void mill_export_models_close(mill_export_models *models)
 
 /* ---- the product ---- */
 
-/* Rows of a dataset, or its whole where it has no rows, as an image. */
-static int write_image(const mill_export_models *models, const model_arm *arm, const char *which,
-                       const char *suffix, int n_dim, int64_t n, const int64_t *row,
-                       const mill_product *product, fitsfile *out)
+/* Wavelengths or models of an arm as an image: rows [n], or with one axis the first of them. */
+static int write_image(const mill_export_models *models, const model_arm *arm, int is_wave,
+                       int n_dim, int64_t n, const int64_t *row, const mill_product *product)
 {
   int err = MILL_OK, status = 0;
   char path[MILL_MAX_NAME + 32], name[MILL_MAX_NAME + 16];
-  const int is_wave = strcmp(which, "wavelength") == 0;
-  const hid_t type = is_wave ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
+  const char *const file = models->file.path;
+  const int has_rows = !is_wave || arm->has_own; /* of the dataset */
+  const int64_t n_image = n_dim == 2 ? n : 1, row_bytes = arm->n_pix * (is_wave ? 8 : 4);
+  const int64_t n_most = row_bytes > 0 && row_bytes < PIECE_BYTES ? PIECE_BYTES / row_bytes : 1;
   LONGLONG axis[2] = {arm->n_pix, n};
   void *pixel = NULL;
   hid_t dataset = H5I_INVALID_HID;
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  const int64_t row_bytes = arm->n_pix * (is_wave ? 8 : 4);
-  const int64_t n_most = row_bytes > 0 && row_bytes < PIECE_BYTES ? PIECE_BYTES / row_bytes : 1;
-  snprintf(path, sizeof path, "models/%s/%s", arm->name, which);
-  snprintf(name, sizeof name, "%s_%s", arm->name, suffix);
+  snprintf(path, sizeof path, "models/%s/%s", arm->name, is_wave ? "wavelength" : "flux");
+  snprintf(name, sizeof name, "%s_%s", arm->name, is_wave ? "WAVELENGTH" : "MODEL");
   for (char *c = name; *c; c++)
     *c = (char)toupper((unsigned char)*c);
-  fits_create_imgll(out, is_wave ? DOUBLE_IMG : FLOAT_IMG, n_dim, axis, &status);
-  fits_write_key_str(out, "EXTNAME", name, NULL, &status);
+  fits_create_imgll(product->fits, is_wave ? DOUBLE_IMG : FLOAT_IMG, n_dim, axis, &status);
+  fits_write_key_str(product->fits, "EXTNAME", name, NULL, &status);
   if (is_wave)
-    fits_write_key_str(out, "BUNIT", "Angstrom", "in vacuum", &status);
+    fits_write_key_str(product->fits, "BUNIT", "Angstrom", "in vacuum", &status);
   MILL_TRY_PRODUCT(product, status);
-  MILL_TRY(mill_ph5_open_dataset(models->file.id, models->file.path, path,
-                                 is_wave ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, n_dim,
-                                 n_dim == 2 ? models->n_row : arm->n_pix, arm->n_pix, &dataset));
+  MILL_TRY(mill_ph5_open_dataset(models->file.id, file, path,
+                                 is_wave ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, has_rows ? 2 : 1,
+                                 has_rows ? models->n_row : arm->n_pix, arm->n_pix, &dataset));
   MILL_TRY(mill_alloc_raw((size_t)n_most, (size_t)row_bytes, &pixel));
-  const int64_t n_all = n_dim == 2 ? n : 1;
-  for (int64_t at = 0; at < n_all && arm->n_pix > 0; at += n_most) {
-    const int64_t n_now = n_all - at < n_most ? n_all - at : n_most;
+  for (int64_t at = 0; at < n_image && arm->n_pix > 0; at += n_most) {
+    const int64_t n_now = n_image - at < n_most ? n_image - at : n_most;
     MILL_TRY(mill_export_go_on());
-    MILL_TRY(n_dim == 2 ? mill_ph5_select(models->file.path, 2, models->n_row, arm->n_pix, row + at,
-                                          n_now, &rows)
-                        : mill_ph5_select_range(models->file.path, 1, arm->n_pix, 1, 0, arm->n_pix,
-                                                &rows));
-    MILL_TRY(mill_ph5_read(dataset, models->file.path, path, type, &rows, pixel));
+    MILL_TRY(has_rows ? mill_ph5_select(file, 2, models->n_row, arm->n_pix, row + at, n_now, &rows)
+                      : mill_ph5_select_range(file, 1, arm->n_pix, 1, 0, arm->n_pix, &rows));
+    MILL_TRY(mill_ph5_read(dataset, file, path, is_wave ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT,
+                           &rows, pixel));
     mill_ph5_unselect(&rows);
-    fits_write_img(out, is_wave ? TDOUBLE : TFLOAT, at * arm->n_pix + 1, n_now * arm->n_pix, pixel,
-                   &status);
+    fits_write_img(product->fits, is_wave ? TDOUBLE : TFLOAT, at * arm->n_pix + 1,
+                   n_now * arm->n_pix, pixel, &status);
     MILL_TRY_PRODUCT(product, status);
   }
 done:
@@ -166,61 +162,20 @@ done:
   return err;
 }
 
-/* The model rows of an input's exported rows, [n] for mill_free: their exposures in order. */
-static int find_rows(const mill_export_source *source, int i_file, int64_t **row, int64_t *n)
+int mill_rvmod_write(const mill_export_models *models, mill_fits_file *input,
+                     const mill_carried *carried, const mill_product *product)
 {
-  int err = MILL_OK;
-  const int64_t lo = source->row_start[i_file], n_row = source->n_row_of[i_file];
-  int64_t *first = NULL, n_room = 0;
-  int32_t *n_exposure = NULL;
-  *n = 0;
-  MILL_TRY(MILL_ALLOC(n_row, &first));
-  MILL_TRY(MILL_ALLOC(n_row, &n_exposure));
-  MILL_TRY(mill_export_numbers(source, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, source->n_row, lo,
-                               n_row, first));
-  MILL_TRY(mill_export_numbers(source, "catalog/N_EXPOSURE", H5T_STD_I32LE, source->n_row, lo,
-                               n_row, n_exposure));
-  for (int64_t k = 0; k < n_row; k++)
-    for (int32_t e = 0; source->kept[lo + k] && e < n_exposure[k]; e++) {
-      MILL_TRY(MILL_GROW(row, &n_room, *n + 1));
-      (*row)[(*n)++] = first[k] + e;
-    }
-done:
-  MILL_FREE(first, n_exposure);
-  return err;
-}
-
-int mill_rvmod_write(mill_export_source *source, mill_export_models *models, int i_file,
-                     int has_fibermap, const char *what, const mill_product *product)
-{
-  int err = MILL_OK, ignored = 0, i_map = -1;
-  mill_fits_file *input = NULL;
-  fitsfile *out = NULL;
-  mill_carried carried = {0};
-  int64_t *row = NULL, n = 0;
-  if (has_fibermap)
-    MILL_TRY(mill_carried_open(source, i_file, &input));
-  MILL_TRY(find_rows(source, i_file, &row, &n));
-  MILL_TRY(mill_product_fits(product, &out));
-  MILL_TRY(mill_carried_header(source, i_file, input, what, product, out));
+  int i_map = -1;
+  const int64_t n = carried->n;
   for (int a = 0; a < models->n_arm; a++) {
     const model_arm *arm = &models->arm[a];
-    MILL_TRY(write_image(models, arm, "wavelength", "WAVELENGTH", arm->has_own ? 2 : 1, n, row,
-                         product, out));
-    MILL_TRY(write_image(models, arm, "flux", "MODEL", 2, n, row, product, out));
+    /* one row has one set of wavelengths, as rvspecfit writes it */
+    const int n_dim = arm->has_own && n != 1 ? 2 : 1;
+    MILL_CHECK(write_image(models, arm, 1, n_dim, n, carried->exposure, product));
+    MILL_CHECK(write_image(models, arm, 0, 2, n, carried->exposure, product));
   }
-  if (input) {
-    MILL_TRY(mill_carried_find(source, i_file, 1, &carried));
-    MILL_TRY(mill_carried_check(input, &carried));
-    MILL_TRY(mill_fits_file_find(input, "FIBERMAP", &i_map));
-    MILL_TRY(mill_carried_rows(input, i_map, 1, carried.n, carried.fits_row, product, out));
-  }
-  MILL_TRY(mill_product_fits_close(product, &out));
-done:
-  mill_carried_clear(&carried);
-  mill_free(row);
-  mill_fits_file_close(input);
-  if (out)
-    fits_close_file(out, &ignored);
-  return err;
+  if (!input)
+    return MILL_OK;
+  MILL_CHECK(mill_fits_file_find(input, "FIBERMAP", &i_map));
+  return mill_carried_rows(input, i_map, n, carried->fits_row, product);
 }

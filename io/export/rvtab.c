@@ -3,136 +3,89 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/export/carried.h"
 #include "io/export/out_columns.h"
 #include "kernels/base/error.h"
 
-/* What an rvtab is made of. */
-typedef struct rvtab {
-  mill_export_source *source;
-  const mill_product *product;
-  const char *what;
-  int lo, hi; /* inputs */
-  mill_out_table *table;
-  fitsfile *out;
-  mill_fits_file *input; /* of lo, where it is the only one; NULL: none */
-} rvtab;
-
-static int write_block(rvtab *tab, int64_t at, int64_t n, char *row, LONGLONG *n_written)
+/* FIBERMAP and the tables with a row for each of its rows, then EXP_FIBERMAP. */
+static int carry_tables(mill_fits_file *input, const mill_carried *carried,
+                        const mill_product *product)
 {
-  int status = 0;
-  int64_t n_kept = 0;
-  MILL_CHECK(mill_export_read(tab->source, at, n));
-  for (int64_t k = 0; k < n; k++)
-    if (tab->source->kept[at + k])
-      mill_out_pack(tab->table, tab->source, k, row + (size_t)n_kept++ * tab->table->row_size);
-  if (n_kept > 0)
-    fits_write_tblbytes(tab->out, *n_written + 1, 1, n_kept * (LONGLONG)tab->table->row_size,
-                        (unsigned char *)row, &status);
-  MILL_CHECK_PRODUCT(tab->product, status);
-  *n_written += n_kept;
+  static const char *const table[] = {"FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP"};
+  enum { N_TABLE = sizeof table / sizeof *table, EXP_FIBERMAP = N_TABLE - 1 };
+  int i_map = -1;
+  MILL_CHECK(mill_fits_file_find(input, "FIBERMAP", &i_map));
+  for (int i = 0; i < N_TABLE; i++) {
+    int i_hdu = -1;
+    MILL_CHECK(mill_fits_file_find(input, table[i], &i_hdu));
+    const mill_fits_hdu *hdu = input->guard->hdu;
+    if (i_hdu < 0 || hdu[i_hdu].kind != MILL_FITS_TABLE)
+      continue;
+    if (i == EXP_FIBERMAP)
+      MILL_CHECK(mill_carried_exposures(input, i_hdu, carried, product));
+    else if (hdu[i_hdu].axis[1] == hdu[i_map].axis[1])
+      MILL_CHECK(mill_carried_rows(input, i_hdu, carried->n, carried->fits_row, product));
+  }
   return MILL_OK;
 }
 
-static int write_rvtab(rvtab *tab)
+int mill_rvtab_write(mill_export_source *source, int i_file, mill_fits_file *input,
+                     const mill_carried *carried, const mill_product *product)
 {
   int err = MILL_OK;
-  char *row = NULL;
-  LONGLONG n_written = 0;
-  const mill_export_source *source = tab->source;
-  MILL_TRY(mill_out_create(tab->table, "RVTAB", tab->product, tab->out));
-  MILL_TRY(mill_alloc_raw((size_t)source->block_rows, tab->table->row_size, (void **)&row));
-  for (int f = tab->lo; f < tab->hi; f++) {
-    const int64_t end = source->row_start[f] + source->n_row_of[f];
-    for (int64_t at = source->row_start[f]; at < end; at += source->block_rows)
-      MILL_TRY(write_block(tab, at, end - at < source->block_rows ? end - at : source->block_rows,
-                           row, &n_written));
+  mill_out_table *table = NULL;
+  const int64_t lo = source->row_start[i_file], hi = lo + source->n_row_of[i_file];
+  MILL_TRY(MILL_ALLOC(1, &table));
+  MILL_TRY(mill_out_rvtab(source, table));
+  MILL_TRY(mill_out_write(table, "RVTAB", source, lo, hi, product));
+  if (input)
+    MILL_TRY(carry_tables(input, carried, product));
+done:
+  mill_free(table);
+  return err;
+}
+
+/* The inputs, by the number that FILE has. */
+static int write_files(const mill_export_source *source, const mill_product *product)
+{
+  enum { N = MILL_EXPORT_N_TEXT };
+  int err = MILL_OK, status = 0;
+  char *column[N], *form[N], form_text[N][24], *row = NULL;
+  size_t width = 0;
+  for (int i = 0; i < N; i++) {
+    snprintf(form_text[i], sizeof form_text[i], "%zuA", source->text[i].n_byte);
+    column[i] = (char *)(uintptr_t)mill_export_text_name[i];
+    form[i] = form_text[i];
+    width += source->text[i].n_byte;
+  }
+  fits_create_tbl(product->fits, BINARY_TBL, 0, N, column, form, NULL, "FILES", &status);
+  MILL_TRY_PRODUCT(product, status);
+  MILL_TRY(mill_alloc_bytes(1, width, (void **)&row));
+  for (int f = 0; f < source->n_file; f++) {
+    char *at = row;
+    memset(row, ' ', width);
+    for (int i = 0; i < N; at += source->text[i++].n_byte) {
+      const char *text = source->text[i].text + (size_t)f * source->text[i].n_byte;
+      const size_t n = strnlen(text, source->text[i].n_byte);
+      memcpy(at, text, n);
+      mill_product_printable(at, n);
+    }
+    fits_write_tblbytes(product->fits, f + 1, 1, (LONGLONG)width, (unsigned char *)row, &status);
+    MILL_TRY_PRODUCT(product, status);
   }
 done:
   mill_free(row);
   return err;
 }
 
-/* The rows of one input in a table that is in step with FIBERMAP, or of EXP_FIBERMAP. */
-static int carry_one(rvtab *tab, mill_fits_file *input, int f, const char *name, int *n_carried)
+int mill_whole_write(mill_export_source *source, const mill_product *product)
 {
-  int err = MILL_OK, i_hdu = -1, i_map = -1;
-  mill_carried carried = {0};
-  MILL_TRY(mill_fits_file_find(input, name, &i_hdu));
-  MILL_TRY(mill_fits_file_find(input, "FIBERMAP", &i_map));
-  if (i_hdu < 0 || i_map < 0 || input->guard->hdu[i_hdu].kind != MILL_FITS_TABLE ||
-      (strcmp(name, "EXP_FIBERMAP") != 0 &&
-       input->guard->hdu[i_hdu].axis[1] != input->guard->hdu[i_map].axis[1]))
-    goto done;
-  MILL_TRY(mill_carried_find(tab->source, f, 0, &carried));
-  if (strcmp(name, "FIBERMAP") == 0)
-    MILL_TRY(mill_carried_check(input, &carried));
-  if (strcmp(name, "EXP_FIBERMAP") == 0)
-    MILL_TRY(
-        mill_carried_exposures(input, i_hdu, *n_carried == 0, &carried, tab->product, tab->out));
-  else
-    MILL_TRY(mill_carried_rows(input, i_hdu, *n_carried == 0, carried.n, carried.fits_row,
-                               tab->product, tab->out));
-  ++*n_carried;
+  int err = MILL_OK;
+  mill_out_table *table = NULL;
+  MILL_TRY(MILL_ALLOC(1, &table));
+  MILL_TRY(mill_out_whole(source, table));
+  MILL_TRY(mill_out_write(table, "STARMILL", source, 0, source->table.n_row, product));
+  MILL_TRY(write_files(source, product));
 done:
-  mill_carried_clear(&carried);
-  return err;
-}
-
-/* One table of all inputs; where some of them lack it, its rows would be in step with nothing. */
-static int carry(rvtab *tab, const char *name)
-{
-  int err = MILL_OK, n_carried = 0, n_input = 0;
-  mill_fits_file *opened = NULL;
-  for (int f = tab->lo; f < tab->hi; f++) {
-    mill_fits_file *input = tab->input;
-    if (tab->hi - tab->lo > 1 && tab->source->n_row_of[f] == 0)
-      continue; /* also one that could not be read */
-    MILL_TRY(mill_export_go_on());
-    if (!input)
-      MILL_TRY(mill_carried_open(tab->source, f, &opened));
-    input = input ? input : opened;
-    n_input++;
-    if (input)
-      MILL_TRY(carry_one(tab, input, f, name, &n_carried));
-    if (n_carried > 0 && n_carried < n_input) {
-      char path[MILL_EXPORT_PATH];
-      MILL_TRY(mill_export_text(&tab->source->input, f, path, sizeof path));
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no %s, unlike files before it: export one file for each input, without "
-                "--one, or with --no-fibermap",
-                path, name);
-    }
-    mill_fits_file_close(opened);
-    opened = NULL;
-  }
-done:
-  mill_fits_file_close(opened);
-  return err;
-}
-
-int mill_rvtab_write(mill_export_source *source, int lo, int hi, int has_fibermap, const char *what,
-                     const mill_product *product)
-{
-  int err = MILL_OK, ignored = 0;
-  static const char *const table[] = {"FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP"};
-  rvtab tab = {.source = source, .product = product, .what = what, .lo = lo, .hi = hi};
-  const int is_one = hi - lo == 1;
-  MILL_TRY(MILL_ALLOC(1, &tab.table));
-  MILL_TRY(mill_out_rvtab(source, tab.table));
-  if (is_one && has_fibermap)
-    MILL_TRY(mill_carried_open(source, lo, &tab.input));
-  MILL_TRY(mill_product_fits(product, &tab.out));
-  MILL_TRY(mill_carried_header(source, is_one ? lo : -1, tab.input, what, product, tab.out));
-  MILL_TRY(write_rvtab(&tab));
-  for (size_t i = 0; i < sizeof table / sizeof *table && has_fibermap; i++)
-    if (tab.input || !is_one)
-      MILL_TRY(carry(&tab, table[i]));
-  MILL_TRY(mill_product_fits_close(product, &tab.out));
-done:
-  mill_fits_file_close(tab.input);
-  mill_free(tab.table);
-  if (tab.out)
-    fits_close_file(tab.out, &ignored);
+  mill_free(table);
   return err;
 }

@@ -1,20 +1,20 @@
-/** The files that rvspecfit writes beside each input, from a result: rvtab with the parameters, and
- *  rvmod with the best-fit models. */
+/** The HDUs of each kind of export, written into a product that was begun. */
 #ifndef MILL_RVTAB_H
 #define MILL_RVTAB_H
 
+#include "io/export/carried.h"
 #include "io/export/export_source.h"
 #include "io/export/product_file.h"
 
-/** Write rvtab of the inputs [lo, hi) into a product that was begun: HDUs RVTAB, and of DESI's
- *  inputs FIBERMAP, SCORES and GAIA in step with it, and EXP_FIBERMAP.
- *
- *  what          mill_carried_header
- *  has_fibermap  0: RVTAB alone, and the inputs are not opened
- *
- *  MILL_ERR_INPUT: an input is gone or has changed; MILL_ERR_OUTPUT, MILL_ERR_STOPPED. */
-int mill_rvtab_write(mill_export_source *source, int lo, int hi, int has_fibermap, const char *what,
-                     const mill_product *product);
+/** rvtab of an input, as rvspecfit writes it: RVTAB, and of a DESI input FIBERMAP, SCORES and GAIA
+ *  in step with it, and EXP_FIBERMAP.  input NULL: RVTAB alone.
+ *  MILL_ERR_INPUT: the input cannot be read; MILL_ERR_OUTPUT, MILL_ERR_STOPPED. */
+int mill_rvtab_write(mill_export_source *source, int i_file, mill_fits_file *input,
+                     const mill_carried *carried, const mill_product *product);
+
+/** The whole result: a table STARMILL with all columns of /fits and /catalog, and FILES, the inputs
+ *  that its column FILE counts. */
+int mill_whole_write(mill_export_source *source, const mill_product *product);
 
 typedef struct mill_export_models mill_export_models;
 
@@ -25,9 +25,9 @@ int mill_export_models_open(const mill_export_source *source, const char *path,
 /** NULL is allowed. */
 void mill_export_models_close(mill_export_models *models);
 
-/** Write rvmod of an input: of each arm an image ARM_WAVELENGTH and one ARM_MODEL with a row for
- *  each exposure, and FIBERMAP in step with them. */
-int mill_rvmod_write(mill_export_source *source, mill_export_models *models, int i_file,
-                     int has_fibermap, const char *what, const mill_product *product);
+/** rvmod of an input: for each arm an image ARM_WAVELENGTH and one ARM_MODEL with a row for each
+ *  exposure, and FIBERMAP in step with them.  carried: by exposure; input NULL: no FIBERMAP. */
+int mill_rvmod_write(const mill_export_models *models, mill_fits_file *input,
+                     const mill_carried *carried, const mill_product *product);
 
 #endif

@@ -405,7 +405,6 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   int err = MILL_OK, found = 0;
   char temporary[MILL_MAX_PATH] = "", end[MILL_MAX_PATH] = "", job[96];
   mill_models_file *models = NULL;
-  mill_lock_keeper *keeper = NULL;
   *out = NULL;
   MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
   err = MILL_ALLOC(1, &models);
@@ -423,8 +422,6 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
              info->target ? info->target : end, job);
     err = mill_lock_take(info->target ? info->target : end, &models->lock);
     if (err == MILL_OK)
-      err = mill_lock_keeper_start(&models->lock, &keeper); /* it may take long */
-    if (err == MILL_OK)
       err = find_or_create(models, overwrite, info, temporary, &found);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -436,7 +433,6 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, open_arms(models, info, mpi)));
   *out = models;
 done:
-  mill_lock_keeper_stop(keeper);
   if (err != MILL_OK) {
     if (mpi->rank == 0 && temporary[0])
       unlink(temporary);
@@ -645,14 +641,12 @@ done:
   return err;
 }
 
-int mill_models_keep(mill_models_file *models)
-{
-  return models ? mill_lock_keep(&models->lock) : MILL_OK;
-}
-
 int mill_models_still_there(const mill_models_file *models)
 {
-  return models ? mill_ph5_still_there(models->path, models->held) : MILL_OK;
+  if (!models)
+    return MILL_OK;
+  MILL_CHECK(mill_lock_keep(&models->lock));
+  return mill_ph5_still_there(models->path, models->held);
 }
 
 int mill_models_close(mill_models_file *models, int n_drop)

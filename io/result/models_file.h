@@ -74,11 +74,9 @@ int64_t mill_models_n_row(const mill_models_file *models);
 /** Do the rows of the arm have wavelengths of their own? */
 int mill_models_has_own_waves(const mill_models_file *models, int arm);
 
-/** Touch its lock now and then, as mill_lock_keep does; one thread at a time.  NULL is allowed. */
-int mill_models_keep(mill_models_file *models);
-
-/** Does its path still name the file (mill_ph5_still_there)?  Asks the file system, so before a
- *  write and not at every look at MPI.  NULL is allowed. */
+/** Is its lock still ours (mill_lock_keep), and does its path still name the file
+ *  (mill_ph5_still_there)?  Asks the file system, so before a write and not at every look at MPI.
+ *  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
 /** Collective: flush, close, release its lock; n_drop: ranks, where writing has failed and it is

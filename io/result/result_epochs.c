@@ -39,7 +39,6 @@ static int check_before_write(mill_result_file *file)
 {
   MILL_CHECK(mill_lock_keep(&file->lock));
   MILL_CHECK(mill_ph5_still_there(file->path, file->held));
-  MILL_CHECK(mill_models_keep(file->models));
   MILL_CHECK(mill_models_still_there(file->models));
   if (!file->models && !file->has_marked && file->io.rank == 0)
     MILL_CHECK(mill_result_layout_mark_unmodelled(file->file, file->path));
@@ -206,36 +205,17 @@ static int wants_epoch(const mill_result_file *file)
          (file->is_closing && (has_work || !file->announced_closing));
 }
 
-/* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
-static void keep_locks(mill_result_file *file)
-{
-  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: touching its lock", file->path);
-  (void)mill_lock_keep(&file->lock);
-  if (pthread_mutex_trylock(&file->hdf5) == 0) { /* else the models are just being opened */
-    (void)mill_models_keep(file->models);
-    pthread_mutex_unlock(&file->hdf5);
-  }
-  mill_watch_end(watch);
-}
-
 /* Wait until a rank that is alone wants an epoch. */
 static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
   while (!wants_epoch(file)) {
     const mill_result_queue *q = file->filling;
-    const double beat_s = mill_wall_s() + MILL_LOCK_BEAT_S;
-    double until_s = beat_s;
-    if ((q->n_row > 0 || q->n_item > 0) && q->first_s + file->write_interval_s < beat_s)
-      until_s = q->first_s + file->write_interval_s;
-    const struct timespec until = mill_cond_time(until_s);
-    pthread_cond_timedwait(&file->work, &file->mutex, &until);
-    if (mill_wall_s() >= beat_s) {
-      /* files are not touched under the mutex: it would hold up the fits */
-      pthread_mutex_unlock(&file->mutex);
-      keep_locks(file);
-      pthread_mutex_lock(&file->mutex);
-    }
+    const struct timespec until = mill_cond_time(q->first_s + file->write_interval_s);
+    if (q->n_row > 0 || q->n_item > 0)
+      pthread_cond_timedwait(&file->work, &file->mutex, &until);
+    else
+      pthread_cond_wait(&file->work, &file->mutex);
   }
   pthread_mutex_unlock(&file->mutex);
 }
@@ -303,8 +283,6 @@ static int await_epoch(mill_result_file *file)
     if (wants && !has_wanted)
       us = POLL_FIRST_US;
     has_wanted |= wants;
-    if (is_root)
-      keep_locks(file);
     nap(file, has_wanted, &us);
   }
   /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */

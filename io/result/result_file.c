@@ -322,9 +322,6 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
                      const int64_t *first_exposure, int retry_failed, int is_new, int watch)
 {
   int err = MILL_OK;
-  mill_lock_keeper *keeper = NULL;
-  /* a large file takes a while, and to other hosts the lock must not look left behind */
-  MILL_TRY(mill_mpi_agree(&file->mpi, mill_lock_keeper_start(&file->lock, &keeper)));
   if (is_new)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
@@ -333,11 +330,8 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
     mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
     MILL_TRY(continue_rows(file, info, retry_failed));
-  mill_lock_keeper_stop(keeper);
-  keeper = NULL;
   MILL_TRY(mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock)));
 done:
-  mill_lock_keeper_stop(keeper);
   return err;
 }
 

@@ -15,25 +15,6 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* Is it ours at all? */
-static int check_format(hid_t file, const char *path)
-{
-  int version = 0;
-  if (!mill_result_layout_is_result(file, path, &version))
-    return REFUSED("%s exists and is no result of starmill", path);
-  if (version > MILL_RESULT_FORMAT)
-    return REFUSED(
-        "%s was written by a newer starmill (format %d, this program knows %d): continue with "
-        "that version",
-        path, version, MILL_RESULT_FORMAT);
-  if (version < MILL_RESULT_FORMAT)
-    return REFUSED(
-        "%s was written by an older starmill (format %d, this program continues %d only): "
-        "continue with that version",
-        path, version, MILL_RESULT_FORMAT);
-  return MILL_OK;
-}
-
 void mill_result_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
@@ -96,7 +77,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(REFUSED("%s exists and is no HDF5 file", path));
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
     MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
-  MILL_TRY(check_format(file, path));
+  MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   /* a row of several files says nothing of each of them */
   if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));

@@ -233,12 +233,21 @@ int mill_result_layout_put_format(hid_t file, const char *path)
   return mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0);
 }
 
-int mill_result_layout_is_result(hid_t file, const char *path, int *version)
+int mill_result_layout_check(hid_t file, const char *path, int code)
 {
-  char format[64];
-  return mill_ph5_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) == MILL_OK &&
-         strcmp(format, FORMAT_NAME) == 0 &&
-         mill_ph5_read_attr_int(file, path, "/", "FORMAT_VERSION", version) == MILL_OK;
+  char format[64] = "";
+  int version = 0;
+  if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+      strcmp(format, FORMAT_NAME) != 0 ||
+      mill_ph5_read_attr_int(file, path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+    return MILL_ERROR(code, "%s is no result of starmill", path);
+  if (version != MILL_RESULT_FORMAT)
+    return MILL_ERROR(code,
+                      "%s was written by %s starmill (result format %d, this one reads %d): use "
+                      "that version, or fit again",
+                      path, version > MILL_RESULT_FORMAT ? "a newer" : "an older", version,
+                      MILL_RESULT_FORMAT);
+  return MILL_OK;
 }
 
 /* About the size of the file: data, and room for headers */

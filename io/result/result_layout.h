@@ -41,8 +41,8 @@ int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_
 /** The root's attributes that say what the file is. */
 int mill_result_layout_put_format(hid_t file, const char *path);
 
-/** 1 where they say that it is a result, of whatever version. */
-int mill_result_layout_is_result(hid_t file, const char *path, int *version);
+/** Fail with code unless they say that it is a result of this version. */
+int mill_result_layout_check(hid_t file, const char *path, int code);
 
 /** Random hexadecimal digits that tell one result from every other. */
 int mill_result_layout_run_id(char out[MILL_RUN_ID_SIZE]);

@@ -208,18 +208,8 @@ done:
 
 static int check_format(const merge_part *part, hid_t file)
 {
-  int version = 0;
   uint8_t finished = 0;
-  if (!mill_result_layout_is_result(file, part->path, &version))
-    return REFUSED("%s is no result of starmill fit", part->path);
-  if (version > MILL_RESULT_FORMAT)
-    return REFUSED("%s was written by a newer starmill (format %d, this program knows %d)",
-                   part->path, version, MILL_RESULT_FORMAT);
-  if (version < MILL_RESULT_FORMAT)
-    return REFUSED(
-        "%s was written by an older starmill (format %d, this program merges %d only): merge "
-        "it with that version, or fit it again",
-        part->path, version, MILL_RESULT_FORMAT);
+  MILL_CHECK(mill_result_layout_check(file, part->path, MILL_ERR_USAGE));
   MILL_CHECK(
       mill_ph5_read_whole(file, part->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
   if (!finished)

@@ -6,17 +6,145 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "io/catalog/catalog_list.h"
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/fit.h"
-#include "jobs/options/job_steps.h"
+#include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/run/command_text.h"
 #include "src/system/cpu_model.h"
-#include "src/system/file_roles.h"
-#include "src/system/regular_file.h"
+#include "src/system/shipped_file.h"
+#include "src/system/version.h"
+
+#define N_ELEMENT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- the command line ---- */
+
+enum { FIT = 1, RATES = 2, CROSSOVER = 4 };
+
+static const struct {
+  const char *name;
+  unsigned bit;
+  int (*task)(mill_bench *job);
+} tasks[] = {{"fit", FIT, mill_bench_task_fit},
+             {"rates", RATES, mill_bench_task_rates},
+             {"crossover", CROSSOVER, mill_bench_task_crossover}};
+
+static const char *const work_words[] = {"all", "fit", "train", "particles", NULL};
+
+#define AT(member)          MILL_AT(mill_bench_options, member)
+#define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
+
+/* The tasks are those that have a use for an option. */
+static const mill_option rows[] = {
+    {"library", KEY(library, "template_lib"), .tasks = FIT | CROSSOVER},
+    {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
+     .help = "YAML configuration"},
+    {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | RATES | CROSSOVER,
+     .help = "text file with one input path per line"},
+    {"optimizer", KEY(optimizer, "optimizer"), .tasks = FIT | CROSSOVER},
+    {"backend", KEY(backend, "backend"), .tasks = FIT},
+    {"threads", KEY(threads, "threads"), .tasks = FIT | CROSSOVER},
+    {"readers", KEY(readers, "readers"), .tasks = FIT},
+    {"slots", KEY(slots, "slots"), .tasks = FIT | CROSSOVER},
+    {"stars", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 0x1p62, .tasks = FIT,
+     .help = "fit the first N rows only (default: all)"},
+    {"repeat", MILL_OPTION_COUNT, AT(n_repeat), .min = 1, .max = 1000, .tasks = FIT | CROSSOVER,
+     .help = "fit: runs, of which the one with the median CPU time is shown; crossover: runs of "
+             "which the shortest counts"},
+    {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT, .argument = "DIR",
+     .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
+    {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
+     .help = "what is measured; fit needs inputs, and without any all leaves it out"},
+    {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
+     .help = "the largest size: stars, million operations of a training step, particles"},
+    {"limit", MILL_OPTION_REAL, AT(limit_s), .min = 1, .max = 1000000, .argument = "S",
+     .tasks = CROSSOVER, .help = "begin nothing that would take longer than these seconds"},
+    {"keep", MILL_OPTION_FLAG, AT(keep), .tasks = CROSSOVER,
+     .help = "keep the sizes of fit and train for --backend auto"},
+    {"help", MILL_OPTION_FLAG, 'h', AT(fit.help), .help = "this text"},
+    {0}};
+
+static const mill_option_table table = {
+    "starmill bench",
+    "usage: starmill bench fit [options] INPUT.fits...\n"
+    "       starmill bench rates [INPUT.fits...]\n"
+    "       starmill bench crossover [options] [INPUT.fits...]\n"
+    "\n"
+    "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
+    "a temporary file, and prints the rate, time and evaluations of a star by stage, and the\n"
+    "ratio to the time that the least work takes on this machine.  'rates' measures what one\n"
+    "core can do: matrix products, copies, reading the inputs from the page cache.\n"
+    "'crossover' times fits, trainings and particles of growing size on the CPU and on the GPU\n"
+    "and says from which size the GPU is faster; fits are of the first 1, 4, 16, ... rows of\n"
+    "the inputs.  docs/develop/performance.md says how to read the tables.\n"
+    "\n",
+    "\n"
+    "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
+    "4 output or disk, 70 internal error, 75 stopped by a signal.\n",
+    rows};
+
+static const mill_bench_options usual = {
+    .n_repeat = 3, .n_most = 1000000, .limit_s = 60, .fit = {.quiet = 1}};
+
+const mill_option_help mill_bench_help = {&table, &usual};
+
+/* An option that would do nothing is a mistake. */
+static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
+                      const mill_bench_options *options)
+{
+  for (size_t i = 0; rows[i].name; i++)
+    if (is_given[i] && !(rows[i].tasks & bit))
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help",
+                        rows[i].name, name);
+  if ((bit == FIT || options->work == MILL_BENCH_FIT) && options->fit.n_input == 0 &&
+      !options->fit.catalog)
+    return MILL_ERROR(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
+  return MILL_OK;
+}
+
+static int parse(int argc, char **argv, mill_bench_options *options)
+{
+  int first = 0;
+  unsigned char is_given[N_ELEMENT(rows)];
+  *options = usual;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, is_given, &first));
+  if (options->fit.help)
+    return MILL_OK;
+  const char *name = first < argc ? argv[first] : "";
+  options->fit.input = argv + first + 1;
+  options->fit.n_input = argc - first - 1;
+  for (size_t i = 0; i < N_ELEMENT(tasks); i++)
+    if (strcmp(name, tasks[i].name) == 0) {
+      options->task = tasks[i].task;
+      return check_task(name, tasks[i].bit, is_given, options);
+    }
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "bench measures 'fit', 'rates' or 'crossover', not '%s'; see starmill bench "
+                    "--help",
+                    name);
+}
+
+/* ---- shared by the tasks ---- */
+
+void mill_bench_print_head(const mill_bench *job, const char *backend)
+{
+  printf("Measured on %.10s with starmill %s, revision %s (%s), on %s, %d cores", job->date,
+         mill_version(), mill_version_revision(), mill_version_compiler(), job->cpu, job->n_core);
+  if (backend)
+    printf(", backend %s", backend);
+  printf(".\n\n```\n%s\n```\n\n", job->command);
+}
+
+void mill_bench_print_cell(int there, int n_digit, double value, const char *without)
+{
+  if (there)
+    printf(" %.*f |", n_digit, value);
+  else
+    printf("%s%s |", without[0] ? " " : "", without);
+}
+
+/* ---- the job ---- */
 
 static int list_inputs(mill_bench *job)
 {
@@ -28,50 +156,12 @@ static int list_inputs(mill_bench *job)
 
 static int configure(mill_bench *job)
 {
-  mill_fit_options fit = job->options.fit;
-  if (job->options.n_optimizer > 0)
-    fit.optimizer = job->options.optimizer[0];
   mill_config_default(&job->config);
-  if (fit.config)
-    MILL_CHECK(mill_config_read(&job->config, fit.config));
-  MILL_CHECK(mill_fit_options_apply(&fit, &job->config));
+  if (job->options.fit.config)
+    MILL_CHECK(mill_config_read(&job->config, job->options.fit.config));
+  MILL_CHECK(mill_fit_options_apply(&job->options.fit, &job->config));
   MILL_CHECK(mill_config_check(&job->config));
-  (void)mill_fit_take_shipped(&job->config); /* tasks that need one look whether there is one */
-  return MILL_OK;
-}
-
-/* What is there may be an older JSON of ours, and nothing else. */
-static int check_json(const char *path)
-{
-  static const char begins[] = "{\n  \"version\": ";
-  char first[sizeof begins - 1];
-  if (access(path, F_OK) != 0) /* what is there need not be a file: /dev/stdout */
-    MILL_CHECK(mill_check_output(path, "json"));
-  const size_t n = mill_first_bytes(path, first, sizeof first);
-  if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "--json %s exists and was not made by starmill bench: give another name, or remove it "
-        "yourself",
-        path);
-  return MILL_OK;
-}
-
-/* The JSON file replaces nothing that is read. */
-static int check_roles(const mill_bench *job)
-{
-  const mill_config *config = &job->config;
-  mill_file_roles roles = {0};
-  MILL_CHECK(mill_file_roles_write(&roles, "--json", job->options.json));
-  MILL_CHECK(mill_file_roles_read(&roles, "the library", config->template_lib));
-  MILL_CHECK(mill_file_roles_read(&roles, "--config", job->options.fit.config));
-  MILL_CHECK(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));
-  MILL_CHECK(mill_file_roles_read(&roles, "the table to start from", config->start));
-  MILL_CHECK(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
-  for (size_t i = 0; i < job->input.n; i++)
-    MILL_CHECK(mill_file_roles_read(&roles, "the input", job->input.path[i]));
-  if (job->options.json)
-    MILL_CHECK(check_json(job->options.json));
+  (void)mill_shipped_library(job->config.template_lib, sizeof job->config.template_lib);
   return MILL_OK;
 }
 
@@ -85,36 +175,17 @@ static void describe_machine(mill_bench *job)
 
 static int start(mill_bench *job, int argc, char **argv)
 {
-  int err = MILL_OK;
-  if (argc > 1 && strcmp(argv[1], "schedule") == 0) {
-    if (job->mpi.rank == 0)
-      err = mill_bench_schedule(argc - 1, argv + 1);
-    MILL_TRY(mill_mpi_agree(&job->mpi, err));
-    goto done;
-  }
-  MILL_TRY(mill_fit_command(argc, argv, &job->command));
+  MILL_CHECK(mill_command_text(argc, argv, &job->command));
   describe_machine(job);
-  if (argc > 1 && strcmp(argv[1], "train") == 0) {
-    MILL_TRY(mill_bench_train(job, argc - 1, argv + 1));
-    goto done;
-  }
-  if (argc > 1 && strcmp(argv[1], "particles") == 0) {
-    MILL_TRY(mill_bench_particles(job, argc - 1, argv + 1));
-    goto done;
-  }
-  MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
-  if (!job->options.task) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(mill_bench_help.table, mill_bench_help.usual, stdout);
-    goto done;
-  }
-  MILL_TRY(mill_bench_one_rank(job));
-  MILL_TRY(list_inputs(job));
-  MILL_TRY(configure(job));
-  MILL_TRY(check_roles(job));
-  MILL_TRY(job->options.task(job));
-done:
-  return err;
+  MILL_CHECK(parse(argc, argv, &job->options));
+  if (mill_option_helped(job->options.fit.help, job->mpi.rank, &table, &usual))
+    return MILL_OK;
+  if (job->mpi.size > 1)
+    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
+                      job->mpi.size);
+  MILL_CHECK(list_inputs(job));
+  MILL_CHECK(configure(job));
+  return job->options.task(job);
 }
 
 int mill_job_bench(int argc, char **argv)

@@ -1,5 +1,7 @@
+/* What a fit costs on this machine, by stage, beside the least that it could cost. */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +9,12 @@
 
 #include "io/library/library_file.h"
 #include "io/result/columns.h"
-#include "jobs/bench/bench_report.h"
-#include "kernels/base/clock.h"
+#include "jobs/bench/bench_job.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
 #include "src/system/stop_signal.h"
 
-enum { EXIT_UNREADABLE = 3, DEFAULT_ROWS = 64, FOLDER_SIZE = 1024 };
+enum { EXIT_UNREADABLE = 3, FOLDER_SIZE = 1024 };
 
 /* ---- a run ---- */
 
@@ -46,19 +48,10 @@ static void remove_folder(const char *folder)
   rmdir(folder);
 }
 
-static void count_taken(void *context, const mill_library *lib, const mill_fit_settings *set,
-                        const mill_star *star, const double *const *wave_aa)
-{
-  mill_bench_run *run = context;
-  (void)lib, (void)set, (void)star, (void)wave_aa;
-  run->n_taken++;
-}
-
 static void count_star(void *context, const mill_library *lib, const mill_fit_settings *set,
                        const mill_star *star, const double *const *wave_aa)
 {
   mill_bench_run *run = context;
-  run->n_taken++;
   mill_bench_shape_add(&run->shape, lib, set, star, wave_aa);
 }
 
@@ -66,27 +59,49 @@ static void count_row(void *context, const mill_library *lib, const mill_fit_set
                       const mill_fit_result *result)
 {
   mill_bench_run *run = context;
-  mill_bench_shape_add_result(&run->shape, lib, set, result);
+  (void)lib, (void)set;
   run->n_eval += result->n_eval;
   run->n_jac += result->n_jac;
-  if (run->first_wall_s == 0.0)
-    run->first_wall_s = mill_wall_s() - run->start_s;
 }
 
-int mill_bench_run_fit(mill_bench *job, mill_fit_options fit, const mill_backend *instead,
+/* The phase of a backend that a stage is, -1: of the host. */
+static int phase_of(int stage)
+{
+  _Static_assert(MILL_BENCH_FINAL - MILL_BENCH_PREPARE == (int)MILL_PHASE_FINAL, "same order");
+  return stage < MILL_BENCH_PREPARE || stage > MILL_BENCH_FINAL ? -1 : stage - MILL_BENCH_PREPARE;
+}
+
+/* Split a finished run's CPU time into what is done once, and stages. */
+static void split(mill_bench_run *run)
+{
+  const mill_fit_meters *c = &run->meters;
+  run->once_s = c->library_s + c->index_s + c->create_s + c->model_s + c->waveset_s + c->close_s;
+  run->star_s = c->cpu_s - run->once_s;
+  run->stage_s[MILL_BENCH_READ] = c->read_s;
+  run->stage_s[MILL_BENCH_LOAD] = c->load_s;
+  run->stage_s[MILL_BENCH_WRITE] = c->put_s + c->io_s;
+  double rest = run->star_s;
+  for (int s = 0; s < MILL_BENCH_OTHER; s++) {
+    const int phase = phase_of(s);
+    if (phase >= 0)
+      run->stage_s[s] = c->timing.emulate_s[phase] + c->timing.pixel_s[phase];
+    rest -= run->stage_s[s];
+  }
+  run->stage_s[MILL_BENCH_OTHER] = rest;
+}
+
+int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t n_star,
                        mill_bench_run *run)
 {
   int err = MILL_OK, status = 0;
   char folder[FOLDER_SIZE], output[FOLDER_SIZE + 16];
-  mill_fit_observer observer = {.context = run,
-                                .took = instead ? count_taken : count_star,
-                                .put = instead ? NULL : count_row,
-                                .n_row_limit = job->options.n_star,
-                                .instead = instead};
+  mill_fit_options fit = *options;
+  mill_fit_observer observer = {
+      .context = run, .took = count_star, .put = count_row, .n_row_limit = n_star};
+  memset(run, 0, sizeof *run);
   MILL_TRY(make_folder(job->options.output, folder));
   snprintf(output, sizeof output, "%s/result.h5", folder);
   fit.output = output;
-  *run = (mill_bench_run){.start_s = mill_wall_s()};
   err = mill_fit_run(&job->mpi, &fit, job->command, &observer, &status);
   run->meters = observer.meters;
   remove_folder(folder);
@@ -97,79 +112,157 @@ int mill_bench_run_fit(mill_bench *job, mill_fit_options fit, const mill_backend
     job->exit_status = status;
   else if (status != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
-  if (run->n_taken == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "no star was %s, so there is nothing to measure",
-              instead ? "taken" : "fitted");
+  if (run->shape.n_star == 0)
+    MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
+  split(run);
 done:
   return err;
 }
 
+static double star_s(const mill_bench_run *run)
+{
+  return run->star_s / (double)run->shape.n_star;
+}
+
+static int by_time(const void *a, const void *b)
+{
+  const double left = star_s(a), right = star_s(b);
+  return (left > right) - (left < right);
+}
+
 /* ---- rates ---- */
 
-static int measure_rates(const mill_bench *job, int n_row, mill_bench_rates *rates)
+static int measure_rates(const mill_bench *job, mill_bench_rates *rates)
 {
   /* first what may be missing */
   if (job->input.n > 0)
     MILL_CHECK(
         mill_bench_rates_read((int)job->input.n, (const char *const *)job->input.path, rates));
-  return mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates);
+  return mill_bench_rates_measure(rates);
+}
+
+static void print_rates(const mill_bench_rates *r)
+{
+  printf("| rate of one core | |\n|---|---|\n"
+         "| matrix products, float32 | %.1f GFLOP/s |\n"
+         "| matrix products, float64 | %.1f GFLOP/s |\n"
+         "| copy within L2, buffers of %.0f KiB, bytes read and written | %.1f GB/s |\n"
+         "| copy, buffers of %.0f MiB | %.1f GB/s |\n",
+         r->f32_gflop_s, r->f64_gflop_s, (double)r->copy_cache_bytes / 1024.0,
+         r->copy_cache_gbyte_s, (double)r->copy_memory_bytes / 1048576.0, r->copy_memory_gbyte_s);
+  if (r->read_gbyte_s > 0.0)
+    printf("| reading the inputs from the page cache | %.1f GB/s |\n", r->read_gbyte_s);
 }
 
 int mill_bench_task_rates(mill_bench *job)
 {
-  mill_bench_report report = {0};
-  if (job->options.fit.library)
-    MILL_CHECK(mill_library_read(job->options.fit.library, &job->lib));
-  MILL_CHECK(measure_rates(job, DEFAULT_ROWS, &report.rates));
-  return mill_bench_print(job, &report);
+  mill_bench_rates rates = {0};
+  MILL_CHECK(measure_rates(job, &rates));
+  mill_bench_print_head(job, NULL);
+  print_rates(&rates);
+  return mill_job_flush("the table");
 }
 
-/* ---- fit ---- */
+/* ---- the tables ---- */
 
-static int run_once(mill_bench *job, mill_bench_series *series)
+static void print_overview(const mill_bench_run *all, int n_run, const mill_bench_run *run)
 {
-  mill_bench_run *run = &series->run[series->n_run];
-  mill_fit_options fit = job->options.fit;
-  fit.optimizer = job->options.n_optimizer > 0 ? series->optimizer : NULL;
-  MILL_CHECK(mill_bench_run_fit(job, fit, NULL, run));
-  mill_bench_split(run);
-  series->n_run++;
-  series->optimizer = mill_config_key_of("optimizer")->words[run->meters.set.optimizer];
-  fprintf(stderr, "%s, run %d of %d: %.2f core-ms a star\n", series->optimizer, series->n_run,
-          job->options.n_repeat, 1e3 * run->star_s / (double)run->shape.n_star);
-  return MILL_OK;
+  const mill_fit_meters *c = &run->meters;
+  const double n = (double)run->shape.n_star;
+  printf("\n%s, %d %s, %d slots; of %d %s the one with the median CPU time.\n\n",
+         mill_config_key_of("optimizer")->words[c->set.optimizer], c->n_thread,
+         c->n_thread == 1 ? "thread" : "threads", c->n_slot, n_run, n_run == 1 ? "run" : "runs");
+  printf("| stars | stars per core-second | stars/s | core-ms a star | all runs | evaluations a "
+         "star | of them Jacobians |\n|---|---|---|---|---|---|---|\n"
+         "| %lld | %.1f | %.1f | %.2f | %.2f to %.2f | %.1f | %.1f |\n",
+         (long long)run->shape.n_star, n / run->star_s, n / c->wall_s, 1e3 * star_s(run),
+         1e3 * star_s(&all[0]), 1e3 * star_s(&all[n_run - 1]), (double)run->n_eval / n,
+         (double)run->n_jac / n);
+  printf("\nStars per core-second leave out what a run does once; stars/s are of wall time with "
+         "it.\n\n");
+  printf("| once a run | library | inputs | new file | emulator and guess table | wavelength sets "
+         "| closing the file | together |\n|---|---|---|---|---|---|---|---|\n"
+         "| CPU ms | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+         1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s, 1e3 * c->model_s,
+         1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s);
 }
 
-/* The run whose time for stars is the median, of an even number the faster of two. */
-static int median_run(const mill_bench_series *series)
+/* The end of a line: time over its floor; a stage without one has no ratio. */
+static void print_ratio(double spent_s, double floor_s)
 {
-  for (int i = 0; i < series->n_run; i++) {
-    int n_before = 0;
-    for (int k = 0; k < series->n_run; k++) {
-      const double a = series->run[k].star_s, b = series->run[i].star_s;
-      n_before += a < b || (a == b && k < i);
-    }
-    if (n_before == (series->n_run - 1) / 2)
-      return i;
-  }
-  return 0;
+  if (floor_s > 0.0)
+    printf(spent_s < 1000.0 * floor_s ? " %.1f |\n" : " %.0f |\n", spent_s / floor_s);
+  else
+    printf(" – |\n");
 }
 
-static int count_floors(const mill_bench *job, mill_bench_report *report)
+/* Sums over the stages. */
+typedef struct totals {
+  double n_value, n_jacobian, mflop, floor_s;
+} totals;
+
+static void print_stage(const mill_bench_run *run, int s, const char *name,
+                        const mill_bench_work *w, const mill_bench_rates *rates, totals *all)
+{
+  const double n = (double)run->shape.n_star;
+  const mill_timing *t = &run->meters.timing;
+  const int phase = phase_of(s);
+  const double flop = w->f32 + w->f64;
+  const double value = phase < 0 ? 0.0 : (double)t->n_value[phase];
+  const double jacobian = phase < 0 ? 0.0 : (double)t->n_jacobian[phase];
+  const double emulate_s = phase < 0 ? 0.0 : t->emulate_s[phase];
+  int by_traffic = 0;
+  const double least_s = mill_bench_floor_s(w, rates, &by_traffic);
+  /* less than a microsecond a star is no floor to compare a stage with: reading the clock takes
+   * as long */
+  const double shown_s = least_s < 1e-6 * n ? 0.0 : least_s;
+  printf("| %s |", name);
+  mill_bench_print_cell(value + jacobian > 0.0, 2, value / n, "");
+  mill_bench_print_cell(value + jacobian > 0.0, 2, jacobian / n, "");
+  mill_bench_print_cell(flop > 0.0, 2, 1e-6 * flop / n, "");
+  mill_bench_print_cell(1, 3, 1e3 * run->stage_s[s] / n, "");
+  mill_bench_print_cell(emulate_s > 0.0, 3, 1e3 * emulate_s / n, "");
+  mill_bench_print_cell(shown_s > 0.0, 4, 1e3 * shown_s / n, "");
+  printf(shown_s <= 0.0 ? " |" : by_traffic ? " bytes |" : " arithmetic |");
+  print_ratio(run->stage_s[s], shown_s);
+  all->n_value += value;
+  all->n_jacobian += jacobian;
+  all->mflop += 1e-6 * flop;
+  all->floor_s += least_s;
+}
+
+static void print_stages(const mill_bench_run *run, const mill_bench_work *work,
+                         const mill_bench_rates *rates)
+{
+#define STAGE_NAME(symbol, name) [symbol] = (name),
+  static const char *const name[] = {MILL_BENCH_STAGE_LIST(STAGE_NAME)};
+#undef STAGE_NAME
+  const double n = (double)run->shape.n_star;
+  totals all = {0};
+  printf("\n| stage of a star | values | Jacobians | MFLOP | core-ms | of it emulator | floor, ms "
+         "| bound by | time/floor |\n|---|---|---|---|---|---|---|---|---|\n");
+  for (int s = 0; s < MILL_BENCH_N_STAGE; s++)
+    print_stage(run, s, name[s], &work[s], rates, &all);
+  printf("| total | %.2f | %.2f | %.2f | %.3f | | %.4f | |", all.n_value / n, all.n_jacobian / n,
+         all.mflop / n, 1e3 * run->star_s / n, 1e3 * all.floor_s / n);
+  print_ratio(run->star_s, all.floor_s);
+  if (run->meters.timing.n_velocity > 0)
+    printf("\nThe profile's values stand for %.1f velocities.\n",
+           (double)run->meters.timing.n_velocity / n);
+}
+
+static int count_floors(mill_bench *job, const mill_bench_run *run, const mill_bench_rates *rates,
+                        mill_bench_work *work)
 {
   int err = MILL_OK;
   mill_columns *columns = NULL;
+  MILL_TRY(mill_library_read(run->meters.library, &job->lib));
+  MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(&job->lib, job->lib.path,
                              job->config.fit.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
-  for (int i = 0; i < report->n_series; i++) {
-    mill_bench_series *series = &report->series[i];
-    series->median = median_run(series);
-    const mill_bench_run *run = &series->run[series->median];
-    mill_bench_floor_count(&job->lib, &run->meters.set, &run->shape, &run->meters.timing,
-                           run->meters.n_slot, columns->row_size, report->rates.l2_bytes,
-                           series->work);
-  }
+  mill_bench_floor_count(&job->lib, &run->meters.set, &run->shape, &run->meters.timing,
+                         run->meters.n_slot, columns->row_size, rates->l2_bytes, work);
 done:
   mill_free(columns);
   return err;
@@ -178,30 +271,28 @@ done:
 int mill_bench_task_fit(mill_bench *job)
 {
   int err = MILL_OK;
-  mill_bench_report report = {.n_series =
-                                  job->options.n_optimizer > 0 ? job->options.n_optimizer : 1};
-  const mill_fit_meters *first = NULL;
-  for (int i = 0; i < report.n_series; i++) {
-    report.series[i].optimizer = job->options.optimizer[i];
-    MILL_TRY(MILL_ALLOC(job->options.n_repeat, &report.series[i].run));
+  const int n_run = job->options.n_repeat;
+  mill_bench_run *all = NULL;
+  mill_bench_rates rates = {0};
+  mill_bench_work work[MILL_BENCH_N_STAGE];
+  MILL_TRY(MILL_ALLOC(n_run, &all));
+  for (int r = 0; r < n_run; r++) {
+    MILL_TRY(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
+    fprintf(stderr, "run %d of %d: %.2f core-ms a star\n", r + 1, n_run, 1e3 * star_s(&all[r]));
+    /* the best of two, should one of them have been disturbed */
+    if (r == 0)
+      MILL_TRY(measure_rates(job, &rates));
   }
-  /* in turns, so that a machine that slows down is unfair to all alike */
-  for (int r = 0; r < job->options.n_repeat; r++)
-    for (int i = 0; i < report.n_series; i++) {
-      MILL_TRY(run_once(job, &report.series[i]));
-      if (first)
-        continue;
-      first = &report.series[0].run[0].meters;
-      MILL_TRY(mill_library_read(first->library, &job->lib));
-      MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
-      MILL_TRY(measure_rates(job, first->n_slot, &report.rates));
-    }
-  /* the best of before and after, should one of them have been disturbed */
-  MILL_TRY(measure_rates(job, first->n_slot, &report.rates));
-  MILL_TRY(count_floors(job, &report));
-  MILL_TRY(mill_bench_print(job, &report));
+  MILL_TRY(measure_rates(job, &rates));
+  qsort(all, (size_t)n_run, sizeof *all, by_time);
+  const mill_bench_run *run = &all[(n_run - 1) / 2]; /* of two the faster */
+  MILL_TRY(count_floors(job, run, &rates, work));
+  mill_bench_print_head(job, run->meters.backend);
+  print_rates(&rates);
+  print_overview(all, n_run, run);
+  print_stages(run, work, &rates);
+  MILL_TRY(mill_job_flush("the table"));
 done:
-  for (int i = 0; i < report.n_series; i++)
-    mill_free(report.series[i].run);
+  mill_free(all);
   return err;
 }

@@ -1,17 +1,17 @@
-/** Can a run write in this folder, and how fast? */
+/** Can a run write in this folder? */
 #ifndef MILL_DOCTOR_OUTPUT_H
 #define MILL_DOCTOR_OUTPUT_H
 
-#include "jobs/doctor/doctor_findings.h"
+#include "jobs/doctor/doctor_report.h"
 #include "src/ranks/mpi_context.h"
 
-/** Check the folder the way a run uses it: files made, renamed and locked, a large one written
- *  and read back, and an HDF5 file written by all ranks together and read back by others.
- *  All is made in a folder of its own there, and removed.
+/** Check the folder the way a run uses it: a file made, locked and renamed, and an HDF5 file
+ *  written by all ranks together and read back by others.  All is made in a folder of its own
+ *  there, and removed.
  *
- *  Collective; findings are added on rank 0.  What does not answer within limit_s ends the
- *  program with exit status 4 and one line that says what it was.  MILL_ERR_MPI. */
-int mill_doctor_output(const mill_mpi *mpi, const char *folder, int with_rates, unsigned limit_s,
-                       mill_findings *findings);
+ *  Collective; rank 0 reports.  What does not answer within limit_s ends the program with exit
+ *  status 4 and one line that says what it was.  MILL_ERR_MPI. */
+int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
+                       mill_doctor_report *report);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef MILL_COMPLAINTS_H
 #define MILL_COMPLAINTS_H
 
-#include "jobs/fit/inputs.h"
+#include "io/stars/inputs.h"
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
 

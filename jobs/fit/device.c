@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jobs/fit/backend_choice.h"
-#include "jobs/fit/reader.h"
+#include "src/run/backend_choice.h"
+#include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/device_choice.h"
 #include "kernels/find_backend.h"

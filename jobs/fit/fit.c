@@ -11,33 +11,11 @@
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/plan.h"
 #include "kernels/base/error.h"
+#include "src/run/command_text.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
-
-int mill_fit_command(int argc, char **argv, char **out)
-{
-  size_t size = 0;
-  FILE *text = open_memstream(out, &size);
-  if (!text)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
-  fputs("starmill", text);
-  for (int i = 0; i < argc; i++) {
-    const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
-    if (plain) {
-      fprintf(text, " %s", argv[i]);
-      continue;
-    }
-    fputs(" '", text);
-    for (const char *c = argv[i]; *c; c++)
-      fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, text);
-    fputc('\'', text);
-  }
-  if (fclose(text) != 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
-  return MILL_OK;
-}
 
 /* CPU seconds of the process since *last, which becomes now. */
 static double lap_s(double *last)
@@ -93,6 +71,7 @@ static void find_existing(mill_fit_job *job)
 
 static int run(mill_fit_job *job, int *exit_status)
 {
+  mill_input_request request;
   int err = MILL_OK, is_settled = 0;
   mill_fit_setup *setup = &job->setup;
   double cpu_s = mill_process_cpu_s();
@@ -100,8 +79,9 @@ static int run(mill_fit_job *job, int *exit_status)
   MILL_TRY(mill_fit_agree_to_go_on(job, "at the start"));
   job->meters.library_s = lap_s(&cpu_s);
   const double start_s = mill_wall_s();
-  MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &setup->config, &setup->lib,
-                             setup->arm_wanted, &setup->roles, &job->inputs));
+  mill_fit_options_inputs(&job->options, &request);
+  MILL_TRY(mill_inputs_index(&job->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
+                             &setup->roles, &job->inputs));
   job->meters.index_s = lap_s(&cpu_s);
   MILL_TRY(mill_fit_agree_to_go_on(job, "while indexing"));
   if (job->inputs.n_file == 0) {
@@ -186,11 +166,11 @@ static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_li
 {
   int err = MILL_OK;
   char *command = NULL;
-  err = mill_fit_command(argc, argv, &command);
+  err = mill_command_text(argc, argv, &command);
   if (err == MILL_OK)
     err = line->parse(argc, argv, options);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_fit_same_options(mpi, options));
+  MILL_TRY(mill_fit_same_options(mpi, line->help->table, options));
   if (mill_option_helped(options->help, mpi->rank, line->help->table, line->help->usual))
     goto done;
   MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));

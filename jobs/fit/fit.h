@@ -67,10 +67,6 @@ typedef struct mill_fit_observer {
   mill_fit_meters meters;      /**< out */
 } mill_fit_observer;
 
-/** Where config names no library, name the one that came with the program, if one came; 1: it is
- *  that one. */
-int mill_fit_take_shipped(mill_config *config);
-
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
@@ -82,9 +78,5 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
                  mill_fit_observer *observer, int *exit_status);
 
 enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
-
-/** The command line as the user may paste it again: argv after the program's name.
- *  *out is to be freed with free.  MILL_ERR_MEMORY. */
-int mill_fit_command(int argc, char **argv, char **out);
 
 #endif

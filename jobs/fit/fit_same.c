@@ -8,42 +8,11 @@
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
 
-/* A line for every option, given or not, so that the first line that differs names it. */
-static void print_options(const mill_fit_options *options, FILE *out)
+static void print_options(const mill_option_table *table, const mill_fit_options *options,
+                          FILE *out)
 {
-  const struct {
-    const char *name;
-    int given;
-  } flag[] = {
-      {"help", options->help},
-      {"print-config", options->print_config},
-      {"plan", options->plan},
-      {"overwrite", options->overwrite},
-      {"retry-failed", options->retry_failed},
-      {"skip-done", options->skip_done},
-  };
-  const struct {
-    const char *name, *value;
-  } text[] = {
-      {"output", options->output},
-      {"models", options->models},
-      {"rvtab-dir", options->rvtab_dir},
-      {"catalog", options->catalog},
-      {"status", options->status},
-      {"stop-file", options->stop_file},
-      {"status-interval", options->status_interval},
-      {"ranks", options->ranks},
-      {"rate", options->rate},
-      {"numbers", options->numbers},
-      {"numbers-file", options->numbers_file},
-      {"input-table", options->input_table},
-  };
   fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
-  for (size_t i = 0; i < sizeof flag / sizeof flag[0]; i++)
-    fprintf(out, "%s--%s\n", flag[i].given ? "" : "no ", flag[i].name);
-  for (size_t i = 0; i < sizeof text / sizeof text[0]; i++)
-    fprintf(out, "%s--%s %s\n", text[i].value ? "" : "no ", text[i].name,
-            text[i].value ? text[i].value : "");
+  mill_option_print_given(table, options, out);
   mill_sampled_print(options, out);
   for (size_t i = 0; i < options->n_pattern; i++)
     fprintf(out, "--pattern %s\n", options->pattern[i]);
@@ -60,14 +29,15 @@ static int close_text(FILE *text)
   return MILL_OK;
 }
 
-int mill_fit_same_options(const mill_mpi *mpi, const mill_fit_options *options)
+int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
+                          const mill_fit_options *options)
 {
   int err = MILL_OK;
   char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (out)
-    print_options(options, out);
+    print_options(table, options, out);
   MILL_TRY(mill_mpi_agree(mpi, close_text(out)));
   MILL_TRY(mill_same_on_ranks(mpi, "command lines", text));
 done:

@@ -7,10 +7,11 @@
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
-/** The program, and the options that decide which way a run takes and what it writes.  Numbers of
- *  threads, readers and slots, the log and the paths of library and configuration may differ.
+/** The program, and the options of the table that decide which way a run takes and what it writes:
+ *  all but those that may_differ (the log, the paths of library and configuration).
  *  Collective; MILL_ERR_CONFIG names the ranks and the option, MILL_ERR_MEMORY, MILL_ERR_MPI. */
-int mill_fit_same_options(const mill_mpi *mpi, const mill_fit_options *options);
+int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
+                          const mill_fit_options *options);
 
 /** The library and the effective settings, once the table to start from is read.
  *  Collective; MILL_ERR_CONFIG names the ranks and the setting, MILL_ERR_MEMORY, MILL_ERR_MPI. */

@@ -9,7 +9,7 @@
 #include "io/catalog/input_table.h"
 #include "io/result/result_layout.h"
 #include "jobs/fit/fit_job.h"
-#include "jobs/fit/input_names.h"
+#include "io/stars/input_names.h"
 #include "kernels/base/error.h"
 
 enum { MAX_REASON = 64 };

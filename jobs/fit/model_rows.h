@@ -3,7 +3,7 @@
 #define MILL_MODEL_ROWS_H
 
 #include "io/result/result_file.h"
-#include "jobs/fit/inputs.h"
+#include "io/stars/inputs.h"
 #include "kernels/data/library.h"
 #include "kernels/data/star.h"
 

@@ -7,15 +7,13 @@
 
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
+#include "kernels/gpu.h"
 #include "src/config/config.h"
 #include "src/ranks/usual_rate.h"
 #include "src/system/log.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_probe.h"
-#endif
 
 static const double SAMPLE_RATE = 1.0 / 300;
 
@@ -110,10 +108,8 @@ static int open_board(mill_fit_job *job)
       n_base += plan.base[s] = job->out.existing.peek.n_status[s];
   /* rows that were not whole are fitted again, so they are not done */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->out.result);
-#ifdef MILL_HAVE_CUDA
   if (job->device.backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
-#endif
   return mill_board_open(&job->mpi, &plan, &job->out.board);
 }
 

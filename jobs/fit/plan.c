@@ -7,8 +7,8 @@
 
 #include "io/result/columns.h"
 #include "io/result/models_file.h"
-#include "jobs/fit/backend_choice.h"
-#include "jobs/fit/work.h"
+#include "src/run/backend_choice.h"
+#include "io/stars/work.h"
 #include "kernels/base/error.h"
 #include "src/system/progress.h"
 #include "src/ranks/usual_rate.h"

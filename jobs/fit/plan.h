@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "jobs/fit/inputs.h"
+#include "io/stars/inputs.h"
 #include "jobs/options/options.h"
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
 #include "src/ranks/mpi_context.h"

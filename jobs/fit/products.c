@@ -37,7 +37,7 @@ int mill_fit_write_products(mill_fit_job *job)
   const mill_products want = {
       .result = options->output,
       .models = has_models ? options->models : NULL,
-      .folder = options->rvtab_dir,
+      .output = options->rvtab_dir,
       .tab_prefix = "rvtab-",
       .mod_prefix = has_models ? "rvmod-" : NULL,
       .has_fibermap = 1,

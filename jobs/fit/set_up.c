@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
@@ -20,17 +20,6 @@
 #include "src/system/watchdog.h"
 
 enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
-
-/* What is fitted with when nothing is said. */
-#define LIBRARY_THAT_COMES "libraries/fgk.h5"
-
-int mill_fit_take_shipped(mill_config *config)
-{
-  if (config->template_lib[0] != '\0')
-    return 0;
-  mill_shipped_file(LIBRARY_THAT_COMES, config->template_lib, sizeof config->template_lib);
-  return config->template_lib[0] != '\0';
-}
 
 int mill_fit_load_config(void *context)
 {
@@ -58,11 +47,12 @@ int mill_fit_load_config(void *context)
   if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
               options->fit ? "sample" : "fit");
-  job->setup.library_came = mill_fit_take_shipped(&job->setup.config);
+  job->setup.library_came =
+      mill_shipped_library(job->setup.config.template_lib, sizeof job->setup.config.template_lib);
   if (job->setup.config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE, "no library: give --library FILE or template_lib in the "
                               "configuration (none came with this program: there is no "
-                              "share/starmill/" LIBRARY_THAT_COMES " beside its bin)");
+                              "share/starmill/" MILL_SHIPPED_LIBRARY " beside its bin)");
   if (options->status)
     snprintf(job->setup.status_path, sizeof job->setup.status_path, "%s", options->status);
   else

@@ -4,7 +4,7 @@
 
 #include "jobs/fit/complaints.h"
 #include "jobs/fit/fit_job.h"
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 #include "src/pipeline/pipeline.h"
 
 /** A set of wavelengths that a row of the batch had. */

@@ -272,16 +272,10 @@ done:
 
 static int begin_file(mill_build_job *job)
 {
-  int err = MILL_OK;
   const double *sigma[MILL_MAX_ARM];
-  mill_lock_keeper *keeper = NULL;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     sigma[a] = job->sigma[a];
-  MILL_TRY(mill_lock_keeper_start(&job->lock, &keeper));
-  err = mill_grid_create(job->output, &job->info, sigma, job->settings);
-  mill_lock_keeper_stop(keeper);
-done:
-  return err;
+  return mill_grid_create(job->output, &job->info, sigma, job->settings);
 }
 
 /* What may be written at path is a grid file, or nothing; *n_byte 0: nothing. */

@@ -11,7 +11,7 @@
 #include "jobs/library/build_output.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/library/name_pattern.h"
-#include "jobs/fit/stop_watch.h"
+#include "src/run/stop_watch.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"

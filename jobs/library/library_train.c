@@ -9,8 +9,8 @@
 
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
-#include "jobs/fit/stop_watch.h"
+#include "src/run/backend_choice.h"
+#include "src/run/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"

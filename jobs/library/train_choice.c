@@ -4,12 +4,10 @@
 #include <stdlib.h>
 
 #include "io/library/train_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "kernels/base/error.h"
+#include "kernels/gpu.h"
 #include "src/libraries/library_make.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/train_cuda.h"
-#endif
 
 const char *const mill_train_product_words[] = {"float32", "tf32", "bf16", NULL};
 const char *const mill_train_hull_words[] = {"pairs", "whole", NULL};
@@ -43,11 +41,7 @@ int mill_train_read_hidden(const char *option, const char *text, mill_train_sett
 static int open_gpu(const mill_mpi *mpi, const mill_train_ops **ops)
 {
   int err = MILL_OK;
-#ifdef MILL_HAVE_CUDA
   *ops = mill_train_ops_cuda(&err);
-#else
-  (void)ops;
-#endif
   return mill_mpi_agree(mpi, err);
 }
 

@@ -16,7 +16,7 @@ extern const char *const mill_train_product_words[];
 
 /** What a training is done by; MILL_WORD_AUTO settles it as mill_backend_settle says.
  *
- *  backend     enum mill_backend_word (jobs/fit/backend_choice.h)
+ *  backend     enum mill_backend_word (src/run/backend_choice.h)
  *  checkpoint  from which it goes on where it is there
  *  mflop       millions of operations of a step of all ranks
  *  Collective; fails as mill_backend_settle and mill_train_find_ops do. */
@@ -24,7 +24,7 @@ int mill_train_choose_ops(const mill_mpi *mpi, int backend, const char *checkpoi
                           int n_thread, const mill_train_ops **ops);
 
 /** The functions of the CPU, or with is_gpu those of this rank's GPU, which every rank gets
- *  (jobs/fit/backend_choice.h).  Collective; the same code on every rank: MILL_ERR_CONFIG,
+ *  (src/run/backend_choice.h).  Collective; the same code on every rank: MILL_ERR_CONFIG,
  *  MILL_ERR_BACKEND, MILL_ERR_MEMORY or MILL_ERR_MPI. */
 int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **ops);
 

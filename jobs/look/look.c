@@ -1,40 +1,84 @@
 #include "jobs/look/look.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "io/result/result_table.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
-#include "src/system/file_roles.h"
 #include "src/system/shipped_file.h"
 
 typedef struct look_job {
-  int help, overwrite, no_spectra;
+  int help, overwrite, no_spectra, print;
   const char *output, *models, *library;
 } look_job;
 
+static const char *const print_words[] = {"targetid", "identifier", "row", NULL};
+
 #define AT(member) MILL_AT(look_job, member)
+#define OVERWRITE_ROW                                                                              \
+  {                                                                                                \
+    "overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing file"               \
+  }
 #define MODELS_ROWS                                                                                \
   {"models", MILL_OPTION_TEXT, AT(models), .argument = "MODELS.h5",                                \
-   .help = "best-fit models (default: those that the fit wrote, where they are; else the stars "   \
-           "are fitted once more)"},                                                               \
+   .help = "best-fit models (default: those that the fit wrote; without them the stars are "       \
+           "fitted again)"},                                                                       \
   {                                                                                                \
     "library", MILL_OPTION_TEXT, AT(library),                                                      \
-        .argument = "LIB.h5", .help = "for that: the library, where it is no longer at its path"   \
+        .argument = "LIB.h5",                                                                      \
+        .help = "library for fitting again (default: that of the fit, at its path)"                \
   }
-#define END                                                                                        \
+#define PYTHON(packages)                                                                           \
   "\n"                                                                                             \
-  "Drawn by Python, with numpy, h5py, astropy and matplotlib: by the interpreter that the\n"       \
-  "environment variable STARMILL_PYTHON names, else by python3.\n"                                 \
-  "Exit status: 0 done, 2 usage, or Python or a package is missing, 3 the spectra cannot be\n"     \
-  "read, 4 OUT.h5 cannot be read or the picture or page not be written.\n"
+  "Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "           \
+  "needs\n" packages ".\n"
+#define DRAWING PYTHON("numpy, h5py, astropy, matplotlib and pillow")
+#define RESULT_UNREADABLE                                                                          \
+  "Exit status: 0 done, 2 usage, or Python or a package is missing, 4 OUT.h5 cannot be read"
+
+static const mill_option_table show_table = {
+    "starmill show",
+    "usage: starmill show OUT.h5 STAR...\n"
+    "\n"
+    "Print all that a result says of a star: every column with its unit and meaning, flags in\n"
+    "words, the covariance.  STAR is a TARGETID, else an IDENTIFIER or OBJECT of /catalog; all\n"
+    "rows of the star are printed.  Works while a fit is writing OUT.h5.\n"
+    "\n",
+    PYTHON("numpy and h5py") RESULT_UNREADABLE ".\n",
+    (const mill_option[]){MILL_OPTION_HELP(look_job), {0}}};
+
+static const mill_option_table select_table = {
+    "starmill select",
+    "usage: starmill select OUT.h5 EXPRESSION [--output LIST.txt]\n"
+    "\n"
+    "Print the TARGETIDs of the rows of a result for which an expression is true, one a line,\n"
+    "as --targetid-file reads them: starmill select OUT.h5 'SN_R > 10 and FEH < -2'\n"
+    "\n"
+    "Names are columns of /fits and /catalog, in Python's syntax:\n"
+    "  < <= == != >= >   and or not   + - * / % **   & | ~ of bits, or of comparisons in ()\n"
+    "  abs sqrt exp log log10 sin cos tan arcsin arccos arctan arctan2 floor ceil where isnan\n"
+    "  isfinite\n"
+    "  SUCCESS and 4500 < TEFF < 5500\n"
+    "  RVS_WARN & 256            a bit of flags; an integer is true where it is not 0\n"
+    "  SPECTYPE == 'STAR'        a text\n"
+    "  COVAR[0] < 4              an element of a vector, from 0\n"
+    "A comparison with a missing value (NaN) is false, and its negation true; != is true.\n"
+    "\n",
+    PYTHON("numpy and h5py") RESULT_UNREADABLE
+    " or\n"
+    "the list not be written.  It is also 0 where no row is true.\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIST.txt",
+         .help = "write the list there instead of to standard output"},
+        OVERWRITE_ROW,
+        {"print", MILL_OPTION_CHOICE, AT(print), .words = print_words,
+         .help = "what a line is: TARGETID (default), IDENTIFIER for surveys without TARGETIDs, or "
+                 "the row from 0 on"},
+        MILL_OPTION_HELP(look_job),
+        {0}}};
 
 static const mill_option_table plot_table = {
     "starmill plot",
@@ -44,63 +88,92 @@ static const mill_option_table plot_table = {
     "pixels, a panel for each arm and three for lines, parameters and flags.  STAR is a\n"
     "TARGETID, else an IDENTIFIER or OBJECT of /catalog.\n"
     "\n",
-    END,
+    DRAWING RESULT_UNREADABLE " or\n"
+                              "the picture not be written, 3 the spectra cannot be read.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "FILE",
          .help = "the picture, PNG or PDF by its name's end (default: STAR.png); a PDF has a page "
                  "for each row, a PNG takes one"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
+        OVERWRITE_ROW,
         MODELS_ROWS,
         MILL_OPTION_HELP(look_job),
         {0}}};
-
-const mill_option_help mill_plot_help = {&plot_table, NULL};
 
 static const mill_option_table report_table = {
     "starmill report",
     "usage: starmill report OUT.h5 [--output PAGE.html]\n"
     "\n"
     "Make one HTML page of a result, which needs no network and no other file: what was run\n"
-    "and how fast, failures and warnings, distributions and maps, repeated stars, and the\n"
-    "worst and some typical stars with their spectra.\n"
+    "and how fast, failures and warnings, distributions, densities of the Kiel diagram and of\n"
+    "the sky, repeated stars, and the worst and some typical stars with their spectra.\n"
     "\n",
-    END,
-    (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "PAGE.html",
-         .help = "the page (default: OUT.h5.html)"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
-        {"no-spectra", MILL_OPTION_FLAG, AT(no_spectra),
-         .help = "draw no stars: inputs and models are not read"},
-        MODELS_ROWS,
-        MILL_OPTION_HELP(look_job),
-        {0}}};
+    PYTHON("numpy, scipy, h5py, astropy, matplotlib and pillow") RESULT_UNREADABLE
+    " or\n"
+    "the page not be written, 3 the spectra cannot be read.\n",
+    (const mill_option[]){{"output", MILL_OPTION_TEXT, AT(output), .argument = "PAGE.html",
+                           .help = "the page (default: OUT.h5.html)"},
+                          OVERWRITE_ROW,
+                          {"no-spectra", MILL_OPTION_FLAG, AT(no_spectra),
+                           .help = "draw no stars: inputs and models are not read"},
+                          MODELS_ROWS,
+                          MILL_OPTION_HELP(look_job),
+                          {0}}};
 
-const mill_option_help mill_report_help = {&report_table, NULL};
+const mill_option_help mill_show_help = {&show_table, NULL},
+                       mill_select_help = {&select_table, NULL},
+                       mill_plot_help = {&plot_table, NULL},
+                       mill_report_help = {&report_table, NULL};
 
-/* The process becomes the script, which begins with its own path, then the program's. */
-static int become_script(const char *name, int n_argument, const char *const *argument)
+typedef struct look {
+  const mill_option_table *table;
+  const char *script, *takes;
+  int n_least, n_most; /* arguments that are no options */
+} look;
+
+static const look show = {&show_table, "look/show.py", "a result and one or more stars", 2,
+                          INT_MAX},
+                  selection = {&select_table, "look/selection.py",
+                               "a result and one expression in quotes", 2, 2},
+                  plot = {&plot_table, "look/plot.py", "a result and one or more stars", 2,
+                          INT_MAX},
+                  report = {&report_table, "look/report.py", "one result", 1, 1};
+
+static char *text(const char *option)
+{
+  return (char *)(option ? option : "");
+}
+
+/* The process becomes the script: its arguments are those of Options in look/basics.py. */
+static int become_script(const look *kind, const look_job *job, int n_argument, char **argument)
 {
   int err = MILL_OK, n = 0;
   char script[PATH_MAX], program[PATH_MAX];
   char **argv = NULL;
-  mill_shipped_file(name, script, sizeof script);
+  mill_shipped_file(kind->script, script, sizeof script);
   if (!script[0])
     MILL_FAIL(MILL_ERR_USAGE,
-              "the script %s did not come with this program: there is no share/starmill/%s beside "
-              "its bin",
-              name, name);
+              "the script %s did not come with this program: there is no share/starmill/%s next to "
+              "its bin folder",
+              kind->script, kind->script);
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   program[length > 0 ? length : 0] = '\0';
-  const char *python = getenv("STARMILL_PYTHON");
+  char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
-    python = "python3";
-  MILL_TRY(MILL_ALLOC(n_argument + 5, &argv));
-  argv[n++] = (char *)python;
-  argv[n++] = (char *)"-B"; /* nothing is written beside the scripts */
-  argv[n++] = script;
-  argv[n++] = program;
-  for (int i = 0; i < n_argument; i++)
-    argv[n++] = (char *)argument[i];
+    python = (char *)"python3";
+  char *const first[] = {python,
+                         (char *)"-B", /* nothing is written next to the scripts */
+                         script,
+                         program,
+                         text(job->output),
+                         text(job->overwrite ? "1" : NULL),
+                         text(job->models),
+                         text(job->library),
+                         text(job->no_spectra ? "1" : NULL),
+                         (char *)print_words[job->print]};
+  MILL_TRY(MILL_ALLOC(sizeof first / sizeof *first + (size_t)n_argument + 1, &argv));
+  for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+    argv[n++] = first[i];
+  memcpy(argv + n, argument, (size_t)n_argument * sizeof *argv);
   execvp(python, argv);
   MILL_FAIL(MILL_ERR_USAGE,
             "Python cannot be started as %s: %s; install python3, or name it by the environment "
@@ -111,89 +184,36 @@ done:
   return err;
 }
 
-/* OUT.h5 is the first of what is no option. */
-static int parse(const mill_option_table *table, int argc, char **argv, look_job *job, int *first)
+static int start(const look *kind, int argc, char **argv)
 {
-  mill_file_roles roles = {0};
-  MILL_CHECK(mill_option_parse(table, argc, argv, job, NULL, first));
-  if (mill_option_helped(job->help, 0, table, NULL))
-    return MILL_OK;
-  if (*first == argc)
-    return MILL_ERROR(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
-  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));
-  MILL_CHECK(mill_file_roles_read(&roles, "the result", argv[*first]));
-  MILL_CHECK(mill_file_roles_read(&roles, "--models", job->models));
-  return mill_file_roles_read(&roles, "--library", job->library);
-}
-
-static const char *text(const char *option)
-{
-  return option ? option : "";
-}
-
-static int plot(int argc, char **argv, look_job *job)
-{
-  int err = MILL_OK, first = 0;
-  mill_result_table result = {0};
-  int64_t *row = NULL, n = 0;
-  char(*number)[24] = NULL;
-  const char **argument = NULL;
-  MILL_TRY(parse(&plot_table, argc, argv, job, &first));
-  if (job->help)
-    goto done;
-  if (argc - first < 2)
-    MILL_FAIL(MILL_ERR_USAGE, "name one or more stars of %s; see starmill plot --help",
-              argv[first]);
-  MILL_TRY(mill_result_table_open(argv[first], &result));
-  MILL_TRY(mill_result_table_find(&result, argc - first - 1, argv + first + 1, &row, &n));
-  MILL_TRY(MILL_ALLOC(n, &number));
-  MILL_TRY(MILL_ALLOC(n + 6, &argument));
-  const char *fixed[] = {argv[first],       text(job->output),  job->overwrite ? "1" : "",
-                         text(job->models), text(job->library), argv[first + 1]};
-  memcpy(argument, fixed, sizeof fixed);
-  for (int64_t i = 0; i < n; i++) {
-    snprintf(number[i], sizeof number[i], "%" PRId64, row[i]);
-    argument[6 + i] = number[i];
-  }
-  mill_result_table_close(&result);
-  MILL_TRY(become_script("look/plot.py", (int)n + 6, argument));
-done:
-  mill_result_table_close(&result);
-  MILL_FREE(row, number, argument);
-  return err;
-}
-
-static int report(int argc, char **argv, look_job *job)
-{
-  int err = MILL_OK, first = 0;
-  mill_result_table result = {0};
-  MILL_TRY(parse(&report_table, argc, argv, job, &first));
-  if (job->help)
-    goto done;
-  if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "name one result, not %d; see starmill report --help", argc - first);
-  MILL_TRY(mill_result_table_open(argv[first], &result));
-  mill_result_table_close(&result);
-  const char *argument[] = {argv[first],       text(job->output),  job->overwrite ? "1" : "",
-                            text(job->models), text(job->library), job->no_spectra ? "1" : ""};
-  MILL_TRY(become_script("look/report.py", 6, argument));
-done:
-  mill_result_table_close(&result);
-  return err;
-}
-
-static int run(int (*look)(int, char **, look_job *), int argc, char **argv)
-{
+  int first = 0;
   look_job job = {0};
-  return mill_job_end(argv[0], look(argc, argv, &job));
+  MILL_CHECK(mill_option_parse(kind->table, argc, argv, &job, NULL, &first));
+  if (mill_option_helped(job.help, 0, kind->table, NULL))
+    return MILL_OK;
+  const int n = argc - first;
+  if (n < kind->n_least || n > kind->n_most)
+    return MILL_ERROR(MILL_ERR_USAGE, "give %s, not %d argument%s; see %s --help", kind->takes, n,
+                      n == 1 ? "" : "s", kind->table->command);
+  return become_script(kind, &job, n, argv + first);
+}
+
+int mill_job_show(int argc, char **argv)
+{
+  return mill_job_end(argv[0], start(&show, argc, argv));
+}
+
+int mill_job_select(int argc, char **argv)
+{
+  return mill_job_end(argv[0], start(&selection, argc, argv));
 }
 
 int mill_job_plot(int argc, char **argv)
 {
-  return run(plot, argc, argv);
+  return mill_job_end(argv[0], start(&plot, argc, argv));
 }
 
 int mill_job_report(int argc, char **argv)
 {
-  return run(report, argc, argv);
+  return mill_job_end(argv[0], start(&report, argc, argv));
 }

@@ -1,4 +1,5 @@
-/** The jobs `starmill plot` and `starmill report`: Python scripts that come with the program. */
+/** The jobs `starmill show`, `select`, `plot` and `report`: Python scripts that come with the
+ *  program. */
 #ifndef MILL_LOOK_H
 #define MILL_LOOK_H
 
@@ -6,9 +7,11 @@
 
 /** argv[0] is the job's name.  On success the script takes the place of the process, so these
  *  return only the exit status of a failure, or of --help. */
+int mill_job_show(int argc, char **argv);
+int mill_job_select(int argc, char **argv);
 int mill_job_plot(int argc, char **argv);
 int mill_job_report(int argc, char **argv);
 
-extern const mill_option_help mill_plot_help, mill_report_help;
+extern const mill_option_help mill_show_help, mill_select_help, mill_plot_help, mill_report_help;
 
 #endif

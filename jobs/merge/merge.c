@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "io/result/result_merge.h"
-#include "jobs/fit/fit.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
+#include "src/run/command_text.h"
 #include "src/ranks/mpi_context.h"
 
 typedef struct merge_options {
@@ -69,7 +69,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
     goto done;
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "merge runs on one rank, without mpirun or srun -n");
-  MILL_TRY(mill_fit_command(argc, argv, &command));
+  MILL_TRY(mill_command_text(argc, argv, &command));
   MILL_TRY(mill_result_merge(options.output, options.overwrite, options.primary, command,
                              options.n_part, (const char *const *)options.part, &n_row));
   if (!options.quiet)

@@ -204,3 +204,22 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
     mill_option_print_help(table, base, stdout);
   return help;
 }
+
+void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
+{
+  for (const mill_option *row = table->row; row->name; row++) {
+    const char *at = (const char *)base + row->offset, *text = "";
+    char shown[128];
+    int flag = 0;
+    if (row->kind == MILL_OPTION_HEADING || row->kind == MILL_OPTION_OTHER ||
+        row->kind == MILL_OPTION_NAMES || row->key || row->may_differ)
+      continue;
+    if (row->kind == MILL_OPTION_FLAG)
+      memcpy(&flag, at, sizeof flag);
+    else if (row->kind == MILL_OPTION_TEXT)
+      memcpy(&text, at, sizeof text);
+    else
+      text = mill_option_shown(row, base, shown);
+    fprintf(out, "%s--%s %s\n", flag || (text && *text) ? "" : "no ", row->name, text ? text : "");
+  }
+}

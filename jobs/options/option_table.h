@@ -64,6 +64,11 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
 int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
                               const char *whose, int argc, char *const *argv);
 
+/** A line for each row, given or not, in which the ranks of a run must agree, so that the first
+ * line that differs names the option.  Left out are rows with a key, which the configurations are
+ *  compared for, and the kinds OTHER and NAMES, which the job itself must print. */
+void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
+
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
  *  base: the defaults; NULL: none are told. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "io/catalog/catalog_list.h"
+#include "io/stars/input_names.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 
@@ -41,7 +42,8 @@ static const mill_option rows[] = {
     {"skip-done", FLAG(skip_done),
      .help = "leave out inputs that the input table has as done, with the same settings, and that "
              "have not changed since"},
-    {"config", TEXT(config), .help = "YAML configuration; the command line overrides it"},
+    {"config", TEXT(config), .may_differ = 1,
+     .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"rvtab-dir", TEXT(rvtab_dir), .argument = "FOLDER",
@@ -57,7 +59,7 @@ static const mill_option rows[] = {
     {.name = "selection"},
     {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
-    {"targetid-file", TEXT(target_id_file),
+    {"targetid-file", TEXT(target_id_file), .may_differ = 1,
      .help = "only the targets listed, one TARGETID per line"},
     {"minsn", KEY(min_sn, "minsn")},
     {"minsn-from", KEY(min_sn_from, "minsn_from")},
@@ -186,6 +188,21 @@ void mill_fit_options_clear(mill_fit_options *options)
   mill_free(options->target_id);
   mill_free(options->pattern);
   memset(options, 0, sizeof *options);
+}
+
+void mill_fit_options_inputs(const mill_fit_options *options, mill_input_request *request)
+{
+  *request = (mill_input_request){.input = options->input,
+                                  .n_input = options->n_input,
+                                  .catalog = options->catalog,
+                                  .pattern = options->pattern,
+                                  .n_pattern = options->n_pattern,
+                                  .numbers = options->numbers,
+                                  .numbers_file = options->numbers_file,
+                                  .input_table = options->input_table,
+                                  .output = options->output,
+                                  .skip_done = options->skip_done,
+                                  .want_models = options->models != NULL};
 }
 
 /* ---- into the configuration ---- */

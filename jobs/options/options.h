@@ -43,9 +43,9 @@ typedef struct mill_fit_options {
       {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
       {"readers", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, readers), .key = "readers"},         \
       {"slots", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, slots), .key = "slots"},               \
-      {"quiet", MILL_OPTION_FLAG, MILL_AT(mill_fit_options, quiet),                                \
+      {"quiet", MILL_OPTION_FLAG, MILL_AT(mill_fit_options, quiet), .may_differ = 1,               \
        .help = "no progress and no summary"},                                                      \
-      {"log", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log),                                    \
+      {"log", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log), .may_differ = 1,                   \
        .help = "write the log there instead of to standard error"},                                \
       {"log-level", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log_level), .key = "log_level"},   \
       {"status", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status),                              \
@@ -53,7 +53,11 @@ typedef struct mill_fit_options {
       {"status-interval", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status_interval),            \
        .argument = "S",                                                                            \
        .help = "seconds between two writes of it (default 5); 0: no status file"},                 \
-      {"time-limit", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, time_limit), .argument = "T",     \
+      {"time-limit",                                                                               \
+       MILL_OPTION_TEXT,                                                                           \
+       MILL_AT(mill_fit_options, time_limit),                                                      \
+       .argument = "T",                                                                            \
+       .may_differ = 1,                                                                            \
        .help = "stop in good order before T is over, counted from the start: 3600 (seconds), "     \
                "45m, 7.5h, 7:30:00; auto: the end of the Slurm job"},                              \
   {                                                                                                \
@@ -75,6 +79,10 @@ void mill_fit_options_clear(mill_fit_options *options);
  *  MILL_ERR_USAGE names the option, its value and what it takes;
  *  MILL_ERR_MEMORY. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
+
+/** The inputs that were given; borrows from options. */
+struct mill_input_request;
+void mill_fit_options_inputs(const mill_fit_options *options, struct mill_input_request *request);
 
 /** What concerns the running of a fit and stands in no configuration. */
 typedef struct mill_running {

@@ -1,12 +1,9 @@
 #include "jobs/particles/particle_choice.h"
 
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "kernels/base/error.h"
+#include "kernels/gpu.h"
 #include "src/system/log.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/device_facts.h"
-#include "kernels/cuda/particles_cuda.h"
-#endif
 
 static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 {
@@ -21,16 +18,12 @@ static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 {
   int err = mill_backend_place(mpi, 0);
-#ifdef MILL_HAVE_CUDA
   if (err == MILL_OK) {
     *ops = mill_particle_ops_cuda(&err);
     err = mill_mpi_agree(mpi, err);
   }
   if (err != MILL_OK)
     mill_gpu_release();
-#else
-  (void)ops;
-#endif
   return err;
 }
 

@@ -7,7 +7,7 @@
 
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"
-#include "jobs/fit/backend_choice.h"
+#include "src/run/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"

@@ -12,7 +12,7 @@
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
-#include "jobs/status/status_result.h"
+#include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/system/progress.h"
@@ -175,7 +175,7 @@ static int look(status_job *job)
   MILL_CHECK(mill_h5_check_output(job->begun));
   MILL_CHECK(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
-  if (job->state == FINISHED && job->has_result && job->result.version == MILL_RESULT_FORMAT)
+  if (job->state == FINISHED && job->has_result)
     MILL_CHECK(mill_result_damaged(job->begun, job->result.n_row, &job->damaged));
   if (job->damaged.n > 0)
     job->state = DAMAGED;

@@ -3,6 +3,8 @@
  * Compiled once per instruction set (MILL_ISA), and once more with fibers in
  * place of plain loops (MILL_BLOCK_FIBERS) for the checking build.
  */
+#define MILL_PRECISION 32 /* of the guess; what depends on the run's precision is in cpu_real.h */
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +14,21 @@
 
 #include "kernels/math/activation.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/cpu_real.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
 #include "kernels/base/host_copy.h"
 #include "kernels/base/nvtx.h"
-#include "kernels/star/pixel.h"
 #include "kernels/star/prepare.h"
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 #include "kernels/math/vector.h"
 
 enum {
-  MILL_GROUP = 32,       /**< slots of a group, which share the emulator's weights */
-  MILL_BATCH_ROWS = 160, /**< rows of the emulator that share one pass over its weights */
-  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
+  MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
+  MILL_BATCH_ROWS = 160 /**< rows of the emulator that share one pass over its weights */
 };
 _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
 
@@ -55,34 +55,10 @@ struct mill_device {
   int n_active, cap_active;
 };
 
-/* Tiles of the matrix products fill the registers: 32 with AVX-512, else 16. */
-#define MILL_TILE_VECS 2
-#if defined(__AVX512F__)
-#define MILL_TILE_ROWS 12
-#elif defined(__AVX__)
-#define MILL_TILE_ROWS 6
-#else
-#define MILL_TILE_ROWS 4
-#endif
-
-/* Inputs that are summed before they are added to the total: with the network of the
- * reference survey a single chain of 200 has twice the rounding error of blocks of 40
- * (8e-8 and 4e-8 of the flux, of which 2e-8 comes with float32), 25 to 50 are alike. */
-#define MILL_K_BLOCK 40
-#define MILL_REAL    float
-#define MILL_T(name) name##_f32
-#include "kernels/cpu/emulator_impl.h"
-#undef MILL_REAL
-#undef MILL_T
-#undef MILL_K_BLOCK
-
-#define MILL_K_BLOCK MILL_MAX_WIDTH /* one chain */
-#define MILL_REAL    double
-#define MILL_T(name) name##_f64
-#include "kernels/cpu/emulator_impl.h"
-#undef MILL_REAL
-#undef MILL_T
-#undef MILL_K_BLOCK
+#define answer_arm_f32    MILL_ISA_SYMBOL(mill_answer_arm_f32)
+#define answer_arm_f64    MILL_ISA_SYMBOL(mill_answer_arm_f64)
+#define layer_product_f32 MILL_ISA_SYMBOL(mill_layer_product_f32)
+#define layer_product_f64 MILL_ISA_SYMBOL(mill_layer_product_f64)
 
 /** Seconds since *last, which becomes now. */
 static double lap_s(double *last)
@@ -402,9 +378,9 @@ static void body_arm(mill_block *b, void *arg)
 {
   const mill_task *t = arg;
   if (t->m->set.precision == MILL_FLOAT64)
-    mill_block_arm_f64(b, t->m, t->slot, t->arm, t->work);
+    answer_arm_f64(b, t->m, t->slot, t->arm, t->work);
   else
-    mill_block_arm_f32(b, t->m, t->slot, t->arm, t->work);
+    answer_arm_f32(b, t->m, t->slot, t->arm, t->work);
 }
 
 static void lane_clear(mill_lane *lane)

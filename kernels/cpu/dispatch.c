@@ -1,7 +1,7 @@
-/* Which of the CPU backends, of the particle engines and of the maps runs here. */
+/* Which of the CPU backends and particle engines runs here. */
 #include <string.h>
 
-#include "kernels/cpu/isa_map.h"
+#include "kernels/cpu/isa.h"
 
 #if defined(MILL_HAVE_ISA_V2) || defined(MILL_HAVE_ISA_V3) || defined(MILL_HAVE_ISA_V4)
 #define MILL_X86 1
@@ -11,12 +11,11 @@ typedef struct isa_entry {
   const char *name;
   const mill_backend *backend;
   const mill_particle_ops *particles;
-  const mill_map_ops *maps;
 } isa_entry;
 
 #define ENTRY(name, symbol)                                                                        \
   {                                                                                                \
-    name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol, &mill_map_ops_cpu_##symbol  \
+    name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol                              \
   }
 
 /* The instruction set of that name, or the best one, where it runs here. */
@@ -59,9 +58,4 @@ const mill_backend *mill_backend_cpu(const char *isa)
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa)
 {
   return find(isa).particles;
-}
-
-const mill_map_ops *mill_map_ops_cpu(const char *isa)
-{
-  return find(isa).maps;
 }

@@ -1,11 +1,13 @@
-/** What the sums over pixels of a CPU are made of (pixel_sums_impl.h): rows of chunks of pixels
- *  as vectors, small matrices by one thread. */
+/** Sums of products over pixels on a CPU.  A thread makes the rows of a chunk of pixels in the
+ *  cache, as vectors, and adds up their products; small matrices are one thread's. */
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 
+#include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/gram.h"
 #include "kernels/math/linalg.h"
-#include "kernels/star/slot.h"
+#include "kernels/math/real.h"
+#include "kernels/star/pixel.h"
 
 /** out = p t, a chunk of len pixels, zeros up to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)
@@ -116,6 +118,315 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, const mill_segment *s, size_t 
   team->work = work;
   team->first = 0;
   team->step = 1;
+}
+
+/** Rows of model error, of len pixels from first on, zeros up to a whole vector. */
+MILL_INLINE void mill_error_rows(const mill_segment *s, int first, int len,
+                                 double (*row)[MILL_PIXEL_CHUNK])
+{
+  const int padded = mill_vec_padded_f64(len);
+  for (int e = 0; e < s->n_error; e++) {
+    const float *from = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      row[e][i] = (double)from[i];
+    for (int i = len; i < padded; i++)
+      row[e][i] = 0.0;
+  }
+}
+
+/** The sums of mill_normal_sums by cells of pixels, without model error. */
+MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segment *s,
+                                         const mill_real *templ, double level, double *sums)
+{
+  const int n = s->n_pix, cell = s->ws->cell, pitch = mill_cell_pitch(nk);
+  const double *power = s->ws->cell_power;
+  double pairs[MILL_MAX_CONT * MILL_CELL_MAX_PITCH], with_d[MILL_CELL_MAX_PITCH];
+  for (int e = 0; e < nk * pitch; e++)
+    pairs[e] = 0.0;
+  for (int k = 0; k < pitch; k++)
+    with_d[k] = 0.0;
+  MILL_FOR(b, c, mill_cell_count(n, cell))
+  {
+    const int first = c * cell, len = n - first < cell ? n - first : cell;
+    const double *coef = s->ws->cell_coef + (ptrdiff_t)c * MILL_CELL_COEF * pitch;
+    double square[MILL_CELL_MOST], cross[MILL_CELL_MOST], moment[MILL_CELL_MOMENTS];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const double t = mill_pixel_template(
+          level, s->base[first + i], templ ? (double)templ[first + i] : 0.0, s->is[first + i]);
+      square[i] = t * t;
+      cross[i] = t * (double)s->d[first + i];
+    }
+    for (int i = len; i < cell; i++)
+      square[i] = cross[i] = 0.0;
+    mill_cell_moments(MILL_CELL_MOMENTS, cell, power, square, moment);
+    mill_cell_add_pairs(nk, pitch, coef, moment, pairs);
+    mill_cell_moments(MILL_CELL_COEF, cell, power, cross, moment);
+    mill_cell_add(nk, pitch, coef, moment, with_d);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int k = 0; k < nk; k++) {
+    for (int l = 0; l <= k; l++)
+      part[mill_gram_at(k, l)] = pairs[k * pitch + l];
+    part[mill_gram_at(nk, k)] = with_d[k];
+  }
+  mill_block_sum_n(b, part, mill_gram_at(nk, nk), sums);
+}
+
+/** Products of the rows P_k t, k < nk, and D of a segment's pixels with all rows up to themselves,
+ *  those of model error the first, into sums, at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error, 0); t is the template over sigma, templ NULL for zeros. */
+MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s,
+                                    const mill_real *templ, double level, double *sums)
+{
+  const int n = s->n_pix, ne = s->n_error;
+  const float *cont = s->ws->cont;
+  if (!MILL_WIDE && ne == 0 && s->ws->cell > 0) {
+    mill_cell_normal_sums(b, nk, s, templ, level, sums);
+    return;
+  }
+  enum { MAX_ROW = MILL_MAX_ERROR + MILL_MAX_CONT + 1, MAX_SUM = MILL_BLOCK_MAX_SUM };
+  const int n_sum = mill_gram_at(ne + nk, 0) - mill_gram_at(ne, 0) + ne + nk;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MAX_SUM];
+  for (int q = 0; q <= n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    mill_error_rows(s, first, len, row);
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      row[ne + nk][i] = (double)s->d[first + i];
+      t[i] = level * s->base[first + i];
+    }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        t[i] += (double)templ[first + i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      t[i] *= (double)s->is[first + i];
+    for (int k = 0; k < nk; k++)
+      mill_pixel_product(len, cont + (size_t)k * mill_row_pitch(n) + first, t, row[ne + k]);
+    for (int i = len; i < padded; i++)
+      row[ne + nk][i] = 0.0;
+    mill_gram_add(ne, ne + nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, sums);
+}
+
+/** What model error adds to half the gradient's weights at len pixels: of the residual (P a) E^T E
+ * r, and where marginal -p^T N^-1 U^T E. */
+MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, int len,
+                                   const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
+                                   double (*p)[MILL_PIXEL_CHUNK], const double *poly, double *slope)
+{
+  const int nk = s->ws->n_cont, q = s->n_error;
+  const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
+  const double *solved = work->error + MILL_ERROR_SOLVED;
+  for (int e = 0; e < q; e++) {
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] += with_residual[e] * error[e][i] * poly[i];
+  }
+  for (int k = 0; k < nk && m->set.likelihood == MILL_LIKE_MARGINAL; k++) {
+    double sum[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = 0.0;
+    for (int e = 0; e < q; e++) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        sum[i] += solved[e * nk + k] * error[e][i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] -= p[k][i] * sum[i];
+  }
+}
+
+/** The rows P_k t after those of model error, the continuum P a and what half the gradient is
+ *  weighted by, t p^T N^-1 p - (P a) r, the first term where marginal, of len pixels from first
+ *  on; zeros up to a whole vector. */
+MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
+                                      int len, const mill_real *templ, double level,
+                                      const mill_workspace *work, double (*row)[MILL_PIXEL_CHUNK],
+                                      double *poly, double *slope)
+{
+  const int nk = s->ws->n_cont, q = s->n_error, padded = mill_vec_padded_f64(len);
+  double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+  const float *is = s->is + first, *d = s->d + first;
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
+  for (int i = 0; i < padded; i++)
+    poly[i] = 0.0;
+  mill_error_rows(s, first, len, row);
+  for (int k = 0; k < nk; k++) {
+    const float *pk = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
+    mill_pixel_product(len, pk, t, row[q + k]);
+    mill_pixel_add(len, work->solve[k], pk, p[k], poly);
+  }
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    slope[i] = mill_pixel_slope(poly[i], d[i], t[i]);
+  if (q > 0)
+    mill_error_slopes(m, s, len, work, row, p, poly, slope);
+  if (m->set.likelihood == MILL_LIKE_MARGINAL) {
+    double quad[MILL_PIXEL_CHUNK];
+    mill_pixel_quadratic(nk, work->normal, padded, p[0], quad);
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] += t[i] * quad[i];
+  }
+  for (int i = len; i < padded; i++)
+    slope[i] = 0.0;
+}
+
+/** The sums of mill_jacobian_sums by cells of pixels, without model error. */
+MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
+                                           const mill_segment *s, const mill_real *templ,
+                                           double level, mill_workspace *work)
+{
+  const int n = s->n_pix, np = m->n_deriv, nk = s->ws->n_cont;
+  const int cell = s->ws->cell, pitch = mill_cell_pitch(nk);
+  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
+  const double *power = s->ws->cell_power;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 pair[MILL_MAX_PAR * (MILL_MAX_PAR + 1) / 2], gradient[MILL_MAX_PAR];
+  double with_s[MILL_MAX_PAR][MILL_CELL_MAX_PITCH], a[MILL_CELL_MAX_PITCH];
+  double inverse[MILL_MAX_CONT * MILL_CELL_MAX_PITCH];
+  for (int q = 0; q < mill_gram_at(np, 0); q++)
+    pair[q] = zero;
+  for (int j = 0; j < np; j++) {
+    gradient[j] = zero;
+    for (int k = 0; k < pitch; k++)
+      with_s[j][k] = 0.0;
+  }
+  for (int k = 0; k < pitch; k++)
+    a[k] = k < nk ? work->solve[k] : 0.0;
+  if (m->set.likelihood == MILL_LIKE_MARGINAL)
+    mill_cell_inverse(nk, pitch, work->normal, inverse);
+  MILL_FOR(b, c, mill_cell_count(n, cell))
+  {
+    const int first = c * cell, len = n - first < cell ? n - first : cell;
+    const double *coef = s->ws->cell_coef + (ptrdiff_t)c * MILL_CELL_COEF * pitch;
+    const float *is = s->is + first, *d = s->d + first;
+    double of[MILL_CELL_MOMENTS], moment[MILL_CELL_COEF];
+    double t[MILL_CELL_MOST], poly[MILL_CELL_MOST], slope[MILL_CELL_MOST];
+    double row[MILL_MAX_PAR][MILL_CELL_MOST];
+    mill_cell_mix(pitch, coef, a, of);
+    mill_cell_values(MILL_CELL_COEF, cell, power, of, poly);
+    if (m->set.likelihood == MILL_LIKE_MARGINAL) {
+      mill_cell_quadratic(nk, pitch, coef, inverse, of);
+      mill_cell_values(MILL_CELL_MOMENTS, cell, power, of, slope);
+    } else {
+      for (int i = 0; i < cell; i++)
+        slope[i] = 0.0;
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
+      slope[i] = t[i] * slope[i] + mill_pixel_slope(poly[i], d[i], t[i]);
+    }
+    for (int i = len; i < cell; i++)
+      t[i] = slope[i] = 0.0;
+    for (int j = 0; j < np; j++) {
+      const mill_real *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
+      double with_t[MILL_CELL_MOST];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        row[j][i] = (double)dt[i] * (double)is[i];
+      for (int i = len; i < cell; i++)
+        row[j][i] = 0.0;
+      for (int i = 0; i < cell; i += MILL_VEC_N_F64) {
+        mill_vec_f64 *v = (mill_vec_f64 *)(row[j] + i);
+        gradient[j] += *v * *(const mill_vec_f64 *)(slope + i);
+        *v *= *(const mill_vec_f64 *)(poly + i);
+        *(mill_vec_f64 *)(with_t + i) = *v * *(const mill_vec_f64 *)(t + i);
+      }
+      mill_cell_moments(MILL_CELL_COEF, cell, power, with_t, moment);
+      mill_cell_add(nk, pitch, coef, moment, with_s[j]);
+    }
+    mill_gram_add(0, np, cell, MILL_CELL_MOST, row[0], pair);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int j = 0; j < np; j++) {
+    double *to = part + (mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0));
+    for (int k = 0; k < nk; k++)
+      to[k] = with_s[j][k];
+    for (int l = 0; l <= j; l++)
+      to[nk + l] = mill_vec_sum_f64(&pair[mill_gram_at(j, l)]);
+    part[n_pair + j] = mill_vec_sum_f64(&gradient[j]);
+  }
+  mill_block_sum_n(b, part, n_pair + np, work->sums);
+}
+
+/** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
+ *  the rows of model error, with P_k t and with the V up to itself, into work->sums at
+ *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
+ *  gradient of each.
+ *
+ *  templ [1 + n_deriv][max_seg_pix]  in  the template and its derivatives
+ *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
+MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
+                                      const mill_real *templ, double level, mill_workspace *work)
+{
+  const int n = s->n_pix, np = m->n_deriv, nv = s->n_error + s->ws->n_cont; /* rows before V */
+  if (!MILL_WIDE && s->n_error == 0 && s->ws->cell > 0) {
+    mill_cell_jacobian_sums(b, m, s, templ, level, work);
+    return;
+  }
+  const int n_pair = mill_gram_at(nv + np, 0) - mill_gram_at(nv, 0), n_sum = n_pair + np;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_ROWS][MILL_PIXEL_CHUNK];
+    double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
+    const float *is = s->is + first;
+    mill_jacobian_slopes(m, s, first, len, templ, level, work, row, poly, slope);
+    for (int j = 0; j < np; j++) {
+      const mill_real *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
+      double *vj = row[nv + j];
+      for (int i = len; i < padded; i++)
+        vj[i] = 0.0;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        vj[i] = (double)dt[i] * (double)is[i];
+    }
+    for (int j = 0; j < np; j++) {
+      double *vj = row[nv + j];
+      mill_vec_f64 sum = acc[n_pair + j];
+      for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
+        mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
+        sum += *v * *(const mill_vec_f64 *)(slope + i);
+        *v *= *(const mill_vec_f64 *)(poly + i);
+      }
+      acc[n_pair + j] = sum;
+    }
+    mill_gram_add(nv, nv + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
 }
 
 #endif

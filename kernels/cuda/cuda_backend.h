@@ -1,7 +1,4 @@
-/** The CUDA backend behind the table of kernels/backend.h.
- *
- *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
- */
+/** The CUDA backend behind the table of kernels/backend.h. */
 #ifndef MILL_CUDA_BACKEND_H
 #define MILL_CUDA_BACKEND_H
 

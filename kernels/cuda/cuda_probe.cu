@@ -5,9 +5,6 @@
 
 #include "kernels/base/error.h"
 
-enum { N_TRY = 5 };
-static const size_t COPY_BYTES = (size_t)256 << 20;
-
 static int failed(cudaError_t status, const char *what, int line)
 {
   (void)cudaGetLastError();
@@ -55,58 +52,6 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device)
   TRY_CUDA(cudaSetDevice(i));
   TRY_CUDA(cudaMemGetInfo(&device->free, &device->total));
 done:
-  return err;
-}
-
-/** The best rate of copying a buffer, in bytes of it a second. */
-static int measure(void *to, const void *from, cudaMemcpyKind kind, double *rate)
-{
-  int err = MILL_OK;
-  cudaEvent_t start = NULL, end = NULL;
-  float ms = 0;
-  *rate = 0;
-  TRY_CUDA(cudaEventCreate(&start));
-  TRY_CUDA(cudaEventCreate(&end));
-  for (int i = 0; i < N_TRY; i++) {
-    TRY_CUDA(cudaEventRecord(start));
-    TRY_CUDA(cudaMemcpyAsync(to, from, COPY_BYTES, kind, 0));
-    TRY_CUDA(cudaEventRecord(end));
-    TRY_CUDA(cudaEventSynchronize(end));
-    TRY_CUDA(cudaEventElapsedTime(&ms, start, end));
-    if (ms > 0 && (double)COPY_BYTES / (1e-3 * ms) > *rate)
-      *rate = (double)COPY_BYTES / (1e-3 * ms);
-  }
-done:
-  if (start)
-    (void)cudaEventDestroy(start);
-  if (end)
-    (void)cudaEventDestroy(end);
-  return err;
-}
-
-int mill_cuda_probe_rates(int i, double *to_device, double *from_device, double *on_device)
-{
-  int err = MILL_OK;
-  void *host = NULL, *a = NULL, *b = NULL;
-  *to_device = *from_device = *on_device = 0;
-  TRY_CUDA(cudaSetDevice(i));
-  TRY_CUDA(cudaMallocHost(&host, COPY_BYTES));
-  memset(host, 1, COPY_BYTES);
-  TRY_CUDA(cudaMalloc(&a, COPY_BYTES));
-  TRY_CUDA(cudaMalloc(&b, COPY_BYTES));
-  MILL_TRY(measure(a, host, cudaMemcpyHostToDevice, to_device));
-  MILL_TRY(measure(host, a, cudaMemcpyDeviceToHost, from_device));
-  MILL_TRY(measure(b, a, cudaMemcpyDeviceToDevice, on_device));
-  *to_device *= 1e-9;
-  *from_device *= 1e-9;
-  *on_device *= 2e-9;
-done:
-  if (host)
-    (void)cudaFreeHost(host);
-  if (a)
-    (void)cudaFree(a);
-  if (b)
-    (void)cudaFree(b);
   return err;
 }
 

@@ -1,7 +1,4 @@
-/** What the GPUs of this machine are and how fast they copy, for doctor and status.
- *
- *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
- */
+/** What the GPUs of this machine are, for doctor and status. */
 #ifndef MILL_CUDA_PROBE_H
 #define MILL_CUDA_PROBE_H
 
@@ -26,11 +23,6 @@ int mill_cuda_probe(int *driver, int *runtime, int *n_device);
 
 /** Device i.  Makes a context there.  MILL_ERR_BACKEND. */
 int mill_cuda_probe_device(int i, mill_cuda_device *device);
-
-/** Rates of device i in 1e9 bytes a second, the best of several copies of 256 MiB: from and to
- *  pinned host memory, and within the device (bytes read and bytes written both count).
- *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
-int mill_cuda_probe_rates(int i, double *to_device, double *from_device, double *on_device);
 
 /** PCI address of the current device of this thread; empty when there is none. */
 void mill_cuda_probe_bus(char *out, size_t size);

@@ -5,7 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/cuda_probe.h"
 #include "kernels/base/error.h"
 
 #ifndef MILL_CUDA_ARCHITECTURES
@@ -52,6 +51,11 @@ static int look_at(int i, mill_gpu_facts *facts)
                                                   : MILL_GPU_EXCLUSIVE;
 done:
   return err;
+}
+
+int mill_gpu_is_built(void)
+{
+  return 1;
 }
 
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
@@ -114,35 +118,4 @@ void mill_gpu_release(void)
   (void)cudaDeviceReset();
   (void)cudaGetLastError();
   mill_gpu_assign(NULL);
-}
-
-/** Lanes of a multiprocessor for fused multiply-adds in float32 and in float64 (CUDA C++
- *  Programming Guide, throughput of arithmetic instructions). */
-static void lanes_of(int major, int minor, int *f32, int *f64)
-{
-  const int is_large = minor == 0; /* the ones for computing centres */
-  *f32 = major == 7 || (major == 8 && is_large) ? 64 : 128;
-  *f64 = major == 7                                ? (minor == 0 ? 32 : 2)
-         : major == 8                              ? (is_large ? 32 : 2)
-         : major == 9 || (major == 10 && is_large) ? 64
-                                                   : 2;
-}
-
-int mill_gpu_measure(int gpu, mill_gpu_rates *rates)
-{
-  int err = MILL_OK;
-  int major = 0, minor = 0, clock_khz = 0, f32 = 0, f64 = 0;
-  double from_device = 0.0;
-  memset(rates, 0, sizeof *rates);
-  TRY_CUDA(cudaSetDevice(gpu));
-  TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
-  TRY_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu));
-  TRY_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, gpu));
-  TRY_CUDA(cudaDeviceGetAttribute(&rates->n_processor, cudaDevAttrMultiProcessorCount, gpu));
-  lanes_of(major, minor, &f32, &f64);
-  rates->f32_gflop_s = 2e-6 * clock_khz * rates->n_processor * f32;
-  rates->f64_gflop_s = 2e-6 * clock_khz * rates->n_processor * f64;
-  MILL_TRY(mill_cuda_probe_rates(gpu, &rates->upload_gbyte_s, &from_device, &rates->copy_gbyte_s));
-done:
-  return err;
 }

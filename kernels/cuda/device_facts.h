@@ -1,13 +1,13 @@
-/** What CUDA says about the GPUs of this process, for device_choice.h and benchmarks.
- *
- *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
- */
+/** What CUDA says about the GPUs of this process, for device_choice.h. */
 #ifndef MILL_DEVICE_FACTS_H
 #define MILL_DEVICE_FACTS_H
 
 #include "kernels/cuda/device_choice.h"
 
 MILL_EXTERN_C_BEGIN
+
+/** 1 in a build with CUDA. */
+int mill_gpu_is_built(void);
 
 /** Fill node, whose gpu is memory of *gpu, to be freed with mill_free.  No context is made.
  *  Without driver or GPU node->driver or node->n_gpu is 0, which is no failure.
@@ -21,17 +21,6 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
 /** Give up the context of the GPU that was tried last, with all memory there, and its assignment;
  *  none is allowed.  Nothing of the CUDA backend may be in use. */
 void mill_gpu_release(void);
-
-/** What a GPU can do at most, in 1e9 operations or bytes a second. */
-typedef struct mill_gpu_rates {
-  double f32_gflop_s, f64_gflop_s; /**< multiprocessors x lanes x 2 x highest clock */
-  double copy_gbyte_s;             /**< measured: copies within its memory, bytes read + written */
-  double upload_gbyte_s;           /**< measured: from pinned host memory */
-  int n_processor;
-} mill_gpu_rates;
-
-/** MILL_ERR_MEMORY, MILL_ERR_BACKEND, MILL_ERR_CONFIG (no GPU). */
-int mill_gpu_measure(int gpu, mill_gpu_rates *rates);
 
 MILL_EXTERN_C_END
 

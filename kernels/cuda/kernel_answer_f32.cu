@@ -1,5 +1,7 @@
 /* The likelihood with float32 templates. */
+#define MILL_PRECISION 32
+#define MILL_KERNEL_ANSWER
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/rounds.h"
 
-void (*const mill_kernel_answer_f32)(device_view, int, int) = answer_arm<0>;
+void (*const mill_kernel_answer_f32)(device_view, int, int) = answer_arm;

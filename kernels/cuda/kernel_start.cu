@@ -1,4 +1,5 @@
 /* The kernel that prepares a star. */
+#define MILL_PRECISION 32 /* the guess is float32 in both */
 #include "kernels/cuda/cuda_device.h"
 #define MILL_KERNEL_START
 #include "kernels/cuda/rounds.h"

@@ -1,7 +1,7 @@
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
  *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
- *  have a file each, which defines one of MILL_KERNEL_START and MILL_KERNEL_DIGEST before, or takes
- *  the template answer_arm; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
+ *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER and
+ *  MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
  *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
@@ -12,7 +12,7 @@
 #include "kernels/cuda/device_view.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
-#include "kernels/star/pixel.h"
+#include "kernels/star/likelihood.h"
 #include "kernels/star/prepare.h"
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
@@ -81,13 +81,12 @@ template <int n_stage> struct star_shared {
   mill_workspace work;
 };
 
-/** Sizes of stage: for sums over pixels; for float32 and for float64 templates. */
+/** Sizes of stage, in doubles: for sums over pixels; for templates. */
 enum {
   STAGE_SUMS = STAR_WARPS * MILL_N_BY * MILL_GRAM_PIXELS,
-  STAGE_F32 = STAR_WARPS * MILL_SPLINE_STAGE_F32 / 2,
-  STAGE_F64 = STAR_WARPS * MILL_SPLINE_STAGE_F64
+  STAGE_TEMPLATE = STAR_WARPS * MILL_SPLINE_STAGE * (int)sizeof(mill_real) / (int)sizeof(double)
 };
-static_assert(STAR_WARPS * MILL_SPLINE_STAGE_F32 % 2 == 0, "stages are counted in doubles");
+static_assert(STAR_WARPS * MILL_SPLINE_STAGE % 2 == 0, "stages are counted in doubles");
 
 /** A block over this shared memory and the rest of a lane's work space. */
 template <int n_stage>
@@ -275,12 +274,12 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 }
 
 #endif
+#ifdef MILL_KERNEL_ANSWER
 /** The likelihood of one arm.  One block per lane. */
-template <int wide>
 static __global__ void __launch_bounds__(STAR_THREADS, 4)
     answer_arm(device_view v, int first, int arm)
 {
-  __shared__ star_shared<wide != 0 ? STAGE_F64 : STAGE_F32> shared;
+  __shared__ star_shared<STAGE_TEMPLATE> shared;
   __shared__ mill_team_memory team;
   mill_slot *slot = slot_of_block(v, first);
   if (!wants_arm(slot, arm))
@@ -290,12 +289,10 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4)
   if (threadIdx.x == 0)
     team.space = shared.of_team;
   __syncthreads();
-  if constexpr (wide != 0)
-    mill_block_arm_f64(&b, v.m, slot, arm, &shared.work);
-  else
-    mill_block_arm_f32(&b, v.m, slot, arm, &shared.work);
+  mill_block_arm(&b, v.m, slot, arm, &shared.work);
 }
 
+#endif
 #ifdef MILL_KERNEL_DIGEST
 /** Digest an answer and make the next request.  A warp per lane. */
 static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device_view v, int first)

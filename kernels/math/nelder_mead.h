@@ -9,19 +9,15 @@
  *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
  *      x = mill_nm_best(&nm, &f);
  *
- *  With n_restart = 0 and check_degenerate = 0 the points asked for are those that
- *  SciPy's Nelder-Mead visits from the same initial simplex, in the same order and bit
- *  for bit where multiplications and additions are not fused; the expressions below keep
- *  SciPy's order of operations for that reason.  Departures, all outside the sequence of
- *  points: docs/science/numerics.md.
+ *  With flat_tol = 0 the points asked for are those that SciPy's Nelder-Mead visits from the same
+ *  initial simplex, in the same order and bit for bit where multiplications and additions are not
+ *  fused; the expressions below keep SciPy's order of operations for that reason.  Departures,
+ *  all outside the sequence of points: docs/science/numerics.md.
  *
- *  Nelder & Mead 1965, Comput. J. 7, 308; adaptive coefficients: Gao & Han 2012, Comput.
- *  Optim. Appl. 51, 259.  Serial code: one thread of a star's block runs it.
+ *  Nelder & Mead 1965, Comput. J. 7, 308.  Serial code: one thread of a star's block runs it.
  */
 #ifndef MILL_NELDER_MEAD_H
 #define MILL_NELDER_MEAD_H
-
-#include <limits.h>
 
 #include "kernels/base/common.h"
 
@@ -31,9 +27,9 @@
 /** Status: returned by mill_nm_tell. */
 enum mill_nm_status {
   MILL_NM_GO = 0,        /**< evaluate the next point */
-  MILL_NM_CONVERGED = 1, /**< spreads within f_tol and x_tol, restarts done or useless */
-  MILL_NM_LIMIT = 2,     /**< max_eval or max_iter reached */
-  MILL_NM_DEGENERATE = 3 /**< the simplex is flat and no restart is left, or n is out of range */
+  MILL_NM_CONVERGED = 1, /**< spreads within f_tol and x_tol */
+  MILL_NM_LIMIT = 2,     /**< max_eval reached */
+  MILL_NM_DEGENERATE = 3 /**< the simplex is flat, or n is out of range */
 };
 
 /** What the point asked for is. */
@@ -47,60 +43,30 @@ enum mill_nm_state {
 };
 
 typedef struct mill_nm_options {
-  int max_eval; /**< evaluations, never exceeded; <= 0: no limit */
-  int max_iter; /**< SciPy's maxiter, which does max_iter - 1 iterations; <= 0: no limit.
-                     When neither limit is given both are 200 n. */
+  int max_eval; /**< evaluations, never exceeded */
   /** SciPy's fatol and xatol, both must hold: largest |f_i - f_best|, and largest
    *  difference of a coordinate from the best vertex's. */
   double f_tol, x_tol;
-  int adaptive; /**< coefficients by n (Gao & Han) */
-  /** On convergence, or when degenerate, start again n_restart times at most, with an
-   *  axis-aligned simplex about the best point; its steps are restart_step times the
-   *  extent of simplex0 along each coordinate, their sign alternating between restarts.
-   *  Stops earlier when a restart gained less than f_tol. */
-  int n_restart;
-  double restart_step;
-  int check_degenerate;  /**< look every n iterations for a flat simplex */
-  double degenerate_tol; /**< flat: mill_nm_flatness below this */
+  double flat_tol; /**< every n iterations: flat where mill_nm_flatness is below this */
 } mill_nm_options;
 
 typedef struct mill_nm {
   mill_nm_options options;
   int n;
-  int state;     /**< enum mill_nm_state, of the point in trial */
-  int status;    /**< enum mill_nm_status */
-  int i_vertex;  /**< of INIT and SHRINK: the vertex in trial */
-  int n_eval;    /**< evaluations so far */
-  int n_iter;    /**< as SciPy counts: 1 + finished iterations */
-  int n_restart; /**< restarts so far */
-  double rho, chi, psi, sigma;
+  int state;                                      /**< enum mill_nm_state, of the point in trial */
+  int status;                                     /**< enum mill_nm_status */
+  int i_vertex;                                   /**< of INIT and SHRINK: the vertex in trial */
+  int n_eval;                                     /**< evaluations so far */
+  int n_iter;                                     /**< as SciPy counts: 1 + finished iterations */
   double simplex[MILL_MAX_PAR + 1][MILL_MAX_PAR]; /**< sorted by f while reflecting */
   double f[MILL_MAX_PAR + 1];
   double centroid[MILL_MAX_PAR]; /**< of all vertices but the worst */
   double trial[MILL_MAX_PAR];
   double reflected[MILL_MAX_PAR];
   double f_reflected;
-  double step[MILL_MAX_PAR]; /**< extent of simplex0 along each coordinate */
-  double f_start;            /**< best value at the last restart, before it MILL_NM_HUGE */
+  double step[MILL_MAX_PAR];               /**< extent of simplex0 along each coordinate */
   double edge[MILL_MAX_PAR][MILL_MAX_PAR]; /**< work space of mill_nm_flatness */
 } mill_nm;
-
-/** SciPy's defaults: tolerances 1e-4, no limits given (200 n), no restart, no check.
- *  restart_step 0.1 and degenerate_tol 1e-8 wait for those who switch them on. */
-MILL_HD static inline mill_nm_options mill_nm_options_plain(void)
-{
-  mill_nm_options options;
-  options.max_eval = 0;
-  options.max_iter = 0;
-  options.f_tol = 1e-4;
-  options.x_tol = 1e-4;
-  options.adaptive = 0;
-  options.n_restart = 0;
-  options.restart_step = 0.1;
-  options.check_degenerate = 0;
-  options.degenerate_tol = 1e-8;
-  return options;
-}
 
 /** An axis-aligned simplex: x0 and x0 with one coordinate moved.
  *
@@ -209,7 +175,7 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
   nm->state = MILL_NM_SHRINK;
   nm->i_vertex = i;
   for (int j = 0; j < nm->n; ++j)
-    nm->trial[j] = nm->simplex[0][j] + nm->sigma * (nm->simplex[i][j] - nm->simplex[0][j]);
+    nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
 /** Next point: one on the line from the worst vertex through the centroid. */
@@ -221,13 +187,13 @@ MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
   for (int j = 0; j < nm->n; ++j) {
     const double c = nm->centroid[j], w = worst[j];
     if (state == MILL_NM_REFLECT)
-      nm->trial[j] = (1.0 + nm->rho) * c - nm->rho * w;
+      nm->trial[j] = 2.0 * c - w;
     else if (state == MILL_NM_EXPAND)
-      nm->trial[j] = (1.0 + nm->rho * nm->chi) * c - nm->rho * nm->chi * w;
+      nm->trial[j] = 3.0 * c - 2.0 * w;
     else if (state == MILL_NM_CONTRACT_OUT)
-      nm->trial[j] = (1.0 + nm->psi * nm->rho) * c - nm->psi * nm->rho * w;
+      nm->trial[j] = 1.5 * c - 0.5 * w;
     else
-      nm->trial[j] = (1.0 - nm->psi) * c + nm->psi * w;
+      nm->trial[j] = 0.5 * c + 0.5 * w;
   }
 }
 
@@ -239,28 +205,6 @@ MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, d
     nm->simplex[i][j] = x[j];
 }
 
-/** Start again about the best vertex if a restart is left; else end with status. */
-MILL_HD static inline void mill_nm_restart_or_end(mill_nm *nm, int status)
-{
-  const int n = nm->n;
-  const double gain = nm->f_start - nm->f[0];
-
-  if (nm->n_restart >= nm->options.n_restart || gain < nm->options.f_tol) {
-    nm->status = status;
-    return;
-  }
-  const double sign = nm->n_restart % 2 == 0 ? 1.0 : -1.0;
-  ++nm->n_restart;
-  nm->f_start = nm->f[0];
-  for (int i = 1; i <= n; ++i) {
-    nm->f[i] = MILL_NM_HUGE;
-    for (int j = 0; j < n; ++j)
-      nm->simplex[i][j] = nm->simplex[0][j];
-    nm->simplex[i][i - 1] += sign * nm->options.restart_step * nm->step[i - 1];
-  }
-  mill_nm_propose_vertex(nm, 1);
-}
-
 /** All values of the simplex are known: sort, test, reflect. */
 MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
 {
@@ -268,7 +212,7 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
   double x_spread = 0.0, f_spread = 0.0;
 
   mill_nm_sort(nm);
-  if (nm->n_eval >= nm->options.max_eval || nm->n_iter >= nm->options.max_iter) {
+  if (nm->n_eval >= nm->options.max_eval) {
     nm->status = MILL_NM_LIMIT;
     return;
   }
@@ -278,12 +222,12 @@ MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
       x_spread = fmax(x_spread, fabs(nm->simplex[i][j] - nm->simplex[0][j]));
   }
   if (x_spread <= nm->options.x_tol && f_spread <= nm->options.f_tol) {
-    mill_nm_restart_or_end(nm, MILL_NM_CONVERGED);
+    nm->status = MILL_NM_CONVERGED;
     return;
   }
-  if (nm->options.check_degenerate && nm->n_iter % n == 0 &&
-      !(mill_nm_flatness(nm) >= nm->options.degenerate_tol)) {
-    mill_nm_restart_or_end(nm, MILL_NM_DEGENERATE);
+  if (nm->options.flat_tol > 0.0 && nm->n_iter % n == 0 &&
+      !(mill_nm_flatness(nm) >= nm->options.flat_tol)) {
+    nm->status = MILL_NM_DEGENERATE;
     return;
   }
   for (int j = 0; j < n; ++j) {
@@ -313,28 +257,14 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
                                                 const mill_nm_options *options)
 {
   const int in_range = n >= 1 && n <= MILL_MAX_PAR;
-  const double dim = in_range ? (double)n : 1.0;
 
   nm->options = *options;
   nm->n = in_range ? n : 0;
   nm->status = in_range ? MILL_NM_GO : MILL_NM_DEGENERATE;
   nm->n_eval = 0;
   nm->n_iter = 1;
-  nm->n_restart = 0;
   nm->f_reflected = MILL_NM_HUGE;
-  nm->f_start = MILL_NM_HUGE;
   nm->f[0] = MILL_NM_HUGE;
-
-  nm->rho = 1.0;
-  nm->chi = options->adaptive ? 1.0 + 2.0 / dim : 2.0;
-  nm->psi = options->adaptive ? 0.75 - 1.0 / (2.0 * dim) : 0.5;
-  nm->sigma = options->adaptive ? 1.0 - 1.0 / dim : 0.5;
-
-  if (options->max_eval <= 0)
-    nm->options.max_eval = options->max_iter <= 0 ? 200 * nm->n : INT_MAX;
-  if (options->max_iter <= 0)
-    nm->options.max_iter = options->max_eval <= 0 ? 200 * nm->n : INT_MAX;
-
   for (int i = 0; i <= nm->n; ++i) {
     nm->f[i] = MILL_NM_HUGE;
     for (int j = 0; j < nm->n; ++j)

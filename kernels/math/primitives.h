@@ -7,7 +7,7 @@
  *     block, tiles that neighbours share, lengths of chunks;
  *   - vector.h: the numbers that one instruction works on;
  *   - guess_tile.h: products of the transforms of the guess;
- *   - pixel_sums_impl.h: sums of products over pixels, and the small matrices made of them.
+ *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them.
  *
  *  Beside kernels/base/common.h, which says what a function of both is called, this header alone
  *  asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking
@@ -20,7 +20,7 @@
 #define MILL_PRIMITIVES_BLOCK      "kernels/cuda/block.h"
 #define MILL_PRIMITIVES_VECTOR     "kernels/cuda/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cuda/guess_tile.h"
-#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums_impl.h"
+#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums.h"
 #else
 #if defined(MILL_BLOCK_FIBERS)
 #define MILL_PRIMITIVES_BLOCK "kernels/fiber/block.h"
@@ -29,7 +29,7 @@
 #endif
 #define MILL_PRIMITIVES_VECTOR     "kernels/cpu/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cpu/guess_tile.h"
-#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums_impl.h"
+#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums.h"
 #endif
 
 #endif

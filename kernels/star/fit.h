@@ -16,6 +16,8 @@
 #define MILL_SIMPLEX_STEP        2.0
 #define MILL_SIMPLEX_F_TOLERANCE 0.03
 #define MILL_SIMPLEX_X_TOLERANCE 0.5
+/** A simplex is flat when its smallest width is this part of its largest. */
+#define MILL_SIMPLEX_FLAT 1e-8
 /** The simplex of nelder-mead begins after this many Jacobians at most, or when the next
  *  step promises less than this: until then their axes are those of another place. */
 #define MILL_SIMPLEX_MAX_JAC 3
@@ -138,10 +140,8 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
     first[i] = MILL_SIMPLEX_STEP;
   }
   mill_nm_simplex(axes->n, x0, first, simplex);
-  mill_nm_options options = mill_nm_options_plain();
-  options.f_tol = MILL_SIMPLEX_F_TOLERANCE;
-  options.x_tol = MILL_SIMPLEX_X_TOLERANCE;
-  options.check_degenerate = 1;
+  mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE,
+                             MILL_SIMPLEX_FLAT};
   const int left = m->set.max_eval - slot->result.n_eval;
   options.max_eval = slot->stage == MILL_STAGE_SIMPLEX_SHORT ? m->set.n_simplex_round : left;
   if (options.max_eval > left)

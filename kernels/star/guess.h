@@ -7,12 +7,14 @@
  *  together it is made by transforms of blocks of bins (overlap-save): a block has guess_n -
  *  2 guess_half bins of the data, and guess_n of the template, guess_half more on each side;
  *  the products of all blocks of all segments are added up and transformed back once.
+ *  All of it is float32 in both precisions: who runs it is compiled with MILL_PRECISION 32.
  */
 #ifndef MILL_GUESS_H
 #define MILL_GUESS_H
 
 #include "kernels/math/fourier.h"
-#include "kernels/star/pixel.h"
+#include "kernels/math/hull.h"
+#include "kernels/star/likelihood.h"
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 
@@ -264,7 +266,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     if (!mill_guess_takes(s))
       continue;
     /* no continuum: no weight */
-    const double f = mill_block_project_f32(*b, m, s, NULL, 1.0, 0.0, work);
+    const double f = mill_block_project(*b, m, s, NULL, 1.0, 0.0, work);
     const int has_fit = isfinite(f);
     /* what a continuum alone leaves, beyond noise */
     MILL_SERIAL(b)

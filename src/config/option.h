@@ -41,6 +41,7 @@ typedef struct mill_option {
   const char *key;
   /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
+  int may_differ; /**< of an option: between the ranks of one run, whose rows it does not change */
   unsigned tasks; /**< bits of the job's tasks that have a use for it; 0: all */
   /* of keys */
   int is_identity;     /**< part of the identity of a run */

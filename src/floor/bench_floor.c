@@ -1,26 +1,17 @@
 /* An operation is an addition or a multiplication; a division, a root, an exponential, a
  * logarithm or a comparison counts as one too.  Products with one and sums with zero are
- * left out where the mathematics has them, not where the code has. */
+ * left out where the mathematics has them, not where the code has.  Rotation and the widths of
+ * line-spread functions, which few stars need, are left out too: the floor is a lower bound. */
 #include "src/floor/bench_floor.h"
 
 #include <string.h>
 
 #include "kernels/math/doppler.h"
 #include "kernels/math/rbf.h"
-#include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
 #include "src/pipeline/guess_table.h"
 
 /* ---- sizes of the stars ---- */
-
-/** Operations that take a Gaussian out of one resolution row.  The inverse of a symmetric
- *  Toeplitz matrix is symmetric about both diagonals, so the even and the odd part of a
- *  row have products of their own, of half the size. */
-static int64_t deconv_ops(int n_diag)
-{
-  const int64_t even = (n_diag + 1) / 2, odd = n_diag / 2;
-  return 2 * (even * even + odd * odd) + 4 * odd;
-}
 
 void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
                           const mill_fit_settings *set, const mill_star *star,
@@ -46,8 +37,6 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
     if (matrix) {
       shape->arm[s->arm].n_res += n * s->n_diag;
       shape->arm[s->arm].raw_bytes += n * s->n_diag * 4;
-      if (lib->arm[s->arm].template_sigma_aa > 0.0)
-        shape->arm[s->arm].n_deconv += n * deconv_ops(s->n_diag);
     }
     if (sigma) {
       /* five weights a pixel at least: fewer make no Gaussian */
@@ -57,33 +46,20 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
   }
 }
 
-void mill_bench_shape_add_result(mill_bench_shape *shape, const mill_library *lib,
-                                 const mill_fit_settings *set, const mill_fit_result *result)
-{
-  if (result->status != MILL_STATUS_FITTED)
-    return;
-  shape->n_fitted++;
-  for (int a = 0; a < lib->n_arm; a++)
-    shape->arm[a].n_rotation += mill_rotation_half_width(
-        set->rotation, result->vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step));
-}
-
 /* ---- one evaluation ---- */
 
 /** Averages over the stars of a run, and the settings, as the formulas want them. */
 typedef struct sizes {
   const mill_library *lib;
   int n_label, n_par, n_cont;
-  int wide;          /**< templates in float64 */
-  double share;      /**< 1 / stars at once */
-  double real;       /**< bytes of a template's number */
-  double n_pix;      /**< pixels of a star, all segments */
-  double n_res;      /**< weights of its resolution rows */
-  double n_segment;  /**< of a star */
-  double slope_half; /**< least half width of the rotation kernel's slope, grid points */
+  int wide;         /**< templates in float64 */
+  double share;     /**< 1 / stars at once */
+  double real;      /**< bytes of a template's number */
+  double n_pix;     /**< pixels of a star, all segments */
+  double n_res;     /**< weights of its resolution rows */
+  double n_segment; /**< of a star */
   struct {
     double weight;   /**< fraction of the stars that have the arm */
-    double half;     /**< of the rotation kernel, grid points */
     int n_direction; /**< of rough tangents, 0: none */
   } arm[MILL_MAX_ARM];
 } sizes;
@@ -181,12 +157,6 @@ static void template_work(const sizes *z, int jacobian, enum rows rows, mill_ben
     emulator_work(z, a, n_tangent, rows, &w);
     /* flux: an exponential, and the product rule for tangents */
     add_real(z, &w, n * ((e->log_flux ? 1.0 : 0.0) + n_tangent * (e->log_flux ? 2.0 : 1.0)));
-    /* symmetric kernel: a product, then two additions and a product a step; its slope has
-     * neighbours where it has none itself */
-    const double half = z->arm[a].half, slope_half = fmax(half, z->slope_half);
-    add_real(z, &w, n * (1 + n_tangent) * (half > 0.0 ? 1.0 + 3.0 * half : 0.0));
-    if (jacobian)
-      add_real(z, &w, n * (1.0 + 3.0 * slope_half));
     /* second differences 4, a recursion from each side 2 + 2 */
     add_real(z, &w, n * 8.0 * (jacobian ? 2 + n_tangent : 1));
     w.bytes_cache += n * z->real * (1 + n_tangent);
@@ -256,16 +226,12 @@ static void jacobian_work(const sizes *z, enum rows rows, mill_bench_work *w)
 
 /* ---- stages ---- */
 
-static void prepare_work(const sizes *z, const mill_bench_shape *shape, double raw_bytes,
-                         mill_bench_work *w)
+static void prepare_work(const sizes *z, double raw_bytes, mill_bench_work *w)
 {
-  double n_deconv = 0.0;
-  for (int a = 0; a < z->lib->n_arm; a++)
-    n_deconv += (double)shape->arm[a].n_deconv / (double)shape->n_star;
   /* S/N, sigma, data over sigma, ln sigma and two sums: 9; three medians 3 */
   w->f64 += z->n_pix * 12.0;
   /* rows, their sums and the median of these */
-  w->f64 += n_deconv + z->n_res + (z->n_res > 0.0 ? z->n_pix : 0.0);
+  w->f64 += z->n_res + (z->n_res > 0.0 ? z->n_pix : 0.0);
   w->bytes_memory += raw_bytes + star_bytes(z);
 }
 
@@ -359,7 +325,6 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
   z->wide = set->precision == MILL_FLOAT64;
   z->real = z->wide ? 8.0 : 4.0;
   z->share = 1.0 / n_slot;
-  z->slope_half = mill_rotation_slope_half_width(set->rotation, 0.0);
   for (int a = 0; a < lib->n_arm; a++) {
     z->n_pix += (double)shape->arm[a].n_pix / n_star;
     z->n_res += (double)shape->arm[a].n_res / n_star;
@@ -367,8 +332,6 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
     *raw_bytes += (double)shape->arm[a].raw_bytes / n_star;
     *n_bin += (double)shape->arm[a].n_guess_bin / n_star;
     z->arm[a].weight = (double)shape->arm[a].n_star / n_star;
-    if (shape->n_fitted > 0)
-      z->arm[a].half = (double)shape->arm[a].n_rotation / (double)shape->n_fitted;
   }
 }
 
@@ -388,20 +351,20 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
     z.arm[a].n_direction = timing->n_direction[a];
 
   work[MILL_BENCH_READ].bytes_file = n_star * raw_bytes;
-  memset(&one, 0, sizeof one);
-  prepare_work(&z, shape, raw_bytes, &one);
+  one = (mill_bench_work){0};
+  prepare_work(&z, raw_bytes, &one);
   add(&work[MILL_BENCH_PREPARE], n_star, &one);
-  memset(&one, 0, sizeof one);
+  one = (mill_bench_work){0};
   guess_work(&z, set, n_bin, &one);
   add(&work[MILL_BENCH_GUESS], n_star, &one);
   add_rounds(&z, shape, timing, MILL_PHASE_SIMPLEX, &work[MILL_BENCH_SIMPLEX]);
   add_rounds(&z, shape, timing, MILL_PHASE_POLISH, &work[MILL_BENCH_POLISH]);
-  memset(&one, 0, sizeof one);
+  one = (mill_bench_work){0};
   velocity_work(&z, &one);
   add(&work[MILL_BENCH_PROFILE], (double)timing->n_velocity, &one);
   work[MILL_BENCH_PROFILE].bytes_cache +=
       (double)timing->n_value[MILL_PHASE_PROFILE] * round_bytes(&z);
-  memset(&one, 0, sizeof one);
+  one = (mill_bench_work){0};
   final_work(&z, &one);
   add(&work[MILL_BENCH_FINAL], (double)timing->n_value[MILL_PHASE_FINAL], &one);
   work[MILL_BENCH_WRITE].bytes_memory = n_star * (double)row_bytes;
@@ -422,8 +385,8 @@ double mill_bench_floor_s(const mill_bench_work *work, const mill_bench_rates *r
 {
   const struct {
     double amount, rate;
-  } part[] = {{work->f32, mill_bench_f32_gflop_s(rates)},
-              {work->f64, mill_bench_f64_gflop_s(rates)},
+  } part[] = {{work->f32, rates->f32_gflop_s},
+              {work->f64, rates->f64_gflop_s},
               {work->bytes_file, rates->read_gbyte_s},
               {work->bytes_memory, rates->copy_memory_gbyte_s},
               {work->bytes_cache, rates->copy_cache_gbyte_s}};

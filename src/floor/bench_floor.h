@@ -10,7 +10,6 @@
 #define MILL_BENCH_FLOOR_H
 
 #include "kernels/data/library.h"
-#include "kernels/data/result.h"
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
 #include "kernels/base/timing.h"
@@ -35,17 +34,14 @@ enum mill_bench_stage { MILL_BENCH_STAGE_LIST(MILL_BENCH_STAGE_ENUM) MILL_BENCH_
 /** Sums over the stars of a run; zero it, then let every star be added once. */
 typedef struct mill_bench_shape {
   int64_t n_star;
-  int64_t n_fitted;
   /** by arm of the library, over all segments */
   struct {
     int64_t n_star;      /**< stars with a segment of this arm */
     int64_t n_segment;   /**< arms of exposures */
     int64_t n_pix;       /**< their pixels */
     int64_t n_res;       /**< pixels times diagonals of their resolution rows */
-    int64_t n_deconv;    /**< products that take the templates' width out of these rows */
     int64_t n_guess_bin; /**< velocity bins that the pixels cover */
     int64_t raw_bytes;   /**< of flux, ivar, mask and line-spread function as they are read */
-    int64_t n_rotation;  /**< half widths in grid points of the kernels at the solutions */
   } arm[MILL_MAX_ARM];
 } mill_bench_shape;
 
@@ -54,10 +50,6 @@ typedef struct mill_bench_shape {
 void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
                           const mill_fit_settings *set, const mill_star *star,
                           const double *const *wave_aa);
-
-/** Add the result of a star. */
-void mill_bench_shape_add_result(mill_bench_shape *shape, const mill_library *lib,
-                                 const mill_fit_settings *set, const mill_fit_result *result);
 
 /** The least work of one stage, all stars together. */
 typedef struct mill_bench_work {

@@ -27,7 +27,7 @@ static const size_t MEMORY_BYTES = (size_t)128 << 20, READ_BYTES = (size_t)1 << 
 /** One repeat of what is measured. */
 typedef struct work {
   void (*run)(const struct work *work);
-  int m, k, n;
+  int n;
   const void *a, *b;
   void *c;
   size_t bytes;
@@ -35,13 +35,13 @@ typedef struct work {
 
 static void run_sgemm(const work *w)
 {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, w->m, w->n, w->k, 1, w->a, w->k, w->b,
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, w->n, w->n, w->n, 1, w->a, w->n, w->b,
               w->n, 0, w->c, w->n);
 }
 
 static void run_dgemm(const work *w)
 {
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, w->m, w->n, w->k, 1, w->a, w->k, w->b,
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, w->n, w->n, w->n, 1, w->a, w->n, w->b,
               w->n, 0, w->c, w->n);
 }
 
@@ -97,53 +97,17 @@ static int make_matrix(int wide, size_t n, void **out)
   return MILL_OK;
 }
 
-static int measure_gemm(int wide, int m, int k, int n, mill_gemm_rate *rate)
+/** Of large square products. */
+static int measure_gemm(int wide, int n, double *gflop_s)
 {
   int err = MILL_OK;
   void *a = NULL, *b = NULL, *c = NULL;
-  MILL_TRY(make_matrix(wide, (size_t)m * (size_t)k, &a));
-  MILL_TRY(make_matrix(wide, (size_t)k * (size_t)n, &b));
-  MILL_TRY(make_matrix(wide, (size_t)m * (size_t)n, &c));
-  const work w = {
-      .run = wide ? run_dgemm : run_sgemm, .m = m, .k = k, .n = n, .a = a, .b = b, .c = c};
-  rate->m = m;
-  rate->k = k;
-  rate->n = n;
-  keep_better(2e-9 * m * k * n / least_s(&w), &rate->gflop_s);
-done:
-  MILL_FREE(a, b, c);
-  return err;
-}
-
-int mill_bench_rates_threads(int n_thread, mill_gemm_rate *rate)
-{
-  int err = MILL_OK;
-  const size_t size = (size_t)SQUARE_F32 * SQUARE_F32;
-  void *a = NULL, *b = NULL, *c = NULL;
-  MILL_TRY(make_matrix(0, size, &a));
-  MILL_TRY(make_matrix(0, size, &b));
-  MILL_TRY(make_matrix(0, (size_t)n_thread * size, &c));
-  double (*const clock)(void) = n_thread == 1 ? mill_thread_cpu_s : mill_wall_s;
-  rate->m = rate->k = rate->n = SQUARE_F32;
-  double all_s = 0;
-  for (int i = 0; !is_enough(i - 1, all_s); i++) { /* the first has new pages, starts the threads */
-    const double start = clock();
-#pragma omp parallel for num_threads(n_thread) schedule(static, 1)
-    for (int t = 0; t < n_thread; t++) {
-      const work w = {.m = rate->m,
-                      .k = rate->k,
-                      .n = rate->n,
-                      .a = a,
-                      .b = b,
-                      .c = (float *)c + (size_t)t * size};
-      run_sgemm(&w);
-    }
-    const double spent = clock() - start;
-    if (i == 0)
-      continue;
-    all_s += spent;
-    keep_better(2e-9 * rate->m * rate->k * rate->n * n_thread / spent, &rate->gflop_s);
-  }
+  const size_t size = (size_t)n * (size_t)n;
+  MILL_TRY(make_matrix(wide, size, &a));
+  MILL_TRY(make_matrix(wide, size, &b));
+  MILL_TRY(make_matrix(wide, size, &c));
+  const work w = {.run = wide ? run_dgemm : run_sgemm, .n = n, .a = a, .b = b, .c = c};
+  keep_better(2e-9 * n * n * n / least_s(&w), gflop_s);
 done:
   MILL_FREE(a, b, c);
   return err;
@@ -164,52 +128,23 @@ done:
   return err;
 }
 
-/** Size of the largest last layer, and of the largest layer in float64 before it. */
-static void emulator_shapes(const mill_library *lib, int *last, int *hidden)
-{
-  last[0] = last[1] = hidden[0] = hidden[1] = 1;
-  for (int a = 0; a < lib->n_arm; a++) {
-    const mill_emulator *e = &lib->arm[a].emulator;
-    const int l = e->n_layer - 1;
-    if ((double)e->n_in[l] * e->n_out[l] > (double)last[0] * last[1]) {
-      last[0] = e->n_in[l];
-      last[1] = e->n_out[l];
-    }
-    for (int i = 0; i < l; i++)
-      if ((double)e->n_in[i] * e->n_out[i] > (double)hidden[0] * hidden[1]) {
-        hidden[0] = e->n_in[i];
-        hidden[1] = e->n_out[i];
-      }
-    /* a grid or radial functions: a square of what they give */
-    if (l == 0 && e->n_in[0] > hidden[0])
-      hidden[0] = hidden[1] = e->n_in[0];
-  }
-}
-
 static size_t cache_size(int name)
 {
   const long bytes = sysconf(name);
   return bytes > 0 ? (size_t)bytes : 0;
 }
 
-int mill_bench_rates_measure(const mill_library *lib, int n_row, mill_bench_rates *rates)
+int mill_bench_rates_measure(mill_bench_rates *rates)
 {
   int err = MILL_OK;
   int n_blas = 0;
   MILL_TRY(mill_blas_begin(1, &n_blas));
   rates->l2_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE);
-  rates->l3_bytes = cache_size(_SC_LEVEL3_CACHE_SIZE);
   /* both buffers within half of the cache; outside it well beyond it */
   rates->copy_cache_bytes = rates->l2_bytes > 0 ? rates->l2_bytes / 4 : (size_t)128 << 10;
   rates->copy_memory_bytes = MEMORY_BYTES;
-  MILL_TRY(measure_gemm(0, SQUARE_F32, SQUARE_F32, SQUARE_F32, &rates->sgemm_square));
-  MILL_TRY(measure_gemm(1, SQUARE_F64, SQUARE_F64, SQUARE_F64, &rates->dgemm_square));
-  if (lib) {
-    int last[2], hidden[2];
-    emulator_shapes(lib, last, hidden);
-    MILL_TRY(measure_gemm(0, n_row, last[0], last[1], &rates->sgemm_last));
-    MILL_TRY(measure_gemm(1, n_row, hidden[0], hidden[1], &rates->dgemm_hidden));
-  }
+  MILL_TRY(measure_gemm(0, SQUARE_F32, &rates->f32_gflop_s));
+  MILL_TRY(measure_gemm(1, SQUARE_F64, &rates->f64_gflop_s));
   MILL_TRY(measure_copy(rates->copy_cache_bytes, &rates->copy_cache_gbyte_s));
   MILL_TRY(measure_copy(rates->copy_memory_bytes, &rates->copy_memory_gbyte_s));
 done:
@@ -259,14 +194,4 @@ int mill_bench_rates_read(int n_file, const char *const *path, mill_bench_rates 
 done:
   mill_free(block);
   return err;
-}
-
-double mill_bench_f32_gflop_s(const mill_bench_rates *rates)
-{
-  return fmax(rates->sgemm_square.gflop_s, rates->sgemm_last.gflop_s);
-}
-
-double mill_bench_f64_gflop_s(const mill_bench_rates *rates)
-{
-  return fmax(rates->dgemm_square.gflop_s, rates->dgemm_hidden.gflop_s);
 }

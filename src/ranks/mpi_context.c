@@ -1,7 +1,8 @@
-#define _GNU_SOURCE /* sched_getaffinity, CPU_SET, setenv */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_SET, nftw */
 
 #include "src/ranks/mpi_context.h"
 
+#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -29,13 +30,17 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
   return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
 }
 
+/* The session folder of a program that nothing launched, removed at its end; empty: none. */
+static char own_folder[PATH_MAX];
+
 /* Open MPI sets up shared file pointers, which HDF5 never uses, in every MPI_File_open.  Of the
  * components that do it, sm waits for a named semaphore of the node that belongs to all users,
  * is named after the file alone and outlives a killed job; lockedfile waits for locks of the file
  * system.  What is left ("individual") waits for nothing.  Other MPI libraries make them when
  * they are first used. */
 #ifdef OPEN_MPI
-static const char file_pointers[] = "OMPI_MCA_sharedfp";
+static const char file_pointers[] = "OMPI_MCA_sharedfp",
+                  session_folder[] = "OMPI_MCA_orte_tmpdir_base";
 
 /* Did mpirun, srun or another launcher start this process? */
 static int is_launched(void)
@@ -47,7 +52,38 @@ static int is_launched(void)
       return 1;
   return 0;
 }
+
+/* Processes that nothing launched share one session folder of the node in Open MPI 4.1, and those
+ * that start at the same time take files of it from each other and die in MPI_Init. */
+static int make_own_folder(void)
+{
+  const char *base = getenv("TMPDIR");
+  if (getenv(session_folder))
+    return MILL_OK;
+  snprintf(own_folder, sizeof own_folder, "%s/starmill-mpi.XXXXXX", base && *base ? base : "/tmp");
+  if (!mkdtemp(own_folder)) { /* it starts in the shared one */
+    own_folder[0] = '\0';
+    return MILL_OK;
+  }
+  return setenv(session_folder, own_folder, 1);
+}
 #endif
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+  (void)status;
+  (void)kind;
+  (void)walk;
+  (void)remove(path);
+  return 0;
+}
+
+static void remove_own_folder(void)
+{
+  if (own_folder[0])
+    nftw(own_folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+  own_folder[0] = '\0';
+}
 
 static int choose_components(void)
 {
@@ -58,7 +94,7 @@ static int choose_components(void)
    * which it has no one to reach, a fifth */
   if (setenv(file_pointers, "^sm,lockedfile", 0) != 0 ||
       setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
-      (!is_launched() && setenv("OMPI_MCA_pml", "ob1", 0) != 0))
+      (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
 done:
 #endif
@@ -131,6 +167,7 @@ void mill_mpi_end(mill_mpi *mpi)
   MPI_Finalized(&ended);
   if (started && !ended)
     MPI_Finalize();
+  remove_own_folder();
   mill_watch_end(watch);
   mill_watchdog_stop();
 }

@@ -15,7 +15,7 @@
  *  Costs are in usual rows: one row with one exposure is 1.
  *
  *  Pure code: no MPI, no files.  src/ranks/draw.h hands out the numbers; `starmill bench schedule`
- *  (src/ranks/schedule_model.h) runs this same code with recorded costs.
+ *  (tests/src/ranks/schedule_model.h) runs this same code with recorded costs.
  */
 #ifndef MILL_SCHEDULE_H
 #define MILL_SCHEDULE_H

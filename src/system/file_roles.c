@@ -1,6 +1,5 @@
 #include "src/system/file_roles.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -56,39 +55,35 @@ int mill_refuse_new(const char *path, const char *option)
   return MILL_OK;
 }
 
-/* The folder of a path, and its last part. */
-static int look_at_name(const char *path, mill_file_identity *out)
+static mill_file_number number_of(const char *path)
 {
-  char folder[MAX_PATH];
   struct stat status;
-  const size_t n = folder_length(path);
-  if (strlen(path + n) >= sizeof out->name || n >= sizeof folder)
-    return MILL_ERROR(MILL_ERR_USAGE, "a path of %zu bytes is too long: %.80s...", strlen(path),
-                      path);
-  memcpy(folder, path, n);
-  folder[n] = '\0';
-  memcpy(out->name, path + n, strlen(path + n) + 1);
-  out->has_folder = stat(n ? folder : ".", &status) == 0;
-  if (out->has_folder) {
-    out->folder_device = (uint64_t)status.st_dev;
-    out->folder_inode = (uint64_t)status.st_ino;
-  }
-  return MILL_OK;
+  if (stat(path, &status) != 0)
+    return (mill_file_number){0};
+  return (mill_file_number){1, (uint64_t)status.st_dev, (uint64_t)status.st_ino};
+}
+
+static int is_same(const mill_file_number *a, const mill_file_number *b)
+{
+  return a->is_there && b->is_there && a->device == b->device && a->inode == b->inode;
 }
 
 static int look_at(const char *path, mill_file_identity *out)
 {
-  char end[MAX_PATH];
-  struct stat status;
-  memset(out, 0, sizeof *out);
-  out->exists = stat(path, &status) == 0;
-  if (out->exists) {
-    out->device = (uint64_t)status.st_dev;
-    out->inode = (uint64_t)status.st_ino;
-  }
+  char end[MAX_PATH], folder[MAX_PATH];
   /* a circle of links has no end: the job that opens it says so */
-  const int is_resolved = mill_resolve_links(path, end, sizeof end) == MILL_OK;
-  return look_at_name(is_resolved ? end : path, out);
+  if (mill_resolve_links(path, end, sizeof end) != MILL_OK)
+    snprintf(end, sizeof end, "%s", path);
+  const size_t n = folder_length(end);
+  if (strlen(path) >= sizeof end || strlen(end + n) >= sizeof out->name)
+    return MILL_ERROR(MILL_ERR_USAGE, "a path of %zu bytes is too long: %.80s...", strlen(path),
+                      path);
+  memcpy(folder, n > 0 ? end : "./", n > 0 ? n : 2);
+  folder[n > 0 ? n : 2] = '\0';
+  out->file = number_of(path);
+  out->folder = number_of(folder);
+  memcpy(out->name, end + n, strlen(end + n) + 1);
+  return MILL_OK;
 }
 
 /* Does the name belong to a written one: is it that, or made with it? */
@@ -102,35 +97,31 @@ static int belongs_to(const char *name, const char *written)
          strcmp(name, MILL_NEW_END) == 0 || strncmp(name, ".tmp-", 5) == 0;
 }
 
-static int is_same_folder(const mill_file_identity *a, const mill_file_identity *b)
+static int refuse_one_file(const char *what, const char *path, const char *option,
+                           const char *written)
 {
-  return a->has_folder && b->has_folder && a->folder_device == b->folder_device &&
-         a->folder_inode == b->folder_inode;
+  return MILL_ERROR(MILL_ERR_USAGE,
+                    "%s %s and %s %s are one file: give another name for one of them", what, path,
+                    option, written);
 }
 
-static int is_same_number(const mill_file_identity *a, int exists, uint64_t device, uint64_t inode)
+static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
-  return a->exists && exists && a->device == device && a->inode == inode;
+  return MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another one", what,
+                    path, option, written);
 }
-
-#define REFUSED(what, path, i)                                                                     \
-  MILL_ERROR(MILL_ERR_USAGE, "%s %s and %s %s are one file: give another name for one of them",    \
-             (what), (path), roles->written[i].option, roles->written[i].path)
-#define REFUSED_NAME(what, path, option, owner)                                                    \
-  MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another one", (what), (path), \
-             (option), (owner))
 
 static int compare(const mill_file_roles *roles, const char *what, const char *path,
                    const mill_file_identity *file)
 {
   for (int i = 0; i < roles->n; i++) {
+    const char *option = roles->written[i].option, *written = roles->written[i].path;
     const mill_file_identity *other = &roles->written[i].identity;
-    const int same_folder = is_same_folder(file, other);
-    if (is_same_number(other, file->exists, file->device, file->inode) ||
-        (same_folder && strcmp(file->name, other->name) == 0))
-      return REFUSED(what, path, i);
-    if (same_folder && belongs_to(file->name, other->name))
-      return REFUSED_NAME(what, path, roles->written[i].option, roles->written[i].path);
+    const int is_beside = is_same(&file->folder, &other->folder);
+    if (is_same(&file->file, &other->file) || (is_beside && strcmp(file->name, other->name) == 0))
+      return refuse_one_file(what, path, option, written);
+    if (is_beside && belongs_to(file->name, other->name))
+      return refuse_name(what, path, option, written);
   }
   return MILL_OK;
 }
@@ -147,9 +138,9 @@ int mill_file_roles_write(mill_file_roles *roles, const char *option, const char
   MILL_CHECK(look_at(path, &file));
   MILL_CHECK(compare(roles, option, path, &file));
   for (int i = 0; i < roles->n; i++)
-    if (is_same_folder(&file, &roles->written[i].identity) &&
+    if (is_same(&file.folder, &roles->written[i].identity.folder) &&
         belongs_to(roles->written[i].identity.name, file.name))
-      return REFUSED_NAME(roles->written[i].option, roles->written[i].path, option, path);
+      return refuse_name(roles->written[i].option, roles->written[i].path, option, path);
   roles->written[roles->n].option = option;
   roles->written[roles->n].path = path;
   roles->written[roles->n++].identity = file;
@@ -168,9 +159,10 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode)
 {
+  const mill_file_number file = {exists, device, inode};
   for (int i = 0; i < roles->n; i++) {
-    if (is_same_number(&roles->written[i].identity, exists, device, inode))
-      return REFUSED(what, path, i);
+    if (is_same(&roles->written[i].identity.file, &file))
+      return refuse_one_file(what, path, roles->written[i].option, roles->written[i].path);
     /* the folder is looked at only where the name gives reason to */
     if (belongs_to(path + folder_length(path), roles->written[i].identity.name))
       MILL_CHECK(mill_file_roles_read(roles, what, path));

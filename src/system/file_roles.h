@@ -18,11 +18,15 @@
 
 enum { MILL_MAX_WRITTEN = 8, MILL_MAX_FILE_NAME = 256 };
 
+/** What stat says of a file or folder. */
+typedef struct mill_file_number {
+  int is_there;
+  uint64_t device, inode;
+} mill_file_number;
+
 /** A file by its number, and by its name in a folder. */
 typedef struct mill_file_identity {
-  int exists, has_folder;
-  uint64_t device, inode; /**< when it exists */
-  uint64_t folder_device, folder_inode;
+  mill_file_number file, folder;
   char name[MILL_MAX_FILE_NAME]; /**< links followed */
 } mill_file_identity;
 

@@ -28,3 +28,11 @@ void mill_shipped_file(const char *name, char *path, size_t size)
     }
   }
 }
+
+int mill_shipped_library(char *path, size_t size)
+{
+  if (path[0] != '\0')
+    return 0;
+  mill_shipped_file(MILL_SHIPPED_LIBRARY, path, size);
+  return path[0] != '\0';
+}

@@ -12,24 +12,18 @@
 
 #include <string.h>
 
-#include "io/library/library_file.h"
-#include "jobs/bench/bench_batch.h"
+#include "jobs/fit/fit.h"
 #include "kernels/base/error.h"
+#include "kernels/find_backend.h"
 #include "tests/cuda/verdict.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#endif
+#include "kernels/gpu.h"
 
 enum { N_STAR = 5000, N_FEW = 500, MAX_FILE = 64 };
 
-typedef struct fixture {
-  mill_library lib;
-  mill_config config;
-  mill_bench_stars stars;
-  const mill_backend *gpu;
-} fixture;
-
-static fixture f;
+static mill_mpi mpi;
+static const mill_backend *gpu;
+static char *file[MAX_FILE];
+static int n_file;
 
 static void must(int err)
 {
@@ -53,58 +47,79 @@ static const mill_backend *find_backend(const char **reason)
     *reason = "STARMILL_GPU_BACKEND is no level of this CPU";
     return backend;
   }
-#ifdef MILL_HAVE_CUDA
   backend = mill_backend_cuda(NULL);
   *reason = mill_error_message();
-#else
-  *reason = "this build has no CUDA backend";
-#endif
   return backend;
 }
 
 /* Why there is nothing to compare; NULL: there is. */
 static const char *set_up_fits(void)
 {
-  const char *library = getenv("STARMILL_GPU_LIBRARY"), *fits = getenv("STARMILL_GPU_FITS");
-  const char *reason = NULL, *file[MAX_FILE];
+  const char *fits = getenv("STARMILL_GPU_FITS"), *reason = NULL;
   static char list[65536];
-  int n_file = 0;
-  if (!library || !fits)
+  if (!getenv("STARMILL_GPU_LIBRARY") || !fits)
     return "STARMILL_GPU_LIBRARY and STARMILL_GPU_FITS name no data";
-  f.gpu = find_backend(&reason);
-  if (!f.gpu)
+  gpu = find_backend(&reason);
+  if (!gpu)
     return reason;
-  mill_config_default(&f.config);
-  must(mill_library_read(library, &f.lib));
-  must(mill_config_bind(&f.config, &f.lib));
-  mill_spectra_settings settings = {.lib = &f.lib, .config = &f.config};
-  for (int a = 0; a < f.lib.n_arm; a++)
-    settings.arm_wanted[a] = 1;
   assert_true(strlen(fits) < sizeof list);
   memcpy(list, fits, strlen(fits) + 1);
   for (char *rest = list, *one; (one = strtok_r(rest, ":", &rest)) != NULL;) {
     assert_true(n_file < MAX_FILE);
     file[n_file++] = one;
   }
-  must(mill_bench_stars_read(&settings, n_file, file,
-                             from_environment("STARMILL_GPU_STARS", N_STAR), &f.stars));
+  must(mill_mpi_start(&mpi));
   return NULL;
 }
 
+/* The rows of a run, by number. */
+typedef struct rows {
+  mill_fit_result *result; /* [n]; status 0 where there was no star */
+  int64_t n;
+} rows;
+
+static void took(void *context, const mill_library *lib, const mill_fit_settings *set,
+                 const mill_star *star, const double *const *wave_aa)
+{
+  (void)context, (void)lib, (void)set, (void)star, (void)wave_aa;
+}
+
+static void put(void *context, const mill_library *lib, const mill_fit_settings *set,
+                const mill_fit_result *result)
+{
+  const rows *all = context;
+  (void)lib, (void)set;
+  assert_in_range(result->row, 0, all->n - 1);
+  all->result[result->row] = *result;
+}
+
+/* The first n rows of the inputs. */
 static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
 {
-  mill_fit_result *result = NULL;
-  mill_bench_batch batch;
-  must(MILL_ALLOC(n, &result));
-  const mill_bench_plan plan = {.lib = &f.lib,
-                                .set = &f.config.fit,
-                                .backend = backend,
-                                .n_slot = n_slot,
-                                .n_thread = from_environment("STARMILL_GPU_THREADS", 1),
-                                .result = result};
-  must(mill_bench_batch_run(&plan, &f.stars, n, &batch));
-  printf("%s: %d stars in %d slots, %.1f s\n", backend->name, n, batch.n_slot, batch.run_s);
-  return result;
+  char folder[] = "/tmp/starmill-test-XXXXXX", output[64], slots[16], threads[16];
+  int status = 0;
+  rows all = {.n = n};
+  must(MILL_ALLOC(n, &all.result));
+  assert_non_null(mkdtemp(folder));
+  snprintf(output, sizeof output, "%s/fit.h5", folder);
+  snprintf(slots, sizeof slots, "%d", n_slot);
+  snprintf(threads, sizeof threads, "%d", from_environment("STARMILL_GPU_THREADS", 1));
+  const mill_fit_options options = {.quiet = 1,
+                                    .library = getenv("STARMILL_GPU_LIBRARY"),
+                                    .output = output,
+                                    .slots = slots,
+                                    .threads = threads,
+                                    .input = file,
+                                    .n_input = n_file};
+  mill_fit_observer observer = {
+      .context = &all, .took = took, .put = put, .n_row_limit = n, .instead = backend};
+  const int err = mill_fit_run(&mpi, &options, "test_whole_fits", &observer, &status);
+  unlink(output);
+  rmdir(folder);
+  must(err);
+  printf("%s: %d stars in %d slots, %.1f s\n", backend->name, n, observer.meters.n_slot,
+         observer.meters.run_wall_s);
+  return all.result;
 }
 
 static void test_whole_fits(void **state)
@@ -112,12 +127,12 @@ static void test_whole_fits(void **state)
   (void)state;
   const char *reason = set_up_fits();
   mill_test_needs(!reason, reason);
-  const int n = f.stars.n_star, n_few = n < N_FEW ? n : N_FEW;
-  const int n_slot = f.gpu->default_slot > 0 && f.gpu->default_slot < n ? f.gpu->default_slot : n;
-  mill_fit_result *cpu = fit_all(mill_backend_cpu(NULL), n, 64);
-  mill_fit_result *gpu = fit_all(f.gpu, n, n_slot);
-  mill_fit_result *few = fit_all(f.gpu, n_few, n_few > 37 ? 37 : 1);
-  const verdict v = compare(n, cpu, gpu, 1);
+  const int n = from_environment("STARMILL_GPU_STARS", N_STAR), n_few = n < N_FEW ? n : N_FEW;
+  const int n_slot = gpu->default_slot > 0 && gpu->default_slot < n ? gpu->default_slot : n;
+  mill_fit_result *by_cpu = fit_all(mill_backend_cpu(NULL), n, 64);
+  mill_fit_result *by_gpu = fit_all(gpu, n, n_slot);
+  mill_fit_result *few = fit_all(gpu, n_few, n_few > 37 ? 37 : 1);
+  const verdict v = compare(n, by_cpu, by_gpu, 1);
   printf(
       "%d stars, %d fitted by both, %d beyond %g sigma or %g in -2 ln L, at most %d; mean of the "
       "largest deviation %.2e sigma\n",
@@ -125,19 +140,18 @@ static void test_whole_fits(void **state)
       v.n_fitted ? v.sum_sigma / v.n_fitted : 0.0);
   assert_true(is_good(&v));
   for (int i = 0; i < n_few; i++)
-    if (!is_same(&gpu[i], &few[i]))
+    if (!is_same(&by_gpu[i], &few[i]))
       fail_msg("star %d differs between %d slots and fewer", i, n_slot);
-  mill_free(cpu);
-  mill_free(gpu);
+  mill_free(by_cpu);
+  mill_free(by_gpu);
   mill_free(few);
 }
 
 static int clean_up(void **state)
 {
   (void)state;
-  mill_bench_stars_clear(&f.stars);
-  mill_config_clear(&f.config);
-  mill_library_clear(&f.lib);
+  if (n_file > 0)
+    mill_mpi_end(&mpi);
   return 0;
 }
 

@@ -501,6 +501,11 @@ void mill_emu_promise(const void *at, int is_global)
 }
 
 /* kernels/cuda/device_facts.cu and cuda_probe.cu ask CUDA for more than is emulated */
+int mill_gpu_is_built(void)
+{
+  return 1;
+}
+
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
 {
   int err = MILL_OK;
@@ -537,11 +542,6 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
-int mill_gpu_measure(int, mill_gpu_rates *)
-{
-  return mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "no rates: it is emulated");
-}
-
 int mill_cuda_probe(int *driver, int *runtime, int *n_device)
 {
   *driver = *runtime = CUDART_VERSION;
@@ -559,11 +559,6 @@ int mill_cuda_probe_device(int i, mill_cuda_device *device)
   device->major = prop.major;
   cudaMemGetInfo(&device->free, &device->total);
   return MILL_OK;
-}
-
-int mill_cuda_probe_rates(int, double *, double *, double *)
-{
-  return mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "no copies: it is emulated");
 }
 
 /* No PCI address is a GPU's that NVML could find. */

@@ -147,7 +147,7 @@ def case_no_room_to_fill(site, ranks):
 
 
 def case_no_room_for_lock(site, ranks):
-    site.run("lock", ranks, "ENOSPC:write:.tmp-lock:1:0").ends(
+    site.run("lock", ranks, "ENOSPC:write:.lock:1:0").ends(
         4, says=["No space left on device", "make room"]).leaves()
 
 

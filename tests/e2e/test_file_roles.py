@@ -161,9 +161,8 @@ class Lock(ProgramTest):
                 os.symlink(os.path.basename(real), name)
                 both = {"output": tmp("locked.h5"), "models": tmp("locked.models.h5"), option: name}
                 args = [x for k, v in both.items() for x in ("--" + k, v)]
-                # a holder that lives: this process
                 with open(real + ".lock", "w") as f:
-                    f.write(f"host {os.uname().nodename}\npid {os.getpid()}\njob -\nrestart 0\n")
+                    f.write("host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
                 done = fit(*args, SURVEY)
                 self.assertOneLine(done, real, "is being written", status=4)
                 os.unlink(real + ".lock")

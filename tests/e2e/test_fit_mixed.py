@@ -202,7 +202,7 @@ class Mixed(ProgramTest):
     def test_plan_and_doctor(self):
         done = self.mixed("no.h5", "--plan", n_gpu=0, ranks=0)
         self.assertRegex(done.stdout, r"(?m)^ranks .*, cuda\+cpu$")
-        done = starmill("doctor", "--quick", "--backend", MIXED, "--output", TMP, ranks=3,
+        done = starmill("doctor", "--backend", MIXED, "--output", TMP, ranks=3,
                         env=gpus(2))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"gpus_of_ranks +2 ")

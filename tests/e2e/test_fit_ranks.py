@@ -7,6 +7,19 @@ import shutil
 from common import *  # noqa: F403
 
 
+class Starts(ProgramTest):
+    def test_side_by_side_without_a_launcher(self):
+        folder = tmp("sessions")
+        os.mkdir(folder)
+        runs = [subprocess.Popen(command("fit", "--print-config"), stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True,
+                                 env={**ENVIRONMENT, "TMPDIR": folder}) for _ in range(8)]
+        for run in runs:
+            _, errors = run.communicate(timeout=PATIENCE)
+            self.assertEqual(run.returncode, 0, errors)
+        self.assertEqual(os.listdir(folder), [])  # each has removed its own
+
+
 class SameResult(EndToEnd):
     def test_ranks_threads_and_slots(self):
         # several files, so that ranks read different ones; a bad one among them

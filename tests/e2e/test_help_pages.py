@@ -6,8 +6,7 @@ from base import *  # noqa: F403
 
 JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)
 # sub-commands that have options of their own
-SUB = {"bench": ("train", "particles", "schedule"),
-       "library": ("build", "import", "demo", "spectra", "train", "model-error", "info")}
+SUB = {"library": ("build", "import", "demo", "spectra", "train", "model-error", "info")}
 
 COMPLETE = r"""
 compopt() { [[ "$*" == "-o default" ]] && asked_for_files=1; }
@@ -76,7 +75,7 @@ class Completion(ProgramTest):
         library, bench, fit, behind = self.complete(
             "starmill library ", "starmill bench ", "starmill fit ", "starmill library train ")
         self.assertEqual(library, set(SUB["library"]))
-        self.assertEqual(bench, {"fit", "rates", "crossover", "slots", "read", "host", *SUB["bench"]})
+        self.assertEqual(bench, {"fit", "rates", "crossover"})
         self.assertEqual((fit, behind), ({"FILES"}, {"FILES"}))
         self.assertIn("--repeat", self.complete("starmill bench rates --")[0])
 
@@ -89,7 +88,7 @@ class Completion(ProgramTest):
             ("starmill fit --optimizer=l", {"levenberg-marquardt"}),
             ("starmill fit --exposures ", {"coadd", "single", "joint"}),
             ("starmill library train --emulator ", {"network", "radial", "splines", "linear"}),
-            ("starmill bench train --backend ", {"auto", "cpu", "cuda"}),
+            ("starmill bench crossover --work ", {"all", "fit", "train", "particles"}),
             ("starmill fit --library ", {"FILES"}),
             ("starmill fit --output=x", {"FILES"}),
             ("starmill doctor --output ", {"FILES"}),

@@ -58,7 +58,7 @@ class Identifier(ProgramTest):
         os.rename(self.path, os.path.join(folder, "OUT.h5"))
         os.rename(tmp("ids-models.h5"), os.path.join(folder, "MODELS.h5"))
         n_run = 0
-        for page in ("docs/use/running.md", "README.md"):
+        for page in ("docs/use/results.md", "README.md"):
             text = content(os.path.join(SOURCE, page), "r")
             for code in re.findall(r"```python\n(.*?)```", text, re.S):
                 n_run += 1

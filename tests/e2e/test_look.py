@@ -1,15 +1,18 @@
 """`starmill show`, `select`, `plot` and `report`: what they print of a survey is what numpy and h5py
-read from its result, spectra are those of the inputs, and what cannot be is told in one line."""
+read from its result, spectra are those of the inputs, damaged rows are left out, and what cannot be
+is told in one line."""
 
 import re
 import tracemalloc
+import zlib
 
 from base import *  # noqa: F403
 
 try:
     import matplotlib.image
+    import scipy.ndimage  # noqa: F401
 except ImportError as missing:
-    skip(f"{missing} (Debian: python3-matplotlib)")
+    skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 
 LOOK = os.path.join(SOURCE, "look")
 sys.path.insert(0, LOOK)
@@ -22,8 +25,15 @@ run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet",
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
-def copied(name, n=None, edit=None):
-    """A copy of the result, its rows repeated to n; edit(fits, catalog) changes columns."""
+def crc_of(fits, names):
+    """Of each row, as the file's own column has it."""
+    packed = np.concatenate([fits[n].reshape(len(fits[n]), -1).view(np.uint8) for n in names], axis=1)
+    return np.array([zlib.crc32(row) for row in packed], fits["CRC"].dtype)
+
+
+def copied(name, n=None, edit=None, damaged=()):
+    """A copy of the result, its rows repeated to n; edit(fits, catalog) changes columns; damaged:
+    rows in which the radial velocity's last bit differs from what was written."""
     with h5py.File(FIT) as old, h5py.File(tmp(name), "w") as new:
         new.attrs.update(old.attrs)
         old.copy("provenance", new)
@@ -34,6 +44,10 @@ def copied(name, n=None, edit=None):
                 t[k] = np.resize(v, (n or len(v),) + v.shape[1:])
         if edit:
             edit(tables["fits"], tables["catalog"])
+            names = old["fits/CRC"].attrs["COLUMNS"].decode().split()
+            tables["fits"]["CRC"] = crc_of(tables["fits"], names)
+        for row in damaged:
+            tables["fits"]["VRAD"][row:row + 1].view(np.uint64)[:] ^= np.uint64(1)
         for g, t in tables.items():
             for k, v in t.items():
                 new.create_dataset(f"{g}/{k}", data=v).attrs.update(old[g][k].attrs)
@@ -99,60 +113,74 @@ class Show(Look):
                                    correlation[np.tril_indices(6, -1)], atol=5.1e-4)
 
     def test_flags_in_words_and_all_rows_of_a_star(self):
-        def edit(fits, _):
+        def edit(fits, catalog):
             fits["RVS_WARN"][4] = 8 + 256
             fits["TARGETID"][9] = fits["TARGETID"][4]
+            catalog["OBJECT"][4] = b"\x1b[31mred\x07"
 
-        out = self.job("show", copied("flags.h5", edit=edit), FITS["TARGETID"][4])
+        out = self.job("show", copied("flags.h5", edit=edit, damaged=[9]), FITS["TARGETID"][4])
         self.assertEqual(out.count(", row "), 2)
         self.assertRegex(out, r"LABEL_EDGE: a label at the edge.*\n +HULL: labels at or outside")
-        self.assertEqual(out.count("This row is damaged"), 2)  # their CRC is the old one
-
-    def test_a_result_without_a_newer_column(self):
-        path = copied("older.h5", edit=lambda _, catalog: catalog.pop("IDENTIFIER"))
-        for args in (["show", path, "1"], ["select", path, "TEFF > 0"]):
-            self.refused(*args, said=[path, "has no column catalog/IDENTIFIER", "older starmill"],
-                         status=4)
+        self.assertEqual(out.count("This row is damaged"), 1)
+        self.assertIn("\\x1b[31mred\\x07", out)  # a terminal must not obey a file
+        self.assertNotIn("\x1b", out)
 
     def test_a_star_by_its_identifier(self):
         name = CATALOG["IDENTIFIER"][7].decode()
         self.assertIn("row 7 of", self.job("show", FIT, name))
-        self.refused("show", FIT, "1", said=["no row has the TARGETID", "'1'", "--print identifier"])
-        self.refused("show", LIBRARY, "1", said=["is no result of starmill"], status=4)
-        self.refused("show", tmp("none.h5"), "1", said=["none.h5"], status=4)
-        self.refused("show", FIT, said=["name a result and one or more stars"])
+        for path, said, status in ((FIT, ["no row has the TARGETID", "'1'", "--print identifier"], 2),
+                                   (LIBRARY, ["is not a result of starmill"], 4),
+                                   (tmp("none.h5"), ["none.h5"], 4)):
+            self.refused("show", path, "1", said=said, status=status)
+        self.refused("show", FIT, said=["give a result and one or more stars, not 1 argument"])
 
 
 class Select(Look):
-    def rows(self, path, expression):
-        return [int(r) for r in self.job("select", path, expression, "--print", "row").split()]
-
     def test_the_rows_that_numpy_finds(self):
-        def edit(fits, catalog):  # more than one block of 65,536 rows
+        def edit(fits, catalog):  # more than one block of 16,384 rows
             rng = np.random.default_rng(3)
             n = len(fits["STATUS"])
             for name, low, high in (("SN_R", 0, 40), ("FEH", -3, 0.5), ("TEFF", 4000, 7000)):
                 fits[name] = rng.uniform(low, high, n)
             fits["FEH"][::7] = np.nan
-            fits["RVS_WARN"] = rng.integers(0, 512, n)
+            fits["RVS_WARN"] = rng.integers(0, 512, n).astype(fits["RVS_WARN"].dtype)
+            fits["SUCCESS"][::5] = 0
+            fits["TARGETID"] = 2**60 + np.arange(n)
             catalog["SPECTYPE"][::3] = b"STAR"
             catalog["SPECTYPE"][1::3] = b"GALAXY"
 
-        path = copied("large.h5", 70001, edit)
+        from expression import Expression
+        from result import Result
+        from selection import Selection
+        path = copied("large.h5", 20001, edit)
+        result = Result(path)
         f, c = read(path), read(path, "catalog")
-        bright, poor = f["SN_R"] > 10, f["FEH"] < -2
+        bright, poor, success = f["SN_R"] > 10, f["FEH"] < -2, f["SUCCESS"] != 0
+        hull = f["RVS_WARN"] & 256 != 0
         for expression, wanted in (
-                ("SN_R > 10 && FEH < -2", bright & poor),
-                ("sn_r > 10 .and. feh < -2", bright & poor),
-                ("!(FEH < -2)", f["FEH"] >= -2),  # a NaN is neither
-                ("ISNULL(FEH)", np.isnan(f["FEH"])),
-                ("(RVS_WARN & 256) != 0 && STATUS == 1", f["RVS_WARN"] & 256 != 0),
-                ("SPECTYPE == 'STAR' && TEFF > 6.5e3",
+                ("SN_R > 10 and FEH < -2", bright & poor),
+                ("(sn_r > 10) & (feh < -2)", bright & poor),
+                ("SN_R > 10 && !(FEH >= -2)", bright & ~(f["FEH"] >= -2)),  # true of a NaN
+                ("isnan(FEH)", np.isnan(f["FEH"])),
+                ("SUCCESS", success),
+                ("not SUCCESS or SN_R > 10", ~success | bright),
+                ("~SUCCESS & (SN_R > 10)", ~success & bright),
+                ("SUCCESS == 1", success),
+                ("RVS_WARN & 256", hull),
+                ("(RVS_WARN & 256) != 0 and STATUS == 1", hull),
+                ("RVS_WARN & 256 and SUCCESS", hull & success),
+                ("SPECTYPE == 'STAR' and TEFF > 6.5e3",
                  (c["SPECTYPE"] == b"STAR") & (f["TEFF"] > 6500)),
-                ("abs(TEFF - 5000) < 100 || SUCCESS == 7", np.abs(f["TEFF"] - 5000) < 100),
-                ("COVAR[1] < 1", f["COVAR"][:, 0] < 1)):
-            self.assertEqual(self.rows(path, expression), np.flatnonzero(wanted).tolist(),
-                             expression)
+                ("5000 < TEFF <= 5500", (f["TEFF"] > 5000) & (f["TEFF"] <= 5500)),
+                ("abs(TEFF - 5000) ** 2 < 1e4", np.abs(f["TEFF"] - 5000) ** 2 < 1e4),
+                ("(TEFF / 1000) ** 2 + SN_R % 3 > 30", (f["TEFF"] / 1000) ** 2 + f["SN_R"] % 3 > 30),
+                (f"TARGETID == {2**60 + 17}", np.arange(20001) == 17),  # more than a double holds
+                ("COVAR[0] < 1", f["COVAR"][:, 0] < 1)):
+            selection = Selection(result, Expression(expression, result), "row")
+            found = [int(row) for row in b"".join(selection.lines()).split()]
+            self.assertEqual(found, np.flatnonzero(wanted).tolist(), expression)
+        out = self.job("select", path, expression, "--print", "row")
+        self.assertEqual([int(row) for row in out.split()], found)
 
     def test_a_list_that_a_fit_reads(self):
         median = np.median(FITS["TEFF"])
@@ -169,26 +197,101 @@ class Select(Look):
         self.assertEqual(read(tmp("again.h5"))["TARGETID"].tolist(), wanted.tolist())
 
     def test_what_means_nothing(self):
+        from basics import Failure
+        from expression import Expression
+        from result import Result
+        result = Result(FIT)
         for expression, said in (
-                ("FEHH < -2", ["no column 'FEHH'", " FEH ", "SPECTYPE"]),
-                ("COVAR > 1", ["no truth value", "COVAR[1] is the first"]),
-                ("TEFF", ["cannot be understood"]),
+                ("FEHH < -2", ["has FEHH, which is no column", "FEH", "SPECTYPE"]),
+                ("COVAR > 1", ["COVAR has 21, COVAR[0] is the first"]),
+                ("COVAR[21] > 1", ["COVAR[0] to COVAR[20]"]),
+                ("TEFF[0] > 1", ["TEFF, a single value"]),
+                ("SN_R > 10 & FEH < -2", ["write comparisons that & or | join in parentheses"]),
                 ("TEFF >", ["cannot be understood"]),
-                ("1 < 2", ["names no column"]),
-                ("@/etc/passwd", ["'@'"]),
-                ("TEFF > 1 && #ROW < 3", ["'#'"]),
-                ("regfilter('x') && TEFF > 1", ["regfilter()"]),
-                ("SPECTYPE == 'STAR", ["closing quote"]),
-                (f"TARGETID == {FITS['TARGETID'][0]}", ["TARGETID holds integers above 2^53"])):
-            self.refused("select", FIT, expression, said=said)
-
-        def edit(fits, _):
-            fits["TARGETID"][:] = -1
-
-        path = copied("nameless.h5", edit=edit)
+                ("TEFF > 'a'", ["cannot be evaluated"]),
+                ("TEFF", ["neither true nor false"]),
+                ("1 < 2", ["name a column"]),
+                ("@/etc/passwd", ["cannot be understood"]),
+                ("__import__('os').system('true') and TEFF > 1", ["which is not one of"]),
+                ("TEFF.__class__", ["which means nothing here"]),
+                ("[TEFF for TEFF in 'ab']", ["which means nothing here"])):
+            with self.assertRaises(Failure) as caught:
+                Expression(expression, result)
+            for words in said:
+                self.assertIn(words, str(caught.exception))
+        self.refused("select", FIT, expression, said=said)
+        path = copied("nameless.h5", edit=lambda fits, _: fits["TARGETID"].fill(-1))
         self.refused("select", path, "TEFF > 0", said=["no TARGETID", "--print identifier"])
         self.assertEqual(self.job("select", path, "TEFF > 0", "--print", "identifier").split("\n"),
                          [n.decode() for n in CATALOG["IDENTIFIER"]] + [""])
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([STARMILL, "select", FIT, "TEFF > 0"], env={**ENVIRONMENT, **ENV},
+                                  stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 4)
+        self.assertRegex(done.stderr, "^starmill select: the list cannot be printed: .*\n$")
+
+
+class DamagedRows(Look):
+    def test_they_are_left_out_and_told(self):
+        path = copied("damaged.h5", damaged=[3, 5])
+        for job in (["select", path, "STATUS > 0", "--print", "row"], ["report", path, "--no-spectra"],
+                    ["plot", path, FITS["TARGETID"][3], FITS["TARGETID"][4], "--models", MODELS,
+                     "--output", tmp("damaged.png")]):
+            done = starmill(*job, env=ENV, cwd=TMP)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = "1 row (3) is" if job[0] == "plot" else "2 rows (3, 5) are"
+            self.assertIn(f"{path}: {rows} damaged and left out: STATUS or CRC is wrong", done.stderr)
+            if job[0] == "select":
+                kept = [r for r in range(len(FITS["STATUS"])) if r not in (3, 5)]
+                self.assertEqual([int(r) for r in done.stdout.split()], kept)
+        got = figures(content(path + ".html", "r"))
+        self.assertEqual(got["fitted"], (FITS["STATUS"] == FITTED).sum() - 2)
+        self.refused("plot", path, FITS["TARGETID"][3], said=["all rows of these stars are damaged"],
+                     status=4)
+
+
+class Density(unittest.TestCase):
+    def test_a_plane_is_the_sum_of_kernels(self):
+        import density
+        rng = np.random.default_rng(5)
+        x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
+        n, limits = 200, ((3500, 6500), (2, 6))
+        found = density.plane(x, y, *limits, n)
+        at = [low + (high - low) * (np.arange(n) + 0.5) / n for low, high in limits]
+        kernel = [np.exp(-0.5 * ((a[:, None] - v) / density.scott(v)) ** 2)
+                  / density.scott(v) / np.sqrt(2 * np.pi) for a, v in zip(at, (x, y))]
+        exact = kernel[1] @ kernel[0].T
+        # a star is moved by half a cell at the most, a tenth of the kernel's width
+        self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
+
+    def test_the_sky_keeps_its_stars(self):
+        import density
+        rng = np.random.default_rng(6)
+        for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
+                              (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
+            wcs, shape = density.sky_frame(ra, dec)
+            self.assertEqual(wcs.wcs.ctype[0], "RA---" + name)
+            x, y = wcs.wcs_world2pix(ra, dec, 0)
+            self.assertTrue(((-0.5 < x) & (x < shape[1] - 0.5) & (-0.5 < y) & (y < shape[0] - 0.5)).all())
+            found = density.sky(ra, dec, wcs, shape)
+            # ends of kernels beyond the map
+            self.assertLess(abs(np.nansum(found) * wcs.wcs.cdelt[1] ** 2 / len(ra) - 1), 0.02)
+        centre = wcs.wcs_world2pix([[0.0, 0.0]], 0)[0]  # the cut is half a turn from the stars
+        self.assertLess(abs(centre[0] - shape[1] / 2), 5)
+
+
+class Outputs(Look):
+    def test_no_file_that_is_read_is_replaced(self):
+        target = FITS["TARGETID"][0]
+        os.symlink(SURVEY, tmp("link.png"))
+        before = {path: content(path) for path in (FIT, MODELS, LIBRARY, SURVEY)}
+        for path in (FIT, MODELS, LIBRARY, SURVEY):
+            for job in (["report", FIT], ["select", FIT, "TEFF > 0"]):
+                self.refused(*job, "--overwrite", "--output", path,
+                             said=[f"--output {path} and ", "are one file"])
+        self.refused("plot", FIT, target, "--overwrite", "--output", tmp("link.png"),
+                     said=["the input", "are one file"])
+        self.assertEqual({path: content(path) for path in before}, before)
 
 
 class Plot(Look):
@@ -288,7 +391,8 @@ class Plot(Look):
         with open(bare, "w", encoding="ascii") as f:  # without the distribution's packages
             f.write(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
         os.chmod(bare, 0o755)
-        for job in (("plot", FIT, target), ("report", FIT)):
+        for job in (("plot", FIT, target), ("report", FIT), ("show", FIT, target),
+                    ("select", FIT, "TEFF > 0")):
             self.refused(*job, said=["lacks ", "numpy", "python3-h5py", "pip install"],
                          env={"STARMILL_PYTHON": bare})
         away = tmp("alone/bin")

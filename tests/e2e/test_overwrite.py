@@ -177,15 +177,16 @@ class Overwrite(ProgramTest):
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
         late = subprocess.Popen(command(*args, "--minsn", 1e6),
                                 env={**ENVIRONMENT, "LD_PRELOAD": SHIM,
-                                     "FAULTS": "slow=6000:link:old.h5.lock:1:1"},
+                                     "FAULTS": "stop:open:old.h5.lock:1:1"},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         # it has looked, and is about to take the lock
         limit = time.time() + PATIENCE
-        while not glob.glob(glob.escape(self.out) + ".tmp-*"):
+        while content(f"/proc/{late.pid}/stat", "r").rsplit(") ", 1)[1][0] != "T":
             self.assertLess(time.time(), limit)
             time.sleep(0.01)
         run(*args)
         before = content(self.out)
+        late.send_signal(signal.SIGCONT)
         out, errors = late.communicate(timeout=PATIENCE)
         self.assertEqual(late.returncode, 3, out + errors)
         self.assertIn("was not overwritten", errors)

@@ -52,7 +52,7 @@ static double touch(const mill_read_batch *batch)
   return sum;
 }
 
-/* As jobs/fit/reader.c: batches, and one by one what a batch cannot have. */
+/* As io/stars/reader.c: batches, and one by one what a batch cannot have. */
 static int read_rows(mill_spectra *spectra, const mill_file_index *index)
 {
   static volatile double sink;

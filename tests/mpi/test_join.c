@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "jobs/fit/join.h"
+#include "io/stars/join.h"
 #include "kernels/base/error.h"
 #include "tests/mill_test.h"
 

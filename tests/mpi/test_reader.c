@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "jobs/fit/reader.h"
+#include "io/stars/reader.h"
 #include "kernels/base/error.h"
 #include "tests/io/surveys/desi_rows.h"
 #include "tests/mill_test.h"

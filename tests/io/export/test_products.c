@@ -32,33 +32,82 @@ static void test_two_inputs_need_two_names(void **state)
                            *const packed[] = {"a/x.fits", "b/x.fits.gz"},
                            *const tiles[] = {"/d/100/1/x.fits", "/d/100/2/x.fits", "x.fits"},
                            *const alike[] = {"/d/100/1/x.fits", "/e/100/1/x.fits"},
-                           *const deep[] = {"1/x.fits", "/d/2/x.fits", "../x.fits"};
-  assert_int_equal(mill_products_check_names(3, plain, 0), MILL_OK);
-  assert_int_equal(mill_products_check_names(0, plain, 0), MILL_OK);
-  assert_int_equal(mill_products_check_names(2, packed, 0), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "x.fits"));
-  assert_non_null(strstr(mill_error_message(), "--subdirs"));
-  assert_int_equal(mill_products_check_names(2, packed, 1), MILL_OK);
-  assert_int_equal(mill_products_check_names(3, tiles, 0), MILL_ERR_USAGE);
-  assert_int_equal(mill_products_check_names(3, tiles, 1), MILL_OK);
-  assert_int_equal(mill_products_check_names(2, alike, 1), MILL_ERR_USAGE);
-  assert_int_equal(mill_products_check_names(3, deep, 1), MILL_OK);
+                           *const deep[] = {"1/x.fits", "/d/2/x.fits", "x..y/x.fits"},
+                           *const above[] = {"../x.fits"}, *const between[] = {"/d/../a/x.fits"};
+  static const struct {
+    int n, has_subfolders, code;
+    const char *const *input, *says;
+  } row[] = {{3, 0, MILL_OK, plain, ""},
+             {0, 0, MILL_OK, plain, ""},
+             {2, 0, MILL_ERR_USAGE, packed, "--subdirs"},
+             {2, 1, MILL_OK, packed, ""},
+             {3, 0, MILL_ERR_USAGE, tiles, "x.fits"},
+             {3, 1, MILL_OK, tiles, ""},
+             {2, 1, MILL_ERR_USAGE, alike, "x.fits"},
+             {3, 1, MILL_OK, deep, ""},
+             {1, 0, MILL_OK, above, ""},
+             {1, 1, MILL_ERR_USAGE, above, "../x.fits"},
+             {1, 1, MILL_ERR_USAGE, between, "outside"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mill_error_clear();
+    assert_int_equal(mill_products_check_names(row[i].n, row[i].input, row[i].has_subfolders),
+                     row[i].code);
+    assert_non_null(strstr(mill_error_message(), row[i].says));
+  }
+}
+
+/* An export in FITS of a kind and result, finished or not. */
+static void put_export(const char *path, const char *what, const char *run_id, int is_done)
+{
+  int status = 0;
+  mill_product product = {.path = ""};
+  assert_int_equal(mill_product_begin(path, &product), MILL_OK);
+  if (what) {
+    mill_product_key(product.fits, "EXPORTED", what, NULL, &status);
+    mill_product_key(product.fits, "RUNID", run_id, NULL, &status);
+    fits_write_key_log(product.fits, "FITDONE", is_done, NULL, &status);
+  }
+  assert_int_equal(status, 0);
+  assert_int_equal(mill_product_commit(&product), MILL_OK);
+  mill_product_end(&product);
 }
 
 static void test_only_exports_are_replaced(void **state)
 {
   (void)state;
-  assert_int_equal(mill_products_check_one("none.fits", 0), MILL_OK);
-  put("export.fits", "SIMPLE  =                    T\nEXPORTED= 'rvtab'");
-  put("other.fits", "SIMPLE  =                    T\nBITPIX  = 8");
+  put("result", "");
+  put_export("done", "rvtab", "1", 1);
+  put_export("partial", "rvtab", "1", 0);
+  put_export("other", "rvtab", "2", 1);
+  put_export("mod", "rvmod", "1", 1);
+  put_export("fits", NULL, NULL, 0);
   put("notes", "EXPORTED= 'no'");
   put("empty", "");
-  assert_int_equal(mill_products_check_one("export.fits", 0), MILL_ERR_OUTPUT);
-  assert_int_equal(mill_products_check_one("export.fits", 1), MILL_OK);
-  assert_int_equal(mill_products_check_one("empty", 1), MILL_OK);
-  assert_int_equal(mill_products_check_one("other.fits", 1), MILL_ERR_OUTPUT);
-  assert_int_equal(mill_products_check_one("notes", 1), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "notes"));
+  const int no = MILL_ERR_OUTPUT, old = MILL_PRODUCT_OLDER;
+  const struct {
+    const char *path;
+    int overwrite, code, state;
+  } row[] = {{"none", 0, MILL_OK, MILL_PRODUCT_ABSENT},
+             {"done", 0, MILL_OK, MILL_PRODUCT_DONE},
+             {"done", 1, MILL_OK, old},
+             {"partial", 0, MILL_OK, old},
+             {"other", 0, no, 0},
+             {"other", 1, MILL_OK, old},
+             {"mod", 0, no, 0},
+             {"fits", 1, no, 0},
+             {"notes", 1, no, 0},
+             {"empty", 0, no, 0},
+             {"empty", 1, MILL_OK, old}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    int found = -1;
+    assert_int_equal(
+        mill_product_look(row[i].path, "rvtab", "1", "result", row[i].overwrite, &found),
+        row[i].code);
+    if (row[i].code == MILL_OK)
+      assert_int_equal(found, row[i].state);
+    else
+      assert_non_null(strstr(mill_error_message(), row[i].path));
+  }
 }
 
 static void test_folders(void **state)
@@ -80,27 +129,22 @@ static void test_a_product_has_its_name_when_it_is_whole(void **state)
   assert_int_equal(symlink("real.fits", "product"), 0);
   assert_int_equal(mill_product_begin("product", &product), MILL_OK);
   assert_string_equal(product.path, "real.fits"); /* a link stays one */
-  assert_string_equal(product.temporary, "real.fits.tmp");
-  assert_false(is_there("real.fits.tmp"));
   assert_int_equal(mill_product_begin("real.fits", &other), MILL_ERR_OUTPUT);
   mill_product_end(&other);
-  put(product.temporary, "new");
+  assert_true(is_there("real.fits.tmp"));
   mill_product_end(&product); /* given up */
-  char temporary[sizeof product.temporary];
+  assert_false(is_there("real.fits.tmp"));
   assert_int_equal(mill_product_begin("product", &product), MILL_OK);
-  memcpy(temporary, product.temporary, sizeof temporary);
-  assert_false(is_there(temporary));
-  put(temporary, "new");
   assert_int_equal(mill_product_commit(&product), MILL_OK);
   mill_product_end(&product);
-  assert_false(is_there(temporary));
+  assert_false(is_there("real.fits.tmp"));
   assert_false(is_there("real.fits.lock"));
   char text[8] = "";
   FILE *in = fopen("product", "r");
   assert_non_null(in);
   assert_non_null(fgets(text, sizeof text, in));
   fclose(in);
-  assert_string_equal(text, "new");
+  assert_string_equal(text, "SIMPLE ");
 }
 
 static void test_texts_for_fits(void **state)

@@ -43,7 +43,7 @@ static pid_t start_holder(int *keep_alive)
   const pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid == 0) {
-    mill_lock lock = {0};
+    mill_lock lock = {.path = ""};
     close(hold[1]);
     byte = mill_lock_take(output, &lock) == MILL_OK;
     if (write(ready[1], &byte, 1) == 1 && read(hold[0], &byte, 1) >= 0)
@@ -62,7 +62,7 @@ static pid_t start_holder(int *keep_alive)
 static void test_living_holder_keeps_it(void **state)
 {
   (void)state;
-  mill_lock lock = {0};
+  mill_lock lock = {.path = ""};
   int keep_alive;
   const pid_t pid = start_holder(&keep_alive);
   assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT);
@@ -78,7 +78,7 @@ static void test_living_holder_keeps_it(void **state)
 static void test_unreaped_holder_is_gone(void **state)
 {
   (void)state;
-  mill_lock lock = {0};
+  mill_lock lock = {.path = ""};
   siginfo_t end;
   int keep_alive;
   const pid_t pid = start_holder(&keep_alive);
@@ -98,7 +98,7 @@ static int make_file(const char *path)
 static void test_leftovers_go_only_with_the_lock(void **state)
 {
   (void)state;
-  mill_lock lock = {0};
+  mill_lock lock = {.path = ""};
   char left[96], other[96];
   snprintf(left, sizeof left, "%s.tmp-pid1", output);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
@@ -126,23 +126,10 @@ static void write_lock(const char *text, long age_s)
   assert_int_equal(utimensat(AT_FDCWD, lock_path, times, 0), 0);
 }
 
-static void expect_taken(int is_taken)
-{
-  mill_lock lock = {0};
-  assert_int_equal(mill_lock_take(output, &lock), is_taken ? MILL_OK : MILL_ERR_OUTPUT);
-  if (is_taken)
-    mill_lock_release(&lock);
-  else
-    assert_non_null(strstr(mill_error_message(), lock_path));
-  /* and nothing else is left */
-  assert_int_equal(access(lock_path, F_OK) == 0, !is_taken);
-  unlink(lock_path);
-}
-
 /* What this process would write, with one of its lines replaced. */
 static void own_lock_but(const char *line, const char *value, char out[1024])
 {
-  mill_lock lock = {0};
+  mill_lock lock = {.path = ""};
   char text[1024] = "", *at = text;
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
   FILE *file = fopen(lock_path, "r");
@@ -153,143 +140,108 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
   out[0] = '\0';
   for (char *end; (end = strchr(at, '\n')); at = end + 1) {
     *end = '\0';
-    if (strncmp(at, line, strlen(line)) == 0)
+    if (line && strncmp(at, line, strlen(line)) == 0)
       sprintf(out + strlen(out), "%s %s\n", line, value);
     else
       sprintf(out + strlen(out), "%s\n", at);
   }
 }
 
-static void test_number_of_a_process_is_not_enough(void **state)
+static void test_who_may_take_it_over(void **state)
 {
   (void)state;
-  char text[1024];
-  own_lock_but("restart", "0", text); /* this very process */
-  write_lock(text, 0);
-  expect_taken(0);
-  /* its number belonged to another process before; the age does not matter here */
-  own_lock_but("start", "1", text);
-  write_lock(text, 0);
-  expect_taken(1);
-  /* of an earlier start of this machine, unless somebody has touched it since */
-  own_lock_but("boot", "another-start-of-this-machine", text);
-  struct timespec up;
-  assert_int_equal(clock_gettime(CLOCK_BOOTTIME, &up), 0);
-  write_lock(text, (long)up.tv_sec + 60);
-  expect_taken(1);
-  write_lock(text, 0);
-  expect_taken(0);
-  own_lock_but("restart", "0", text);
-  write_lock(text, 10 * MILL_LOCK_DEAD_S);
-  expect_taken(0);
-}
-
-static void test_other_hosts_show_life(void **state)
-{
-  (void)state;
-  char text[1024];
-  const char *line[] = {"host", "pids"};
-  for (int i = 0; i < 2; i++) { /* or another container of this host */
-    own_lock_but(line[i], "elsewhere", text);
-    write_lock(text, 0);
-    expect_taken(0);
-    write_lock(text, MILL_LOCK_DEAD_S - 60);
-    expect_taken(0);
-    write_lock(text, MILL_LOCK_DEAD_S + 60);
-    expect_taken(1);
+  const int dead = MILL_LOCK_DEAD_S;
+  const struct {
+    const char *line, *value; /* of this very process but for one line; NULL: none */
+    long age_s;
+    int is_taken;
+  } row[] = {{NULL, NULL, 0, 0},
+             {NULL, NULL, dead + 60, 1},
+             {"start", "1", 0, 1}, /* its number belonged to another process before */
+             {"pid", "2147483646", 0, 1},
+             {"host", "elsewhere", 0, 0},
+             {"host", "elsewhere", dead - 60, 0},
+             {"host", "elsewhere", dead + 60, 1},
+             {"space", "pid:[1]", dead - 60, 0}, /* another container of this host */
+             {"space", "pid:[1]", dead + 60, 1},
+             {"job", "17", 0, 0}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mill_lock lock = {.path = ""};
+    char text[1024];
+    own_lock_but(row[i].line, row[i].value, text);
+    write_lock(text, row[i].age_s);
+    assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
+    if (!row[i].is_taken)
+      assert_non_null(strstr(mill_error_message(), lock_path));
+    mill_lock_release(&lock);
+    assert_int_equal(access(lock_path, F_OK) == 0, !row[i].is_taken);
+    unlink(lock_path);
   }
-  /* one that nobody touches says nothing by its age */
-  write_lock("host elsewhere\npid 12\njob -\nrestart 0\n", 10 * MILL_LOCK_DEAD_S);
-  expect_taken(0);
 }
 
-static void test_lock_without_text(void **state)
+static void test_requeued_job_takes_its_own(void **state)
 {
   (void)state;
-  write_lock("", 0);
-  expect_taken(0);
-  write_lock("", MILL_LOCK_DEAD_S + 60);
-  expect_taken(1);
+  mill_lock lock = {.path = ""};
+  char text[1024];
+  assert_int_equal(setenv("SLURM_JOB_ID", "17", 1) + setenv("SLURM_RESTART_COUNT", "1", 1), 0);
+  own_lock_but("host", "elsewhere", text);
+  write_lock(text, 0);
+  assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT); /* of this start */
+  assert_non_null(strstr(mill_error_message(), "Slurm job 17"));
+  assert_int_equal(setenv("SLURM_RESTART_COUNT", "2", 1), 0);
+  assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
+  mill_lock_release(&lock);
+  assert_int_equal(unsetenv("SLURM_JOB_ID") + unsetenv("SLURM_RESTART_COUNT"), 0);
 }
 
+static void test_lock_that_says_nothing(void **state)
+{
+  (void)state;
+  const struct {
+    const char *text;
+    long age_s;
+    int is_taken;
+  } row[] = {{"", 0, 0}, {"", 300, 1}, {"not ours\n", 300, 0}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    mill_lock lock = {.path = ""};
+    write_lock(row[i].text, row[i].age_s);
+    assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
+    if (!row[i].is_taken)
+      assert_non_null(strstr(mill_error_message(), "remove that file"));
+    mill_lock_release(&lock);
+    unlink(lock_path);
+  }
+}
+
+/* A thread shows that the holder is alive, and finds out when another job has taken over. */
 static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
 {
   (void)state;
-  mill_lock lock = {0};
-  struct stat status;
-  char text[1024];
-  const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-  assert_int_equal(mill_lock_keep(&lock), MILL_OK); /* none held */
-  assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
-  assert_int_equal(utimensat(AT_FDCWD, lock_path, old, 0), 0);
-  assert_int_equal(mill_lock_keep(&lock), MILL_OK);
-  assert_int_equal(stat(lock_path, &status), 0);
-  assert_int_equal(status.st_mtime, 1000); /* not yet */
-  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
-  assert_int_equal(mill_lock_keep(&lock), MILL_OK);
-  assert_int_equal(stat(lock_path, &status), 0);
-  assert_true(status.st_mtime > 1000000);
-  /* another job takes it over: from then on nothing may be written */
-  assert_int_equal(unlink(lock_path), 0);
-  own_lock_but("start", "1", text);
-  write_lock(text, 0);
-  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(mill_lock_keep(&lock), MILL_ERR_OUTPUT);
-    assert_non_null(strstr(mill_error_message(), "taken over"));
-  }
-  mill_lock_release(&lock);
-  assert_int_equal(access(lock_path, F_OK), 0);
-  assert_int_equal(unlink(lock_path), 0);
-}
-
-/* While its owner makes a large file, a thread shows that it is alive, and leaves to it what it
- * finds out. */
-static void test_keeper_touches_it_for_its_owner(void **state)
-{
-  (void)state;
-  mill_lock lock = {0};
-  mill_lock_keeper *keeper = NULL;
+  mill_lock lock = {.path = ""};
   struct stat status = {0};
   char text[1024];
   const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK); /* none held */
-  assert_null(keeper);
-  mill_lock_keeper_stop(keeper);
+  assert_int_equal(mill_lock_keep(&lock), MILL_OK); /* none held */
+  own_lock_but("start", "1", text);
+  mill_lock_beat_s = 0.01;
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
   assert_int_equal(utimensat(AT_FDCWD, lock_path, old, 0), 0);
-  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
-  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK);
   for (int i = 0; i < 3000 && status.st_mtime < 1000000; i++) {
     assert_int_equal(usleep(10000), 0);
     assert_int_equal(stat(lock_path, &status), 0);
   }
-  mill_lock_keeper_stop(keeper);
   assert_true(status.st_mtime > 1000000);
   assert_int_equal(mill_lock_keep(&lock), MILL_OK);
-  assert_int_equal(unlink(lock_path), 0);
-  own_lock_but("start", "1", text);
+  /* another job takes it over: from then on nothing may be written */
   write_lock(text, 0);
-  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
-  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK);
-  for (int i = 0; i < 100; i++)
-    assert_int_equal(usleep(1000), 0); /* it may have looked by now, or else the owner does */
-  mill_lock_keeper_stop(keeper);
+  for (int i = 0; i < 3000 && mill_lock_keep(&lock) == MILL_OK; i++)
+    assert_int_equal(usleep(10000), 0);
   assert_int_equal(mill_lock_keep(&lock), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "taken over"));
   mill_lock_release(&lock);
-  assert_int_equal(unlink(lock_path), 0);
-}
-
-static void test_strange_lock_is_left_alone(void **state)
-{
-  (void)state;
-  mill_lock lock = {0};
-  FILE *file = fopen(lock_path, "w");
-  assert_non_null(file);
-  assert_true(fputs("not ours\n", file) >= 0);
-  assert_int_equal(fclose(file), 0);
-  assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT);
-  assert_int_equal(access(lock_path, F_OK), 0);
+  mill_lock_beat_s = 30;
+  assert_int_equal(unlink(lock_path), 0); /* it is the other job's */
 }
 
 int main(void)
@@ -298,12 +250,10 @@ int main(void)
       cmocka_unit_test(test_living_holder_keeps_it),
       cmocka_unit_test(test_unreaped_holder_is_gone),
       cmocka_unit_test(test_leftovers_go_only_with_the_lock),
-      cmocka_unit_test(test_number_of_a_process_is_not_enough),
-      cmocka_unit_test(test_other_hosts_show_life),
-      cmocka_unit_test(test_lock_without_text),
+      cmocka_unit_test(test_who_may_take_it_over),
+      cmocka_unit_test(test_requeued_job_takes_its_own),
+      cmocka_unit_test(test_lock_that_says_nothing),
       cmocka_unit_test(test_holder_keeps_it_and_hears_of_its_loss),
-      cmocka_unit_test(test_keeper_touches_it_for_its_owner),
-      cmocka_unit_test(test_strange_lock_is_left_alone),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

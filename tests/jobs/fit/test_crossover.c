@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "jobs/fit/crossover.h"
+#include "src/run/crossover.h"
 #include "kernels/base/error.h"
 
 static char folder[512];

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "jobs/options/options.h"
-#include "jobs/fit/stop_watch.h"
+#include "src/run/stop_watch.h"
 #include "kernels/base/error.h"
 #include "tests/mill_test.h"
 

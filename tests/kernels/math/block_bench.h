@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/star/pixel.h"
+#include "kernels/star/likelihood.h"
 #include "kernels/star/spline_filter.h"
 #include "tests/test_library.h"
 

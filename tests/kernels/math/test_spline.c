@@ -2,6 +2,7 @@
 #include "tests/mill_test.h"
 
 #include "tests/kernels/math/block_bench.h"
+#include "tests/kernels/math/blocks_f32.h"
 #include "tests/reference/blocks.h"
 
 static block_bench b;
@@ -28,10 +29,10 @@ static void compare_f64(const reference *r)
   const double vel = 123.4;
   double out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   locate(r, vel);
-  mill_block_spline_f64(b.block, arm, r->flux, b.bend);
-  mill_block_locate_f64(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
-  mill_block_interpolate_f64(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
-                             b.work.frac, out, mill_doppler_ln_slope(vel), slope);
+  mill_block_spline(b.block, arm, r->flux, b.bend);
+  mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
+                         b.work.frac, out, mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
     /* position in an interval: 3e-8 by float32, and 1e-11 of ln wave over the step; a
      * template changes by up to 0.2 from knot to knot */
@@ -43,8 +44,7 @@ static void compare_f64(const reference *r)
     assert_close(slope[i] / unit, per_km_s / unit, 5e-8);
   }
   double sampled[REF_SPLINE_N_EVAL]; /* the same by one pass */
-  mill_block_sample_f64(&b.block, arm, REF_SPLINE_N_EVAL, b.ws.ln_wave, vel, r->flux, b.bend,
-                        sampled);
+  mill_block_sample(&b.block, arm, REF_SPLINE_N_EVAL, b.ws.ln_wave, vel, r->flux, b.bend, sampled);
   assert_memory_equal(sampled, out, sizeof out);
 }
 
@@ -57,10 +57,10 @@ static void compare_f32(const reference *r)
   for (int i = 0; i < REF_SPLINE_N; i++)
     y[i] = (float)r->flux[i];
   locate(r, vel);
-  mill_block_spline_f32(b.block, arm, y, bend);
-  mill_block_locate_f32(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
-  mill_block_interpolate_f32(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac,
-                             out, mill_doppler_ln_slope(vel), slope);
+  blocks_f32_spline(b.block, arm, y, bend);
+  blocks_f32_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
+  blocks_f32_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
+                         mill_doppler_ln_slope(vel), slope);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++) {
     /* a handful of float32 roundings of numbers below 1 */
     assert_close((double)out[i], r->value[i], 3e-7);
@@ -90,12 +90,12 @@ static void test_value_without_slope_is_the_same(void **state)
   double with[REF_SPLINE_N_EVAL], without[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   const mill_model_arm *arm = &b.model.arm[0];
   locate(&blue, 0);
-  mill_block_spline_f64(b.block, arm, blue.flux, b.bend);
-  mill_block_locate_f64(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
-  mill_block_interpolate_f64(&b.block, arm, REF_SPLINE_N_EVAL, blue.flux, b.bend, b.work.index,
-                             b.work.frac, with, 1, slope);
-  mill_block_interpolate_f64(&b.block, arm, REF_SPLINE_N_EVAL, blue.flux, b.bend, b.work.index,
-                             b.work.frac, without, 0, NULL);
+  mill_block_spline(b.block, arm, blue.flux, b.bend);
+  mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
+  mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, blue.flux, b.bend, b.work.index,
+                         b.work.frac, with, 1, slope);
+  mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, blue.flux, b.bend, b.work.index,
+                         b.work.frac, without, 0, NULL);
   for (int i = 0; i < REF_SPLINE_N_EVAL; i++)
     assert_close(without[i], with[i], 4e-16); /* products may be fused in one and not the other */
 }
@@ -111,10 +111,9 @@ static void test_straight_lines_in_wavelength_are_kept(void **state)
   for (int i = 0; i < N - 2; i++)
     b.ln_wave[i] = log(4000.0) + (i + 0.37) * 1e-4;
   const mill_model_arm *arm = &b.model.arm[0];
-  mill_block_spline_f64(b.block, arm, y, b.bend);
-  mill_block_locate_f64(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
-  mill_block_interpolate_f64(&b.block, arm, N - 2, y, b.bend, b.work.index, b.work.frac, out, 0,
-                             NULL);
+  mill_block_spline(b.block, arm, y, b.bend);
+  mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
+  mill_block_interpolate(&b.block, arm, N - 2, y, b.bend, b.work.index, b.work.frac, out, 0, NULL);
   for (int i = 0; i < N - 2; i++)
     /* no curvature anywhere; 1e-4 per knot times the float32 position */
     assert_close(out[i], exp((i + 0.37) * 1e-4) - 1, 1e-11);
@@ -128,8 +127,8 @@ static void test_positions_beyond_the_ends_stay_inside(void **state)
   b.ln_wave[1] = log(4000.0) - 1e-9;
   b.ln_wave[2] = log(4000.0) + 63e-4;
   b.ln_wave[3] = log(5000.0);
-  mill_block_locate_f64(&b.block, &b.model.arm[0], b.ws.n_pix, b.ws.ln_wave, 0, b.work.index,
-                        b.work.frac);
+  mill_block_locate(&b.block, &b.model.arm[0], b.ws.n_pix, b.ws.ln_wave, 0, b.work.index,
+                    b.work.frac);
   assert_int_equal(b.index[0], 0);
   assert_int_equal(b.index[1], 0);
   assert_int_equal(b.index[2], 62);

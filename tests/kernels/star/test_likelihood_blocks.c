@@ -6,6 +6,7 @@
 
 #include "kernels/math/cells.h"
 #include "tests/kernels/math/block_bench.h"
+#include "tests/kernels/math/blocks_f32.h"
 
 enum { SEED = 555 };
 
@@ -84,15 +85,15 @@ static void test_projection_matches_least_squares(void **state)
           const double level = flat ? 1 : 0.9, ln_scale = flat ? 0 : 1.3;
           const double expected =
               dense(flat ? NULL : templ, level, ln_scale, kind == MILL_LIKE_MARGINAL, a);
-          const double f64 = mill_block_project_f64(b.block, &b.model, &b.s, flat ? NULL : templ,
-                                                    level, ln_scale, &b.work);
+          const double f64 = mill_block_project(b.block, &b.model, &b.s, flat ? NULL : templ, level,
+                                                ln_scale, &b.work);
           /* |D|^2 - |L^-1 S^T D|^2 loses the digits of |D|^2, 1e5 here */
           assert_close(f64, expected, 1e-12 * b.s.dd + 1e-9);
           for (int c = 0; c < cont[k]; c++)
             /* normal equations: the square of the condition of the design */
             assert_close(b.work.solve[c], a[c], 1e-6 * (1 + fabs(a[c])));
-          const double f32 = mill_block_project_f32(b.block, &b.model, &b.s, flat ? NULL : templ32,
-                                                    level, ln_scale, &b.work);
+          const double f32 = blocks_f32_project(b.block, &b.model, &b.s, flat ? NULL : templ32,
+                                                level, ln_scale, &b.work);
           /* sums are float64 in both */
           assert_close(f32, f64, 1e-15 * b.s.dd);
         }
@@ -113,12 +114,12 @@ static void compare_derivatives(int n, const double *templ)
     for (int i = 0; i < n; i++)
       b.pixel[r * BENCH_PIX + i] = row[r][i];
   memset(&f64, 0, sizeof f64);
-  mill_block_jacobian_f64(b.block, &b.model, &b.s, 0, &b.work, &f64);
+  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, &f64);
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
   memset(&f32, 0, sizeof f32);
-  mill_block_jacobian_f32(b.block, &b.model, &b.s, 0, &b.work, &f32);
+  blocks_f32_jacobian(b.block, &b.model, &b.s, 0, &b.work, &f32);
   for (int j = 0; j < np; j++) {
     /* functions that are off by 1e-7 move V by as much, and residuals of S/N 30 by 3e-6 and 10
      * times that where the coefficients are: of a gradient that may be sqrt(hess dd) */
@@ -174,7 +175,7 @@ static void test_cells_of_pixels_give_the_same_projection(void **state)
       const double expected =
           dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
       const double f32 =
-          mill_block_project_f32(b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
+          blocks_f32_project(b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
       /* functions that are off by e move F by 2 e r S a at most, to first order: 300 pixels of
        * S/N 30 with residuals of 3 and coefficients of up to 10 */
       assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);
@@ -197,20 +198,20 @@ static void test_projection_that_has_no_answer_is_infinite(void **state)
   mill_model *m = &b.model;
   for (int i = 0; i < 100; i++)
     templ[i] = -b.base[i]; /* dark */
-  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   templ[50] = NAN;
-  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   templ[50] = INFINITY;
-  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   b.d[3] = NAN;
-  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   for (int i = 1; i < 100; i++)
     b.is[i] = 0; /* one pixel for five functions */
-  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
 }
 
 static void test_residuals_count_good_pixels(void **state)
@@ -225,9 +226,9 @@ static void test_residuals_count_good_pixels(void **state)
   for (int i = 0; i < 130; i++)
     b.s.dd += (double)b.d[i] * (double)b.d[i];
   dense(templ, 1, 0, 0, a);
-  const double f = mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  const double f = mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   assert_true(isfinite(f));
-  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
+  mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   double expected = 0, worst = 0, below = 0;
   for (int i = 0; i < 130; i++) {
     double poly = 0;
@@ -249,8 +250,8 @@ static void test_residuals_count_good_pixels(void **state)
   /* the same upside down */
   for (int i = 0; i < 130; i++)
     b.d[i] = -b.d[i];
-  mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
-  mill_block_residual_f64(&b.block, &b.s, templ, 1, 0, &b.work, &chisq, &negative, &largest);
+  mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_residual(&b.block, &b.s, templ, 1, 0, &b.work, &chisq, &negative, &largest);
   assert_close(chisq, expected, 1e-9 * expected);
   assert_true(negative > 1000);
 }
@@ -264,13 +265,13 @@ static void test_gain_is_that_of_a_factor_for_each_block(void **state)
   double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
   rng = SEED;
   make(N, NK, templ);
-  mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
-  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
+  mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   for (int i = 0; i < N; i++) { /* a wave that three functions cannot follow, and a gap */
     b.d[i] *= (float)(1 + 0.1 * sin(0.03 * i));
     b.good[i] = b.good[i] && (i < 41 || i >= 84);
   }
-  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
+  mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   mill_block_gain(&b.block, &b.s, &gain, &n_block);
   for (int k = 0; k < N_BLOCK; k++) {
     double with = 0, without = 0, model[BENCH_PIX], factor, up = 0, down = 0;
@@ -371,19 +372,19 @@ static void make_rows(int n_label)
       for (int i = 0; i < arm->n_pix; i++)
         row[i] += depth * exp(-0.5 * pow((i - centre) / 3, 2));
     }
-    mill_block_spline_f64(b.block, arm, row, b.bend + r * BENCH_PIX);
+    mill_block_spline(b.block, arm, row, b.bend + r * BENCH_PIX);
   }
 }
 
 /** The Jacobian of the rows in work. */
 static void jacobian(double vel, mill_eval *eval)
 {
-  mill_block_locate_f64(&b.block, &b.model.arm[0], b.s.n_pix, b.s.ws->ln_wave, vel, b.work.index,
-                        b.work.frac);
+  mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.s.ws->ln_wave, vel, b.work.index,
+                    b.work.frac);
   for (int r = 0; r < b.model.n_par; r++)
-    mill_block_pixel_row_f64(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
-                             b.bend + r * BENCH_PIX, &b.work);
-  mill_block_jacobian_f64(b.block, &b.model, &b.s, 0, &b.work, eval);
+    mill_block_pixel_row(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
+                         b.bend + r * BENCH_PIX, &b.work);
+  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, eval);
 }
 
 static void test_derivatives_match_differences_of_the_value(void **state)
@@ -406,8 +407,7 @@ static void test_derivatives_match_differences_of_the_value(void **state)
       memset(&eval, 0, sizeof eval);
       const double vel = 33.3;
       jacobian(vel, &eval);
-      assert_close(eval.f, mill_block_value_f64(b.block, &b.model, &b.s, vel, &b.work),
-                   1e-12 * b.s.dd);
+      assert_close(eval.f, mill_block_value(b.block, &b.model, &b.s, vel, &b.work), 1e-12 * b.s.dd);
       static double saved[BENCH_PIX];
       memcpy(saved, b.rotated, sizeof saved);
       for (int j = 0; j < np; j++) {
@@ -419,12 +419,11 @@ static void test_derivatives_match_differences_of_the_value(void **state)
            * row 0 is the value, 1 v sin i, then labels */
           for (int i = 0; i < 200; i++)
             b.rotated[i] = saved[i] + (j ? step * b.rotated[j * BENCH_PIX + i] : 0);
-          mill_block_spline_f64(b.block, &b.model.arm[0], b.rotated, b.bend);
-          f[side] =
-              mill_block_value_f64(b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
+          mill_block_spline(b.block, &b.model.arm[0], b.rotated, b.bend);
+          f[side] = mill_block_value(b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
         }
         memcpy(b.rotated, saved, sizeof saved);
-        mill_block_spline_f64(b.block, &b.model.arm[0], b.rotated, b.bend);
+        mill_block_spline(b.block, &b.model.arm[0], b.rotated, b.bend);
         const double found = (f[0] - f[1]) / (2 * h) / (j ? 1 : 100);
         const double unit = sqrt(eval.hess[j * np + j]) + fabs(eval.grad[j]);
         /* velocities: 3e-8 of an interval in the position, 1e-6 km/s, over 0.1 km/s;

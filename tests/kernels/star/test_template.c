@@ -3,6 +3,7 @@
 #include "tests/mill_test.h"
 
 #include "tests/kernels/math/block_bench.h"
+#include "tests/kernels/math/blocks_f32.h"
 
 enum { SEED = 12 };
 
@@ -48,8 +49,8 @@ static void test_expm1f_clips_its_argument(void **state)
 /** A row and a tangent of it, in place. */
 static void make_flux(const double *mean)
 {
-  mill_block_flux_f64(&b.block, &b.model.arm[0], mean[0], b.grid);
-  mill_block_flux_tangent_f64(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
+  mill_block_flux(&b.block, &b.model.arm[0], mean[0], b.grid);
+  mill_block_flux_tangent(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
 }
 
 static void test_log_flux_and_its_tangents(void **state)
@@ -68,8 +69,8 @@ static void test_log_flux_and_its_tangents(void **state)
   }
   b.grid[7] = y[7] = 400; /* clipped: exp(300) in all */
   make_flux(mean);
-  mill_block_flux_f32(&b.block, &b.model.arm[0], mean[0], narrow);
-  mill_block_flux_tangent_f32(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
+  blocks_f32_flux(&b.block, &b.model.arm[0], mean[0], narrow);
+  blocks_f32_flux_tangent(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
   for (int i = 0; i < N; i++) {
     const double level = exp(fmin(y[i] + mean[0], 300) - mean[0]);
     assert_close(b.grid[i], level - 1, 1e-13 * level);
@@ -122,8 +123,8 @@ static void test_convolution_at_awkward_sizes(void **state)
   for (size_t s = 0; s < sizeof size / sizeof *size; s++)
     for (size_t w = 0; w < sizeof width / sizeof *width; w++) {
       const int n = size[s], half = width[w];
-      mill_block_convolve_f64(&b.block, n, half, kernel, in, out);
-      mill_block_convolve_f32(&b.block, n, half, kernel, in32, out32);
+      mill_block_rotate(&b.block, n, half, kernel, in, out);
+      blocks_f32_rotate(&b.block, n, half, kernel, in32, out32);
       for (int i = 0; i < n; i++) {
         const double expected = convolved(n, half, kernel, in, i);
         assert_close(out[i], expected, 1e-14);
@@ -143,7 +144,7 @@ static void test_rotation_kernel_per_km_s(void **state)
   for (int kind = 0; kind < 2; kind++) {
     for (int i = 0; i < 5; i++) {
       const double v = vsini[i];
-      const int half = mill_block_rotation_kernel_f64(b.block, kind, arm, v, 1, &b.work);
+      const int half = mill_block_rotation_kernel(b.block, kind, arm, v, 1, &b.work);
       assert_true(half >= 1 && half >= v * per_km_s);
       for (int k = 0; k <= half; k++) {
         double weight, slope;
@@ -157,10 +158,10 @@ static void test_rotation_kernel_per_km_s(void **state)
         assert_close(b.kernel_slope[k], slope * per_u, 1e-15 * fabs(slope * per_u));
       }
     }
-    assert_int_equal(mill_block_rotation_kernel_f64(b.block, kind, arm, 0, 0, &b.work), 0);
+    assert_int_equal(mill_block_rotation_kernel(b.block, kind, arm, 0, 0, &b.work), 0);
     assert_close(b.kernel[0], 1, 0);
     /* beyond what the buffers hold */
-    assert_int_equal(mill_block_rotation_kernel_f64(b.block, kind, arm, 1e6, 0, &b.work),
+    assert_int_equal(mill_block_rotation_kernel(b.block, kind, arm, 1e6, 0, &b.work),
                      MILL_MAX_ROTATION);
   }
 }
@@ -169,11 +170,11 @@ static void test_rotation_kernel_per_km_s(void **state)
 static void make_template(block_bench *at, double vsini, int n_row)
 {
   const mill_model_arm *arm = &at->model.arm[0];
-  const int half = mill_block_rotation_kernel_f64(at->block, at->model.set.rotation, arm, vsini,
-                                                  n_row > 1, &at->work);
+  const int half = mill_block_rotation_kernel(at->block, at->model.set.rotation, arm, vsini,
+                                              n_row > 1, &at->work);
   for (int r = 0; r < n_row; r++)
-    mill_block_template_row_f64(at->block, &at->model, arm, r, half, &at->work,
-                                at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
+    mill_block_template_row(at->block, &at->model, arm, r, half, &at->work,
+                            at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
 }
 
 static void compare_template_rows(int kind, double vsini)
@@ -245,8 +246,8 @@ static void test_resolution_rows_times_a_template(void **state)
       for (int n_row = 1; n_row <= N_ROW; n_row++) {
         memset(out, 0, sizeof out);
         memset(out32, 0, sizeof out32);
-        mill_block_resolve_f64(&b.block, &b.s, n_row, PITCH, in, out);
-        mill_block_resolve_f32(&b.block, &b.s, n_row, PITCH, in32, out32);
+        mill_block_resolve(&b.block, &b.s, n_row, PITCH, in, out);
+        blocks_f32_resolve(&b.block, &b.s, n_row, PITCH, in32, out32);
         for (int r = 0; r < N_ROW; r++)
           for (int i = 0; i < PITCH; i++) {
             const int p = r * PITCH + i;
@@ -261,7 +262,7 @@ static void test_resolution_rows_times_a_template(void **state)
           }
       }
       b.s.res = NULL;
-      mill_block_resolve_f64(&b.block, &b.s, 2, PITCH, in, out);
+      mill_block_resolve(&b.block, &b.s, 2, PITCH, in, out);
       for (int r = 0; r < 2; r++)
         assert_memory_equal(in + r * PITCH, out + r * PITCH, (size_t)n * sizeof *in);
     }

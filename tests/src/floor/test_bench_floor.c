@@ -1,7 +1,6 @@
 /* The counted floor: sizes of small stars, every stage against numbers counted by hand. */
 #include "tests/mill_test.h"
 
-#include "kernels/math/rotation.h"
 #include "src/floor/bench_floor.h"
 #include "tests/test_library.h"
 
@@ -72,19 +71,15 @@ static void test_stars_are_added_up(void **state)
   assert_int_equal(shape.arm[0].n_segment, 3);
   assert_int_equal(shape.arm[0].n_pix, 300);
   assert_int_equal(shape.arm[0].n_res, 900);
-  /* even part 2 x 2, odd part 1: five products and sums, two sums and two differences */
-  assert_int_equal(shape.arm[0].n_deconv, 300 * 14);
   assert_int_equal(shape.arm[0].raw_bytes, 300 * (12 + 12));
   /* 79.2 A at 4020 A are 5,849 km/s, bins of 60 that need not begin with the spectrum */
   assert_in_range(shape.arm[0].n_guess_bin, 3 * 97, 3 * 99);
 
   shape = shape_of(1, 0, 0);
   assert_int_equal(shape.arm[0].n_res, 0);
-  assert_int_equal(shape.arm[0].n_deconv, 0);
   assert_int_equal(shape.arm[0].raw_bytes, 800);
   shape = shape_of(1, 2, 1);
   assert_int_equal(shape.arm[0].n_res, 500);
-  assert_int_equal(shape.arm[0].n_deconv, 0);
   assert_int_equal(shape.arm[0].raw_bytes, 1600);
 
   set.resolution = MILL_RES_NONE; /* a matrix that is not used is not read either */
@@ -92,29 +87,6 @@ static void test_stars_are_added_up(void **state)
   set.resolution = MILL_RES_AUTO;
   assert_int_equal(shape.arm[0].n_res, 0);
   assert_int_equal(shape.arm[0].raw_bytes, 1200);
-}
-
-static void test_rotation_of_the_solutions(void **state)
-{
-  (void)state;
-  mill_bench_shape shape = shape_of(3, 1, 1);
-  mill_fit_result result;
-  memset(&result, 0, sizeof result);
-  result.status = MILL_STATUS_FITTED; /* a grid step is 24 km/s */
-  mill_bench_shape_add_result(&shape, &lib, &set, &result);
-  assert_int_equal(shape.arm[0].n_rotation, 0);
-  result.vsini_km_s = 100;
-  set.rotation = MILL_ROT_LINEAR; /* one point for each begun grid step */
-  mill_bench_shape_add_result(&shape, &lib, &set, &result);
-  assert_int_equal(shape.arm[0].n_rotation, 5);
-  result.status = MILL_STATUS_LOW_SN;
-  mill_bench_shape_add_result(&shape, &lib, &set, &result);
-  assert_int_equal(shape.arm[0].n_rotation, 5);
-  assert_int_equal(shape.n_fitted, 2);
-  set.rotation = MILL_ROT_SPLINE; /* the spline reaches further */
-  result.status = MILL_STATUS_FITTED;
-  mill_bench_shape_add_result(&shape, &lib, &set, &result);
-  assert_int_equal(shape.arm[0].n_rotation, 5 + 5 + MILL_ROTATION_REACH - 1);
 }
 
 /* Numbers of one value: front 2*4*12 + 3*12 + 2*12*9 + 3*9 = 375; last layer 2*9*400, flux
@@ -153,20 +125,6 @@ static void test_value(void **state)
   assert_close(work[MILL_BENCH_SIMPLEX].f64, 7 * (VALUE_F32 + VALUE_F64), 1e-6);
 }
 
-static void test_rotating_value(void **state)
-{
-  (void)state;
-  mill_bench_shape shape = shape_of(2, 1, 1);
-  mill_bench_work work[MILL_BENCH_N_STAGE];
-  mill_timing timing;
-  memset(&timing, 0, sizeof timing);
-  timing.n_value[MILL_PHASE_SIMPLEX] = 1;
-  shape.n_fitted = 2;
-  shape.arm[0].n_rotation = 6; /* half width 3: a product and 3 (two sums and a product) */
-  count(&shape, &timing, L2, work);
-  assert_close(work[MILL_BENCH_SIMPLEX].f32, VALUE_F32 + 400 * 10, 1e-6);
-}
-
 static void test_jacobian(void **state)
 {
   (void)state;
@@ -175,11 +133,10 @@ static void test_jacobian(void **state)
   mill_timing timing;
   memset(&timing, 0, sizeof timing);
   timing.n_jacobian[MILL_PHASE_POLISH] = 3;
-  set.rotation = MILL_ROT_LINEAR;
   count(&shape, &timing, L2, work);
-  /* five rows of the last layer, flux 1 + 4*2, the slope of a kernel of half width 1, six
-   * rows of splines, six rows and the velocity at the pixels, seven resolved */
-  const double f32 = 5 * 7200 + 400 * 9 + 400 * 4 + 6 * 3200 + 100 * (12 + 6 * 7 + 12) + 7 * 600;
+  /* five rows of the last layer, flux 1 + 4*2, six rows of splines, six rows and the velocity at
+   * the pixels, seven resolved */
+  const double f32 = 5 * 7200 + 400 * 9 + 6 * 3200 + 100 * (12 + 6 * 7 + 12) + 7 * 600;
   /* front: a row, SiLU 3, its slope 3; in float32 four rows and their products with the slope */
   const double front = 96 + 12 * (3 + 3) + 216 + 9 * (3 + 3);
   const double thin = 4 * (96 + 12 + 216 + 9);
@@ -203,10 +160,6 @@ static void test_jacobian(void **state)
   assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + thin) - 4 * 7200 + 4 * 2 * 5 * (9 + 400),
                1e-6);
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature), 1e-6);
-  timing.n_rough[0] = 0;
-  set.rotation = MILL_ROT_SPLINE; /* its slope has three neighbours */
-  count(&shape, &timing, L2, work);
-  assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + thin + 400 * 6), 1e-6);
 }
 
 static void test_once_a_star(void **state)
@@ -222,8 +175,8 @@ static void test_once_a_star(void **state)
   count(&shape, &timing, L2, work);
   assert_close(work[MILL_BENCH_READ].bytes_file, 2 * 2400, 0);
   assert_close(work[MILL_BENCH_LOAD].bytes_memory, 0, 0);
-  /* 12 a pixel, 14 to take the Gaussian out, 3 for the sum of a row, 1 for its median */
-  assert_close(work[MILL_BENCH_PREPARE].f64, 2 * 100 * (12 + 14 + 3 + 1), 1e-6);
+  /* 12 a pixel, 3 for the sum of a row, 1 for its median */
+  assert_close(work[MILL_BENCH_PREPARE].f64, 2 * 100 * (12 + 3 + 1), 1e-6);
   assert_close(work[MILL_BENCH_PREPARE].bytes_memory, 2 * (2400 + 2000), 1e-6);
   /* 25 bins and one more on each side of 0, 40 templates: 20 labels, 2 rotations; transforms of
    * 256, of which 204 are bins of the data */
@@ -259,10 +212,8 @@ static void test_without_stars_there_is_no_floor(void **state)
 static void test_seconds(void **state)
 {
   (void)state;
-  const mill_bench_rates rates = {.sgemm_square.gflop_s = 90,
-                                  .sgemm_last.gflop_s = 100,
-                                  .dgemm_square.gflop_s = 50,
-                                  .dgemm_hidden.gflop_s = 40,
+  const mill_bench_rates rates = {.f32_gflop_s = 100,
+                                  .f64_gflop_s = 50,
                                   .copy_cache_gbyte_s = 80,
                                   .copy_memory_gbyte_s = 10,
                                   .read_gbyte_s = 5};
@@ -282,9 +233,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_stars_are_added_up),
-      cmocka_unit_test(test_rotation_of_the_solutions),
       cmocka_unit_test(test_value),
-      cmocka_unit_test(test_rotating_value),
       cmocka_unit_test(test_jacobian),
       cmocka_unit_test(test_once_a_star),
       cmocka_unit_test(test_without_stars_there_is_no_floor),

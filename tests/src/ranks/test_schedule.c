@@ -13,7 +13,7 @@
 
 #include "kernels/base/error.h"
 #include "src/system/random.h"
-#include "src/ranks/schedule_model.h"
+#include "tests/src/ranks/schedule_model.h"
 
 enum { MAX_FILE = 1 << 15, MAX_ROW = 1 << 20 };
 

@@ -35,8 +35,9 @@ class Starmill(CMakePackage, CudaPackage):
     depends_on("qhull@2019:", when="+hulls")
     depends_on("cuda@12.4:", when="+cuda")
 
-    # plot and report
-    for package in ("python@3.9:", "py-numpy", "py-h5py", "py-astropy", "py-matplotlib"):
+    # show, select, plot and report
+    for package in ("python@3.9:", "py-numpy", "py-scipy", "py-h5py", "py-astropy", "py-matplotlib",
+                    "py-pillow"):
         depends_on(package, type="run")
 
     def cmake_args(self):

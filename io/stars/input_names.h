@@ -1,0 +1,50 @@
+/** Which files a run reads: those of the command line, of the catalog and of patterns, less those
+ *  that are done. */
+#ifndef MILL_INPUT_NAMES_H
+#define MILL_INPUT_NAMES_H
+
+#include <limits.h>
+
+#include "io/catalog/input_table.h"
+#include "src/config/config.h"
+#include "src/ranks/mpi_context.h"
+
+/** What a command line says of them; texts are borrowed, NULL: not given. */
+typedef struct mill_input_request {
+  char *const *input; /**< [n_input] files named on the command line, in order */
+  int n_input;
+  const char *catalog;  /**< file with one path a line */
+  char *const *pattern; /**< [n_pattern] */
+  size_t n_pattern;
+  const char *numbers, *numbers_file; /**< what {n} of a pattern stands for */
+  const char *input_table;
+  const char *output; /**< the result */
+  int skip_done;      /**< leave out what input_table has as done */
+  int want_models;    /**< models will be written */
+} mill_input_request;
+
+typedef struct mill_input_names {
+  int64_t n, n_byte;
+  char *text;                        /**< one after the other, each with its final zero, owned */
+  const char **name;                 /**< [n] into text, owned */
+  int64_t n_skipped;                 /**< left out, for they are done */
+  char settings[MILL_SETTINGS_SIZE]; /**< on rank 0, with --input-table: digest of this run's */
+} mill_input_names;
+
+/** Gather them on rank 0 and give them to all; none are left where all are done.  Collective.
+ *
+ *  With --skip-done a result that this output has already keeps the inputs that it was begun with,
+ *  so that it can be continued when new files have come.
+ *
+ *  MILL_ERR_USAGE: no input at all, or a list or pattern is wrong, or the output is finished and
+ *  there are inputs that are neither its own nor done. */
+int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
+                           const mill_config *config, const mill_library *lib,
+                           mill_input_names *names);
+
+/** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
+int mill_input_absolute(const char *name, char out[PATH_MAX]);
+
+void mill_input_names_clear(mill_input_names *names);
+
+#endif

@@ -1,0 +1,593 @@
+#define _GNU_SOURCE /* qsort_r */
+
+#include "io/stars/inputs.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/surveys/redrock.h"
+#include "io/surveys/spectra.h"
+#include "io/stars/input_names.h"
+#include "io/stars/work.h"
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+#include "src/system/watchdog.h"
+
+enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
+
+/* What a rank finds out about a file; ranks send it byte by byte. */
+typedef struct file_facts {
+  int64_t size;
+  double mtime;
+  int64_t n_row, n_exposure;
+  uint64_t device, inode;
+  int64_t rows_hash;
+  int64_t redrock_size;
+  double redrock_mtime;
+  int32_t on_disk;   /* device and inode are known */
+  int32_t n_error;   /* bytes of its error, with the final zero; 0: none */
+  int32_t n_redrock; /* the same of the path of its redrock file */
+  char format[sizeof((mill_input_file *)0)->format];
+  char frame[sizeof((mill_input_file *)0)->frame];
+} file_facts;
+
+/* What this rank's files say about the models of an arm. */
+typedef struct arm_layout {
+  int first_file; /* the first one that has the arm; INT_MAX: none */
+  int n_pix;      /* of the exposure that has most */
+  int n_pix_first;
+  double *wave_aa; /* [n_pix_first] of the first exposure, owned */
+  int differs;     /* some exposure is on other wavelengths, or has several spectra */
+} arm_layout;
+
+/* What indexing needs. */
+typedef struct index_job {
+  mill_spectra_settings settings;
+  int want_models;
+  mill_inputs *inputs;
+  int64_t n_held; /* bytes of the indexes */
+  int keeps_all;  /* of them, as rows of several files are joined */
+  char *text;     /* [n_text] of this rank's files, each error, redrock file, owned */
+  size_t n_text;
+  int64_t n_text_room;
+  mill_read_batch batch;
+  arm_layout layout[MILL_MAX_ARM];
+} index_job;
+
+/* A thousandth of a pixel is rounding in the making of the input. */
+static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
+{
+  if (n_a != n_b)
+    return 0;
+  const double tolerance_aa = 1e-3 * (a[n_a - 1] - a[0]) / n_a;
+  for (int i = 0; i < n_a; i++)
+    if (fabs(a[i] - b[i]) > tolerance_aa)
+      return 0;
+  return 1;
+}
+
+/* The wavelengths of some exposures, which are in the batch. */
+static int learn_batch(index_job *job, int i_file)
+{
+  const mill_read_batch *batch = &job->batch;
+  int last_wave[MILL_MAX_ARM];
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    last_wave[a] = -1;
+  for (int i = 0, end; i < batch->n_segment; i = end) {
+    const mill_read_segment *s = &batch->segment[i];
+    int n_pix = 0;
+    for (end = i; end < batch->n_segment && batch->segment[end].exposure == s->exposure &&
+                  batch->segment[end].arm == s->arm;
+         end++)
+      n_pix += batch->segment[end].n_pix;
+    if (s->arm < 0)
+      continue;
+    arm_layout *layout = &job->layout[s->arm];
+    const double *wave_aa = batch->wave[s->wave].wave_aa;
+    layout->n_pix = n_pix > layout->n_pix ? n_pix : layout->n_pix;
+    if (layout->first_file == INT_MAX) {
+      MILL_CHECK(MILL_ALLOC(s->n_pix, &layout->wave_aa));
+      memcpy(layout->wave_aa, wave_aa, (size_t)s->n_pix * sizeof *wave_aa);
+      layout->n_pix_first = s->n_pix;
+      layout->first_file = i_file;
+      last_wave[s->arm] = s->wave;
+    }
+    if (end > i + 1 || (s->wave != last_wave[s->arm] &&
+                        !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, wave_aa)))
+      layout->differs = 1;
+    last_wave[s->arm] = s->wave;
+  }
+  return MILL_OK;
+}
+
+/* Wavelengths of all selected exposures of a file.  An exposure that cannot be read is
+ * left to the fit, which says so. */
+static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
+                        int i_file)
+{
+  int err = MILL_OK;
+  enum { GROUP = 64 };
+  for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
+    const int64_t *exposure = index->exposure_row + at;
+    const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
+    err = mill_spectra_waves(spectra, exposure, n, &job->batch);
+    if (err == MILL_OK) {
+      MILL_TRY(learn_batch(job, i_file));
+      continue;
+    }
+    for (int i = 0; i < n && (err == MILL_OK || err == MILL_ERR_INPUT); i++) {
+      err = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
+      if (err == MILL_OK)
+        err = learn_batch(job, i_file);
+    }
+    if (err != MILL_ERR_INPUT)
+      MILL_TRY(err);
+    err = MILL_OK;
+  }
+done:
+  return err;
+}
+
+/* What indexing a file takes, relative to others. */
+static double cost_of_file(const char *name, const file_facts *facts)
+{
+  return 1.0 +
+         (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
+}
+
+/* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its
+ * first most bytes. */
+static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
+{
+  const size_t length = strnlen(text, most - 1);
+  MILL_CHECK(MILL_GROW(&job->text, &job->n_text_room, (int64_t)(job->n_text + length + 1)));
+  memcpy(job->text + job->n_text, text, length);
+  job->text[job->n_text + length] = '\0';
+  job->n_text += length + 1;
+  *n_byte = (int32_t)(length + 1);
+  return MILL_OK;
+}
+
+/* Rows beyond the limit are read again when they are needed. */
+static void hold_rows(index_job *job, mill_file_index *index)
+{
+  const int64_t n_byte =
+      index->n_row * (int64_t)sizeof *index->row +
+      index->n_exposure * (int64_t)(sizeof *index->exposure_row + sizeof *index->exposure_id);
+  if (job->keeps_all || job->n_held + n_byte <= MILL_INDEX_BYTES) {
+    job->n_held += n_byte;
+    return;
+  }
+  const mill_file_index counts = *index;
+  mill_file_index_clear(index);
+  index->n_row = counts.n_row;
+  index->n_exposure = counts.n_exposure;
+  index->n_fits_row = counts.n_fits_row;
+  index->file_size = counts.file_size;
+  index->file_mtime = counts.file_mtime;
+  index->rows_hash = counts.rows_hash;
+}
+
+static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
+{
+  int err = MILL_OK;
+  mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
+  mill_spectra *spectra = NULL;
+
+  err = mill_spectra_open(path, &job->settings, &spectra);
+  if (err == MILL_OK)
+    err = mill_spectra_index(spectra, &job->settings.config->select, index);
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+    mill_log_error("%s", mill_error_message());
+    mill_file_index_clear(index);
+    err = add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
+    goto done;
+  }
+  MILL_TRY(err);
+  facts->size = index->file_size;
+  facts->mtime = index->file_mtime;
+  facts->n_row = index->n_row;
+  facts->rows_hash = index->rows_hash;
+  facts->redrock_size = index->redrock_size;
+  facts->redrock_mtime = index->redrock_mtime;
+  if (index->redrock)
+    MILL_TRY(add_text(job, index->redrock, MILL_FITS_MAX_PATH, &facts->n_redrock));
+  snprintf(facts->format, sizeof facts->format, "%s", mill_spectra_format_name(spectra));
+  snprintf(facts->frame, sizeof facts->frame, "%s", mill_frame_name(mill_spectra_frame(spectra)));
+  facts->n_exposure = index->n_exposure;
+  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->format,
+                 (long long)index->n_row, (long long)index->n_fits_row);
+  if (job->want_models && index->n_row > 0)
+    MILL_TRY(learn_layout(job, spectra, index, i_file));
+  hold_rows(job, index);
+done:
+  mill_spectra_close(spectra);
+  return err;
+}
+
+static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
+{
+  int err = MILL_OK;
+  const mill_inputs *inputs = job->inputs;
+  MILL_TRY(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
+  for (int i = inputs->file_start; i < inputs->file_end; i++) {
+    if (mill_stop_reason() != MILL_STOP_NONE)
+      MILL_FAIL(MILL_ERR_STOPPED,
+                "stopped while indexing: nothing was fitted; the same command starts again");
+    const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
+    err = index_file(job, names->name[i], i, &facts[i]);
+    mill_watch_end(watch);
+    MILL_TRY(err);
+  }
+done:
+  return err;
+}
+
+static void look_at_file(const char *path, file_facts *facts)
+{
+  struct stat status;
+  facts->size = -1;
+  facts->mtime = 0;
+  if (stat(path, &status) != 0)
+    return;
+  facts->on_disk = 1;
+  facts->device = (uint64_t)status.st_dev;
+  facts->inode = (uint64_t)status.st_ino;
+  facts->size = (int64_t)status.st_size;
+  facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+}
+
+/* Put the facts of all ranks in place of this rank's; start [size + 1]: the first file of each. */
+static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
+{
+  file_facts *all = NULL;
+  const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
+  int64_t n_all = 0;
+  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
+                             "inputs are too many for one run", (void **)&all, &n_all));
+  mill_free(*facts);
+  *facts = all;
+  return MILL_OK;
+}
+
+/* Cut the list of files so that every rank has about as much to read: packed files are read
+ * whole, others as headers and tables.  Collective; start [size + 1]. */
+static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
+                     int *start)
+{
+  double all = 0, so_far = 0;
+  int rank = 1;
+  for (int r = 0; r <= mpi->size; r++)
+    start[r] = (int)(names->n * r / mpi->size);
+  for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
+    const int watch =
+        mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
+    look_at_file(names->name[i], *facts + i);
+    mill_watch_end(watch);
+  }
+  MILL_CHECK(gather_facts(mpi, start, facts));
+  for (int64_t i = 0; i < names->n; i++)
+    all += cost_of_file(names->name[i], *facts + i);
+  for (int r = 1; r <= mpi->size; r++)
+    start[r] = (int)names->n;
+  for (int64_t i = 0; i < names->n; i++) {
+    /* a file belongs to the rank in whose share of the cost its middle lies */
+    const double cost = cost_of_file(names->name[i], *facts + i);
+    for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
+      start[rank] = (int)i;
+    so_far += cost;
+  }
+  return MILL_OK;
+}
+
+/* What qsort_r's comparison looks at. */
+typedef struct identities {
+  const file_facts *facts;
+  const char *const *name;
+} identities;
+
+static int compare_identity(const void *a, const void *b, void *context)
+{
+  const identities *all = context;
+  const file_facts *x = &all->facts[*(const int *)a], *y = &all->facts[*(const int *)b];
+  if (x->on_disk != y->on_disk)
+    return x->on_disk - y->on_disk;
+  if (!x->on_disk)
+    return strcmp(all->name[*(const int *)a], all->name[*(const int *)b]);
+  if (x->device != y->device)
+    return x->device < y->device ? -1 : 1;
+  return (x->inode > y->inode) - (x->inode < y->inode);
+}
+
+/* The same file twice would give its stars twice, unnoticed. */
+static int refuse_duplicates(const mill_input_names *names, const file_facts *facts)
+{
+  int err = MILL_OK;
+  int *order = NULL;
+  identities all = {facts, names->name};
+  const int n_file = (int)names->n;
+  MILL_TRY(MILL_ALLOC(n_file, &order));
+  for (int i = 0; i < n_file; i++)
+    order[i] = i;
+  qsort_r(order, (size_t)n_file, sizeof *order, compare_identity, &all);
+  for (int i = 1; i < n_file; i++)
+    if (compare_identity(&order[i - 1], &order[i], &all) == 0)
+      MILL_FAIL(MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
+                order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
+done:
+  mill_free(order);
+  return err;
+}
+
+/* A run must not destroy what it reads. */
+static int refuse_written_inputs(const mill_input_names *names, const file_facts *facts,
+                                 const mill_file_roles *roles)
+{
+  int may_be_redrock = 0;
+  char beside[MILL_FITS_MAX_PATH];
+  for (int i = 0; i < roles->n; i++)
+    may_be_redrock |= mill_redrock_is_name(roles->written[i].identity.name);
+  for (int64_t i = 0; i < names->n; i++) {
+    const char *name = names->name[i];
+    MILL_CHECK(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk,
+                                          facts[i].device, facts[i].inode));
+    if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
+      continue; /* a path that is too long makes the file unreadable, later */
+    MILL_CHECK(mill_file_roles_read(roles, "the redrock file", beside));
+  }
+  return MILL_OK;
+}
+
+/* Up to 16 m/s apart, which is below what is measured here. */
+static int is_solar(const char *frame)
+{
+  return strcmp(frame, mill_frame_name(MILL_FRAME_BARYCENTRIC)) == 0 ||
+         strcmp(frame, mill_frame_name(MILL_FRAME_HELIOCENTRIC)) == 0;
+}
+
+/* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
+ * wrong in all of them. */
+static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
+                               const mill_join *join)
+{
+  for (int64_t row = 0; row < join->row_start[join->n_file]; row++)
+    for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
+      const int i_first = join->part[join->part_start[row]].file, i_other = join->part[k].file;
+      const file_facts *first = &facts[i_first], *other = &facts[i_other];
+      if (strcmp(first->frame, other->frame) != 0 &&
+          !(is_solar(first->frame) && is_solar(other->frame)))
+        return MILL_ERROR(
+            MILL_ERR_CONFIG,
+            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
+            "velocities are not in one frame: fit these files one by one, or bring them "
+            "into one frame",
+            names->name[i_first], first->frame, names->name[i_other], other->frame);
+    }
+  return MILL_OK;
+}
+
+static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
+                     file_facts *facts, mill_inputs *inputs)
+{
+  int err = MILL_OK;
+  int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
+  err = MILL_ALLOC(inputs->n_file, &n_row);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(inputs->n_file, &n_exposure);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start, inputs->file_end,
+                          inputs->index, n_row, n_exposure, &inputs->join));
+  MILL_TRY(refuse_mixed_frames(names, facts, inputs->join)); /* every rank has all of both */
+  for (int i = 0; i < inputs->n_file; i++) {
+    n_before += facts[i].n_row;
+    n_after += n_row[i];
+    facts[i].n_row = n_row[i];
+    facts[i].n_exposure = n_exposure[i];
+  }
+  if (mpi->rank == 0)
+    mill_log_info("join_by_name: %lld rows of the input files are %lld objects",
+                  (long long)n_before, (long long)n_after);
+done:
+  mill_free(n_row);
+  mill_free(n_exposure);
+  return err;
+}
+
+static int build_table(const mill_input_names *names, const file_facts *facts,
+                       const mill_file_roles *roles, mill_inputs *inputs)
+{
+  int64_t n_exposure = 0;
+  const char *text = inputs->file_text;
+  MILL_CHECK(refuse_duplicates(names, facts));
+  if (roles)
+    MILL_CHECK(refuse_written_inputs(names, facts, roles));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->file));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->exposure_start));
+  MILL_CHECK(MILL_ALLOC(inputs->n_file, &inputs->n_exposure));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const file_facts *from = &facts[i];
+    mill_input_file *file = &inputs->file[i];
+    *file = (mill_input_file){.path = names->name[i],
+                              .size = from->size,
+                              .mtime = from->mtime,
+                              .row_start = inputs->n_row,
+                              .n_row = from->n_row,
+                              .error = from->n_error > 0 ? text : "",
+                              .rows_hash = from->rows_hash,
+                              .redrock = from->n_redrock > 0 ? text + from->n_error : "",
+                              .redrock_size = from->redrock_size,
+                              .redrock_mtime = from->redrock_mtime};
+    memcpy(file->format, from->format, sizeof file->format);
+    memcpy(file->frame, from->frame, sizeof file->frame);
+    text += from->n_error + from->n_redrock;
+    inputs->exposure_start[i] = n_exposure;
+    inputs->n_exposure[i] = from->n_exposure;
+    inputs->n_row += from->n_row;
+    n_exposure += from->n_exposure;
+    inputs->n_unreadable += from->n_error > 0;
+  }
+  return MILL_OK;
+}
+
+/* Per arm, every rank gets the wavelengths of the first file of all that has it, unless
+ * some exposure is on others. */
+static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
+                        mill_inputs *inputs)
+{
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++) {
+    const arm_layout *mine = &layouts[a];
+    struct {
+      int file, rank;
+    } here = {mine->first_file, mpi->rank}, first;
+    int n_first = mine->n_pix_first, differs = mine->differs, n_pix = mine->n_pix;
+    MILL_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
+    if (first.file == INT_MAX)
+      continue;
+    MILL_MPI(MPI_Bcast(&n_first, 1, MPI_INT, first.rank, mpi->comm));
+    err = MILL_ALLOC(n_first, &inputs->wave_aa[a]);
+    MILL_TRY(mill_mpi_agree(mpi, err));
+    if (mpi->rank == first.rank)
+      memcpy(inputs->wave_aa[a], mine->wave_aa, (size_t)n_first * sizeof(double));
+    MILL_MPI(MPI_Bcast(inputs->wave_aa[a], n_first, MPI_DOUBLE, first.rank, mpi->comm));
+    if (mine->first_file != INT_MAX &&
+        !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa))
+      differs = 1;
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
+    if (differs) {
+      mill_free(inputs->wave_aa[a]);
+      inputs->wave_aa[a] = NULL;
+    }
+  }
+done:
+  return err;
+}
+
+/* Velocities are in the frame of the wavelengths; rank 0 names each frame once. */
+static void log_frames(const mill_inputs *inputs)
+{
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *file = &inputs->file[i];
+    int64_t n_same = 1;
+    int is_first = file->format[0] != '\0';
+    for (int j = 0; j < i && is_first; j++)
+      is_first = strcmp(inputs->file[j].format, file->format) != 0 ||
+                 strcmp(inputs->file[j].frame, file->frame) != 0;
+    if (!is_first)
+      continue;
+    for (int j = i + 1; j < inputs->n_file; j++)
+      n_same += strcmp(inputs->file[j].format, file->format) == 0 &&
+                strcmp(inputs->file[j].frame, file->frame) == 0;
+    mill_log_info("%lld input %s of format %s: the frame of the wavelengths, and so of the "
+                  "velocities, is %s; nothing is corrected",
+                  (long long)n_same, n_same == 1 ? "file" : "files", file->format, file->frame);
+  }
+}
+
+int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
+                      const mill_config *config, const mill_library *lib, const int *arm_wanted,
+                      const mill_file_roles *roles, mill_inputs *inputs)
+{
+  int err = MILL_OK;
+  mill_input_names names = {0};
+  file_facts *facts = NULL;
+  int *start = NULL;
+  int64_t n_text = 0;
+  index_job job = {.settings = {.lib = lib,
+                                .config = config,
+                                .limits = {config->gzip_limit_mib, config->scratch}},
+                   .inputs = inputs,
+                   .want_models = request->want_models,
+                   .keeps_all = config->join_by_name};
+
+  memset(inputs, 0, sizeof *inputs);
+  memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    job.layout[a].first_file = INT_MAX;
+  MILL_TRY(mill_input_names_share(mpi, request, config, lib, &names));
+  inputs->n_file = (int)names.n;
+  inputs->n_skipped = (int)names.n_skipped;
+  memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);
+  if (names.n == 0) /* all are done */
+    goto done;
+  err = MILL_ALLOC(names.n, &facts);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size + 1, &start);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(cut_files(mpi, &names, &facts, start));
+  inputs->file_start = start[mpi->rank];
+  inputs->file_end = start[mpi->rank + 1];
+  MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
+  MILL_TRY(gather_facts(mpi, start, &facts));
+  MILL_TRY(
+      mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
+                      "bytes of errors and redrock files of the inputs are too many for one run",
+                      (void **)&inputs->file_text, &n_text));
+  if (config->join_by_name)
+    MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
+  MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));
+  inputs->settings = job.settings;
+  inputs->path_text = names.text;
+  names.text = NULL;
+  if (mpi->rank == 0)
+    log_frames(inputs);
+  if (job.want_models)
+    MILL_TRY(share_layout(mpi, lib, job.layout, inputs));
+done:
+  mill_read_batch_clear(&job.batch);
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    mill_free(job.layout[a].wave_aa);
+  MILL_FREE(job.text, start, facts);
+  mill_input_names_clear(&names);
+  return err;
+}
+
+int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+{
+  int err = MILL_OK;
+  mill_inputs *inputs = context;
+  mill_spectra *spectra = NULL;
+  const mill_input_file *file = &inputs->file[i_file];
+  memset(index, 0, sizeof *index);
+  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, &spectra));
+  MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
+  if (index->n_row != file->n_row || index->file_size != file->size ||
+      index->file_mtime != file->mtime || index->rows_hash != file->rows_hash)
+    MILL_FAIL(MILL_ERR_INPUT, "%s%s%s changed while the job was starting", file->path,
+              index->redrock ? ", or its redrock file " : "", index->redrock ? index->redrock : "");
+done:
+  mill_spectra_close(spectra);
+  /* its rows are counted already: the next start counts again, without it if need be */
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
+    err = MILL_ERROR(MILL_ERR_STOPPED, "%s; it could be read before: the same command starts again",
+                     mill_error_message());
+  if (err != MILL_OK)
+    mill_file_index_clear(index);
+  return err;
+}
+
+void mill_inputs_drop_index(mill_inputs *inputs)
+{
+  if (inputs->index)
+    for (int i = 0; i < inputs->file_end - inputs->file_start; i++)
+      mill_file_index_clear(&inputs->index[i]);
+  mill_free(inputs->index);
+  inputs->index = NULL;
+}
+
+void mill_inputs_clear(mill_inputs *inputs)
+{
+  if (!inputs)
+    return;
+  mill_inputs_drop_index(inputs);
+  mill_join_free(inputs->join);
+  MILL_FREE(inputs->file, inputs->exposure_start, inputs->n_exposure, inputs->path_text,
+            inputs->file_text);
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    mill_free(inputs->wave_aa[a]);
+  memset(inputs, 0, sizeof *inputs);
+}

@@ -1,0 +1,606 @@
+#include "io/stars/reader.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/nvtx.h"
+#include "kernels/base/clock.h"
+#include "src/system/thread.h"
+#include "src/system/watchdog.h"
+
+enum {
+  MAX_SOURCE = 4, /* files that a thread has open at once, where rows come from several */
+  MAX_BATCHES = MILL_MAX_READER + MILL_READER_AHEAD
+};
+
+/* An input file that is open, or could not be opened. */
+typedef struct source {
+  int i_file; /* -1: none */
+  int64_t last_used;
+  mill_spectra *spectra; /* NULL: error says why */
+  mill_file_index index; /* its rows before joining */
+  char error[512];
+} source;
+
+/* Where an exposure of the batch is. */
+typedef struct place {
+  int part, at; /* of the batch; among the exposures asked for there */
+} place;
+
+/* One of the threads, and what only it touches. */
+typedef struct worker {
+  mill_reader *reader;
+  pthread_t thread;
+  int started;
+  int n_source;
+  source source[MAX_SOURCE];
+  int64_t n_asked;
+  int64_t wanted[MILL_BATCH_ROWS];
+  /* of the batch under way */
+  int64_t *exposure; /* asked of one file, as its format numbers them */
+  place *place;      /* of all exposures of the batch */
+  int *part_file;    /* by part of the batch: its file */
+  int *cursor;       /* by part: the next of its segments */
+  int64_t exposure_room, place_room, part_file_room, cursor_room;
+  /* guarded by the reader's mutex */
+  int ended;
+  double cpu_s; /* once it has ended */
+} worker;
+
+struct mill_reader {
+  mill_reader_plan plan;
+  int n_worker;
+  worker *worker; /* [n_worker] */
+  /* guarded by draw: one thread at a time asks for rows */
+  pthread_mutex_t draw;
+  mill_schedule_rows rest; /* rows that no thread has taken yet */
+  /* guarded by mutex */
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  mill_batch *ready[MAX_BATCHES]; /* oldest first */
+  int n_ready;
+  mill_batch *idle[MAX_BATCHES];
+  int n_idle;
+  int stop, n_running;
+  int64_t n_opened;
+  mill_error_kept failure; /* of the first thread that failed */
+};
+
+static void close_source(source *s)
+{
+  mill_spectra_close(s->spectra);
+  mill_file_index_clear(&s->index);
+  memset(s, 0, sizeof *s);
+  s->i_file = -1;
+}
+
+/* The rows of /fits are those that the file, and its redrock file, gave at indexing. */
+static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
+{
+  if (n_row == now->n_row && then->size == now->file_size && then->mtime == now->file_mtime &&
+      then->rows_hash == now->rows_hash)
+    return MILL_OK;
+  if (now->redrock && then->size == now->file_size && then->mtime == now->file_mtime)
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: its redrock file %s changed while the job was running and selects other rows: "
+        "run it again on the new file",
+        then->path, now->redrock);
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s changed while the job was running: run it again on the new file",
+                    then->path);
+}
+
+/* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
+ * filled the scratch folder. */
+static int close_others(worker *w, const source *keep)
+{
+  int n = 0;
+  for (int k = 0; k < w->n_source; k++) {
+    source *s = &w->source[k];
+    if (s == keep || !s->spectra)
+      continue;
+    close_source(s);
+    n++;
+  }
+  return n;
+}
+
+/* Open file i, or find it open.  A file that cannot be used is no failure of the
+ * reader: the source's error says why. */
+static int get_source(worker *w, int i, source **out)
+{
+  int err = MILL_OK, watch = -1;
+  mill_reader *reader = w->reader;
+  const mill_reader_plan *plan = &reader->plan;
+  const mill_input_file *entry = &plan->inputs->file[i];
+  source *s = &w->source[0];
+  *out = NULL;
+  w->n_asked++;
+  for (int k = 0; k < w->n_source; k++) {
+    if (w->source[k].i_file == i) {
+      *out = &w->source[k];
+      (*out)->last_used = w->n_asked;
+      goto done;
+    }
+    if (w->source[k].last_used < s->last_used)
+      s = &w->source[k];
+  }
+  close_source(s);
+  s->i_file = i;
+  s->last_used = w->n_asked;
+  pthread_mutex_lock(&reader->mutex);
+  reader->n_opened++;
+  pthread_mutex_unlock(&reader->mutex);
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
+  err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
+  if (err == MILL_ERR_INPUT && mill_work_is_compressed(entry->path) && close_others(w, s) > 0)
+    err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
+  if (err == MILL_OK)
+    err = mill_spectra_index(s->spectra, &plan->inputs->settings.config->select, &s->index);
+  if (err == MILL_OK)
+    err = check_unchanged(
+        entry, plan->inputs->join ? plan->inputs->join->n_row_before[i] : entry->n_row, &s->index);
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+    mill_spectra_close(s->spectra);
+    s->spectra = NULL;
+    mill_file_index_clear(&s->index);
+    snprintf(s->error, sizeof s->error, "%s", mill_error_message());
+    err = MILL_OK;
+  }
+  if (err == MILL_OK)
+    *out = s;
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+/* Wait for an idle batch; NULL when the reader is to stop. */
+static mill_batch *take_idle(mill_reader *reader)
+{
+  mill_batch *batch = NULL;
+  pthread_mutex_lock(&reader->mutex);
+  while (reader->n_idle == 0 && !reader->stop)
+    pthread_cond_wait(&reader->changed, &reader->mutex);
+  if (!reader->stop)
+    batch = reader->idle[--reader->n_idle];
+  pthread_mutex_unlock(&reader->mutex);
+  return batch;
+}
+
+static void hand_over(mill_reader *reader, mill_batch *batch)
+{
+  pthread_mutex_lock(&reader->mutex);
+  reader->ready[reader->n_ready++] = batch;
+  pthread_cond_broadcast(&reader->changed);
+  pthread_mutex_unlock(&reader->mutex);
+}
+
+/* Which rows of files make up a row of file i. */
+static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
+                     int64_t *n_part, mill_join_part *alone)
+{
+  const mill_join *join = reader->plan.inputs->join;
+  *alone = (mill_join_part){.file = i, .row = row};
+  *part = alone;
+  *n_part = 1;
+  if (join) {
+    const int64_t k = join->row_start[i] + row;
+    *part = join->part + join->part_start[k];
+    *n_part = join->part_start[k + 1] - join->part_start[k];
+  }
+}
+
+/* Number of exposures of a row of the open file i, and the first one in the catalog. */
+static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
+                           int64_t *model_row)
+{
+  const mill_join *join = reader->plan.inputs->join;
+  if (join) {
+    const int64_t k = join->row_start[s->i_file] + row;
+    *model_row = join->first_exposure[k];
+    return (int)(join->first_exposure[k + 1] - join->first_exposure[k]);
+  }
+  *model_row = reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
+  return s->index.row[row].n_exposure;
+}
+
+/* Which part of the batch has the spectra of a file. */
+static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
+{
+  for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
+    if (w->part_file[*i_part] == i_file)
+      return MILL_OK;
+  const int64_t n_made = batch->cap_part;
+  MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
+  memset(batch->part + n_made, 0, (size_t)(batch->cap_part - n_made) * sizeof *batch->part);
+  MILL_CHECK(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
+  w->part_file[batch->n_part++] = i_file;
+  return MILL_OK;
+}
+
+/* Read part p of the batch, the spectra of one file for the rows wanted of file i; place says
+ * where each exposure went. */
+static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
+{
+  int err = MILL_OK;
+  int n = 0, n_asked = 0, watch = -1;
+  mill_reader *reader = w->reader;
+  source *s = NULL;
+  MILL_TRY(get_source(w, w->part_file[p], &s));
+  if (!s->spectra)
+    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+  for (int k = 0; k < batch->n_row; k++) {
+    const mill_join_part *part;
+    mill_join_part alone;
+    int64_t n_part;
+    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    for (int64_t q = 0; q < n_part; q++) {
+      const int here = part[q].file == w->part_file[p];
+      const mill_catalog_row *row = here ? &s->index.row[part[q].row] : NULL;
+      const int n_exposure = here ? row->n_exposure : part[q].n_exposure;
+      for (int e = 0; e < n_exposure && here; e++) {
+        w->place[n + e] = (place){p, n_asked};
+        w->exposure[n_asked++] = s->index.exposure_row[row->first_exposure + e];
+      }
+      n += n_exposure;
+    }
+  }
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it",
+                           reader->plan.inputs->file[s->i_file].path);
+  MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+/* The segments of all parts, row after row. */
+static int collect_segments(worker *w, mill_batch *batch)
+{
+  int n_segment = 0, e = 0;
+  for (int p = 0; p < batch->n_part; p++)
+    n_segment += batch->part[p].n_segment;
+  MILL_CHECK(MILL_GROW(&batch->segment, &batch->cap_segment, n_segment));
+  MILL_CHECK(MILL_GROW(&w->cursor, &w->cursor_room, batch->n_part));
+  for (int p = 0; p < batch->n_part; p++)
+    w->cursor[p] = 0;
+  batch->n_segment = 0;
+  for (int k = 0; k < batch->n_row; k++) {
+    mill_reader_row *row = &batch->row[k];
+    row->first_segment = batch->n_segment;
+    for (int i = 0; i < row->n_exposure; i++, e++) {
+      const place at = w->place[e];
+      const mill_read_batch *part = &batch->part[at.part];
+      for (int *c = &w->cursor[at.part];
+           *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
+        mill_batch_segment *to = &batch->segment[batch->n_segment++];
+        to->read = part->segment[*c];
+        to->wave_aa = to->read.wave >= 0 ? part->wave[to->read.wave].wave_aa : NULL;
+        to->i_file = w->part_file[at.part];
+        to->read.exposure = i;
+        to->read.wave = -1;
+      }
+    }
+    row->n_segment = batch->n_segment - row->first_segment;
+  }
+  return MILL_OK;
+}
+
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
+ * spectra cannot be had. */
+static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
+                      mill_batch *batch)
+{
+  const mill_reader *reader = w->reader;
+  batch->i_file = i;
+  batch->error[0] = '\0';
+  batch->n_part = batch->n_segment = batch->n_exposure = 0;
+  batch->n_row = n;
+  for (int k = 0; k < n; k++)
+    batch->row[k] = (mill_reader_row){.row = reader->plan.inputs->file[i].row_start + wanted[k],
+                                      .target_id = -1,
+                                      .model_row = -1};
+  if (!s->spectra)
+    return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
+  for (int k = 0; k < n; k++) {
+    const mill_join_part *part;
+    mill_join_part alone;
+    int64_t n_part;
+    int i_part;
+    mill_reader_row *row = &batch->row[k];
+    row->n_exposure = count_exposures(reader, s, wanted[k], &row->model_row);
+    batch->n_exposure += row->n_exposure;
+    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    /* the first of its rows is in this file: the object's row stayed there */
+    row->target_id = s->index.row[part[0].row].target_id;
+    memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
+    for (int64_t q = 0; q < n_part; q++)
+      MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
+  }
+  MILL_CHECK(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
+  MILL_CHECK(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));
+  for (int p = 0; p < batch->n_part; p++)
+    MILL_CHECK(read_part(w, batch, i, wanted, p));
+  return collect_segments(w, batch);
+}
+
+/* Hand over n wanted rows of file i in one batch.  When their pixels cannot be read and
+ * there are several, *retry says so and nothing is handed over. */
+static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
+{
+  int err = MILL_OK;
+  mill_reader *reader = w->reader;
+  source *s = NULL;
+  mill_batch *batch = take_idle(reader);
+  *retry = 0;
+  *stopped = batch == NULL;
+  if (!batch)
+    goto done;
+  mill_range_begin(MILL_RANGE_READ);
+  err = get_source(w, i, &s);
+  if (err == MILL_OK) {
+    /* without its file no row is any better than the others */
+    const int is_lost = s->spectra == NULL;
+    err = fill_batch(w, i, s, wanted, n, batch);
+    if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+      *retry = n > 1 && !is_lost;
+      snprintf(batch->error, sizeof batch->error, "%s", mill_error_message());
+      err = MILL_OK;
+    }
+  }
+  mill_range_end();
+  if (err != MILL_OK || *retry) {
+    mill_reader_release(reader, batch);
+    goto done;
+  }
+  hand_over(reader, batch);
+done:
+  return err;
+}
+
+/* How many of the next rows make a batch: at least one. */
+static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
+{
+  int n_exposure = 0, i = 0;
+  int64_t model_row;
+  if (!s->spectra)
+    return n;
+  for (; i < n; i++) {
+    n_exposure += count_exposures(reader, s, wanted[i], &model_row);
+    if (i > 0 && n_exposure > MILL_BATCH_EXPOSURES)
+      break;
+  }
+  return i;
+}
+
+/* Hand over the first n_wanted rows of the list. */
+static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
+{
+  source *s = NULL;
+  for (int at = 0, n = 0; at < n_wanted && !*stopped; at += n) {
+    int retry = 0;
+    MILL_CHECK(get_source(w, i, &s));
+    n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
+    MILL_CHECK(read_batch(w, i, w->wanted + at, n, &retry, stopped));
+    /* so one bad row does not cost its neighbours */
+    for (int k = 0; retry && k < n && !*stopped; k++) {
+      int ignored = 0;
+      MILL_CHECK(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
+    }
+  }
+  return MILL_OK;
+}
+
+static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
+{
+  int n_wanted = 0;
+  const mill_reader_plan *plan = &w->reader->plan;
+  const int64_t row_start = plan->inputs->file[share->file].row_start;
+  for (int64_t row = share->first; row < share->end && !*stopped; row++) {
+    if (mill_work_wanted(plan->work, row_start + row))
+      w->wanted[n_wanted++] = row;
+    if (n_wanted == MILL_BATCH_ROWS || row + 1 == share->end) {
+      MILL_CHECK(read_wanted(w, share->file, n_wanted, stopped));
+      n_wanted = 0;
+    }
+  }
+  return MILL_OK;
+}
+
+static int is_stopped(void *context)
+{
+  mill_reader *reader = context;
+  pthread_mutex_lock(&reader->mutex);
+  const int stop = reader->stop;
+  pthread_mutex_unlock(&reader->mutex);
+  return stop;
+}
+
+/* The next rows for a thread.  Several threads share the rows of a file, and each opens it; one
+ * that has to be unpacked first is left to one thread, and the others go on with what follows. */
+static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
+{
+  int err = MILL_OK;
+  mill_schedule_rows *rest = &reader->rest;
+  pthread_mutex_lock(&reader->draw);
+  *there = rest->first < rest->end;
+  if (!*there)
+    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, rest, there));
+  if (*there) {
+    *share = *rest;
+    if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
+        !mill_work_is_compressed(reader->plan.inputs->file[rest->file].path))
+      share->end = share->first + MILL_READER_SHARE;
+    rest->first = share->end;
+  }
+done:
+  pthread_mutex_unlock(&reader->draw);
+  return err;
+}
+
+static int read_all(worker *w)
+{
+  int stopped = 0, there = 0;
+  mill_schedule_rows share = {0};
+  while (!stopped) {
+    MILL_CHECK(take_share(w->reader, &share, &there));
+    if (!there)
+      break;
+    MILL_CHECK(read_share(w, &share, &stopped));
+  }
+  return MILL_OK;
+}
+
+static void *worker_main(void *argument)
+{
+  worker *w = argument;
+  mill_reader *reader = w->reader;
+  mill_nvtx_name_thread("reader");
+  const int err = read_all(w);
+  for (int k = 0; k < w->n_source; k++)
+    close_source(&w->source[k]);
+  pthread_mutex_lock(&reader->mutex);
+  /* the thread that takes the batches sees the wish to stop itself */
+  if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
+    mill_error_save(err, &reader->failure);
+    reader->stop = 1; /* the other threads */
+  }
+  w->cpu_s = mill_thread_cpu_s();
+  w->ended = 1;
+  reader->n_running--;
+  pthread_cond_broadcast(&reader->changed);
+  pthread_mutex_unlock(&reader->mutex);
+  return NULL;
+}
+
+static int start_worker(mill_reader *reader, worker *w)
+{
+  w->reader = reader;
+  w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
+  for (int k = 0; k < w->n_source; k++)
+    w->source[k].i_file = -1;
+  pthread_mutex_lock(&reader->mutex);
+  const int rc = mill_thread_start(&w->thread, worker_main, w);
+  w->started = rc == 0;
+  reader->n_running += w->started;
+  pthread_mutex_unlock(&reader->mutex);
+  if (rc != 0)
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "cannot start a reader thread: is the limit on processes (ulimit -u) "
+                      "or on address space (ulimit -v) low?");
+  return MILL_OK;
+}
+
+int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
+{
+  int err = MILL_OK;
+  mill_reader *reader = NULL;
+  *out = NULL;
+  if (plan->n_thread < 1 || plan->n_thread > MILL_MAX_READER)
+    MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
+  MILL_TRY(MILL_ALLOC(1, &reader));
+  reader->plan = *plan;
+  pthread_mutex_init(&reader->draw, NULL);
+  pthread_mutex_init(&reader->mutex, NULL);
+  pthread_cond_init(&reader->changed, NULL);
+  MILL_TRY(MILL_ALLOC(plan->n_thread, &reader->worker));
+  reader->n_worker = plan->n_thread;
+  for (int i = 0; i < mill_reader_batches(plan->n_thread); i++) {
+    MILL_TRY(MILL_ALLOC(1, &reader->idle[i]));
+    reader->n_idle++;
+  }
+  for (int i = 0; i < reader->n_worker; i++)
+    MILL_TRY(start_worker(reader, &reader->worker[i]));
+  *out = reader;
+  reader = NULL;
+done:
+  mill_reader_stop(reader);
+  return err;
+}
+
+int mill_reader_next(mill_reader *reader, mill_batch **out)
+{
+  int err = MILL_OK;
+  *out = NULL;
+  pthread_mutex_lock(&reader->mutex);
+  while (reader->n_ready == 0 && reader->n_running > 0)
+    pthread_cond_wait(&reader->changed, &reader->mutex);
+  if (reader->n_ready > 0) {
+    *out = reader->ready[0];
+    reader->n_ready--;
+    memmove(&reader->ready[0], &reader->ready[1], (size_t)reader->n_ready * sizeof *reader->ready);
+  } else if (reader->failure.code != MILL_OK) {
+    err = mill_error_restore(&reader->failure);
+  }
+  pthread_mutex_unlock(&reader->mutex);
+  return err;
+}
+
+int64_t mill_reader_n_opened(mill_reader *reader)
+{
+  pthread_mutex_lock(&reader->mutex);
+  const int64_t n = reader->n_opened;
+  pthread_mutex_unlock(&reader->mutex);
+  return n;
+}
+
+double mill_reader_cpu_s(mill_reader *reader)
+{
+  double cpu_s = 0.0;
+  pthread_mutex_lock(&reader->mutex);
+  for (int i = 0; i < reader->n_worker; i++) {
+    const worker *w = &reader->worker[i];
+    clockid_t clock;
+    struct timespec t = {0};
+    /* a thread that has not ended cannot end without the mutex */
+    if (w->started && !w->ended && pthread_getcpuclockid(w->thread, &clock) == 0 &&
+        clock_gettime(clock, &t) == 0)
+      cpu_s += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    else
+      cpu_s += w->cpu_s;
+  }
+  pthread_mutex_unlock(&reader->mutex);
+  return cpu_s;
+}
+
+void mill_reader_release(mill_reader *reader, mill_batch *batch)
+{
+  if (!batch)
+    return;
+  pthread_mutex_lock(&reader->mutex);
+  reader->idle[reader->n_idle++] = batch;
+  pthread_cond_broadcast(&reader->changed);
+  pthread_mutex_unlock(&reader->mutex);
+}
+
+static void free_batch(mill_batch *batch)
+{
+  for (int64_t p = 0; p < batch->cap_part; p++)
+    mill_read_batch_clear(&batch->part[p]);
+  MILL_FREE(batch->part, batch->segment, batch);
+}
+
+void mill_reader_stop(mill_reader *reader)
+{
+  if (!reader)
+    return;
+  mill_cond_end(&reader->changed, &reader->mutex, &reader->stop);
+  for (int i = 0; i < reader->n_worker; i++) {
+    worker *w = &reader->worker[i];
+    if (w->started)
+      pthread_join(w->thread, NULL);
+    MILL_FREE(w->exposure, w->place, w->part_file, w->cursor);
+  }
+  while (reader->n_ready > 0)
+    free_batch(reader->ready[--reader->n_ready]);
+  while (reader->n_idle > 0)
+    free_batch(reader->idle[--reader->n_idle]);
+  mill_free(reader->worker);
+  pthread_mutex_destroy(&reader->draw);
+  pthread_mutex_destroy(&reader->mutex);
+  pthread_cond_destroy(&reader->changed);
+  mill_free(reader);
+}

@@ -1,0 +1,103 @@
+/** The reader of a rank: threads that bring its stars' pixels from disk.
+ *
+ *  The threads draw chunks of the catalog (io/stars/work.h), the next one when all rows of the last
+ *  are taken, and hand over the wanted rows in batches of a bounded size.  Several threads read
+ *  shares of the same file, which each of them opens; one of them unpacks and reads a compressed
+ *  file, while the others go on.  So with several threads the batches come in any order.
+ *
+ *  A fixed number of batches circulates, so the memory does not depend on the catalog: it is
+ *  mill_reader_batches() times the larger of MILL_BATCH_EXPOSURES exposures and the most exposures
+ *  fitted jointly.
+ */
+#ifndef MILL_READER_H
+#define MILL_READER_H
+
+#include "io/surveys/spectra.h"
+#include "io/stars/inputs.h"
+#include "io/stars/work.h"
+
+enum {
+  MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */
+  MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
+  MILL_READER_AHEAD = 2,     /**< batches besides those that the threads fill: one being fitted
+                              *   from, one ready */
+  MILL_READER_SHARE = 64     /**< rows of a file that one of several threads takes at a time */
+};
+
+/** Batches that circulate with n_thread threads. */
+static inline int mill_reader_batches(int n_thread)
+{
+  return n_thread + MILL_READER_AHEAD;
+}
+
+/** Rows, of one exposure each, that n_thread threads have taken at most before any is fitted. */
+static inline int64_t mill_reader_rows_ahead(int n_thread)
+{
+  const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
+  return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
+}
+
+/** The spectrum of one arm of one exposure of a row. */
+typedef struct mill_batch_segment {
+  mill_read_segment read; /**< its exposure counts in the row, its wave means nothing */
+  const double *wave_aa;  /**< [n_pix], NULL when it is outside */
+  int i_file;             /**< of the catalog: where it was read */
+} mill_batch_segment;
+
+/** One row of a batch. */
+typedef struct mill_reader_row {
+  int64_t row;       /**< of /fits */
+  int64_t target_id; /**< with object: of the catalog; -1 and empty where the file is unreadable */
+  char object[sizeof((mill_catalog_row *)0)->object];
+  int64_t model_row; /**< of its first exposure among all exposures of the catalog */
+  int n_exposure;
+  int first_segment; /**< of the batch's segments, which are ordered by exposure, then arm */
+  int n_segment;
+} mill_reader_row;
+
+/** Rows that belong to one file with their pixels (of joined rows, also from other files),
+ *  or the reason why they cannot be had. */
+typedef struct mill_batch {
+  int i_file; /**< of the catalog */
+  int n_row;
+  mill_reader_row row[MILL_BATCH_ROWS];
+  char error[512]; /**< not empty: these rows are unreadable, and why */
+  int n_exposure;
+  mill_batch_segment *segment; /**< [n_segment] of all rows, owned */
+  int n_segment;
+  int64_t cap_segment;
+  mill_read_batch *part; /**< [n_part] the pixels, one for each file that was read, owned */
+  int n_part;
+  int64_t cap_part;
+} mill_batch;
+
+/** What to read; everything is borrowed until mill_reader_stop. */
+typedef struct mill_reader_plan {
+  const mill_inputs *inputs;
+  mill_work *work; /**< which rows; the reader's own until mill_reader_stop */
+  int n_thread;    /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
+} mill_reader_plan;
+
+typedef struct mill_reader mill_reader;
+
+/** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
+int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
+
+/** Wait for the next batch; *out NULL at the end.  A failure of a thread
+ *  itself (not of a file) is returned here with its message, after the batches that were ready. */
+int mill_reader_next(mill_reader *reader, mill_batch **out);
+
+/** How often the threads have opened a file so far. */
+int64_t mill_reader_n_opened(mill_reader *reader);
+
+/** CPU seconds that the threads have used so far. */
+double mill_reader_cpu_s(mill_reader *reader);
+
+/** Give a batch back for reuse; its pixels are gone. NULL is allowed. */
+void mill_reader_release(mill_reader *reader, mill_batch *batch);
+
+/** Stop the threads, at once even when batches are left, and free everything.
+ *  NULL is allowed. */
+void mill_reader_stop(mill_reader *reader);
+
+#endif

@@ -1,0 +1,140 @@
+#include "io/stars/work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/ranks/draw.h"
+
+struct mill_work {
+  mill_schedule *schedule;
+  mill_draw *draw;
+  mill_schedule_walk walk; /* of the chunk under way */
+  int n_at_once;           /* chunks that this rank draws together */
+  int64_t n_taken;
+  int ended;
+};
+
+int mill_work_is_compressed(const char *path)
+{
+  const size_t n = strlen(path);
+  return n > 3 && strcmp(path + n - 3, ".gz") == 0;
+}
+
+int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out)
+{
+  int err = MILL_OK;
+  mill_schedule_file *file = NULL;
+  uint8_t *wanted = NULL;
+  int64_t n_row = 0;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(plan->inputs->n_file, &file));
+  for (int i = 0; i < plan->inputs->n_file; i++) {
+    const mill_input_file *from = &plan->inputs->file[i];
+    const double n_exposure =
+        from->n_row > 0 ? (double)plan->inputs->n_exposure[i] / (double)from->n_row : 1.0;
+    file[i] =
+        (mill_schedule_file){.row_start = from->row_start,
+                             .n_row = from->n_row,
+                             .row_cost = mill_schedule_row_cost(n_exposure),
+                             .open_cost = mill_schedule_open_cost(
+                                 from->size, mill_work_is_compressed(from->path), plan->rate)};
+    n_row += from->n_row;
+  }
+  if (plan->result) {
+    MILL_TRY(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
+    mill_result_wanted_bits(plan->result, wanted);
+  }
+  const mill_schedule_plan what = {.n_file = plan->inputs->n_file,
+                                   .file = file,
+                                   .wanted = wanted,
+                                   .n_row_limit = plan->n_row_limit,
+                                   .n_rank = n_rank,
+                                   .rate = plan->rate,
+                                   .n_held = plan->n_held};
+  MILL_TRY(mill_schedule_make(&what, out));
+done:
+  mill_free(wanted);
+  mill_free(file);
+  return err;
+}
+
+int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out)
+{
+  int err = MILL_OK;
+  mill_work *work = NULL;
+  mill_work_plan agreed = *plan;
+  double patience_s = (double)plan->n_ahead / plan->rate;
+  int n_share = 0;
+  *out = NULL;
+  /* Ranks may differ in threads, and so in slots, or in kind; the list of chunks is the same on
+   * all. A rank counts as several of the slowest ones, and draws as many chunks at a time. */
+  MILL_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
+  const int64_t n_held = plan->n_held / n_mine;
+  MILL_MPI(MPI_Allreduce(&n_mine, &n_share, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  err = MILL_ALLOC(1, &work);
+  if (err == MILL_OK)
+    err = mill_work_schedule(&agreed, n_share, &work->schedule);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  work->n_at_once = n_mine;
+  MILL_TRY(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
+  *out = work;
+  work = NULL;
+done:
+  mill_work_free(work);
+  return err;
+}
+
+int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
+                   mill_schedule_rows *piece, int *there)
+{
+  *there = 0;
+  while (!work->ended) {
+    int64_t number = -1;
+    mill_schedule_sum sum;
+    *there = mill_schedule_next(work->schedule, &work->walk, piece);
+    if (*there)
+      break;
+    MILL_CHECK(mill_draw_next(work->draw, gives_up, context, &number));
+    if (number < 0)
+      break;
+    mill_schedule_sums(work->schedule, &sum);
+    work->ended = number >= sum.n_chunk;
+    if (!work->ended) {
+      const int64_t n_left = sum.n_chunk - number;
+      work->n_taken += n_left < work->n_at_once ? n_left : work->n_at_once;
+    }
+    mill_schedule_begin(work->schedule, number, work->n_at_once, &work->walk);
+  }
+  return MILL_OK;
+}
+
+int mill_work_wanted(const mill_work *work, int64_t row)
+{
+  return mill_schedule_wanted(work->schedule, row);
+}
+
+void mill_work_get_stats(const mill_work *work, mill_work_stats *stats)
+{
+  memset(stats, 0, sizeof *stats);
+  mill_schedule_sums(work->schedule, &stats->sum);
+  stats->n_taken = work->n_taken;
+  mill_draw_stats(work->draw, &stats->n_answered, &stats->wait_s);
+}
+
+int mill_work_settle(mill_work *work)
+{
+  return work ? mill_draw_settle(work->draw) : MILL_OK;
+}
+
+void mill_work_free(mill_work *work)
+{
+  if (!work)
+    return;
+  mill_draw_free(work->draw);
+  mill_schedule_free(work->schedule);
+  mill_free(work);
+}

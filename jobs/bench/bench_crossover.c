@@ -1,0 +1,400 @@
+/* From which size a GPU pays: fits, trainings and particles on the CPU and on the GPU. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jobs/bench/bench_job.h"
+#include "jobs/library/train_choice.h"
+#include "jobs/options/job_steps.h"
+#include "jobs/particles/particle_choice.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "kernels/find_backend.h"
+#include "kernels/particles/particles.h"
+#include "src/libraries/train_network.h"
+#include "src/run/backend_choice.h"
+#include "src/run/crossover.h"
+#include "src/system/blas_threads.h"
+#include "src/system/random.h"
+#include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+#include "src/system/version.h"
+
+enum {
+  MAX_POINT = 32,
+  GROWTH = 4, /* of the size from one point to the next */
+  ONCE_S = 5, /* what takes longer is not repeated */
+  NOT_KEPT = -1,
+  TOO_FEW = -1
+};
+
+typedef struct crossover {
+  mill_bench *job;
+  int n_thread;
+  char gpu_name[64];  /* empty: there is none, and no_gpu says why */
+  char no_gpu[512];   /* of finding it */
+  double gpu_start_s; /* wall: the first use of it in a process */
+  /* of the CPU, of the GPU */
+  const mill_backend *backend[2];
+  const mill_train_ops *train[2];
+  const mill_particle_ops *particles[2];
+} crossover;
+
+/* A kind of work that can be made as large as wanted. */
+typedef struct work_kind {
+  int work; /* enum mill_bench_work_kind */
+  int kept; /* enum mill_crossover_kind; NOT_KEPT */
+  const char *name, *unit;
+  int64_t first, last;  /* number of parts */
+  double (*size)(void); /* of a part, in units; NULL: 1 */
+  /* Do n parts; n becomes smaller where there are no more. */
+  int (*run)(const crossover *c, int is_gpu, int64_t *n, double *spent_s);
+} work_kind;
+
+/* ---- fit ---- */
+
+/* The first n rows of the inputs; fewer where there are no more.  A GPU's time has its start. */
+static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
+{
+  int err = MILL_OK;
+  mill_bench_run *run = NULL;
+  mill_fit_options fit = c->job->options.fit;
+  fit.backend = is_gpu ? "cuda" : "cpu";
+  MILL_TRY(MILL_ALLOC(1, &run));
+  MILL_TRY(mill_bench_run_fit(c->job, &fit, *n, run));
+  *n = run->shape.n_star;
+  *spent_s = run->meters.wall_s + (is_gpu ? c->gpu_start_s : 0.0);
+done:
+  mill_free(run);
+  return err;
+}
+
+/* ---- train ---- */
+
+enum { N_LABEL = 4, N_OUT = 256, N_STEP = 4, N_EPOCH = 3 };
+static const mill_train_settings network = {.n_hidden = 3, .width = {256, 256, 200}};
+
+static double train_mflop(void)
+{
+  mill_train_shape shape;
+  mill_train_shape_of(&network, N_LABEL, N_OUT, &shape);
+  return 1e3 * mill_train_gflop(&shape, 1);
+}
+
+typedef struct train_data {
+  float *x, *target, *scale, *weight, *bias;
+  double lap_s, best_s;
+} train_data;
+
+/* rows of mill_train_problem */
+static int target_rows(void *context, int n, const int *model, const float **row)
+{
+  const train_data *data = context;
+  for (int i = 0; i < n; i++)
+    row[i] = data->target + (size_t)model[i] * N_OUT;
+  return MILL_OK;
+}
+
+/* after of mill_train_watch */
+static int after_epoch(void *context, mill_train_state *state)
+{
+  train_data *data = context;
+  const double now_s = mill_wall_s();
+  (void)state;
+  data->best_s = fmin(data->best_s, now_s - data->lap_s);
+  data->lap_s = now_s;
+  return MILL_OK;
+}
+
+static int draw(mill_random *r, size_t n, float **out)
+{
+  MILL_CHECK(MILL_ALLOC(n, out));
+  for (size_t i = 0; i < n; i += N_OUT)
+    mill_random_normals(r, (int)(n - i < N_OUT ? n - i : N_OUT), *out + i);
+  return MILL_OK;
+}
+
+/* A step of n models; what they are makes no difference to the time.  Of several epochs of a few
+ * steps the shortest counts. */
+static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
+{
+  int err = MILL_OK, n_blas = 0;
+  const int n_model = N_STEP * (int)*n, width = network.width[network.n_hidden - 1];
+  train_data data = {.best_s = INFINITY};
+  mill_train_state state = {0};
+  mill_train_settings set;
+  mill_random r;
+  MILL_TRY(mill_blas_begin(c->n_thread, &n_blas));
+  mill_random_begin(&r, 1, 0, 0);
+  mill_train_settings_init(&set);
+  set.n_hidden = network.n_hidden;
+  memcpy(set.width, network.width, sizeof set.width);
+  set.batch = (int)*n;
+  set.n_epoch = N_EPOCH;
+  set.n_thread = c->n_thread;
+  MILL_TRY(draw(&r, (size_t)n_model * N_LABEL, &data.x));
+  MILL_TRY(draw(&r, (size_t)n_model * N_OUT, &data.target));
+  MILL_TRY(draw(&r, (size_t)N_OUT * (size_t)width, &data.weight));
+  MILL_TRY(MILL_ALLOC(N_OUT, &data.bias));
+  MILL_TRY(MILL_ALLOC(N_OUT, &data.scale));
+  for (int i = 0; i < N_OUT * width; i++)
+    data.weight[i] /= (float)width;
+  for (int i = 0; i < N_OUT; i++)
+    data.scale[i] = 1;
+  const mill_train_problem problem = {.n_in = N_LABEL,
+                                      .n_out = N_OUT,
+                                      .n = n_model,
+                                      .n_train = n_model,
+                                      .x = data.x,
+                                      .scale = data.scale,
+                                      .n_norm = N_OUT,
+                                      .rows = target_rows,
+                                      .context = &data,
+                                      .weight = data.weight,
+                                      .bias = data.bias};
+  const mill_train_watch watch = {.after = after_epoch, .context = &data};
+  MILL_TRY(mill_train_begin(&set, &problem, &state));
+  data.lap_s = mill_wall_s();
+  MILL_TRY(mill_train_run(&c->job->mpi, c->train[is_gpu], &set, &problem, &watch, &state));
+  *spent_s = data.best_s / N_STEP;
+done:
+  mill_blas_end(n_blas);
+  mill_train_state_clear(&state);
+  MILL_FREE(data.x, data.target, data.scale, data.weight, data.bias);
+  return err;
+}
+
+/* ---- particles ---- */
+
+enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
+
+/* Ornstein and Uhlenbeck's process along one axis, with a density after every step. */
+static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
+{
+  int err = MILL_OK;
+  int record[N_PARTICLE_STEP + 1];
+  mill_particle_result result = {0};
+  mill_particle_transfers transfers;
+  for (int i = 0; i <= N_PARTICLE_STEP; i++)
+    record[i] = i;
+  const mill_particle_setup setup = {.n_dim = 1,
+                                     .n_particle = (int)*n,
+                                     .n_step = N_PARTICLE_STEP,
+                                     .step = 0.01,
+                                     .seed = 1,
+                                     .n_grid = {N_GRID, 1, 1},
+                                     .grid_low = {-5},
+                                     .grid_high = {5},
+                                     .n_record = N_PARTICLE_STEP + 1,
+                                     .record = record,
+                                     .n_thread = c->n_thread};
+  const mill_particle_problem problem = {.id = 1,
+                                         .diffusion = 1,
+                                         .potential = MILL_HARMONIC,
+                                         .rate = {1},
+                                         .start_centre = {1},
+                                         .start_spread = {0.5}};
+  MILL_TRY(mill_particle_check_setup(&setup));
+  MILL_TRY(mill_particle_check_problem(&setup, &problem));
+  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * N_GRID, &result.density));
+  MILL_TRY(MILL_ALLOC(setup.n_record, &result.bound));
+  MILL_TRY(MILL_ALLOC((size_t)setup.n_record * MILL_PARTICLE_MOMENTS, &result.moment));
+  const double start_s = mill_wall_s();
+  MILL_TRY(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result, &transfers));
+  *spent_s = mill_wall_s() - start_s;
+done:
+  MILL_FREE(result.density, result.bound, result.moment);
+  return err;
+}
+
+/* ---- the table ---- */
+
+static const work_kind kinds[] = {
+    {MILL_BENCH_FIT, MILL_CROSSOVER_FIT, "fit", "stars", 1, 65536, NULL, run_fit},
+    {MILL_BENCH_TRAIN, MILL_CROSSOVER_TRAIN, "train", "million operations of a step", 1, 16384,
+     train_mflop, run_train},
+    {MILL_BENCH_PARTICLES, NOT_KEPT, "particles", "particles", 1000, 65536000, NULL, run_particles},
+};
+enum { N_KIND = sizeof kinds / sizeof kinds[0] };
+
+/* What came of the points of a device so far. */
+typedef struct progress {
+  double last_s; /* of the point before; 0: none */
+  const char *over;
+} progress;
+
+/* The shortest of several times, or -1 when it would take longer than the limit or there is no
+ * memory for it. */
+static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int64_t *n,
+                      progress *p, double *best_s)
+{
+  *best_s = -1.0;
+  if (is_gpu && !c->gpu_name[0])
+    p->over = "SKIPPED";
+  if (p->last_s * GROWTH > c->job->options.limit_s)
+    p->over = "not run";
+  for (int i = 0; !p->over && i < c->job->options.n_repeat; i++) {
+    double spent_s = 0.0;
+    const int ran = kind->run(c, is_gpu, n, &spent_s);
+    if (ran == MILL_ERR_MEMORY) {
+      p->over = "no memory";
+      *best_s = -1.0;
+      break;
+    }
+    MILL_CHECK(ran);
+    if (mill_stop_signal_seen())
+      return MILL_ERROR(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept",
+                        mill_stop_signal_seen());
+    *best_s = *best_s < 0.0 ? spent_s : fmin(*best_s, spent_s);
+    if (spent_s > ONCE_S)
+      break;
+  }
+  p->last_s = fmax(*best_s, 0.0);
+  return MILL_OK;
+}
+
+static void print_point(const work_kind *kind, const mill_crossover_point *p, const progress *of)
+{
+  const int both = p->cpu_s > 0.0 && p->gpu_s > 0.0;
+  printf("| %s | %lld |", kind->name, (long long)p->size);
+  mill_bench_print_cell(p->cpu_s >= 0.0, 4, p->cpu_s, of[0].over ? of[0].over : "");
+  mill_bench_print_cell(p->gpu_s >= 0.0, 4, p->gpu_s, of[1].over ? of[1].over : "");
+  mill_bench_print_cell(both, 2, p->cpu_s / p->gpu_s, "");
+  printf("\n");
+}
+
+/* from: TOO_FEW where the inputs end before the GPU is faster */
+static int measure(const crossover *c, const work_kind *kind, int64_t *from)
+{
+  int n_point = 0, is_short = 0;
+  mill_crossover_point point[MAX_POINT];
+  progress of[2] = {{0}};
+  const double one = kind->size ? kind->size() : 1.0;
+  for (int64_t n = kind->first; n <= kind->last && n_point < MAX_POINT; n *= GROWTH) {
+    mill_crossover_point *p = &point[n_point];
+    int64_t n_done = n;
+    if (n > kind->first && (double)n * one > (double)c->job->options.n_most)
+      break;
+    MILL_CHECK(time_point(c, kind, 0, &n_done, &of[0], &p->cpu_s));
+    MILL_CHECK(time_point(c, kind, 1, &n_done, &of[1], &p->gpu_s));
+    p->size = (int64_t)ceil((double)n_done * one);
+    n_point++;
+    print_point(kind, p, of);
+    MILL_CHECK(mill_job_flush("the table"));
+    is_short = n_done < n;
+    if (is_short || (of[0].over && of[1].over))
+      break;
+  }
+  *from = mill_crossover_of(n_point, point);
+  if (*from == 0 && is_short)
+    *from = TOO_FEW;
+  return MILL_OK;
+}
+
+static int keep(const crossover *c, const work_kind *kind, int64_t from)
+{
+  char path[MILL_CROSSOVER_PATH];
+  mill_crossover line = {.kind = kind->kept, .from = from, .n_thread = c->n_thread};
+  MILL_CHECK(mill_crossover_path(path));
+  snprintf(line.date, sizeof line.date, "%s", c->job->date);
+  snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
+  snprintf(line.gpu, sizeof line.gpu, "%s", c->gpu_name);
+  snprintf(line.cpu, sizeof line.cpu, "%s", c->job->cpu);
+  MILL_CHECK(mill_crossover_keep(path, &line));
+  printf("Kept for --backend auto in %s.\n", path);
+  return MILL_OK;
+}
+
+static int tell(const crossover *c, const work_kind *kind, int64_t from)
+{
+  if (!c->gpu_name[0])
+    return MILL_OK;
+  if (from > 0)
+    printf("\n%s: the GPU pays from %lld %s on.\n", kind->name, (long long)from, kind->unit);
+  else if (from == 0)
+    printf("\n%s: the CPU is faster in the largest size of both.\n", kind->name);
+  else {
+    printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
+           "GPU pays.\n",
+           kind->name);
+    return MILL_OK;
+  }
+  if (c->job->options.keep && kind->kept != NOT_KEPT)
+    MILL_CHECK(keep(c, kind, from));
+  return MILL_OK;
+}
+
+/* ---- all ---- */
+
+static int find_gpu(crossover *c)
+{
+  const mill_mpi *mpi = &c->job->mpi;
+  int is_gpu = 0;
+  const double start_s = mill_wall_s();
+  MILL_CHECK(mill_backend_place(mpi, 0));
+  MILL_CHECK(mill_backend_find("cuda", &c->backend[1]));
+  c->gpu_start_s = mill_wall_s() - start_s;
+  MILL_CHECK(mill_train_find_ops(mpi, 1, &c->train[1]));
+  MILL_CHECK(mill_particle_find_ops(mpi, MILL_WORD_CUDA, &c->particles[1], &is_gpu));
+  snprintf(c->gpu_name, sizeof c->gpu_name, "%s", c->backend[1]->name);
+  return MILL_OK;
+}
+
+static int set_up(crossover *c)
+{
+  mill_bench *job = c->job;
+  const mill_mpi *mpi = &job->mpi;
+  int is_gpu = 0;
+  MILL_CHECK(mill_stop_signal_catch());
+  c->n_thread = job->config.n_thread;
+  MILL_CHECK(mill_thread_check_number(c->n_thread));
+  if (c->n_thread == 0)
+    MILL_CHECK(mill_mpi_share_of_cores(mpi, &c->n_thread));
+  MILL_CHECK(mill_backend_find("cpu", &c->backend[0]));
+  MILL_CHECK(mill_train_find_ops(mpi, 0, &c->train[0]));
+  MILL_CHECK(mill_particle_find_ops(mpi, MILL_WORD_CPU, &c->particles[0], &is_gpu));
+  if (find_gpu(c) != MILL_OK)
+    snprintf(c->no_gpu, sizeof c->no_gpu, "%s", mill_error_message());
+  return MILL_OK;
+}
+
+static void print_head(const crossover *c)
+{
+  mill_bench_print_head(c->job, NULL);
+  printf("CPU: %s, %d %s.\n", c->backend[0]->name, c->n_thread,
+         c->n_thread == 1 ? "thread" : "threads");
+  if (c->gpu_name[0])
+    printf("GPU: %s; its first use takes %.3f s, which the times of fits have.\n", c->gpu_name,
+           c->gpu_start_s);
+  else
+    printf("GPU: SKIPPED: %s.\n", c->no_gpu);
+  printf(
+      "A time is the shortest of %d, or of one that takes over %d s: a whole fit of "
+      "the first rows of the inputs, a step of a training, an evolution of particles.  Sizes are",
+      c->job->options.n_repeat, ONCE_S);
+  for (int k = 0; k < N_KIND; k++)
+    printf(" %s (%s)%s", kinds[k].unit, kinds[k].name, k < N_KIND - 1 ? "," : ".\n\n");
+  printf("| work | size | CPU, s | GPU, s | speed-up |\n|---|---|---|---|---|\n");
+}
+
+int mill_bench_task_crossover(mill_bench *job)
+{
+  int measured[N_KIND];
+  crossover c = {.job = job};
+  int64_t from[N_KIND] = {0};
+  MILL_CHECK(set_up(&c));
+  print_head(&c);
+  for (int k = 0; k < N_KIND; k++) {
+    const int is_fit = kinds[k].work == MILL_BENCH_FIT;
+    measured[k] = (job->options.work == MILL_BENCH_ALL || job->options.work == kinds[k].work) &&
+                  (!is_fit || job->input.n > 0);
+    if (measured[k])
+      MILL_CHECK(measure(&c, &kinds[k], &from[k]));
+  }
+  for (int k = 0; k < N_KIND; k++)
+    if (measured[k])
+      MILL_CHECK(tell(&c, &kinds[k], from[k]));
+  if (job->options.keep && !c.gpu_name[0])
+    printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
+  return mill_job_flush("the table");
+}

@@ -1,0 +1,147 @@
+#include "jobs/fit/sample.h"
+
+#include <string.h>
+
+#include "jobs/fit/fit.h"
+#include "jobs/options/option_table.h"
+#include "kernels/base/error.h"
+
+static int take_moves(const mill_option *row, const char *text, void *base);
+
+#define TEXT(member)        MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
+#define FLAG(member)        MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)
+#define KEY(member, of_key) TEXT(member), .key = of_key
+#define COUNT(member, lo, up)                                                                      \
+  MILL_OPTION_COUNT, MILL_AT(mill_fit_options, member), .min = lo, .max = up
+#define REAL(member, lo, up)                                                                       \
+  MILL_OPTION_REAL, MILL_AT(mill_fit_options, member), .min = lo, .max = up
+
+static const mill_option rows[] = {
+    {.name = "files"},
+    {"fit", TEXT(fit), .may_differ = 1,
+     .help = "result of starmill fit: its stars are sampled, with its configuration, from its "
+             "solutions"},
+    {"library", KEY(library, "template_lib"),
+     .help = "template library that the fit had (default: where the fit found it)"},
+    {"output", TEXT(output), .help = "result file (HDF5)"},
+    {"catalog", TEXT(catalog),
+     .help = "text file with one input path per line; such inputs come after those named on the "
+             "command line"},
+    {"overwrite", FLAG(overwrite),
+     .help = "start over, and replace the result that is there when the new one is finished and "
+             "has a sampled star"},
+    {"retry-failed", FLAG(retry_failed),
+     .help = "try the rows of an earlier run again that failed"},
+    {.name = "selection (without any: all rows of the fit's own selection)"},
+    {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
+     .help = "only these targets; may be repeated"},
+    {"targetid-file", TEXT(target_id_file), .may_differ = 1,
+     .help = "only the targets listed, one TARGETID per line"},
+    {"flag", TEXT(flag), .argument = "NAME,NAME...",
+     .help = "only stars with one of these bits of RVS_WARN or FIT_INFO, as TWO_MINIMA or HULL"},
+    {"sn-range", MILL_OPTION_PAIR, .offset = offsetof(mill_fit_options, least_sn),
+     .offset2 = offsetof(mill_fit_options, most_sn), .size = sizeof(double), .min = -1e9,
+     .max = 1e9, .argument = "LOW,HIGH",
+     .help = "only stars whose largest S/N of the arms is there"},
+    {"fraction", REAL(part, MILL_ABOVE_0, 1),
+     .help = "only this part of the stars, drawn by seed and TARGETID"},
+    {.name = "sampling"},
+    {"walkers", COUNT(sample.n_walker, 4, MILL_MAX_WALKER),
+     .help = "of each star, an even number and at least twice the parameters"},
+    {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",
+     .help = "of the walkers: stretch, de (differential evolution), independent (from the "
+             "ensemble's own mean and covariance; three of five proposals), langevin (along the "
+             "gradient, at the price of a Jacobian) (default stretch,de,independent)"},
+    {"temperatures", COUNT(sample.n_temperature, 1, MILL_MAX_TEMPERATURE),
+     .help = "of parallel tempering, for stars with several minima and for the evidence: as many "
+             "ensembles, of which the last samples the priors; 1: none, else 3 or more"},
+    {"rhat", REAL(sample.most_rhat, 1.0001, 10),
+     .help = "a star is done when no parameter has a larger split R-hat,"},
+    {"ess", REAL(sample.least_ess, 1, 1e7), .help = "nor a smaller effective sample size"},
+    {"max-evaluations", COUNT(sample.max_eval, 1, 100000000),
+     .help = "likelihood evaluations of a star: one that reaches them is flagged NOT_CONVERGED"},
+    {"draws", COUNT(sample.n_draw, 0, MILL_MAX_DRAW),
+     .help = "samples of each star to keep one by one, evenly thinned"},
+    {"seed", MILL_OPTION_SEED, MILL_AT(mill_fit_options, sample.seed),
+     .help = "of the random numbers"},
+    {.name = "running"},
+    MILL_FIT_RUNNING_ROWS("POST.h5"),
+    MILL_OPTION_HELP(mill_fit_options),
+    {0}};
+
+static const mill_option_table table = {
+    "starmill sample",
+    "usage: starmill sample --fit OUT.h5 [--library LIB.h5] --output POST.h5 [options] "
+    "INPUT.fits...\n"
+    "\n"
+    "Sample the posteriors of stars that starmill fit has fitted, under the fit's own likelihood,\n"
+    "priors and limits.  The inputs are those of the fit, or some of them.  Run it under mpirun "
+    "or\n"
+    "srun for more ranks.  The same command given again continues an interrupted run.\n"
+    "\n",
+    "\n"
+    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the stars under way are\n"
+    "sampled again by the same command.\n"
+    "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
+    "unreadable or no star sampled, 4 output or disk, 70 internal error, 75 stopped in good "
+    "order.\n",
+    rows};
+
+static const mill_fit_options defaults = {
+    .part = 1.0,
+    .sample = {.n_walker = 32,
+               .n_temperature = 1,
+               .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
+               .max_eval = 100000,
+               .most_rhat = 1.05,
+               .least_ess = 1000,
+               .seed = 1}};
+
+static int take_moves(const mill_option *row, const char *text, void *base)
+{
+  static const char *const name[] = {"stretch", "de", "independent", "langevin"};
+  const int n_name = (int)(sizeof name / sizeof name[0]);
+  mill_fit_options *options = base;
+  options->sample.moves = 0;
+  for (const char *item = text;; item++) {
+    const size_t n = strcspn(item, ",");
+    int i = 0;
+    while (i < n_name && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
+      i++;
+    if (i == n_name)
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--%s takes stretch, de, independent and langevin with commas between, not "
+                        "'%.*s'",
+                        row->name, (int)n, item);
+    options->sample.moves |= 1 << i;
+    item += n;
+    if (*item == '\0')
+      break;
+  }
+  return MILL_OK;
+}
+
+/* Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
+static int parse(int argc, char **argv, mill_fit_options *options)
+{
+  int first = 0;
+  unsigned char given[MILL_OPTION_MAX];
+  *options = defaults;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, given, &first));
+  for (int i = 0; rows[i].name; i++)
+    if (given[i] && strcmp(rows[i].name, "sn-range") == 0)
+      options->has_sn_range = 1;
+  options->input = argv + first;
+  options->n_input = argc - first;
+  if (!options->help && !options->fit)
+    return MILL_ERROR(MILL_ERR_USAGE, "no fit: give --fit OUT.h5; see starmill sample --help");
+  return MILL_OK;
+}
+
+const mill_option_help mill_sample_help = {&table, &defaults};
+
+int mill_job_sample(int argc, char **argv)
+{
+  static const mill_fit_command_line line = {"starmill sample", parse, &mill_sample_help};
+  return mill_fit_main(argc, argv, &line);
+}

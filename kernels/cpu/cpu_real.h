@@ -1,0 +1,33 @@
+/** What a CPU computes with templates of one type, one set of names for each instruction set.
+ *
+ *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
+ */
+#ifndef MILL_CPU_REAL_H
+#define MILL_CPU_REAL_H
+
+#include "kernels/cpu/isa.h"
+#include "kernels/math/block.h"
+#include "kernels/star/slot.h"
+
+enum {
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
+};
+
+/** mill_block_arm (kernels/star/likelihood.h). */
+typedef void mill_answer_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
+                             mill_workspace *work);
+mill_answer_arm MILL_ISA_SYMBOL(mill_answer_arm_f32), MILL_ISA_SYMBOL(mill_answer_arm_f64);
+
+/** out[r][0..n_out_pad) = W h[r] (+ bias where is_value[r]).
+ *
+ *  weight                       in   W of the layer in panels (mill_layer), of the type of h
+ *  h [n_row][MILL_ROW_PITCH]    in
+ *  out [n_row]                  out  rows of layer->n_out_pad; the bias is of their type */
+void MILL_ISA_SYMBOL(mill_layer_product_f32)(const mill_layer *layer, const void *weight, int n_row,
+                                             const float *h, const int *is_value,
+                                             float *const *out);
+void MILL_ISA_SYMBOL(mill_layer_product_f64)(const mill_layer *layer, const void *weight, int n_row,
+                                             const double *h, const int *is_value,
+                                             double *const *out);
+
+#endif

@@ -1,0 +1,14 @@
+/** All that a program asks of GPUs, in every build: where it was built without CUDA, each of these
+ *  functions fails with MILL_ERR_CONFIG, whose message says so (kernels/no_gpu.c).
+ */
+#ifndef MILL_GPU_H
+#define MILL_GPU_H
+
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_probe.h"
+#include "kernels/cuda/device_choice.h"
+#include "kernels/cuda/device_facts.h"
+#include "kernels/cuda/particles_cuda.h"
+#include "kernels/cuda/train_cuda.h"
+
+#endif

@@ -1,0 +1,31 @@
+/** The type of templates: float, or double where the run's precision is float64.
+ *
+ *  A source file is compiled for one of them: it defines MILL_PRECISION, 32 or 64, before its
+ *  includes; tools and tests that do not say get 64.  Sums over pixels are float64 in both.
+ */
+#ifndef MILL_REAL_H
+#define MILL_REAL_H
+
+#include "kernels/math/vector.h"
+
+#ifndef MILL_PRECISION
+#define MILL_PRECISION 64
+#endif
+
+#if MILL_PRECISION == 32
+typedef float mill_real;
+typedef mill_vec_f32 mill_vec_real;
+#define MILL_WIDE            0
+#define MILL_VEC_N           MILL_VEC_N_F32
+#define mill_vec_load_real   mill_vec_load_f32
+#define mill_load_pairs_real mill_load_pairs_f32
+#else
+typedef double mill_real;
+typedef mill_vec_f64 mill_vec_real;
+#define MILL_WIDE            1
+#define MILL_VEC_N           MILL_VEC_N_F64
+#define mill_vec_load_real   mill_vec_load_f64
+#define mill_load_pairs_real mill_load_pairs_f64
+#endif
+
+#endif

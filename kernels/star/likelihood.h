@@ -1,0 +1,500 @@
+/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
+ *
+ *  Sums of products over pixels are a backend's (kernels/math/primitives.h).
+ */
+#ifndef MILL_LIKELIHOOD_H
+#define MILL_LIKELIHOOD_H
+
+#include "kernels/math/primitives.h"
+#include "kernels/star/arm_velocity.h"
+#include "kernels/star/model_error.h"
+#include "kernels/star/template.h"
+#include MILL_PRIMITIVES_PIXEL_SUMS
+
+/** Normal matrix of S = P T / sigma, its factor and the projected data.
+ *
+ *  Returns F of this segment without hull or priors: ln det (marginal only)
+ *  + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.  work->normal holds the Cholesky
+ *  factor, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
+ *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
+ *  is in the place of all products, and work->error holds E S and E (D - S a).
+ *  +inf when the matrix is not positive definite or anything is not finite. */
+MILL_BLOCK_CALLED double mill_block_project(mill_block own, const mill_model *m,
+                                            const mill_segment *s, const mill_real *templ,
+                                            double level, double ln_scale, mill_workspace *work)
+{
+  mill_block *b = &own;
+  const int nk = s->ws->n_cont;
+  /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
+   * last one */
+  const int q = s->n_error, origin = mill_gram_at(q, 0);
+  mill_normal_sums(b, nk, s, templ, level, work->sums);
+  double *a = work->normal, *v = work->solve;
+  double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
+  const double *with_d = work->sums + mill_gram_at(q + nk, 0) - origin;
+  MILL_FOR(b, k, nk)
+  {
+    const double *row = work->sums + mill_gram_at(q + k, 0) - origin;
+    for (int l = 0; l <= k; l++) {
+      const double *other = work->sums + mill_gram_at(q + l, 0) - origin;
+      a[k * nk + l] = row[q + l];
+      for (int e = 0; e < q; e++)
+        a[k * nk + l] -= row[e] * other[e];
+    }
+    v[k] = with_d[q + k];
+    for (int e = 0; e < q; e++) {
+      v[k] -= row[e] * with_d[e];
+      with_s[e * nk + k] = row[e];
+    }
+  }
+  MILL_FOR(b, e, q)
+  {
+    with_residual[e] = with_d[e];
+  }
+  MILL_BARRIER(b);
+  double f = INFINITY;
+  if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
+    const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
+    f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd -
+        work->sums[1];
+    if (!isfinite(f))
+      f = INFINITY;
+    MILL_FOR(b, e, q)
+    {
+      for (int k = 0; k < nk; k++)
+        with_residual[e] -= v[k] * with_s[e * nk + k];
+    }
+  }
+  MILL_BARRIER(b);
+  return f;
+}
+
+/** F of one segment at a velocity from work->templ and its spline coefficients in work->bend. */
+MILL_BLOCK_CALLED double mill_block_value(mill_block own, const mill_model *m,
+                                          const mill_segment *s, double vel_km_s,
+                                          mill_workspace *work)
+{
+  mill_block *b = &own;
+  const mill_model_arm *arm = &m->arm[s->arm];
+  mill_real *pixel = (mill_real *)work->pixel, *smooth = (mill_real *)work->smooth;
+  mill_block_sample(b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const mill_real *)work->templ,
+                    (const mill_real *)work->bend, pixel);
+  mill_block_resolve(b, s, 1, m->max_seg_pix, pixel, smooth);
+  return mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work),
+                            work);
+}
+
+/** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
+ *  its place among work->pixel: value, then d/d(parameter) in order, velocity first. */
+MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        double vel_km_s, int r, const mill_real *rotated,
+                                        const mill_real *bend, mill_workspace *work)
+{
+  mill_real *pixel = (mill_real *)work->pixel;
+  const size_t pitch = (size_t)m->max_seg_pix;
+  /* the value makes two rows */
+  mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
+                         r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch,
+                         r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
+                         r == 0 ? pixel + pitch : (mill_real *)NULL);
+}
+
+/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
+ *
+ *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
+ *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
+ *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
+ *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
+ *  a star with n_share segments of this arm. */
+MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, mill_segment *s,
+                                           int n_share, mill_workspace *work, mill_eval *eval)
+{
+  mill_block *b = &own;
+  const mill_model_arm *arm = &m->arm[s->arm];
+  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
+  const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
+  mill_real *smooth = (mill_real *)work->smooth;
+
+  mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
+  if (n_share > 0) {
+    mill_block_release_error(b, s);
+    if (isfinite(mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work),
+                                    MILL_LN_SCALE(arm, work), work)))
+      mill_block_fix_error(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+  }
+
+  const double f =
+      mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+  }
+  MILL_BARRIER(b);
+  if (!isfinite(f))
+    return;
+
+  const int q = s->n_error, origin = mill_gram_at(q + nk, 0);
+  const int n_pair = mill_gram_at(q + nk + np, 0) - origin;
+  const double *chol = work->normal, *with_s = work->error;
+  const double *sums = work->sums;
+  MILL_FOR(b, e, q)
+  {
+    double *x = work->error + MILL_ERROR_SOLVED + e * nk;
+    for (int k = 0; k < nk; k++)
+      x[k] = with_s[e * nk + k];
+    mill_cholesky_solve(nk, chol, nk, x);
+  }
+  MILL_BARRIER(b);
+  mill_jacobian_sums(b, m, s, smooth, MILL_LEVEL(arm, work), work);
+  double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+  MILL_FOR(b, j, np)
+  {
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int k = 0; k < nk; k++) {
+      solve[j * nk + k] = from[q + k];
+      for (int e = 0; e < q; e++)
+        solve[j * nk + k] -= from[e] * with_s[e * nk + k];
+    }
+    mill_cholesky_forward(nk, chol, nk, solve + j * nk);
+    eval->grad[j] += 2.0 * sums[n_pair + j];
+    if (j == MILL_PAR_VRAD && offset >= 0)
+      eval->grad[offset] += 2.0 * sums[n_pair + j];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, j, np)
+  {
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int l = 0; l <= j; l++) {
+      const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
+      double h = from[q + nk + l];
+      for (int e = 0; e < q; e++)
+        h -= from[e] * other[e];
+      for (int k = 0; k < nk; k++)
+        h -= solve[j * nk + k] * solve[l * nk + k];
+      eval->hess[j * m->n_par + l] += h;
+      if (l != j)
+        eval->hess[l * m->n_par + j] += h;
+      if (l == MILL_PAR_VRAD && offset >= 0) {
+        eval->hess[j * m->n_par + offset] += h;
+        eval->hess[offset * m->n_par + j] += h;
+        if (j == MILL_PAR_VRAD)
+          eval->hess[offset * m->n_par + offset] += h;
+      }
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Residuals of the good pixels for the coefficients and template at hand:
+ *  chi-square, squared significance of negative model pixels, largest squared
+ *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
+ *  s->scratch.  Always inlined: last digits would depend on what a compiler finds worth it. */
+MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const mill_real *templ,
+                                     double level, int keep, const mill_workspace *work,
+                                     double *chisq, double *negative, double *largest)
+{
+  const int n = s->n_pix, nk = s->ws->n_cont;
+  const float *cont = s->ws->cont;
+  double acc[2] = {0.0, 0.0}, worst = 0.0;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      flux[i] = level * s->base[first + i];
+      poly[i] = 0.0;
+    }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        flux[i] += (double)templ[first + i];
+    }
+    for (int k = 0; k < nk; k++) {
+      const float *pk = cont + (size_t)k * mill_row_pitch(n) + first;
+      const double ak = work->solve[k];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        poly[i] += ak * (double)pk[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      flux[i] *= poly[i];
+    for (int e = 0; e < s->n_error; e++) {
+      /* the share of the component that the residual has */
+      const float *error = s->error + (size_t)e * mill_row_pitch(n) + first;
+      const double share = work->error[MILL_ERROR_RESIDUAL + e];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        flux[i] += share * (double)error[i] / (double)s->is[first + i];
+    }
+    if (keep && s->model) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->model[first + i] = (float)flux[i];
+    }
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(chi, below)
+    for (int i = 0; i < len; i++) {
+      const double model = flux[i] * (double)s->is[first + i];
+      const double r = s->good[first + i] ? (double)s->d[first + i] - model : 0.0;
+      const double low = s->good[first + i] && model < 0.0 ? model : 0.0;
+      chi += r * r;
+      below += low * low;
+      poly[i] = model;
+      flux[i] = r * r;
+    }
+    if (keep) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->scratch[first + i] = s->good[first + i] ? (float)poly[i] : 0.0f;
+    }
+    for (int i = 0; i < len; i++)
+      worst = flux[i] > worst ? flux[i] : worst;
+    acc[0] += chi;
+    acc[1] += below;
+  }
+  double total[2];
+  mill_block_sum_n(b, acc, 2, total);
+  *chisq = total[0];
+  *negative = total[1];
+  *largest = mill_block_max(b, worst);
+}
+
+/** Template and coefficients of the model that mill_block_residual makes, in the template's own
+ *  unit. */
+MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
+                                        const mill_real *templ, double level, double ln_scale,
+                                        const mill_workspace *work)
+{
+  mill_block *b = &own;
+  const double scale = exp(ln_scale);
+  MILL_FOR(b, i, s->n_pix)
+  {
+    s->templ_flux[i] = (float)(scale * (level * s->base[i] + (double)templ[i]));
+  }
+  MILL_FOR(b, k, s->ws->n_cont)
+  {
+    s->cont_coef[k] = work->solve[k] / scale;
+  }
+  MILL_BARRIER(b);
+}
+
+/** Model, true chi-squares and checks of one segment at the solution, added to
+ *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
+MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
+                                          const mill_segment *s, double vel_km_s,
+                                          mill_workspace *work, mill_eval *eval)
+{
+  mill_block *b = &own;
+  const mill_real *smooth = (const mill_real *)work->smooth, *none = NULL;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
+  const double f = mill_block_value(*b, m, s, vel_km_s, work);
+  mill_block_residual(b, s, smooth, level, 1, work, &chisq, &negative, &largest);
+  if (s->templ_flux)
+    mill_block_parts(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
+  MILL_BARRIER(b);
+  mill_block_gain(b, s, &gain, &n_block);
+  const double f_c = mill_block_project(*b, m, s, none, 1.0, 0.0, work);
+  mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+    /* without a projection the coefficients at hand are another star's */
+    eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
+    eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
+    eval->block_gain[s->arm] += gain;
+    eval->n_block[s->arm] += n_block;
+    eval->negative += negative;
+    if (largest > eval->max_resid2)
+      eval->max_resid2 = largest;
+  }
+  MILL_BARRIER(b);
+  return f;
+}
+
+/** F of an arm's segments at a velocity. */
+MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                          int i_arm, double vel_km_s, mill_workspace *work)
+{
+  double f = 0.0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->arm == i_arm && s->used)
+      f += mill_block_value(*b, m, s, vel_km_s, work);
+  }
+  return f;
+}
+
+/** Velocity of an arm alone, the other parameters as in theta: minima of parabolas through three
+ *  values of F in turn, f the one at the solution, where it is vel_km_s. */
+MILL_BLOCK_FN void mill_block_arm_velocity(mill_block *b, const mill_model *m, mill_slot *slot,
+                                           int i_arm, double vel_km_s, double f,
+                                           mill_workspace *work)
+{
+  mill_arm_velocity at;
+  mill_arm_velocity_begin(slot, vel_km_s, f, &at);
+  mill_arm_velocity_known(m, slot, i_arm, &at);
+  while (at.go) {
+    const double v = at.v + at.side * at.step;
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
+      break;
+    mill_arm_velocity_tell(&at, mill_block_arm_value(b, m, slot, i_arm, v, work));
+  }
+  MILL_SERIAL(b)
+  {
+    slot->eval.vrad_arm[i_arm] = at.found;
+    slot->eval.vrad_arm_err[i_arm] = at.err;
+  }
+}
+
+/** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
+ *  pixels before the next one, so that it is still in the cache; only where several segments
+ *  share the arm, all rows are kept for those after the first. */
+MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
+                                           int i_arm, mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
+  const int half =
+      mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 1, work);
+  int n_used = 0, n_done = 0, n_seen = 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const int used = slot->segment[i].used && slot->segment[i].arm == i_arm;
+    n_used += used;
+    n_seen += used && slot->segment[i].n_good > 0;
+  }
+  const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
+  const int n_share = slot->fix_error && arm->error.fraction ? (n_seen > 0 ? n_seen : 1) : 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    mill_segment *s = &slot->segment[i];
+    if (s->arm != i_arm || !s->used)
+      continue;
+    mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, vel, work->index, work->frac);
+    for (int r = 0; r < 2 + m->n_label; r++) {
+      mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
+      mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
+      if (n_done == 0)
+        mill_block_template_row(*b, m, arm, r, half, work, rotated, bend);
+      mill_block_pixel_row(b, m, s, vel, r, rotated, bend, work);
+    }
+    mill_block_jacobian(*b, m, s, n_share, work, &slot->eval);
+    n_done++;
+  }
+}
+
+/** F of a segment at the velocities of the profile, added to slot->eval. */
+MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_slot *slot,
+                                      const mill_segment *s, mill_workspace *work)
+{
+  mill_team team;
+  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
+  for (int i = team.first; i < MILL_N_PROFILE; i += team.step) {
+    const double v = slot->profile_vel[i];
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
+      continue;
+    const double f =
+        mill_block_value(team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
+    MILL_SERIAL(&team.block)
+    {
+      slot->eval.profile[i] += f;
+      if (i < MILL_N_PROFILE_FEW)
+        slot->eval.profile_arm[s->arm][i] += f;
+    }
+  }
+}
+
+/** work->templ and work->bend for a request without tangents, from work->grid or from the row that
+ *  the slot has kept. */
+MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
+                                       int i_arm, mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const int keep = mill_template_keeps(slot), kept = mill_template_kept(m, slot);
+  mill_real *templ = (mill_real *)work->rotated;
+  if (keep)
+    templ = (mill_real *)slot->kept + (size_t)i_arm * (size_t)m->max_pix_pad;
+  MILL_SERIAL(b)
+  {
+    work->templ = templ;
+    if (kept)
+      work->mean[0] = slot->kept_mean[i_arm];
+    else if (keep)
+      slot->kept_mean[i_arm] = work->mean[0];
+  } /* no thread reads these before the barriers of the spline */
+  if (!kept) {
+    mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
+    const int half =
+        mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, work);
+    mill_block_template_row(*b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
+  } else {
+    mill_block_spline(*b, arm, templ, (mill_real *)work->bend);
+  }
+}
+
+/** The rows of a guess template from the model's store into work->grid and work->mean. */
+MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, int i_arm,
+                                          int i_templ, mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const size_t pad = (size_t)arm->n_pix_pad, first = (size_t)i_templ * (size_t)(1 + m->n_label);
+  const float *stored = arm->stored;
+  MILL_SERIAL(b)
+  {
+    for (int t = 0; t <= m->n_label; t++)
+      work->mean[t] = arm->stored_mean[first + (size_t)t];
+  }
+  MILL_GLOBAL(stored);
+  for (int t = 0; t <= m->n_label; t++) {
+    const float *from = stored + (first + (size_t)t) * pad;
+    mill_real *to = (mill_real *)work->grid + (size_t)t * (size_t)m->max_pix_pad;
+    MILL_FOR_SIMD(b, i, arm->n_pix)
+    {
+      to[i] = (mill_real)from[i];
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Answer a slot's request as far as one arm is concerned.
+ *
+ *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
+ *  label for a Jacobian; none where mill_template_there).  Adds to slot->eval. */
+MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
+                                  mill_workspace *work)
+{
+  if (slot->request == MILL_REQ_JACOBIAN) {
+    if (slot->stored > 0)
+      mill_block_take_stored(b, m, i_arm, slot->stored - 1, work);
+    mill_block_flux(b, &m->arm[i_arm], work->mean[0], (mill_real *)work->grid);
+    mill_block_arm_jacobian(b, m, slot, i_arm, work);
+    return;
+  }
+  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
+  mill_block_template(b, m, slot, i_arm, work);
+  double f_arm = 0.0;
+  for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
+    const mill_segment *s = &slot->segment[i_seg];
+    if (s->arm != i_arm || !s->used)
+      continue;
+    if (slot->request == MILL_REQ_FINAL) {
+      f_arm += mill_block_final(*b, m, s, vel, work, &slot->eval);
+    } else if (slot->request == MILL_REQ_VALUE) {
+      const double f = mill_block_value(*b, m, s, vel, work);
+      MILL_SERIAL(b)
+      {
+        slot->eval.f += f;
+      }
+      MILL_BARRIER(b);
+    } else {
+      mill_block_profile(b, m, slot, s, work);
+    }
+  }
+  if (slot->request == MILL_REQ_FINAL)
+    mill_block_arm_velocity(b, m, slot, i_arm, vel, f_arm, work);
+}
+
+#endif

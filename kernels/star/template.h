@@ -1,0 +1,536 @@
+/** A template from the emulator to the pixels of a segment: flux, rotation, spline, resolution. */
+#ifndef MILL_TEMPLATE_H
+#define MILL_TEMPLATE_H
+
+#include "kernels/math/block.h"
+#include "kernels/math/doppler.h"
+#include "kernels/math/rotation.h"
+#include "kernels/star/pixel.h"
+
+/** Reach of the filters that make a spline, and the numbers that a tile of one takes. */
+enum {
+  MILL_SPLINE_NEAR = 3,
+  MILL_SPLINE_FAR = 12,
+  MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0,
+  MILL_SPLINE_STAGE =
+      2 * MILL_TILE + 4 * MILL_SPLINE_FAR + 2 * MILL_SPLINE_NEAR + 4 * MILL_SPLINE_LAST,
+  MILL_SPLINE_REACH = MILL_WIDE ? MILL_SPLINE_END : MILL_SPLINE_END_F32
+};
+/** Rows that share one pass over the resolution rows' weights. */
+enum { MILL_RESOLVE_ROWS = 4 };
+
+/** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
+ *  in units of exp(mean); plain flux: t = y. */
+MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, double mean,
+                                   mill_real *row)
+{
+  if (!arm->log_flux)
+    return;
+  /* the clip of the emulator files, exp(clip(y, -300, 300)) */
+  const mill_real lo = (mill_real)(-300.0 - mean), hi = (mill_real)(300.0 - mean);
+  const int n = arm->n_pix;
+  MILL_GLOBAL(row);
+  MILL_FOR_SIMD(b, i, n)
+  {
+    const mill_real y = row[i];
+    row[i] = mill_expm1_real(y < lo ? lo : (y > hi ? hi : y));
+  }
+  MILL_BARRIER(b);
+}
+
+/** A thread's batch of a row of n numbers to its place. */
+MILL_INLINE void mill_put_batch(mill_block *b, int first, int n, const mill_real *x, mill_real *row)
+{
+  const int len = MILL_BATCH_LEN(first, n);
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    if (MILL_BATCH_HAS(b, first, i, n))
+      row[MILL_BATCH_AT(b, first, i, n)] = x[i];
+}
+
+/** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
+ *  flux T' = y' + mean. */
+MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
+                                           const mill_real *t, mill_real *row)
+{
+  const mill_real add = (mill_real)mean;
+  const int n = arm->n_pix;
+  if (arm->log_flux) {
+    MILL_FOR_BATCHES(b, first, n)
+    {
+      const int len = MILL_BATCH_LEN(first, n);
+      mill_real x[MILL_BATCH];
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const int p = MILL_BATCH_AT(b, first, i, n);
+        x[i] = (row[p] + add) * ((mill_real)1 + t[p]);
+      }
+      mill_put_batch(b, first, n, x, row);
+    }
+  } else {
+    MILL_FOR_SIMD(b, i, n)
+    {
+      row[i] += add;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Kernel weights of v sin i into work->kernel and their slopes with respect to its
+ *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
+ *  that holds the slopes too.  Returns the half width. */
+MILL_BLOCK_CALLED int mill_block_rotation_kernel(mill_block own, int kind,
+                                                 const mill_model_arm *arm, double vsini_km_s,
+                                                 int want_slope, mill_workspace *work)
+{
+  mill_block *b = &own;
+  const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
+  const double r_pix = vsini_km_s * per_km_s;
+  int half = want_slope ? mill_rotation_slope_half_width(kind, r_pix)
+                        : mill_rotation_half_width(kind, r_pix);
+  if (half > MILL_MAX_ROTATION)
+    half = MILL_MAX_ROTATION;
+  const double slope_scale = mill_rotation_slope_scale(kind, vsini_km_s, per_km_s);
+  MILL_FOR(b, k, half + 1)
+  {
+    double w, slope;
+    mill_rotation_weight(kind, r_pix, k, &w, &slope);
+    work->kernel[k] = w;
+    work->kernel_slope[k] = slope * slope_scale;
+  }
+  MILL_BARRIER(b);
+  return half;
+}
+
+/** One element of a convolution, the row being zero beyond its ends. */
+MILL_HD static inline mill_real mill_convolved(int n, int half, const double *kernel,
+                                               const mill_real *in, int i)
+{
+  double s = kernel[0] * (double)in[i];
+  for (int k = 1; k <= half; k++)
+    s += kernel[k] * ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
+  return (mill_real)s;
+}
+
+/** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
+ *  which for a template's t means the level and not, as in rvspecfit, darkness:
+ *  no pixel within the velocity limits sees the difference below v sin i of some
+ *  hundred km/s. */
+MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
+                                       const mill_real *in, mill_real *out)
+{
+  MILL_GLOBAL(kernel);
+  MILL_GLOBAL(in);
+  MILL_GLOBAL(out);
+  enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
+  typedef mill_vec_real vec;
+  const int n_in = n - 2 * half;
+  const int n_tile = n_in > 0 ? n_in / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? half : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
+  {
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    out[i] = mill_convolved(n, half, kernel, in, i);
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const mill_real *x = in + half + c * N_TILE;
+    mill_real *to = out + half + c * N_TILE;
+    vec sum[N_VEC];
+    const mill_real w0 = (mill_real)kernel[0];
+    for (int v = 0; v < N_VEC; v++)
+      sum[v] = w0 * *(const vec *)(x + v * MILL_VEC_N);
+    for (int k = 1; k <= half; k++) {
+      const mill_real w = (mill_real)kernel[k];
+      for (int v = 0; v < N_VEC; v++)
+        sum[v] +=
+            w * (*(const vec *)(x + v * MILL_VEC_N - k) + *(const vec *)(x + v * MILL_VEC_N + k));
+    }
+    for (int v = 0; v < N_VEC; v++)
+      *(vec *)(to + v * MILL_VEC_N) = sum[v];
+  }
+  MILL_BARRIER(b);
+}
+
+/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
+ *  the spline's equations; zero at the ends of the grid and beyond. */
+MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
+                                         const mill_real *y, mill_real *second)
+{
+  const int lo = origin < 1 ? 1 - origin : 0;
+  const int hi = origin + len > n - 1 ? n - 1 - origin : len;
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, lo)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, hi, len)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, lo, hi)
+  {
+    const mill_real *x = &y[origin + i];
+    const mill_real left = x[0] - x[-1], right = x[1] - x[0];
+    second[i] = (mill_real)6 * ((right - left) - e * left);
+  }
+}
+
+/** A filter of seven taps that stand `apart` grid points apart. */
+MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
+{
+  return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +
+         w[4] * x[4 * apart] + w[5] * x[5 * apart] + w[6] * x[6 * apart];
+}
+
+/** One of the filters of a tile's len numbers. */
+MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, int apart,
+                                        const mill_real *x, mill_real *to)
+{
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, len)
+  {
+    to[i] = mill_spline_filtered(w, apart, x + i);
+  }
+}
+
+/** Coefficients of the natural cubic spline in wavelength.
+ *
+ *  On knots uniform in ln wavelength the spline's equations have constant
+ *  coefficients for Z_i = z_i h_i^2 (z second derivative, h_i the interval to
+ *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
+ *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
+ *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
+ *  points and applied as short filters in turn (kernels/star/spline_filter.h); the
+ *  natural ends (Z = 0) add a decaying solution from each side. */
+MILL_BLOCK_CALLED void mill_block_spline(mill_block own, const mill_model_arm *arm,
+                                         const mill_real *y, mill_real *bend)
+{
+  mill_block *b = &own;
+  /* each filter needs its input its reach beyond its output */
+  enum {
+    N_FAR = MILL_TILE + 2 * MILL_SPLINE_LAST,
+    N_NEAR = N_FAR + 2 * MILL_SPLINE_FAR,
+    N_SECOND = N_NEAR + 2 * MILL_SPLINE_NEAR
+  };
+  const int n = arm->n_pix;
+  const mill_real e = (mill_real)arm->expm1_step;
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
+  const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
+  mill_real w_near[7], w_far[7];
+  for (int k = 0; k < 7; k++) {
+    w_near[k] = (mill_real)arm->spline_near[k];
+    w_far[k] = (mill_real)arm->spline_far[k];
+  }
+  MILL_FOR_TILES(b, c, n_tile)
+  {
+    const int first = c * MILL_TILE;
+    const int len = n - first < MILL_TILE ? n - first : MILL_TILE;
+    MILL_TILE_MEMORY(b, mill_real, second, MILL_SPLINE_STAGE);
+    mill_real *near = second + N_SECOND;
+    /* of float64 there is another filter, into what the second differences leave free */
+    mill_real *far = MILL_WIDE ? second : bend + first;
+    mill_spline_differences(b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);
+    MILL_TILE_BARRIER(b);
+    mill_spline_filter_row(b, N_NEAR, w_near, 1, second, near);
+    MILL_TILE_BARRIER(b);
+    mill_spline_filter_row(b, MILL_WIDE ? (int)N_FAR : len, w_far, 4, near, far);
+    MILL_TILE_BARRIER(b);
+#if MILL_WIDE
+    const double *w_last = arm->spline_last;
+    MILL_FOR_TILE(b, i, 0, len)
+    {
+      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
+    }
+    MILL_TILE_BARRIER(b);
+#endif
+  }
+  MILL_BARRIER(b);
+  /* natural ends */
+  const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
+  MILL_BARRIER(b);
+  MILL_FOR(b, k, MILL_SPLINE_REACH)
+  {
+    bend[k] -= (mill_real)(end_left * arm->spline_end_left[k]);
+    bend[n - 1 - k] -= (mill_real)(end_right * arm->spline_end_right[k]);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Where pixels lie among the grid points of an arm. */
+typedef struct mill_grid_place {
+  double offset, inv, step, scale;
+  int last;
+} mill_grid_place;
+
+MILL_INLINE mill_grid_place mill_place_at(const mill_model_arm *arm, double vel_km_s)
+{
+  const mill_grid_place at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0, 1.0 / arm->ln_step,
+                              arm->ln_step, arm->ln_step / arm->expm1_step, arm->n_pix - 2};
+  return at;
+}
+
+/** Grid point and fraction of a pixel. */
+MILL_INLINE void mill_locate(const mill_grid_place *at, double ln_wave, int *index, float *frac)
+{
+  const double pos = (ln_wave + at->offset) * at->inv;
+  int k = (int)pos;
+  k = k < 0 ? 0 : (k > at->last ? at->last : k);
+  const double f = pos - (double)k, fs = f * at->step;
+  /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
+  *index = k;
+  *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
+}
+
+/** The same for every pixel at a velocity.  No barrier at the end: mill_block_interpolate reads
+ * what the same thread has written, and what reads others' pixels comes after its barrier. */
+MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, int n,
+                                     const double *ln_wave, double vel_km_s, int *index,
+                                     float *frac)
+{
+  const mill_grid_place at = mill_place_at(arm, vel_km_s);
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_GLOBAL(ln_wave);
+  MILL_GLOBAL(index);
+  MILL_GLOBAL(frac);
+  MILL_FOR_BATCHES(b, first, n)
+  {
+    const int len = MILL_BATCH_LEN(first, n);
+    int k[MILL_BATCH];
+    float u[MILL_BATCH];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      mill_locate(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &k[i], &u[i]);
+    for (int i = 0; i < len; i++)
+      if (MILL_BATCH_HAS(b, first, i, n)) {
+        index[MILL_BATCH_AT(b, first, i, n)] = k[i];
+        frac[MILL_BATCH_AT(b, first, i, n)] = u[i];
+      }
+  }
+}
+
+/** Template and spline coefficients at both ends of the intervals that a batch's pixels are in. */
+typedef struct mill_interval {
+  mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
+} mill_interval;
+
+MILL_INLINE void mill_interval_of(int len, const int *index, const mill_real *y,
+                                  const mill_real *bend, mill_interval *at)
+{
+  mill_load_pairs_real(len, y, index, at->left, at->right);
+  mill_load_pairs_real(len, bend, index, at->bend_left, at->bend_right);
+}
+
+/** The cubic at len pixels. */
+MILL_INLINE void mill_cubic(int len, mill_real scale_right, const float *frac,
+                            const mill_interval *at, mill_real *to)
+{
+  const mill_real sixth = (mill_real)(1.0 / 6.0), sixth_right = sixth * scale_right;
+  MILL_SIMD
+  for (int i = 0; i < len; i++) {
+    const mill_real u = (mill_real)frac[i], w = (mill_real)1 - u;
+    to[i] = w * at->left[i] + u * at->right[i] +
+            (u * u * u - u) * (sixth_right * at->bend_right[i]) +
+            (w * w * w - w) * (sixth * at->bend_left[i]);
+  }
+}
+
+/** Spline of one row at the pixels of a segment at a velocity. */
+MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, int n,
+                                     const double *ln_wave, double vel_km_s, const mill_real *y,
+                                     const mill_real *bend, mill_real *out)
+{
+  const mill_grid_place at = mill_place_at(arm, vel_km_s);
+  const mill_real scale_right = (mill_real)arm->spline_scale_right;
+  MILL_GLOBAL(ln_wave);
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
+  MILL_GLOBAL(out);
+  MILL_FOR_BATCHES(b, first, n)
+  {
+    const int len = MILL_BATCH_LEN(first, n);
+    int index[MILL_BATCH];
+    float frac[MILL_BATCH];
+    mill_interval ends;
+    mill_real x[MILL_BATCH];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      mill_locate(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &index[i], &frac[i]);
+    mill_interval_of(len, index, y, bend, &ends);
+    mill_cubic(len, scale_right, frac, &ends, x);
+    mill_put_batch(b, first, n, x, out);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Spline of one row at the located pixels, and with slope not NULL its derivative with respect
+ *  to velocity into slope [n_pix]. */
+MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
+                                          const mill_real *y, const mill_real *bend,
+                                          const int *index, const float *frac, mill_real *out,
+                                          double slope_ln, mill_real *slope)
+{
+  const mill_real sixth = (mill_real)(1.0 / 6.0);
+  const mill_real scale_right = (mill_real)arm->spline_scale_right;
+  const mill_real sixth_right = sixth * scale_right;
+  const mill_real inv_e = (mill_real)(slope_ln / arm->expm1_step), sl = (mill_real)slope_ln;
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
+  MILL_GLOBAL(index);
+  MILL_GLOBAL(frac);
+  MILL_GLOBAL(out);
+  MILL_FOR_BATCHES(b, first, n)
+  {
+    const int len = MILL_BATCH_LEN(first, n);
+    int k[MILL_BATCH];
+    float u[MILL_BATCH];
+    mill_interval ends;
+    mill_real x[MILL_BATCH];
+    for (int i = 0; i < len; i++) {
+      k[i] = index[MILL_BATCH_AT(b, first, i, n)];
+      u[i] = frac[MILL_BATCH_AT(b, first, i, n)];
+    }
+    mill_interval_of(len, k, y, bend, &ends);
+    mill_cubic(len, scale_right, u, &ends, x);
+    mill_put_batch(b, first, n, x, out);
+    if (!slope)
+      continue;
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const mill_real f = (mill_real)u[i], w = (mill_real)1 - f;
+      const mill_real du =
+          (ends.right[i] - ends.left[i]) +
+          ((mill_real)3 * f * f - (mill_real)1) * (sixth_right * ends.bend_right[i]) -
+          ((mill_real)3 * w * w - (mill_real)1) * (sixth * ends.bend_left[i]);
+      x[i] = du * (inv_e + f * sl);
+    }
+    mill_put_batch(b, first, n, x, slope);
+  }
+  MILL_BARRIER(b);
+}
+
+/** One vector of pixels of nr rows.  Sums have names, for compilers leave an array of them
+ *  in memory. */
+MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, int pitch_res, const float *res,
+                                   int pitch, const mill_real *in, mill_real *out)
+{
+  typedef mill_vec_real vec;
+  const vec zero = {0};
+  vec s0 = zero, s1 = zero, s2 = zero, s3 = zero;
+  for (int k = 0; k < n_diag; k++) {
+    const vec w = mill_vec_load_real(res + (ptrdiff_t)k * pitch_res);
+    const mill_real *x = in + k;
+    s0 += w * *(const vec *)x;
+    if (nr > 1)
+      s1 += w * *(const vec *)(x + pitch);
+    if (nr > 2)
+      s2 += w * *(const vec *)(x + 2 * (ptrdiff_t)pitch);
+    if (nr > 3)
+      s3 += w * *(const vec *)(x + 3 * (ptrdiff_t)pitch);
+  }
+  *(vec *)out = s0;
+  if (nr > 1)
+    *(vec *)(out + pitch) = s1;
+  if (nr > 2)
+    *(vec *)(out + 2 * (ptrdiff_t)pitch) = s2;
+  if (nr > 3)
+    *(vec *)(out + 3 * (ptrdiff_t)pitch) = s3;
+}
+
+/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
+MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
+                                      const mill_real *in, mill_real *out)
+{
+  enum { N_TILE = MILL_VEC_N };
+  const int n = s->n_pix;
+  const float *const res = s->res;
+  MILL_GLOBAL(in);
+  /* what a GPU loads with a row's last pixels */
+  MILL_FOR(b, r, n_row)
+  {
+    for (int i = n; i < mill_row_pitch(n); i++)
+      out[(ptrdiff_t)r * pitch + i] = 0;
+  }
+  if (!res) {
+    for (int r = 0; r < n_row; r++) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch;
+      mill_real *to = out + (ptrdiff_t)r * pitch;
+      MILL_FOR_BATCHES(b, first, n)
+      {
+        const int len = MILL_BATCH_LEN(first, n);
+        mill_real x[MILL_BATCH];
+        for (int i = 0; i < len; i++)
+          x[i] = from[MILL_BATCH_AT(b, first, i, n)];
+        mill_put_batch(b, first, n, x, to);
+      }
+    }
+    MILL_BARRIER(b);
+    return;
+  }
+  MILL_GLOBAL(res);
+  const int nd = s->n_diag, h = nd / 2;
+  const int n_tile = n > 2 * h ? (n - 2 * h) / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? h : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
+  {
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    for (int r = 0; r < n_row; r++) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch;
+      mill_real sum = 0;
+      for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
+        sum += (mill_real)res[(ptrdiff_t)k * n + i] * from[i - h + k];
+      out[(ptrdiff_t)r * pitch + i] = sum;
+    }
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const int i = h + c * N_TILE;
+    for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
+      const mill_real *from = in + (ptrdiff_t)r * pitch + i - h;
+      mill_real *to = out + (ptrdiff_t)r * pitch + i;
+      switch (n_row - r) {
+      case 1:
+        mill_resolve_tile(1, nd, n, res + i, pitch, from, to);
+        break;
+      case 2:
+        mill_resolve_tile(2, nd, n, res + i, pitch, from, to);
+        break;
+      case 3:
+        mill_resolve_tile(3, nd, n, res + i, pitch, from, to);
+        break;
+      default:
+        mill_resolve_tile(MILL_RESOLVE_ROWS, nd, n, res + i, pitch, from, to);
+        break;
+      }
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** One row of a template rotated, and its spline coefficients: the value (0), d/d(v sin i) (1),
+ *  the tangent of label r - 2.
+ *
+ *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
+ *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
+MILL_BLOCK_CALLED void mill_block_template_row(mill_block own, const mill_model *m,
+                                               const mill_model_arm *arm, int r, int half,
+                                               mill_workspace *work, mill_real *rotated,
+                                               mill_real *bend)
+{
+  mill_block *b = &own;
+  mill_real *value = (mill_real *)work->grid;
+  mill_real *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
+  if (r >= 2)
+    mill_block_flux_tangent(b, arm, work->mean[r - 1], value, row);
+  mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row,
+                      rotated);
+  mill_block_spline(*b, arm, rotated, bend);
+}
+
+#endif

@@ -1,0 +1,133 @@
+"""Expressions over columns of a result, as `starmill select` takes them: Python's syntax, NumPy's
+values, and no more of either than is named here."""
+
+import ast
+import difflib
+import operator
+import re
+
+import numpy as np
+
+from basics import USAGE, Failure
+
+TRUTHS = ("SUCCESS", "VRAD_GOOD")  # columns of 0 and 1
+FUNCTIONS = {name: getattr(np, name) for name in (
+    "abs sqrt exp log log10 sin cos tan arcsin arccos arctan arctan2 floor ceil where isnan "
+    "isfinite").split()}
+OPERATORS = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+# C's operators as Python's, but within quotes
+WORDS = {"&&": " and ", "||": " or ", "!": " not "}
+SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
+
+
+def truth(values):
+    """Integers are true where they are not 0."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "biu":
+        raise TypeError("a number or a text is neither true nor false: compare it with another")
+    return values != 0
+
+
+class Expression:
+    """rows(): where it is true.  A failure of the text is one of the constructor."""
+
+    def __init__(self, words, result):
+        self.text, self.result, self._span = words, result, slice(0, 0)
+        self._known = {name.lower(): name for name in reversed(result.names())}
+        python = SPLIT.sub(lambda m: m.group(1) or WORDS[m.group(2)], words).strip()
+        try:
+            self._tree = ast.parse(python, mode="eval").body
+        except (SyntaxError, ValueError) as error:
+            raise self._failure(f"cannot be understood: {error.args[0]}") from error
+        self.rows(0, 0)
+
+    def rows(self, start, stop):
+        """Whether it is true in each of the rows start to stop."""
+        self._span = slice(start, stop)
+        try:
+            with np.errstate(all="ignore"):
+                found = truth(self._value(self._tree))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._failure(f"cannot be evaluated: {error}; write comparisons that & or | join "
+                                "in parentheses, or join them by and, or") from error
+        if found.shape != (stop - start,):
+            raise self._failure("has not one value for each row: name a column")
+        return found
+
+    def _failure(self, why):
+        return Failure(USAGE, f"the expression '{self.text}' {why}")
+
+    def _value(self, node):
+        value = getattr(self, "_" + type(node).__name__, None)
+        if not value:
+            raise self._failure(f"has {ast.unparse(node)}, which means nothing here: give columns, "
+                                "numbers, texts in quotes, operators and functions")
+        return value(node)
+
+    def _operator(self, node, op):
+        if type(op) not in OPERATORS:
+            raise self._failure(f"has an operator that means nothing here: {ast.unparse(node)}")
+        return OPERATORS[type(op)]
+
+    def _BoolOp(self, node):
+        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        return join.reduce([truth(self._value(v)) for v in node.values])
+
+    def _Compare(self, node):
+        """a < b < c: a < b and b < c."""
+        sides = [self._value(side) for side in (node.left, *node.comparators)]
+        return np.logical_and.reduce([self._operator(node, op)(left, right)
+                                      for left, op, right in zip(sides, node.ops, sides[1:])])
+
+    def _UnaryOp(self, node):
+        value = self._value(node.operand)
+        return ~truth(value) if isinstance(node.op, ast.Not) else self._operator(node, node.op)(value)
+
+    def _BinOp(self, node):
+        return self._operator(node, node.op)(self._value(node.left), self._value(node.right))
+
+    def _Call(self, node):
+        name = node.func.id.lower() if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+        if name not in FUNCTIONS or node.keywords:
+            raise self._failure(f"has {name}(), which is not one of {' '.join(sorted(FUNCTIONS))}")
+        return FUNCTIONS[name](*(self._value(a) for a in node.args))
+
+    def _Constant(self, node):
+        return node.value.encode() if isinstance(node.value, str) else np.asarray(node.value)
+
+    def _Name(self, node):
+        if node.id.lower() in ("true", "false"):
+            return np.asarray(node.id.lower() == "true")
+        name, stored = self._column(node.id)
+        if stored.ndim > 1:
+            raise self._failure(f"needs one value of a row: {name} has {stored.shape[1]}, {name}[0] "
+                                "is the first")
+        values = stored[self._span]
+        if name in TRUTHS:
+            return values != 0
+        return values.astype(np.int64) if values.dtype.kind in "iu" else values
+
+    def _Subscript(self, node):
+        name, stored = self._column(ast.unparse(node.value))
+        element = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if stored.ndim < 2 or not isinstance(element, int) or element >= stored.shape[1]:
+            there = f"{name}, a single value" if stored.ndim < 2 else \
+                f"{name}[0] to {name}[{stored.shape[1] - 1}]"
+            raise self._failure(f"has {ast.unparse(node)}: there is {there}")
+        return stored[self._span, element]
+
+    def _column(self, name):
+        """A column's own name, and its dataset."""
+        known = self._known.get(name.lower())
+        if known:
+            return known, self.result.column(known)
+        near = difflib.get_close_matches(name.upper(), self.result.names(), 3)
+        names = " ".join(n for n in self.result.names() if not n.endswith("_FORMAL"))
+        raise self._failure(f"has {name}, which is no column of {self.result.path}"
+                            + (f" (did you mean {' or '.join(near)}?)" if near else "")
+                            + f"; it has {names}")

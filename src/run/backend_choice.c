@@ -1,0 +1,325 @@
+#include "src/run/backend_choice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/gpu.h"
+#include "src/system/cpu_model.h"
+#include "src/system/log.h"
+
+const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
+
+enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
+static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
+
+static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
+{
+  MILL_CHECK_MPI(
+      MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
+  MILL_CHECK_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
+  return MILL_OK;
+}
+
+/* The GPU that a rank would take. */
+typedef struct rank_gpu {
+  int rank;             /* of the job: those that are given GPUs together may be fewer */
+  int gpu;              /* -1: it sees none */
+  mill_gpu_facts facts; /* all 0 then */
+  int driver;
+  int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
+} rank_gpu;
+
+/* may_be_none: a process that sees no GPU is no failure. */
+static int choose(int local_rank, int may_be_none, rank_gpu *mine)
+{
+  int err = MILL_OK;
+  mill_gpu_node node;
+  mill_gpu_facts *all = NULL;
+  MILL_TRY(mill_gpu_look(&node, &all));
+  mine->driver = node.driver;
+  /* a driver that is too old for this build shows no GPU either, but that is a failure */
+  const int is_new = node.driver >= node.runtime / 1000 * 1000;
+  if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
+    goto done;
+  MILL_TRY(mill_gpu_choose(&node, local_rank, &mine->gpu));
+  mine->facts = all[mine->gpu];
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's, of the job. */
+static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
+{
+  int err = MILL_OK, first_rank = rank;
+  char name[64] = "", first[sizeof name];
+  mill_gpu_backend_name(mine, name, sizeof name);
+  memcpy(first, name, sizeof first);
+  MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
+  if (strcmp(name, first) != 0)
+    err = MILL_ERROR(MILL_ERR_BACKEND,
+                     "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
+                     "in the last digits: use GPUs of one kind",
+                     first_rank, first, rank, name);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
+{
+  int err = MILL_OK, most = 0;
+  const char *name = mine->facts.name;
+  mill_gpu_place place = {.gpu = mine->gpu, .n_sharing = mine->n_sharing};
+  size_t free_bytes = 0;
+  MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
+  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
+  /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
+  err = mill_gpu_try(place.gpu, name, &free_bytes);
+  if (err == MILL_OK)
+    err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  mill_gpu_assign(&place);
+  mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
+                 place.gpu, name, mine->i_share + 1, place.n_sharing,
+                 (double)place.bytes / 1073741824.0);
+  MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
+  if (most > 1 && mpi->rank == 0)
+    mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
+  if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
+    mill_log_info(
+        "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
+        "on they need not be",
+        mine->driver / 1000, mine->driver % 1000 / 10);
+done:
+  return err;
+}
+
+/* Collective. */
+static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
+{
+  int err = MILL_OK, rank = 0, size = 0;
+  MPI_Comm node = MPI_COMM_NULL;
+  mill_gpu_facts *all = NULL;
+  memset(mine, 0, sizeof *mine);
+  mine->rank = mpi->rank;
+  mine->gpu = -1;
+  MILL_TRY(ranks_of_node(mpi, &node));
+  MILL_MPI(MPI_Comm_rank(node, &rank));
+  MILL_MPI(MPI_Comm_size(node, &size));
+  err = choose(rank, may_be_none, mine);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(size, &all);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
+                         (int)sizeof mine->facts, MPI_BYTE, node));
+  if (may_be_none)
+    mill_gpu_sharers(size, all, rank, &mine->n_sharing, &mine->i_share);
+  else
+    err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &mine->n_sharing, &mine->i_share));
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  mill_free(all);
+  return err;
+}
+
+static int place_all(const mill_mpi *mpi)
+{
+  rank_gpu mine;
+  MILL_CHECK(find_gpu(mpi, 0, &mine));
+  return place_ranks(mpi, &mine);
+}
+
+static int place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  int err = MILL_OK, n_gpu = 0;
+  MPI_Comm alike = MPI_COMM_NULL;
+  mill_mpi part = {.comm = MPI_COMM_NULL};
+  rank_gpu mine;
+  MILL_TRY(find_gpu(mpi, 1, &mine));
+  *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
+  mine.n_sharing = 1; /* the others that see it fit on the CPU */
+  MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
+  if (n_gpu == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "
+                               "CUDA_VISIBLE_DEVICES)");
+  MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
+  MILL_TRY(mill_mpi_dup(alike, &part));
+  if (*has_gpu)
+    err = place_ranks(&part, &mine);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (mpi->rank == 0)
+    mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
+                  "digits, and column BACKEND says which is which",
+                  n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
+                  mpi->size - n_gpu == 1 ? "fits" : "fit");
+done:
+  if (part.comm != MPI_COMM_NULL)
+    MPI_Comm_free(&part.comm);
+  if (alike != MPI_COMM_NULL)
+    MPI_Comm_free(&alike);
+  return err;
+}
+
+/* Give all ranks, or those that find one first, a GPU, and see that the backend takes it. */
+static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
+{
+  int err = MILL_OK;
+  *has_gpu = 1;
+  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_all(mpi));
+  if (*has_gpu)
+    mill_backend_cuda(&err);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
+                           size_t size)
+{
+  int err = MILL_OK, gpu = -1;
+  char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
+  mill_gpu_node facts;
+  mill_gpu_facts *all = NULL;
+  memset(line, 0, sizeof *line);
+  *found = 0;
+  if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
+    snprintf(why, size, "no crossover has been measured here (%s)", mill_crossover_command(kind));
+    goto done;
+  }
+  if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
+    snprintf(why, size, "there is no GPU for it (%s)", mill_error_message());
+    goto done;
+  }
+  mill_gpu_backend_name(&all[gpu], name, sizeof name);
+  mill_cpu_model(cpu, sizeof cpu);
+  MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
+  if (!*found) {
+    memcpy(line->gpu, name, sizeof name);
+    snprintf(why, size, "%s has no crossover of %s beside %d threads of %s (%s)", path, name,
+             n_thread, cpu, mill_crossover_command(kind));
+  }
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Put more text around the message of a failure. */
+static int tell(int err, const char *before, const char *after)
+{
+  return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
+}
+
+int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
+{
+  const int err = place_all(mpi);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend cuda: ",
+              mpi->size == 1 || !mill_gpu_is_built() || !may_be_mixed
+                  ? "; or use --backend cpu"
+                  : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
+                    ", by which ranks without a GPU fit on the CPU");
+}
+
+int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  const int err = place_some(mpi, has_gpu);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
+}
+
+/* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
+static int is_worth_it(const mill_mpi *mpi, int kind, int64_t size, int n_thread)
+{
+  mill_crossover line;
+  char why[1536];
+  int found = 0;
+  const int64_t n_each = size / mpi->size;
+  if (mill_backend_crossover(kind, n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+    mill_log_warning("backend auto: the CPU: %s", mill_error_message());
+    return 0;
+  }
+  if (!found) {
+    MILL_LOG(line.gpu[0] ? MILL_LOG_INFO : MILL_LOG_DEBUG, "backend auto: the CPU, as %s", why);
+    return 0;
+  }
+  const int wants = mill_crossover_wants_gpu(&line, n_each);
+  mill_log_info("backend auto: the %s for %lld %s (the GPU is faster from %lld on, measured %.10s)",
+                wants ? "GPU" : "CPU", (long long)n_each, mill_crossover_unit(kind),
+                (long long)line.from, line.date);
+  return wants;
+}
+
+/* The backend of a result that is continued.  On rank 0. */
+static int wish_of_result(const char *output, const char *device)
+{
+  mill_log_debug("backend auto: as %s was begun (%s)", output, device);
+  /* "cuda ... + cpu ..." where there were both */
+  if (strncmp(device, "cuda", 4) != 0)
+    return WISH_CPU;
+  return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
+}
+
+/* What is wanted of this machine, the same on all ranks.  Collective. */
+static int agree_wish(const mill_mpi *mpi, int kind, const char *output, const char *device,
+                      int64_t size, int n_thread, int *wish)
+{
+  *wish = WISH_CPU;
+  if (mpi->rank == 0 && device)
+    *wish = wish_of_result(output, device);
+  else if (mpi->rank == 0)
+    *wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
+  MILL_CHECK_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
+  return MILL_OK;
+}
+
+int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                      int n_thread, const char **choice)
+{
+  int wish = WISH_CPU;
+  const int err = agree_wish(mpi, MILL_CROSSOVER_FIT, output, device, n_row, n_thread, &wish);
+  *choice = choice_of[wish];
+  return err;
+}
+
+int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
+                        int64_t size, int n_thread, const char **choice, int *has_gpu)
+{
+  int err = MILL_OK, wish = WISH_CPU;
+  *choice = "cpu";
+  *has_gpu = 0;
+  MILL_TRY(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
+  if (wish == WISH_CPU)
+    goto done;
+  err = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
+  if (err == MILL_OK) {
+    *choice = choice_of[wish];
+    goto done;
+  }
+  *has_gpu = 0;
+  if (err == MILL_ERR_MPI)
+    goto done;
+  mill_gpu_release();
+  if (wish == WISH_GPU) {
+    if (mpi->rank == 0)
+      mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());
+    err = MILL_OK;
+  } else {
+    char before[512];
+    snprintf(before, sizeof before,
+             "%.300s was begun on a GPU, and is continued on one of that kind only (to start over, "
+             "%s): ",
+             output,
+             kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
+                                        : "remove it");
+    /* where there is none, this is the wrong machine for that file */
+    err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
+  }
+done:
+  return err;
+}

@@ -1,0 +1,198 @@
+#include "src/run/crossover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+
+static const char first_line[] = "# starmill bench crossover: kind, size, threads, date, "
+                                 "revision, GPU, CPU (tabs between)"
+                                 "\n";
+
+enum { N_FIELD = 7, N_KIND = 2, MAX_LINE = 512 };
+
+static const struct {
+  const char *word, *unit, *command;
+} kinds[N_KIND] = {{"fit", "rows a rank", "starmill bench crossover --keep"},
+                   {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
+
+int64_t mill_crossover_of(int n, const mill_crossover_point *point)
+{
+  int64_t from = 0;
+  for (int i = 0; i < n; i++) {
+    if (point[i].cpu_s < 0.0 || point[i].gpu_s < 0.0)
+      continue;
+    if (!(point[i].gpu_s < point[i].cpu_s))
+      from = 0;
+    else if (from == 0)
+      from = point[i].size;
+  }
+  return from;
+}
+
+int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size)
+{
+  return measured && measured->from > 0 && size >= measured->from;
+}
+
+const char *mill_crossover_unit(int kind)
+{
+  return kinds[kind].unit;
+}
+
+const char *mill_crossover_command(int kind)
+{
+  return kinds[kind].command;
+}
+
+int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
+{
+  const char *file = getenv("STARMILL_CROSSOVER"), *cache = getenv("XDG_CACHE_HOME"),
+             *home = getenv("HOME");
+  int n;
+  if (file && file[0])
+    n = snprintf(path, MILL_CROSSOVER_PATH, "%s", file);
+  else if (cache && cache[0] == '/') /* the XDG standard says to ignore a relative path */
+    n = snprintf(path, MILL_CROSSOVER_PATH, "%s/starmill/crossover", cache);
+  else if (home && home[0])
+    n = snprintf(path, MILL_CROSSOVER_PATH, "%s/.cache/starmill/crossover", home);
+  else
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "no place for the crossover: set STARMILL_CROSSOVER to a file");
+  if (n >= MILL_CROSSOVER_PATH)
+    return MILL_ERROR(MILL_ERR_CONFIG, "the path of the crossover's file is too long (%d bytes)",
+                      n);
+  return MILL_OK;
+}
+
+/* A line of the file; 0 where it is none. */
+static int parse_line(char *line, mill_crossover *out)
+{
+  char *field[N_FIELD] = {0}, *end = NULL;
+  int n = 0;
+  line[strcspn(line, "\n")] = '\0';
+  for (char *at = line; at && n < N_FIELD; n++) {
+    field[n] = at;
+    at = strchr(at, '\t');
+    if (at)
+      *at++ = '\0';
+    else if (n < N_FIELD - 1)
+      return 0;
+  }
+  memset(out, 0, sizeof *out);
+  while (out->kind < N_KIND && strcmp(field[0], kinds[out->kind].word) != 0)
+    out->kind++;
+  if (out->kind == N_KIND)
+    return 0;
+  out->from = strtoll(field[1], &end, 10);
+  if (end == field[1] || *end || out->from < 0)
+    return 0;
+  const long n_thread = strtol(field[2], &end, 10);
+  if (end == field[2] || *end || n_thread < 1 || n_thread > 1000000)
+    return 0;
+  out->n_thread = (int)n_thread;
+  snprintf(out->date, sizeof out->date, "%s", field[3]);
+  snprintf(out->revision, sizeof out->revision, "%s", field[4]);
+  snprintf(out->gpu, sizeof out->gpu, "%s", field[5]);
+  snprintf(out->cpu, sizeof out->cpu, "%s", field[6]);
+  return 1;
+}
+
+static int is_same(const mill_crossover *line, int kind, const char *gpu, const char *cpu,
+                   int n_thread)
+{
+  return line->kind == kind && line->n_thread == n_thread && strcmp(line->gpu, gpu) == 0 &&
+         strcmp(line->cpu, cpu) == 0;
+}
+
+int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
+                        mill_crossover *out, int *found)
+{
+  int err = MILL_OK, i_line = 0;
+  char text[MAX_LINE];
+  FILE *file = fopen(path, "r");
+  *found = 0;
+  if (!file && (errno == ENOENT || errno == ENOTDIR))
+    goto done;
+  if (!file)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s cannot be read: %s", path, strerror(errno));
+  while (!*found && fgets(text, sizeof text, file)) {
+    i_line++;
+    if (text[0] == '#' || text[0] == '\n')
+      continue;
+    if (!parse_line(text, out))
+      MILL_FAIL(MILL_ERR_CONFIG, "%s, line %d, is not what starmill bench writes: remove the file",
+                path, i_line);
+    *found = is_same(out, kind, gpu, cpu, n_thread);
+  }
+done:
+  if (file)
+    fclose(file);
+  return err;
+}
+
+/* All folders above the file. */
+static int make_folders(const char *path)
+{
+  char folder[MILL_CROSSOVER_PATH];
+  snprintf(folder, sizeof folder, "%s", path);
+  for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
+    *at = '\0';
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+      return MILL_ERROR(MILL_ERR_OUTPUT, "the folder %s of the crossover's file cannot be made: %s",
+                        folder, strerror(errno));
+    *at = '/';
+  }
+  return MILL_OK;
+}
+
+static void print_line(FILE *out, const mill_crossover *line)
+{
+  fprintf(out, "%s\t%lld\t%d\t%s\t%s\t%s\t%s\n", kinds[line->kind].word, (long long)line->from,
+          line->n_thread, line->date, line->revision, line->gpu, line->cpu);
+}
+
+int mill_crossover_keep(const char *path, const mill_crossover *line)
+{
+  int err = MILL_OK;
+  char text[MAX_LINE], temporary[MILL_CROSSOVER_PATH + 8] = "";
+  mill_crossover other;
+  FILE *in = NULL, *out = NULL;
+  MILL_TRY(make_folders(path));
+  snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+  const int descriptor = mkstemp(temporary);
+  if (descriptor < 0)
+    temporary[0] = '\0';
+  else if (!(out = fdopen(descriptor, "w")))
+    close(descriptor);
+  /* permissions of any new file; mkstemp's are its owner's only */
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (!out || fchmod(descriptor, 0666 & ~mask) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
+  fputs(first_line, out);
+  print_line(out, line);
+  in = fopen(path, "r");
+  while (in && fgets(text, sizeof text, in))
+    if (text[0] != '#' && parse_line(text, &other) &&
+        !is_same(&other, line->kind, line->gpu, line->cpu, line->n_thread))
+      print_line(out, &other);
+  const int failed = fflush(out) != 0 || ferror(out);
+  const int closed = fclose(out);
+  out = NULL;
+  if (failed || closed != 0 || rename(temporary, path) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
+  temporary[0] = '\0';
+done:
+  if (in)
+    fclose(in);
+  if (out)
+    fclose(out);
+  if (temporary[0])
+    unlink(temporary);
+  return err;
+}

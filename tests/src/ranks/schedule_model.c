@@ -1,0 +1,186 @@
+#include "tests/src/ranks/schedule_model.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+static const double WINDOW_S = 0.1;
+
+/* A rank on its way. */
+typedef struct actor {
+  double asks_s;        /* when it draws next */
+  double read_s, fit_s; /* reader and pipeline are busy until then */
+  double end_s;         /* its last row is finished */
+  int64_t n_row;        /* so far */
+  int64_t n_slot;
+  int file;                /* open; -1: none */
+  double *finish, *enters; /* [n_slot], [n_ahead] of its last rows */
+} actor;
+
+typedef struct run {
+  const mill_schedule_model *m;
+  actor *actor; /* [n_rank] */
+  int *heap;    /* [n_heap] ranks that will draw, the first one on top */
+  int n_heap;
+  double *memory;   /* of the actors' lists */
+  double answers_s; /* rank 0 is busy until then */
+  double window_s;
+  int64_t n_window, most_window;
+  double work; /* done, in usual rows */
+  mill_schedule_outcome *outcome;
+} run;
+
+static int comes_first(const run *r, int a, int b)
+{
+  const double x = r->actor[a].asks_s, y = r->actor[b].asks_s;
+  return x < y || (x <= y && a < b);
+}
+
+static void sink(run *r, int at)
+{
+  for (;;) {
+    int first = at;
+    for (int child = 2 * at + 1; child <= 2 * at + 2; child++)
+      if (child < r->n_heap && comes_first(r, r->heap[child], r->heap[first]))
+        first = child;
+    if (first == at)
+      return;
+    const int moved = r->heap[at];
+    r->heap[at] = r->heap[first];
+    r->heap[first] = moved;
+    at = first;
+  }
+}
+
+static double later(double a, double b)
+{
+  return a > b ? a : b;
+}
+
+static void do_row(run *r, actor *a, double speed, int64_t row, double row_cost)
+{
+  const mill_schedule_model *m = r->m;
+  const double relative = (double)m->cost[row % m->n_cost];
+  const double cost = row_cost * relative;
+  /* room for another row ahead */
+  if (a->n_row >= m->n_ahead)
+    a->read_s = later(a->read_s, a->enters[a->n_row % m->n_ahead]);
+  a->read_s += m->read_s * row_cost;
+  double enters = a->read_s;
+  if (a->n_row >= a->n_slot)
+    enters = later(enters, a->finish[a->n_row % a->n_slot]);
+  a->enters[a->n_row % m->n_ahead] = enters;
+  a->fit_s = later(a->fit_s, enters) + cost / (m->rate * speed);
+  a->finish[a->n_row % a->n_slot] = a->fit_s;
+  a->end_s = later(a->end_s, later(a->fit_s, enters + m->alone_s * cost / speed));
+  a->n_row++;
+  r->work += cost;
+}
+
+static int at_once(const mill_schedule_model *m, int rank)
+{
+  return m->n_at_once ? m->n_at_once[rank] : 1;
+}
+
+static void do_chunks(run *r, int rank, int64_t number)
+{
+  const mill_schedule_model *m = r->m;
+  actor *a = &r->actor[rank];
+  const double speed = m->speed ? m->speed[rank] : 1.0;
+  mill_schedule_walk walk;
+  mill_schedule_rows piece;
+  mill_schedule_begin(m->schedule, number, at_once(m, rank), &walk);
+  while (mill_schedule_next(m->schedule, &walk, &piece)) {
+    const mill_schedule_file *file = &m->file[piece.file];
+    if (a->file != piece.file) {
+      const double open_s = file->open_cost / m->rate;
+      a->file = piece.file;
+      a->read_s += open_s;
+      if (m->shares_core)
+        a->fit_s += open_s;
+      r->outcome->n_opened++;
+    }
+    for (int64_t row = piece.first; row < piece.end; row++)
+      if (mill_schedule_wanted(m->schedule, file->row_start + row))
+        do_row(r, a, speed, file->row_start + row, file->row_cost);
+  }
+  a->asks_s = a->read_s;
+}
+
+/* When the answer arrives to who asks at asks_s. */
+static double answer(run *r, int rank, double asks_s)
+{
+  if (rank == 0)
+    return asks_s;
+  r->outcome->n_message++;
+  if (asks_s >= r->window_s + WINDOW_S) {
+    r->window_s = asks_s;
+    r->n_window = 0;
+  }
+  r->n_window++;
+  r->most_window = r->n_window > r->most_window ? r->n_window : r->most_window;
+  r->answers_s = later(r->answers_s, asks_s + 0.5 * r->m->travel_s) + r->m->answer_s;
+  return r->answers_s + 0.5 * r->m->travel_s;
+}
+
+static int set_up(run *r, const mill_schedule_model *m)
+{
+  const size_t n = (size_t)(m->n_slot + m->n_ahead);
+  MILL_CHECK(MILL_ALLOC(m->n_rank, &r->actor));
+  MILL_CHECK(MILL_ALLOC(m->n_rank, &r->heap));
+  MILL_CHECK(MILL_ALLOC((size_t)m->n_rank * n, &r->memory));
+  for (int i = 0; i < m->n_rank; i++) {
+    r->actor[i].finish = r->memory + (size_t)i * n;
+    r->actor[i].enters = r->actor[i].finish + m->n_slot;
+    r->actor[i].file = -1;
+    r->actor[i].n_slot = m->slots ? m->slots[i] : m->n_slot;
+  }
+  return MILL_OK;
+}
+
+int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome *outcome)
+{
+  int err = MILL_OK;
+  run r = {.m = m, .outcome = outcome, .window_s = -1.0};
+  mill_schedule_sum sum;
+  double speed = 0, sum_end_s = 0;
+  int64_t number = 0;
+  memset(outcome, 0, sizeof *outcome);
+  if (m->n_rank < 1 || m->n_slot < 1 || m->n_ahead < 1 || m->n_cost < 1 || !(m->rate > 0))
+    MILL_FAIL(MILL_ERR_RANGE, "a schedule needs at least one rank, slot, row ahead and cost");
+  MILL_TRY(set_up(&r, m));
+  mill_schedule_sums(m->schedule, &sum);
+  for (int i = 0; i < m->n_rank; i++) {
+    do_chunks(&r, i, number);
+    number += at_once(m, i);
+    r.heap[r.n_heap++] = i;
+    speed += m->speed ? m->speed[i] : 1.0;
+  }
+  for (int i = r.n_heap / 2; i >= 0; i--)
+    sink(&r, i);
+  while (r.n_heap > 0) {
+    const int rank = r.heap[0];
+    actor *a = &r.actor[rank];
+    a->read_s = answer(&r, rank, a->asks_s);
+    if (number < sum.n_chunk) {
+      do_chunks(&r, rank, number);
+      number += at_once(m, rank);
+    } else {
+      r.heap[0] = r.heap[--r.n_heap];
+    }
+    sink(&r, 0);
+  }
+  for (int i = 0; i < m->n_rank; i++) {
+    sum_end_s += r.actor[i].end_s;
+    outcome->end_s = later(outcome->end_s, r.actor[i].end_s);
+  }
+  outcome->mean_end_s = sum_end_s / (double)m->n_rank;
+  if (outcome->end_s > 0) {
+    outcome->idle_tail = 1.0 - outcome->mean_end_s / outcome->end_s;
+    outcome->efficiency = r.work / (m->rate * speed) / outcome->end_s;
+  }
+  outcome->most_messages_s = (double)r.most_window / WINDOW_S;
+done:
+  MILL_FREE(r.actor, r.heap, r.memory);
+  return err;
+}
