@@ -119,29 +119,11 @@ enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
 /* Bits of what will be floats or integers. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
-static inline __attribute__((always_inline)) void turn_words(size_t n, stored_word *word)
-{
-  for (size_t i = 0; i < n; i++)
-    word[i] = be32toh(word[i]);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void turn_words_avx2(size_t n, stored_word *word)
-{
-  turn_words(n, word);
-}
-#endif
-
 /* From the order of bytes in the file to that of this machine. */
 static void turn(size_t n, stored_word *word)
 {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    turn_words_avx2(n, word);
-    return;
-  }
-#endif
-  turn_words(n, word);
+  for (size_t i = 0; i < n; i++)
+    word[i] = be32toh(word[i]);
 }
 
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)

@@ -35,9 +35,9 @@ static int star_data_open(const char *path, const mill_library *lib, int n_row, 
   d->n_row = n_row;
   d->n_arm = lib->n_arm;
   for (int a = 0; a < lib->n_arm; a++) {
-    const mill_read_segment *s = desi_rows_of(&d->rows, 0, a);
+    const mill_raw_segment *s = desi_rows_of(&d->rows, 0, a);
     d->n_pix[a] = s ? s->n_pix : 0;
-    d->wave_aa[a] = s ? desi_rows_wave(&d->rows, s) : NULL;
+    d->wave_aa[a] = s ? s->wave_aa : NULL;
   }
 done:
   mill_free(row);
@@ -64,9 +64,12 @@ static void star_data_star(const star_data *d, int i, mill_raw_segment *segment,
   star->n_segment = 0;
   star->segment = segment;
   for (int a = 0; a < d->n_arm; a++) {
-    const mill_read_segment *s = desi_rows_of(&d->rows, i, a);
-    if (s)
-      segment[star->n_segment++] = mill_read_segment_raw(s, d->waveset[a], 0);
+    const mill_raw_segment *s = desi_rows_of(&d->rows, i, a);
+    if (!s)
+      continue;
+    segment[star->n_segment] = *s;
+    segment[star->n_segment].waveset = d->waveset[a];
+    segment[star->n_segment++].exposure = 0;
   }
 }
 

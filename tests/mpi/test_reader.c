@@ -151,18 +151,17 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   const int64_t fits_row = c->index[batch->i_file].row[in_file].fits_row;
   /* b, r, z of its only exposure */
   assert_int_equal(row->n_segment, 3);
-  const mill_batch_segment *segment = &batch->segment[row->first_segment + ARM_R];
-  const mill_read_segment *got = &segment->read;
+  const mill_raw_segment *got = &batch->segment[row->first_segment + ARM_R];
   assert_int_equal(desi_rows_read(desi, &fits_row, 1), MILL_OK);
-  const mill_read_segment *plainly = desi_rows_of(desi, 0, ARM_R);
+  const mill_raw_segment *plainly = desi_rows_of(desi, 0, ARM_R);
   const size_t n_pix = (size_t)got->n_pix, n_diag = (size_t)got->n_diag;
   assert_int_equal(got->use, MILL_SEGMENT_FIT);
   assert_int_equal(got->exposure, 0);
   assert_int_equal(got->arm, ARM_R);
   assert_int_equal(n_pix, plainly->n_pix);
   assert_int_equal(batch->n_part, 1);
-  assert_int_equal(batch->part[0].n_wave, 3); /* shared by all rows */
-  assert_memory_equal(segment->wave_aa, desi_rows_wave(desi, plainly), n_pix * sizeof(double));
+  assert_ptr_equal(got->wave_aa, batch->segment[ARM_R].wave_aa); /* shared by all rows */
+  assert_memory_equal(got->wave_aa, plainly->wave_aa, n_pix * sizeof(double));
   assert_int_equal(n_diag, 11);
   assert_null(got->sigma_aa);
   assert_memory_equal(got->flux, plainly->flux, n_pix * sizeof(float));

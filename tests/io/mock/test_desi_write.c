@@ -258,11 +258,11 @@ static void test_our_reader_reads_every_bit(void **state)
     assert_ok(desi_rows_read(&file, &i, 1));
     for (int a = 0; a < N_ARM; a++) {
       const size_t n_pix = (size_t)n_pix_of[a], n_matrix = n_pix * (size_t)n_diag_of[a];
-      const mill_read_segment *s = desi_rows_of(&file, 0, a);
+      const mill_raw_segment *s = desi_rows_of(&file, 0, a);
       assert_non_null(s);
       assert_int_equal(s->n_pix, n_pix_of[a]);
       assert_int_equal(s->n_diag, n_diag_of[a]);
-      assert_memory_equal(desi_rows_wave(&file, s), wave[a], n_pix * sizeof(double));
+      assert_memory_equal(s->wave_aa, wave[a], n_pix * sizeof(double));
       assert_memory_equal(s->flux, flux[a] + (size_t)i * n_pix, 4 * n_pix);
       assert_memory_equal(s->ivar, ivar[a] + (size_t)i * n_pix, 4 * n_pix);
       assert_memory_equal(s->mask, mask[a] + (size_t)i * n_pix, 4 * n_pix);

@@ -50,17 +50,12 @@ static inline int desi_rows_read(desi_rows *d, const int64_t *fits_row, int n)
 }
 
 /** Row i of those that were read; NULL: the file lacks the arm. */
-static inline const mill_read_segment *desi_rows_of(const desi_rows *d, int i, int arm)
+static inline const mill_raw_segment *desi_rows_of(const desi_rows *d, int i, int arm)
 {
   for (int k = 0; k < d->batch.n_segment; k++)
     if (d->batch.segment[k].exposure == i && d->batch.segment[k].arm == arm)
       return &d->batch.segment[k];
   return NULL;
-}
-
-static inline const double *desi_rows_wave(const desi_rows *d, const mill_read_segment *segment)
-{
-  return d->batch.wave[segment->wave].wave_aa;
 }
 
 #endif

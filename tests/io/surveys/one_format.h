@@ -126,9 +126,16 @@ static inline one_file one_file_open(one_format *one, const char *path)
   return f;
 }
 
-static inline const double *one_wave(const one_file *f, const mill_read_segment *segment)
+/** How many arrays of wavelengths the segments have. */
+static inline int one_n_wave(const mill_read_batch *batch)
 {
-  return f->batch.wave[segment->wave].wave_aa;
+  int n = 0;
+  for (int i = 0, k; i < batch->n_segment; i++) {
+    for (k = 0; k < i && batch->segment[k].wave_aa != batch->segment[i].wave_aa;)
+      k++;
+    n += k == i && batch->segment[i].wave_aa;
+  }
+  return n;
 }
 
 static inline void one_file_close(one_file *f)

@@ -101,7 +101,7 @@ static void test_compressed_images(void **state)
     assert_int_equal(status, 0);
     one_file f = one_file_open(&one, one.path);
     for (int i = 0; i < 20; i++) {
-      const mill_read_segment *got = &f.batch.segment[2 * (i / 4)];
+      const mill_raw_segment *got = &f.batch.segment[2 * (i / 4)];
       if (is_flux)
         assert_true(i == 3 ? isnan(got->flux[3]) : got->flux[i % 4] == flux[i]);
       else
@@ -436,13 +436,13 @@ static void compare_with_stream(const char *name, const char *reference)
   if (desi_rows_read(&file, row, (int)n) != MILL_OK)
     fail_msg("%s", mill_error_message());
   for (int arm = 0; arm < 3; arm++) {
-    const mill_read_segment *got = desi_rows_of(&file, 0, arm);
+    const mill_raw_segment *got = desi_rows_of(&file, 0, arm);
     assert_non_null(got);
     assert_int_equal(fread(shape, 8, 2, stream), 2);
     assert_int_equal(got->n_diag, shape[0]);
     assert_int_equal(got->n_pix, shape[1]);
     const size_t n_pix = (size_t)got->n_pix;
-    compare_bytes(stream, desi_rows_wave(&file, got), n_pix * 8, "WAVELENGTH");
+    compare_bytes(stream, got->wave_aa, n_pix * 8, "WAVELENGTH");
     for (int64_t i = 0; i < n; i++) {
       got = desi_rows_of(&file, (int)i, arm);
       compare_bytes(stream, got->flux, n_pix * 4, "FLUX");

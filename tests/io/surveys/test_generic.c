@@ -49,10 +49,10 @@ static void test_numbers_of_other_types(void **state)
   no_lsf();
   one_file f = one_file_open(&one, one.path);
   for (int i = 0; i < N_PIX; i++) {
-    const mill_read_segment *got = &f.batch.segment[0];
+    const mill_raw_segment *got = &f.batch.segment[0];
     assert_true(i == 3 ? isnan(got->flux[i]) : got->flux[i] == first[i]);
     assert_true(got->ivar[i] == (float)ivar[i]);
-    assert_true(one_wave(&f, got)[i] == wave[i]);
+    assert_true(got->wave_aa[i] == wave[i]);
   }
   one_file_close(&f);
 }
@@ -132,7 +132,7 @@ static void test_missing_widths_mark_the_pixel(void **state)
   recipe_edit(&s.file, "SPECTRA IVAR@10=8");
   recipe_save(&s.file, one.path);
   one_file f = one_file_open(&one, one.path);
-  const mill_read_segment *got = f.batch.segment;
+  const mill_raw_segment *got = f.batch.segment;
   assert_memory_equal(got[0].sigma_aa, filled, sizeof filled);
   assert_true(got[0].ivar[0] == 0.0f && got[0].ivar[1] == 7.0f && got[0].ivar[2] == 0.0f);
   assert_true(got[2].ivar[2] == 8.0f && got[2].ivar[3] == 0.0f && got[2].sigma_aa[3] == 2.0f);
@@ -166,9 +166,9 @@ static void test_shared_wavelengths(void **state)
     recipe_save(&s.file, one.path);
     no_lsf();
     one_file f = one_file_open(&one, one.path);
-    assert_int_equal(f.batch.n_wave, 1);
+    assert_int_equal(one_n_wave(&f.batch), 1);
     for (int i = 0; i < N_PIX; i++)
-      assert_true(f.batch.wave[0].wave_aa[i] == wave[i] * 10.0);
+      assert_true(f.batch.segment[0].wave_aa[i] == wave[i] * 10.0);
     one_file_close(&f);
   }
   for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
@@ -192,7 +192,7 @@ static one_file read_twins(const char *more)
   return read_plainly(edits);
 }
 
-static void same_flux(const mill_read_segment *got, int row)
+static void same_flux(const mill_raw_segment *got, int row)
 {
   for (int i = 0; i < N_PIX; i++)
     assert_true(got->flux[i] == s.spectrum[row].flux[i] ||
@@ -358,7 +358,7 @@ static void test_vectors_in_the_heap(void **state)
     }
     one_file f = one_file_open(&one, one.path);
     assert_int_equal(f.index.n_row, N_ROW);
-    assert_int_equal(f.batch.n_wave, 1);
+    assert_int_equal(one_n_wave(&f.batch), 1);
     one_file_close(&f);
   }
 }

@@ -19,8 +19,8 @@ static void test_sdss_marks_missing_widths(void **state)
     recipe_save(&s.file, one.path);
     one_file f = one_file_open(&one, one.path);
     for (int i = 0; i < 6; i++) {
-      const mill_read_segment *got = &f.batch.segment[0];
-      const double sigma = (any ? pixels_wide[i] : 1.0) * 1e-4 * log(10.0) * one_wave(&f, got)[i];
+      const mill_raw_segment *got = &f.batch.segment[0];
+      const double sigma = (any ? pixels_wide[i] : 1.0) * 1e-4 * log(10.0) * got->wave_aa[i];
       assert_int_equal((got->mask[i] & MILL_SDSS_NO_WDISP) != 0, !any || (i != 0 && i != 3));
       assert_close(got->sigma_aa[i], sigma, 6e-8 * sigma); /* float32's rounding */
     }
@@ -51,7 +51,7 @@ static void test_sdss_single_exposures(void **state)
     }
     assert_int_equal(f.batch.n_segment, 3);
     for (int i = 0; i < 3; i++) {
-      const mill_read_segment *got = &f.batch.segment[i];
+      const mill_raw_segment *got = &f.batch.segment[i];
       const sample_spectrum *p = &s.spectrum[SAMPLE_SPECTRA - 3 + expected[i].i_sample];
       assert_int_equal(got->exposure, expected[i].exposure);
       assert_int_equal(got->arm, expected[i].arm);
@@ -128,7 +128,7 @@ static void test_weave_integers_with_blank(void **state)
   one.settings.arm_wanted[ONE_RED] = 0; /* and one arm alone */
   one_file f = read_sample(WEAVE, "BLUE_DATA ~I;BLUE_DATA @0=1;BLUE_DATA @1=-999;"
                                   "BLUE_DATA+BLANK   =                 -999");
-  const mill_read_segment *got = f.batch.segment;
+  const mill_raw_segment *got = f.batch.segment;
   assert_int_equal(f.batch.n_segment, 3);
   assert_true(got->flux[0] == 0.5f && isnan(got->flux[1]) && got->flux[2] == 0.0f);
   one_file_close(&f);
@@ -186,8 +186,8 @@ static void same_as_astropy(int kind, const char *name, int exposures, const rea
   assert_string_equal(f.index.row[0].spectype, "STAR");
   assert_int_equal(f.batch.n_segment, n_segment);
   for (int i = 0; i < n_segment; i++) {
-    const mill_read_segment *got = &f.batch.segment[i];
-    const double *wave = one_wave(&f, got);
+    const mill_raw_segment *got = &f.batch.segment[i];
+    const double *wave = got->wave_aa;
     const real_spectrum *r = real;
     while (r < real + n_real &&
            (r->exposure != f.index.exposure_id[got->exposure] || r->arm != got->arm))
