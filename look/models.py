@@ -66,7 +66,7 @@ class Refitted:
         targets = [int(result.fits["TARGETID"][r]) for r in rows]
         command = [options.program, "fit", "--config", config, "--library",
                    os.path.abspath(options.library) if options.library else result.provenance["LIBRARY_PATH"],
-                   "--backend", "cpu", "--quiet", "--log-level", "error", "--status-interval", "0",
+                   "--backend", "cpu", "--quiet", "--log-level", "error",
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         if min(targets) >= 0:
             wanted = os.path.join(folder, "targets.txt")

@@ -151,17 +151,24 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
+/* Under the mutex: have the ranks something else to hand over?  Rank 0 says so for all. */
+static int is_time_to_meet(const mill_result_file *file)
+{
+  return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
+}
+
 /* One epoch; *ends when all ranks are closing and nothing is left. */
 static int run_epoch(mill_result_file *file, int *ends)
 {
   int err = MILL_OK;
-  enum { N_ROW, N_ITEM, N_OPEN, N_COUNT };
+  enum { N_ROW, N_ITEM, N_OPEN, N_MEET, N_COUNT };
   int64_t mine[N_COUNT], all[N_COUNT];
   pthread_mutex_lock(&file->mutex);
   mill_result_queue *q = file->filling;
   file->filling = file->writing;
   file->writing = q;
   const int is_closing = file->is_closing;
+  mine[N_MEET] = is_time_to_meet(file);
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
   mine[N_ROW] = q->n_row;
@@ -169,6 +176,13 @@ static int run_epoch(mill_result_file *file, int *ends)
   mine[N_OPEN] = !is_closing;
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
+  /* before a write, which may take long */
+  if (all[N_MEET] > 0) {
+    MILL_TRY(file->meet(file->meet_context, &file->io));
+    pthread_mutex_lock(&file->mutex);
+    file->met_s = file->met_s > 0 ? mill_wall_s() : 0;
+    pthread_mutex_unlock(&file->mutex);
+  }
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->failure.code == MILL_OK) {
     const double start_s = mill_wall_s();
     pthread_mutex_lock(&file->hdf5);
@@ -201,6 +215,7 @@ static int wants_epoch(const mill_result_file *file)
   const mill_result_queue *q = file->filling;
   const int has_work = q->n_row > 0 || q->n_item > 0;
   return q->n_row >= MILL_EPOCH_ROWS || q->n_pix >= MILL_EPOCH_PIX || file->n_waiting > 0 ||
+         is_time_to_meet(file) ||
          (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
          (file->is_closing && (has_work || !file->announced_closing));
 }
@@ -211,8 +226,12 @@ static void await_own_epoch(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
   while (!wants_epoch(file)) {
     const mill_result_queue *q = file->filling;
-    const struct timespec until = mill_cond_time(q->first_s + file->write_interval_s);
-    if (q->n_row > 0 || q->n_item > 0)
+    const int has_work = q->n_row > 0 || q->n_item > 0;
+    double from_s = has_work ? q->first_s : file->met_s;
+    if (file->met_s > 0 && file->met_s < from_s)
+      from_s = file->met_s;
+    const struct timespec until = mill_cond_time(from_s + file->write_interval_s);
+    if (from_s > 0)
       pthread_cond_timedwait(&file->work, &file->mutex, &until);
     else
       pthread_cond_wait(&file->work, &file->mutex);
@@ -340,6 +359,22 @@ done:
     MPI_Abort(file->io.comm, mill_error_exit_status(err));
   }
   return NULL;
+}
+
+int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
+                     void *context)
+{
+  pthread_mutex_lock(&file->mutex);
+  file->meet = meet;
+  file->meet_context = context;
+  pthread_mutex_unlock(&file->mutex);
+  /* rank 0 asks for no meeting before all ranks have what they call there */
+  MILL_CHECK_MPI(MPI_Barrier(file->mpi.comm));
+  pthread_mutex_lock(&file->mutex);
+  file->met_s = file->mpi.rank == 0 ? mill_wall_s() : 0;
+  pthread_cond_signal(&file->work);
+  pthread_mutex_unlock(&file->mutex);
+  return MILL_OK;
 }
 
 int mill_result_start_epochs(mill_result_file *file)

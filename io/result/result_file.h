@@ -11,6 +11,7 @@
 #include "io/catalog/catalog_row.h"
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
+#include "src/ranks/mpi_context.h"
 
 typedef struct mill_result_file mill_result_file;
 
@@ -122,6 +123,12 @@ typedef struct mill_result_summary {
 /** Collective.  Write what is queued, mark the file finished when every row is
  *  done, stop the I/O thread, release the lock.  summary may be NULL. */
 int mill_result_close(mill_result_file *file, mill_result_summary *summary);
+
+/** Collective, before the first put: from now on the I/O threads of all ranks call meet together,
+ *  every write_interval and whether there are rows to write or not.  A code that it gives is one
+ * that the ranks cannot go on after: the job is aborted. */
+int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
+                     void *context);
 
 /** Rows finished on all ranks, as of the last write epoch; rank 0's progress. */
 int64_t mill_result_n_done(const mill_result_file *file);

@@ -64,6 +64,9 @@ struct mill_result_file {
   int is_closing;
   int may_start;           /* 1: every rank has its threads; -1: not, end at once */
   mill_error_kept failure; /* the first of writing */
+  int (*meet)(void *context, const mill_mpi *io); /* NULL: ranks have nothing else to hand over */
+  void *meet_context;
+  double met_s; /* rank 0: when they did so last; 0: not all have a meet yet */
 
   pthread_mutex_t hdf5; /* HDF5 is not thread-safe */
   pthread_t io_thread;

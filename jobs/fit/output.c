@@ -89,7 +89,7 @@ static int open_board(mill_fit_job *job)
 {
   mill_board_plan plan = {
       .path = job->observer ? NULL : job->setup.status_path,
-      .interval_s = job->setup.running.status_interval_s,
+      .interval_s = job->setup.config.write_interval_s,
       .output = job->options.output,
       .models = job->options.models,
       .command = job->command,
@@ -110,7 +110,8 @@ static int open_board(mill_fit_job *job)
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->out.result);
   if (job->device.backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
-  return mill_board_open(&job->mpi, &plan, &job->out.board);
+  MILL_CHECK(mill_board_open(&job->mpi, &plan, &job->out.board));
+  return mill_result_meet(job->out.result, mill_board_meet, job->out.board);
 }
 
 /* Stars a second that this rank may be expected to fit, for sizing its work. */
@@ -182,7 +183,7 @@ int mill_fit_close_output(mill_fit_job *job, int err, int *is_settled)
     err = err == MILL_OK ? settled : err;
   }
   if (err != MILL_ERR_MPI) {
-    const int settled = mill_board_settle(job->out.board);
+    const int settled = mill_board_settle(job->out.board, &job->mpi);
     *is_settled = settled == MILL_OK;
     err = err == MILL_OK ? settled : err;
   }

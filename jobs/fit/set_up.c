@@ -123,9 +123,8 @@ static int check_roles(mill_fit_job *job)
   MILL_CHECK(mill_file_roles_write(roles, "--models", options->models));
   MILL_CHECK(mill_file_roles_write(roles, "--log", options->log));
   MILL_CHECK(mill_file_roles_write(roles, "--input-table", options->input_table));
-  if (job->setup.running.status_interval_s > 0)
-    MILL_CHECK(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
-                                     job->setup.status_path));
+  MILL_CHECK(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
+                                   job->setup.status_path));
   MILL_CHECK(mill_file_roles_write(roles, options->stop_file ? "--stop-file" : "the stop file",
                                    job->setup.stop_file));
   MILL_CHECK(
@@ -157,8 +156,7 @@ static int check_outputs(mill_fit_job *job)
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at what is there", options->output);
   MILL_TRY(check_roles(job));
-  if (job->setup.running.status_interval_s > 0)
-    MILL_TRY(mill_board_check_path(job->setup.status_path));
+  MILL_TRY(mill_board_check_path(job->setup.status_path));
   MILL_TRY(mill_check_output(options->output, "output"));
   MILL_TRY(mill_refuse_new(options->output, "output"));
   if (options->models) {

@@ -350,21 +350,13 @@ static int left_of_job(double *seconds)
 
 int mill_fit_options_running(const mill_fit_options *options, mill_running *running)
 {
-  static const mill_option interval = {"status-interval", MILL_OPTION_REAL,
-                                       MILL_AT(mill_running, status_interval_s), .max = 86400};
   static const mill_option ranks = {"ranks", MILL_OPTION_COUNT, MILL_AT(mill_running, n_rank),
                                     .min = 1, .max = 1 << 24};
   static const mill_option rate = {"rate", MILL_OPTION_REAL, MILL_AT(mill_running, rate),
                                    .min = MILL_ABOVE_0, .max = DBL_MAX};
-  *running = (mill_running){.status_interval_s = 5.0, .stop_file = options->stop_file};
+  *running = (mill_running){.stop_file = options->stop_file};
   if (!options->plan && (options->ranks || options->rate))
     return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
-  if (options->status_interval) {
-    MILL_CHECK(mill_option_read(&interval, interval.name, options->status_interval, running));
-    if (running->status_interval_s > 0 && running->status_interval_s < 0.05)
-      return MILL_ERROR(MILL_ERR_USAGE, "--status-interval takes 0 or 0.05 to 86400 s, not %s",
-                        options->status_interval);
-  }
   if (options->time_limit && strcmp(options->time_limit, "auto") == 0)
     MILL_CHECK(left_of_job(&running->time_limit_s));
   else if (options->time_limit)

@@ -18,10 +18,10 @@ typedef struct mill_fit_options {
   int n_arm;
   const char *optimizer, *precision;
   const char *format, *exposures, *join_radius, *lsf, *resolving_power, *medium, *start;
-  const char *status;                         /**< path of the status file */
-  const char *time_limit, *stop_file;         /**< see mill_fit_options_running */
-  const char *status_interval, *ranks, *rate; /**< see mill_fit_options_running */
-  int64_t *target_id;                         /**< [n_target_id], owned */
+  const char *status;                 /**< path of the status file */
+  const char *time_limit, *stop_file; /**< see mill_fit_options_running */
+  const char *ranks, *rate;           /**< see mill_fit_options_running */
+  int64_t *target_id;                 /**< [n_target_id], owned */
   size_t n_target_id;
   char **pattern; /**< [n_pattern] of input paths, owned; texts borrowed */
   size_t n_pattern;
@@ -50,9 +50,6 @@ typedef struct mill_fit_options {
       {"log-level", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log_level), .key = "log_level"},   \
       {"status", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status),                              \
        .help = "status file for `starmill status` (default: " output ".status.json)"},             \
-      {"status-interval", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status_interval),            \
-       .argument = "S",                                                                            \
-       .help = "seconds between two writes of it (default 5); 0: no status file"},                 \
       {"time-limit",                                                                               \
        MILL_OPTION_TEXT,                                                                           \
        MILL_AT(mill_fit_options, time_limit),                                                      \
@@ -86,11 +83,10 @@ void mill_fit_options_inputs(const mill_fit_options *options, struct mill_input_
 
 /** What concerns the running of a fit and stands in no configuration. */
 typedef struct mill_running {
-  double status_interval_s; /**< between two writes of the status file; 0: no such file */
-  double time_limit_s;      /**< from now on; 0: none */
-  const char *stop_file;    /**< NULL: the default, OUT.h5.stop */
-  int n_rank;               /**< --plan: of the planned run; 0: as many as now */
-  double rate;              /**< --plan: stars a second of one rank; 0: the default */
+  double time_limit_s;   /**< from now on; 0: none */
+  const char *stop_file; /**< NULL: the default, OUT.h5.stop */
+  int n_rank;            /**< --plan: of the planned run; 0: as many as now */
+  double rate;           /**< --plan: stars a second of one rank; 0: the default */
 } mill_running;
 
 /** MILL_ERR_USAGE names the option. */

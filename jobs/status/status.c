@@ -11,7 +11,7 @@
 #include "io/result/result_layout.h"
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
-#include "jobs/status/status_file.h"
+#include "io/status/status_file.h"
 #include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -20,7 +20,7 @@
 #include "src/system/status_process.h"
 
 enum { SHOWN_RANKS = 8 };
-/* a rank that has been silent for these seconds, and these intervals, gets a line */
+/* a rank that has had no star for these seconds, and these intervals, gets a line */
 static const double SILENT_S = 60.0, SILENT_INTERVALS = 10.0;
 
 enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, DAMAGED, NONE };
@@ -256,27 +256,20 @@ static void print_rank(const json_t *rank, const char *all)
   printf("  %s\n", mill_json_get_text(rank, "file", ""));
 }
 
-/* Seconds between the last word of a rank and the last status; infinity: it has said nothing. */
-static double silence_s(const status_job *job, const json_t *rank)
-{
-  const char *heard = mill_json_get_text(rank, "last_heard", NULL);
-  return heard ? fmax(0.0, mill_utc_read(text(job, "updated")) - mill_utc_read(heard))
-               : (double)INFINITY;
-}
-
 static void print_ranks(const status_job *job)
 {
   const json_t *ranks = json_object_get(job->doc, "ranks");
   const size_t n_rank = json_array_size(ranks);
   const double limit_s = fmax(SILENT_S, SILENT_INTERVALS * real(job, "interval_s"));
-  const double elapsed_s = real(job, "elapsed_s");
   for (size_t r = 0; r < n_rank; r++) {
     const json_t *rank = json_array_get(ranks, r);
-    const double silent_s = fmin(silence_s(job, rank), elapsed_s);
+    const double silent_s = mill_utc_read(text(job, "updated")) -
+                            mill_utc_read(mill_json_get_text(rank, "last_star", ""));
     if (job->all_ranks || n_rank <= SHOWN_RANKS)
       print_rank(rank, text(job, "backend"));
-    if (job->state == RUNNING && silent_s > limit_s)
-      printf("  rank %zu has given no sign of life for %.0f s\n", r, silent_s);
+    if (job->state == RUNNING && silent_s > limit_s &&
+        strcmp(mill_json_get_text(rank, "stage", ""), "fitting") == 0)
+      printf("  rank %zu has taken or finished no star for %.0f s\n", r, silent_s);
   }
 }
 
@@ -300,7 +293,11 @@ static void print_run(const status_job *job)
   printf("run          since %s on %s (process %lld), %zu %s, %lld threads each, %s\n",
          text(job, "started"), text(job, "host"), (long long)integer(job, "pid"), n_rank,
          n_rank == 1 ? "rank" : "ranks", (long long)integer(job, "threads"), text(job, "backend"));
-  printf("status       %s, %.0f s old\n", job->status, job->age_s);
+  printf("status       %s, %.0f s old%s\n", job->status, job->age_s,
+         job->state == RUNNING &&
+                 job->age_s > fmax(SILENT_S, SILENT_INTERVALS * real(job, "interval_s"))
+             ? ": a write takes long, or the run is gone"
+             : "");
   print_ranks(job);
 }
 

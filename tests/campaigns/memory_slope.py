@@ -65,9 +65,9 @@ def fit(options, library, catalog):
     """Rows of (stars done, bytes resident, bytes at most) of a fit while it runs."""
     output, config = (os.path.join(options.folder, name) for name in ("out.h5", "short.yaml"))
     with open(config, "w", encoding="ascii") as f:
-        f.write("max_eval: 50\n")  # the median takes 12, but a few of the short spectra thousands
+        f.write("write_interval: 0.1\nmax_eval: 50\n")  # the median takes 12, but a few of the short spectra thousands
     command = [options.starmill, "fit", "--library", library, "--catalog", catalog, "--output",
-               output, "--overwrite", "--threads", 1, "--status-interval", 0.1, "--quiet",
+               output, "--overwrite", "--threads", 1, "--quiet",
                "--optimizer", "levenberg-marquardt", "--config", config]
     if options.kind == "generic":
         command += ["--lsf", "off"]

@@ -208,8 +208,7 @@ def case_no_room_for_log(site, ranks):
 
 
 def case_no_room_for_status(site, ranks):
-    outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0",
-                       options=["--status-interval", "0.1"])
+    outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0")
     outcome.ends(0, says=["the status is not written", "No space left on device"])
     if outcome.errors.count("the status is not written") != 1:
         outcome.fail("it is said more than once")

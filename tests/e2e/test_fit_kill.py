@@ -11,7 +11,7 @@ class Kill(EndToEnd):
         with open(tmp("kill.yaml"), "w") as f:
             f.write("write_interval: 0.1\n")
         options = ["--config", tmp("kill.yaml"), "--threads", "1", "--optimizer",
-                   "levenberg-marquardt", "--status-interval", "0.1", "--quiet"]
+                   "levenberg-marquardt", "--quiet"]
         campaign = kill_runs.Campaign(library(), [cut("a.fits", range(10)),
                                                   cut("b.fits", range(50, 60))],
                                       options, TMP, seed=os.getpid(), most_ranks=2)

@@ -20,6 +20,13 @@ def stars():
     return _stars[0]
 
 
+def often():
+    """A configuration that has the status written ten times a second."""
+    with open(tmp("often.yaml"), "w") as f:
+        f.write("write_interval: 0.1\n")
+    return tmp("often.yaml")
+
+
 def status_of(path):
     """The status file of a result, as another program's JSON reader has it; None: none."""
     try:
@@ -40,13 +47,13 @@ class Status(EndToEnd):
         self.assertEqual(answer["exit_status"], status)
         return answer
 
-    def start(self, out, *args, ranks=0, interval=0.1, **how):
+    def start(self, out, *args, ranks=0, **how):
         """A slow fit in the background; returns it once its status file is there."""
         self.path = tmp(out)
         how.setdefault("env", ENVIRONMENT)
         process = subprocess.Popen(
-            command("fit", "--library", library(), "--output", self.path, "--status-interval",
-                    interval, *SLOW, *args, stars(), ranks=ranks),
+            command("fit", "--library", library(), "--output", self.path, "--config", often(), *SLOW,
+                    *args, stars(), ranks=ranks),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
@@ -118,23 +125,6 @@ class Status(EndToEnd):
         self.assertEqual((answer["fitted"], answer["remaining"], answer["run"]), (14, 0, None))
         self.assertIn("14 of 14 done", self.ask(self.path, status=FINISHED))
 
-    def test_a_rank_that_hangs_stops_no_status(self):
-        process = self.start("hang.h5", ranks=2)
-        self.wait(lambda: all(r["pid"] > 0 for r in status_of(self.path)["ranks"]), process)
-        pid = status_of(self.path)["ranks"][1]["pid"]
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            time.sleep(1.2)  # what was on its way arrives, and times have whole seconds
-            before = status_of(self.path)
-            self.wait(lambda: status_of(self.path)["elapsed_s"] > before["elapsed_s"] + 2.5, process)
-            after = status_of(self.path)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        self.assertEqual(after["ranks"][1]["last_heard"], before["ranks"][1]["last_heard"])
-        self.assertGreater(after["updated"], before["updated"])
-        self.end(process, 0)
-        self.assertEqual(status_of(self.path)["fitted"], 14)
-
     def test_stopped_and_continued(self):
         process = self.start("stop.h5", "--minsn", 30)
         self.wait(lambda: status_of(self.path)["done"] > 2, process)
@@ -170,7 +160,7 @@ class Status(EndToEnd):
         # rank 1 gets no memory for its million slots; rank 0 is at its stars meanwhile
         self.path = tmp("fail.h5")
         common_part = ["fit", "--library", library(), "--output", self.path, "--threads", 1,
-                       "--status-interval", 0.1, "--log", tmp("fail.log")]
+                       "--config", often(), "--log", tmp("fail.log")]
         done = subprocess.run(
             [MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, stars()), ":",
              "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
@@ -254,8 +244,6 @@ class Status(EndToEnd):
 
     def test_options_of_the_status_file(self):
         star = cut("one.fits", [0])
-        self.fit("none.h5", "--status-interval", 0, star)
-        self.assertIsNone(status_of(self.path))
         self.fit("else.h5", "--status", tmp("elsewhere.json"), star)
         self.assertIsNone(status_of(self.path))
         with open(tmp("elsewhere.json")) as f:
@@ -274,14 +262,6 @@ class Status(EndToEnd):
         # a status that cannot be written stops nothing
         done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)
         self.assertOneLine(done, "WARN", "the status is not written", status=0)
-
-    def test_a_full_disk_for_the_status_stops_nothing(self):
-        # /dev/full takes no byte; a rename onto it is refused first, so a link stands there
-        star = cut("full.fits", [0])
-        os.symlink("/dev/full", tmp("full.h5.status.json.tmp"))
-        done = self.fit("full.h5", star)
-        self.assertOneLine(done, "WARN", "the status is not written", status=0)
-        self.assertEqual(read(self.path)["STATUS"][0], FITTED)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* The ranks' notes reach the status file while they work, and no rank waits for another. */
+/* The ranks' notes reach the status file where they meet. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "jobs/status/status_board.h"
-#include "jobs/status/status_file.h"
+#include "io/status/status_board.h"
+#include "io/status/status_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/status_process.h"
@@ -24,11 +24,10 @@ static mill_mpi mpi;
 static char folder[256], path[512];
 static mill_input_file file[2];
 
-static mill_board_plan plan_of(const char *status, double interval_s)
+static mill_board_plan plan_of(const char *status)
 {
   mill_board_plan plan = {
       .path = status,
-      .interval_s = interval_s,
       .output = "out\"\xff.h5",
       .command = "starmill fit",
       .backend = "cpu test",
@@ -63,31 +62,34 @@ static const char *word(const json_t *object, const char *key)
   return mill_json_get_text(object, key, "");
 }
 
-/* Rank 0: wait until the file says so. */
-static void await_number(const char *key, int64_t value)
+static mill_board *open_board(const char *status)
 {
-  const double start_s = mill_wall_s();
-  for (;;) {
-    json_t *doc = read_status();
-    const int64_t found = doc ? number(doc, key) : -1;
-    json_decref(doc);
-    if (found == value)
-      return;
-    if (mill_wall_s() - start_s > 60)
-      fail_msg("%s is %lld, not %lld", key, (long long)found, (long long)value);
-    usleep(20000);
-  }
+  mill_board *board = NULL;
+  const mill_board_plan plan = plan_of(status);
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  return board;
 }
 
-static void test_counts_of_all_ranks_arrive_while_they_work(void **state)
+/* Collective: all ranks come to their end. */
+static void end_board(mill_board *board, const mill_board_end *end)
+{
+  assert_int_equal(mill_board_settle(board, &mpi), MILL_OK);
+  mill_board_free(board, end);
+}
+
+static void test_counts_of_all_ranks_come_where_they_meet(void **state)
 {
   (void)state;
-  mill_board *board = NULL;
-  const mill_board_plan plan = plan_of(path, 0.05);
   const int size = mpi.size, rank = mpi.rank;
-  unlink(path);
-  MPI_Barrier(mpi.comm);
-  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  if (rank == 0)
+    unlink(path);
+  mill_board *board = open_board(path);
+  if (rank == 0) { /* before any star */
+    json_t *doc = read_status();
+    assert_string_equal(word(doc, "state"), "running");
+    assert_int_equal(number(doc, "done"), 107);
+    json_decref(doc);
+  }
   mill_board_stage(board, MILL_RANK_FITTING);
   mill_board_took(board, rank % 2);
   for (int i = 0; i < 10 * (rank + 1); i++)
@@ -95,13 +97,13 @@ static void test_counts_of_all_ranks_arrive_while_they_work(void **state)
   mill_board_finished(board, MILL_STATUS_FIT_FAILED);
   mill_board_memory(board, MILL_MEMORY_SLOTS, 5000);
   mill_board_memory(board, MILL_MEMORY_SLOTS, 400); /* the most counts */
+  assert_int_equal(mill_board_meet(board, &mpi), MILL_OK);
   const int64_t here = 10 * (size * (size + 1) / 2) + size;
   if (rank == 0) {
-    await_number("done_in_this_run", here);
     json_t *doc = read_status();
-    assert_string_equal(word(doc, "state"), "running");
     assert_string_equal(word(doc, "output"), "out\"\xef\xbf\xbd.h5");
     assert_int_equal(number(doc, "rows"), 1000);
+    assert_int_equal(number(doc, "done_in_this_run"), here);
     assert_int_equal(number(doc, "done"), 107 + here);
     assert_int_equal(number(doc, "failed"), 7 + size);
     assert_int_equal(number(doc, "remaining"), 1000 - 107 - here);
@@ -120,10 +122,7 @@ static void test_counts_of_all_ranks_arrive_while_they_work(void **state)
     assert_int_equal(mill_board_n_failed(board), 7 + size);
     json_decref(doc);
   }
-  MPI_Barrier(mpi.comm); /* the others work on until now */
-  assert_int_equal(mill_board_settle(board), MILL_OK);
-  const mill_board_end end = {.exit_status = 75};
-  mill_board_free(board, &end);
+  end_board(board, &(mill_board_end){.exit_status = 75});
   if (rank == 0) {
     json_t *doc = read_status();
     assert_string_equal(word(doc, "state"), "stopped");
@@ -135,41 +134,27 @@ static void test_counts_of_all_ranks_arrive_while_they_work(void **state)
   }
 }
 
-/* The others are busy for long, and yet the error is there at once. */
-static void test_failure_of_one_rank_shows_before_the_others_end(void **state)
+static void test_the_first_failure_is_kept(void **state)
 {
   (void)state;
-  mill_board *board = NULL;
-  const mill_board_plan plan = plan_of(path, 0.05);
+  mill_board *board = open_board(path);
   const int last = mpi.size - 1;
-  int seen = 0;
-  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
   mill_board_stage(board, MILL_RANK_FITTING);
   if (mpi.rank == last)
     mill_board_failed(board, MILL_ERR_MEMORY, "no memory for \"x\"");
-  if (mpi.rank == 0) {
-    const double start_s = mill_wall_s();
-    while (!seen && mill_wall_s() - start_s < 60) {
-      json_t *doc = read_status();
-      const json_t *error = json_object_get(doc, "error");
-      seen = strcmp(word(error, "message"), "no memory for \"x\"") == 0 &&
-             number(error, "rank") == last;
-      json_decref(doc);
-      usleep(20000);
-    }
-    assert_true(seen);
-  }
-  MPI_Barrier(mpi.comm); /* the others work on until now */
-  assert_int_equal(mill_board_settle(board), MILL_OK);
-  const mill_board_end end = {
-      .code = MILL_ERR_MEMORY, .exit_status = 70, .message = "what all agree on"};
-  mill_board_free(board, &end);
-  if (mpi.rank == 0) {
+  assert_int_equal(mill_board_meet(board, &mpi), MILL_OK);
+  for (int has_ended = 0; has_ended < 2; has_ended++) {
+    if (has_ended)
+      end_board(board, &(mill_board_end){.code = MILL_ERR_MEMORY,
+                                         .exit_status = 70,
+                                         .message = "what all agree on"});
+    if (mpi.rank != 0)
+      continue;
     json_t *doc = read_status();
-    assert_string_equal(word(doc, "state"), "failed");
-    assert_int_equal(number(doc, "exit_status"), 70);
-    /* the first error, not only the last word */
-    assert_string_equal(word(json_object_get(doc, "error"), "message"), "no memory for \"x\"");
+    const json_t *error = json_object_get(doc, "error");
+    assert_string_equal(word(doc, "state"), has_ended ? "failed" : "running");
+    assert_string_equal(word(error, "message"), "no memory for \"x\"");
+    assert_int_equal(number(error, "rank"), last);
     json_decref(doc);
   }
 }
@@ -193,22 +178,14 @@ static void *read_all_the_time(void *context)
 static void test_a_reader_always_finds_a_whole_file(void **state)
 {
   (void)state;
-  mill_board *board = NULL;
   pthread_t thread;
-  const mill_board_plan plan = plan_of(path, 0.05);
+  mill_board *board = open_board(path);
   readers_end = n_read = n_bad = 0;
   if (mpi.rank == 0)
     assert_int_equal(pthread_create(&thread, NULL, read_all_the_time, NULL), 0);
-  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
-  const double start_s = mill_wall_s();
-  while (mill_wall_s() - start_s < 1.0) {
-    mill_board_finished(board, MILL_STATUS_FITTED);
-    usleep(100);
-    mill_board_failed(board, MILL_ERR_MEMORY, "again"); /* makes it write at once */
-  }
-  assert_int_equal(mill_board_settle(board), MILL_OK);
-  const mill_board_end end = {0};
-  mill_board_free(board, &end);
+  for (int i = 0; i < 200; i++)
+    assert_int_equal(mill_board_meet(board, &mpi), MILL_OK);
+  end_board(board, &(mill_board_end){0});
   if (mpi.rank == 0) {
     readers_end = 1;
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -217,47 +194,29 @@ static void test_a_reader_always_finds_a_whole_file(void **state)
   }
 }
 
+/* Nor does one that is not wanted; the ranks are known at the end all the same. */
 static void test_a_status_that_cannot_be_written_stops_nothing(void **state)
 {
   (void)state;
   char nowhere[600];
-  mill_board *board = NULL;
   snprintf(nowhere, sizeof nowhere, "%s/nowhere/status.json", folder);
-  const mill_board_plan plan = plan_of(nowhere, 0.05);
-  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
-  usleep(200000);
-  mill_board_finished(board, MILL_STATUS_FITTED);
-  assert_int_equal(mill_board_settle(board), MILL_OK);
-  if (mpi.rank == 0) {
+  for (int is_wanted = 0; is_wanted < 2; is_wanted++) {
+    mill_board *board = open_board(is_wanted ? nowhere : NULL);
     int n_rank = 0;
+    mill_board_finished(board, MILL_STATUS_FITTED);
+    mill_board_memory(board, MILL_MEMORY_READER, (size_t)1000 + (size_t)mpi.rank);
+    assert_int_equal(mill_board_settle(board, &mpi), MILL_OK);
     const mill_rank_state *rank = mill_board_ranks(board, &n_rank);
     assert_int_equal(n_rank, mpi.size);
-    for (int r = 0; r < n_rank; r++) {
+    for (int r = 0; r < n_rank && mpi.rank == 0; r++) {
       assert_int_equal(rank[r].rank, r);
       assert_int_equal(rank[r].n_status[MILL_STATUS_FITTED], 1);
+      assert_int_equal(rank[r].bytes[MILL_MEMORY_READER], 1000 + r);
       assert_true(rank[r].peak >= rank[r].resident && rank[r].resident > 0);
     }
+    mill_board_free(board, &(mill_board_end){0});
   }
-  const mill_board_end end = {0};
-  mill_board_free(board, &end);
-}
-
-static void test_without_a_file_the_ranks_are_known_at_the_end(void **state)
-{
-  (void)state;
-  mill_board *board = NULL;
-  const mill_board_plan plan = plan_of(NULL, 5.0);
-  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
-  mill_board_memory(board, MILL_MEMORY_READER, (size_t)1000 + (size_t)mpi.rank);
-  assert_int_equal(mill_board_settle(board), MILL_OK);
-  if (mpi.rank == 0) {
-    int n_rank = 0;
-    const mill_rank_state *rank = mill_board_ranks(board, &n_rank);
-    assert_int_equal(rank[n_rank - 1].bytes[MILL_MEMORY_READER], 1000 + n_rank - 1);
-  }
-  const mill_board_end end = {0};
-  mill_board_free(board, &end);
-  mill_board_free(NULL, &end);
+  mill_board_free(NULL, NULL);
   mill_board_took(NULL, 0);
   mill_board_finished(NULL, MILL_STATUS_FITTED);
 }
@@ -298,8 +257,8 @@ static void test_age_and_process_tell_whether_it_runs(void **state)
   } c[] = {
       {here, now, (int64_t)getpid(), 5, 1},
       {here, now, 0, 5, 0},
-      {here, then, (int64_t)getpid(), 5, 0}, /* the number may be another's by now */
-      {here, then, (int64_t)getpid(), 600, 1},
+      {here, then, (int64_t)getpid(), 5, 0},   /* the number may be another's by now */
+      {here, then, (int64_t)getpid(), 600, 1}, /* ten of its intervals are not over */
       {"elsewhere", now, 0, 5, 1},
       {"elsewhere", then, 0, 5, 0},
       {"elsewhere", "?", 0, 5, 0},
@@ -321,11 +280,10 @@ static void test_age_and_process_tell_whether_it_runs(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_counts_of_all_ranks_arrive_while_they_work),
-      cmocka_unit_test(test_failure_of_one_rank_shows_before_the_others_end),
+      cmocka_unit_test(test_counts_of_all_ranks_come_where_they_meet),
+      cmocka_unit_test(test_the_first_failure_is_kept),
       cmocka_unit_test(test_a_reader_always_finds_a_whole_file),
       cmocka_unit_test(test_a_status_that_cannot_be_written_stops_nothing),
-      cmocka_unit_test(test_without_a_file_the_ranks_are_known_at_the_end),
       cmocka_unit_test(test_only_a_status_file_is_replaced),
       cmocka_unit_test(test_age_and_process_tell_whether_it_runs),
   };

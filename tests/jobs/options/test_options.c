@@ -253,24 +253,17 @@ static void test_running_options(void **state)
   (void)state;
   static const struct {
     const char *words, *part; /* part of the message; NULL: it is right */
-    double interval_s;
     int n_rank;
     double rate;
   } c[] = {
-      {"a.fits", NULL, 5.0, 0, 0.0},
-      {"--status-interval 0 a.fits", NULL, 0.0, 0, 0.0},
-      {"--status s.json --status-interval 0.5", NULL, 0.5, 0, 0.0},
-      {"--plan", NULL, 5.0, 0, 0.0},
-      {"--plan --ranks 1024 --rate 9.5e3", NULL, 5.0, 1024, 9500.0},
-      {"--ranks 4", "--ranks belongs to --plan", 0, 0, 0},
-      {"--rate 4", "--rate belongs to --plan", 0, 0, 0},
-      {"--plan --ranks 0", "--ranks", 0, 0, 0},
-      {"--plan --rate 0", "--rate", 0, 0, 0},
-      {"--plan --rate fast", "fast", 0, 0, 0},
-      {"--status-interval -1", "--status-interval", 0, 0, 0},
-      {"--status-interval 0.001", "0.001", 0, 0, 0},
-      {"--status-interval soon", "soon", 0, 0, 0},
-      {"--status-interval nan", "nan", 0, 0, 0},
+      {"a.fits", NULL, 0, 0.0},
+      {"--plan", NULL, 0, 0.0},
+      {"--plan --ranks 1024 --rate 9.5e3", NULL, 1024, 9500.0},
+      {"--ranks 4", "--ranks belongs to --plan", 0, 0},
+      {"--rate 4", "--rate belongs to --plan", 0, 0},
+      {"--plan --ranks 0", "--ranks", 0, 0},
+      {"--plan --rate 0", "--rate", 0, 0},
+      {"--plan --rate fast", "fast", 0, 0},
   };
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
     call one;
@@ -282,7 +275,6 @@ static void test_running_options(void **state)
         fail_msg("%s: code %d, '%s'", c[i].words, err, mill_error_message());
     } else {
       assert_int_equal(err, MILL_OK);
-      assert_true(running.status_interval_s == c[i].interval_s);
       assert_int_equal(running.n_rank, c[i].n_rank);
       assert_true(running.rate == c[i].rate);
     }

@@ -35,7 +35,7 @@ enum mill_rank_stage { MILL_RANK_STAGE_LIST(MILL_RANK_STAGE_ENUM) MILL_N_RANK_ST
 enum mill_purpose { MILL_PURPOSE_LIST(MILL_PURPOSE_ENUM) MILL_N_PURPOSE };
 #undef MILL_PURPOSE_ENUM
 
-/** One rank, as its last message had it. */
+/** One rank, as the last meeting had it. */
 typedef struct mill_rank_state {
   int32_t rank, pid;
   int32_t stage;                /**< enum mill_rank_stage */
@@ -47,7 +47,6 @@ typedef struct mill_rank_state {
   int64_t bytes[MILL_N_PURPOSE];   /**< most so far; on the device where there is one */
   int64_t gpu_used, gpu_total;     /**< bytes of its GPU, by all who use it */
   double sign_s;                   /**< when it last took or finished a star, s since 1970 */
-  double sent_s;                   /**< when it sent this */
   double failed_s;                 /**< when it failed */
   char backend[64];                /**< what it fits on */
   char gpu_name[96], host[64], error[512];
@@ -56,7 +55,7 @@ typedef struct mill_rank_state {
 /** What a run is; its texts and files are borrowed. */
 typedef struct mill_board_plan {
   const char *path;  /**< of the status file; NULL: none */
-  double interval_s; /**< between two writes */
+  double interval_s; /**< between two writes, at most */
   const char *output, *models, *command;
   const char *backend, *rank_backend; /**< of all ranks, of this one */
   int n_thread, n_slot;

@@ -1,18 +1,16 @@
 /** How a fit is going on all ranks, in a file that others may read at any time.
  *
- *  The threads of a rank note here what they do, which costs next to nothing, and a thread of the
- *  board sends the notes to rank 0 every few seconds.  Rank 0's thread writes them to the status
- *  file, under another name first, so that a reader always finds a whole one.  No rank waits for
- *  another: one whose last message was not taken yet sends none, rank 0 takes what has come.  So
- *  a rank or a file system that hangs shows in the status and stops nothing; and when the status
- *  file cannot be written, the log says so once, and the fit goes on.
+ *  The threads of a rank note here what they do.  Where the ranks meet anyway, at the write epochs
+ * of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so that
+ * a reader always finds a whole one, at most write_interval old.  When it cannot be written, the
+ * log says so once, and the fit goes on.
  *
  *  docs/use/formats.md describes the file.
  */
 #ifndef MILL_STATUS_BOARD_H
 #define MILL_STATUS_BOARD_H
 
-#include "jobs/status/status_file.h"
+#include "io/status/status_file.h"
 #include "src/ranks/mpi_context.h"
 
 typedef struct mill_board mill_board;
@@ -21,25 +19,26 @@ typedef struct mill_board mill_board;
  *  MILL_ERR_USAGE when something else would be replaced, or the name is too long. */
 int mill_board_check_path(const char *path);
 
-/** Collective.  Start, with the thread where there is a path.  MILL_ERR_MEMORY, MILL_ERR_MPI,
- *  MILL_ERR_INTERNAL. */
+/** Collective.  Rank 0 writes the first status.  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL.
+ */
 int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out);
+
+/** Collective over mpi: collect the notes of all ranks and write the status; context is the board.
+ *  MILL_ERR_MPI. */
+int mill_board_meet(void *context, const mill_mpi *mpi);
 
 /** Notes of this rank; any thread, and board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);     /**< a row from the reader */
 void mill_board_finished(mill_board *board, int status); /**< a row, with its STATUS */
 void mill_board_stage(mill_board *board, int stage);
 void mill_board_memory(mill_board *board, int purpose, size_t bytes); /**< the largest counts */
-/** A failure of this rank: it reaches the status file at once, not only when the other ranks
- *  have come to their end. */
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** Rows without a fit on all ranks, earlier runs included, as far as this rank knows. */
 int64_t mill_board_n_failed(mill_board *board);
 
-/** Collective.  Stop the threads and bring the last state of every rank to rank 0.  After it
- *  notes are still taken, but not sent.  MILL_ERR_MPI. */
-int mill_board_settle(mill_board *board);
+/** Collective: bring the last state of every rank to rank 0.  MILL_ERR_MPI. */
+int mill_board_settle(mill_board *board, const mill_mpi *mpi);
 
 /** The last states [n_rank] by rank, on rank 0 after mill_board_settle. */
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank);

@@ -1,4 +1,4 @@
-#include "jobs/status/status_file.h"
+#include "io/status/status_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,8 +12,9 @@
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 
-/* a run that has not written for these seconds, and these intervals, is gone */
-static const double GONE_S = 60.0, GONE_INTERVALS = 10.0;
+/* A run that has not written for these seconds, and these intervals, is gone: the watchdog ends one
+ * whose ranks have not met for 600 s. */
+static const double GONE_S = 660.0, GONE_INTERVALS = 10.0;
 
 static const char *const stage_name[] = {
 #define NAME(symbol, name, meaning) name,
@@ -44,15 +45,14 @@ static void put_utc(mill_json *json, const char *key, double unix_s)
 
 static void put_rank(mill_json *json, const mill_status_text *what, const mill_rank_state *r)
 {
-  const int heard = r->sent_s > 0;
   int64_t n_done = 0;
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     n_done += r->n_status[s];
   mill_json_open(json, NULL, '{');
   mill_json_integer(json, "rank", r->rank);
-  mill_json_text(json, "host", heard ? r->host : NULL);
+  mill_json_text(json, "host", r->host);
   mill_json_integer(json, "pid", r->pid);
-  mill_json_text(json, "backend", heard ? r->backend : NULL);
+  mill_json_text(json, "backend", r->backend);
   mill_json_text(json, "stage", stage_name[r->stage]);
   mill_json_integer(json, "done", n_done);
   mill_json_integer(json, "failed", n_done - r->n_status[MILL_STATUS_FITTED]);
@@ -60,7 +60,6 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
                  r->i_file >= 0 && r->i_file < what->plan->n_file ? what->plan->file[r->i_file].path
                                                                   : NULL);
   put_utc(json, "last_star", r->sign_s);
-  put_utc(json, "last_heard", r->sent_s);
   mill_json_integer(json, "resident_bytes", r->resident);
   mill_json_integer(json, "peak_bytes", r->peak);
   mill_json_open(json, "memory_bytes", '{');

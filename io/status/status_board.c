@@ -1,0 +1,322 @@
+#include "io/status/status_board.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/files/whole_file.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+#include "src/system/status_gpu.h"
+#include "src/system/status_process.h"
+#include "src/system/watchdog.h"
+
+/* the rate is that of so long a time, or up to twice as long */
+static const double RATE_S = 30.0;
+
+typedef struct sample {
+  double s;
+  int64_t n_done;
+} sample;
+
+struct mill_board {
+  mill_board_plan plan;
+  char path[MILL_STATUS_PATH];
+  int n_rank;
+  double start_s, start_unix_s;
+  int i_gpu; /* NVML's number; -1: none */
+
+  pthread_mutex_t mutex;      /* of what follows */
+  mill_rank_state mine;       /* notes of this rank */
+  int64_t n_failed_elsewhere; /* rows, in this run */
+
+  /* of rank 0, by one thread at a time */
+  mill_rank_state *rank; /* [n_rank] */
+  sample from, next;     /* the rate is counted from the first, then from the second */
+  int has_complained;
+};
+
+/* ---- notes ---- */
+
+/* 0 when there is no board. */
+static int lock(mill_board *board)
+{
+  return board && pthread_mutex_lock(&board->mutex) == 0;
+}
+
+void mill_board_took(mill_board *board, int i_file)
+{
+  if (!lock(board))
+    return;
+  board->mine.i_file = i_file;
+  board->mine.sign_s = mill_unix_s();
+  pthread_mutex_unlock(&board->mutex);
+}
+
+void mill_board_finished(mill_board *board, int status)
+{
+  if (status < 0 || status >= MILL_N_STATUS || !lock(board))
+    return;
+  board->mine.n_status[status]++;
+  board->mine.sign_s = mill_unix_s();
+  pthread_mutex_unlock(&board->mutex);
+}
+
+void mill_board_stage(mill_board *board, int stage)
+{
+  if (!lock(board))
+    return;
+  board->mine.stage = stage;
+  pthread_mutex_unlock(&board->mutex);
+}
+
+void mill_board_memory(mill_board *board, int purpose, size_t bytes)
+{
+  if (!lock(board))
+    return;
+  if ((int64_t)bytes > board->mine.bytes[purpose])
+    board->mine.bytes[purpose] = (int64_t)bytes;
+  pthread_mutex_unlock(&board->mutex);
+}
+
+void mill_board_failed(mill_board *board, int code, const char *message)
+{
+  if (!lock(board))
+    return;
+  mill_rank_state *mine = &board->mine;
+  if (mine->code == MILL_OK) {
+    mine->code = code;
+    mine->failed_s = mill_unix_s();
+    snprintf(mine->error, sizeof mine->error, "%s", message);
+  }
+  mine->stage = MILL_RANK_FAILED;
+  pthread_mutex_unlock(&board->mutex);
+}
+
+/* Rows without a fit among those that a rank has finished. */
+static int64_t n_failed(const int64_t n_status[MILL_N_STATUS])
+{
+  int64_t n = 0;
+  for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
+    n += n_status[s];
+  return n;
+}
+
+int64_t mill_board_n_failed(mill_board *board)
+{
+  if (!lock(board))
+    return 0;
+  const int64_t n =
+      n_failed(board->plan.base) + n_failed(board->mine.n_status) + board->n_failed_elsewhere;
+  pthread_mutex_unlock(&board->mutex);
+  return n;
+}
+
+static void look_at_self(mill_board *board, mill_rank_state *state)
+{
+  mill_gpu gpu;
+  pthread_mutex_lock(&board->mutex);
+  *state = board->mine;
+  pthread_mutex_unlock(&board->mutex);
+  mill_process_memory(&state->resident, &state->peak);
+  if (board->i_gpu >= 0 && mill_gpu_read(board->i_gpu, &gpu)) {
+    state->has_gpu = 1;
+    state->gpu_percent = gpu.percent;
+    state->gpu_used = gpu.used;
+    state->gpu_total = gpu.total;
+    memcpy(state->gpu_name, gpu.name, sizeof state->gpu_name);
+  }
+}
+
+/* ---- the file ---- */
+
+static int64_t count_done(const mill_board *board)
+{
+  int64_t n = 0;
+  for (int r = 0; r < board->n_rank; r++)
+    for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+      n += board->rank[r].n_status[s];
+  return n;
+}
+
+/* Stars a second of late. */
+static double recent_rate(mill_board *board, sample now)
+{
+  if (now.s - board->next.s >= RATE_S) {
+    board->from = board->next;
+    board->next = now;
+  }
+  const double passed_s = now.s - board->from.s;
+  return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
+}
+
+static int replace_file(const char *path, const mill_status_text *what)
+{
+  int err = MILL_OK;
+  char temporary[MILL_STATUS_PATH + 8], *text = NULL;
+  size_t n_byte = 0;
+  FILE *out = open_memstream(&text, &n_byte);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
+  err = mill_status_print(what, out);
+  if (fclose(out) != 0 && err == MILL_OK)
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
+  MILL_TRY(err);
+  snprintf(temporary, sizeof temporary, "%s.tmp", path);
+  unlink(temporary); /* of a run that was killed */
+  MILL_TRY(mill_whole_file_write(path, temporary, text, n_byte));
+done:
+  free(text);
+  return err;
+}
+
+/* Rank 0: what was collected last. */
+static void write_status(mill_board *board, const mill_board_end *end)
+{
+  const sample now = {mill_wall_s(), count_done(board)};
+  const mill_status_text what = {
+      .plan = &board->plan,
+      .n_rank = board->n_rank,
+      .rank = board->rank,
+      .start_unix_s = board->start_unix_s,
+      .elapsed_s = now.s - board->start_s,
+      .n_done_here = now.n_done,
+      .rate = recent_rate(board, now),
+      .end = end,
+  };
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: writing the status", board->path);
+  const int err = replace_file(board->path, &what);
+  mill_watch_end(watch);
+  if (err != MILL_OK && !board->has_complained)
+    mill_log_warning("%s: the status is not written: %s; the fit goes on", board->path,
+                     mill_error_message());
+  board->has_complained = err != MILL_OK;
+}
+
+/* ---- meeting ---- */
+
+static int collect(mill_board *board, const mill_mpi *mpi)
+{
+  mill_rank_state mine;
+  int64_t n = 0;
+  look_at_self(board, &mine);
+  MILL_CHECK_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, board->rank, (int)sizeof mine,
+                            MPI_BYTE, 0, mpi->comm));
+  if (mpi->rank != 0)
+    return MILL_OK;
+  for (int r = 1; r < board->n_rank; r++)
+    n += n_failed(board->rank[r].n_status);
+  pthread_mutex_lock(&board->mutex);
+  board->n_failed_elsewhere = n;
+  pthread_mutex_unlock(&board->mutex);
+  return MILL_OK;
+}
+
+int mill_board_meet(void *context, const mill_mpi *mpi)
+{
+  mill_board *board = context;
+  MILL_CHECK(collect(board, mpi));
+  if (mpi->rank == 0 && board->path[0])
+    write_status(board, NULL);
+  return MILL_OK;
+}
+
+int mill_board_settle(mill_board *board, const mill_mpi *mpi)
+{
+  if (!board)
+    return MILL_OK;
+  if (board->mine.stage != MILL_RANK_FAILED)
+    mill_board_stage(board, MILL_RANK_ENDED);
+  return collect(board, mpi);
+}
+
+/* ---- begin and end ---- */
+
+int mill_board_check_path(const char *path)
+{
+  int err = MILL_OK;
+  struct stat status;
+  FILE *file = NULL;
+  if (strlen(path) >= MILL_STATUS_PATH)
+    MILL_FAIL(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes", strlen(path));
+  if (stat(path, &status) != 0)
+    goto done; /* other mistakes show when it is written, and stop nothing */
+  if (!S_ISREG(status.st_mode))
+    MILL_FAIL(MILL_ERR_USAGE, "%s is no file: give another --status", path);
+  file = fopen(path, "re");
+  if (file && status.st_size > 0 && !mill_status_has_signature(file))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "%s exists and is no status file of starmill: give another --status, or remove it",
+              path);
+done:
+  if (file)
+    fclose(file);
+  return err;
+}
+
+static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
+{
+  int err = MILL_OK;
+  mill_board *board = NULL;
+  MILL_TRY(MILL_ALLOC(1, &board));
+  board->plan = *plan;
+  board->n_rank = mpi->size;
+  board->start_s = mill_wall_s();
+  board->from.s = board->next.s = board->start_s;
+  board->start_unix_s = mill_unix_s();
+  board->i_gpu = plan->gpu_bus[0] ? mill_gpu_find(plan->gpu_bus) : -1;
+  board->mine = (mill_rank_state){.rank = mpi->rank,
+                                  .pid = (int32_t)getpid(),
+                                  .i_file = -1,
+                                  .gpu_percent = -1,
+                                  .sign_s = board->start_unix_s};
+  mill_host_name(board->mine.host, sizeof board->mine.host);
+  snprintf(board->mine.backend, sizeof board->mine.backend, "%s", plan->rank_backend);
+  if (plan->path)
+    snprintf(board->path, sizeof board->path, "%s", plan->path);
+  MILL_TRY(MILL_ALLOC(mpi->rank == 0 ? mpi->size : 1, &board->rank));
+  if (pthread_mutex_init(&board->mutex, NULL) != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no lock for the status");
+  *out = board;
+  return MILL_OK;
+done:
+  if (board)
+    mill_free(board->rank);
+  mill_free(board);
+  return err;
+}
+
+int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
+{
+  int err = MILL_OK;
+  mill_board *board = NULL;
+  *out = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, make(mpi, plan, &board)));
+  MILL_TRY(mill_board_meet(board, mpi));
+  *out = board;
+  board = NULL;
+done:
+  mill_board_free(board, NULL);
+  return err;
+}
+
+const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank)
+{
+  *n_rank = board->n_rank;
+  return board->rank;
+}
+
+void mill_board_free(mill_board *board, const mill_board_end *end)
+{
+  if (!board)
+    return;
+  if (end && board->mine.rank == 0 && board->path[0])
+    write_status(board, end);
+  pthread_mutex_destroy(&board->mutex);
+  MILL_FREE(board->rank, board);
+}
