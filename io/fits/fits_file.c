@@ -162,7 +162,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   char template[FLEN_VALUE];
   *out = (mill_fits_column){0};
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    return MILL_ERROR_HDU(file, i_hdu, " is no binary table, so it has no column %s", name);
+    return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", name);
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   snprintf(template, sizeof template, "%s", name);
   fits_get_colnum(file->fptr, CASEINSEN, template, &out->number, &status);
@@ -329,7 +329,7 @@ int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wis
 {
   uint64_t bits = 0;
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    return MILL_ERROR_HDU(file, i_hdu, " is no binary table, so it has no column %s", wish->name);
+    return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", wish->name);
   for (int i = 0; i < n_wish; i++) {
     int found = 1;
     MILL_CHECK(take_wish(file, i_hdu, &wish[i], (char *)columns + wish[i].at,

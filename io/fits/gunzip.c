@@ -29,10 +29,10 @@ static _Thread_local int n_held; /* unpacked files of this thread */
 typedef struct unpacker {
   const char *path, *scratch;
   int in, out;
-  int no_room;           /* errno of the write that failed; what follows is only counted */
-  int64_t limit;         /* bytes */
-  int64_t size;          /* unpacked so far, also what could not be written */
-  unsigned char *buffer; /* [IO_BYTES] */
+  int no_room;   /* errno of the write that failed; what follows is only counted */
+  int64_t limit; /* bytes */
+  int64_t size;  /* unpacked so far, also what could not be written */
+  unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
 } unpacker;
 
 static void give_room_back(unpacker *u)
@@ -51,7 +51,7 @@ static int write_out(unpacker *u, size_t n)
         "%s: unpacks to more than the limit of %lld MiB; gunzip it, or raise gzip_limit_mib",
         u->path, (long long)(u->limit >> 20));
   for (size_t done_bytes = 0; done_bytes < n && u->no_room == 0;) {
-    const ssize_t put = write(u->out, u->buffer + done_bytes, n - done_bytes);
+    const ssize_t put = write(u->out, u->out_buffer + done_bytes, n - done_bytes);
     if (put < 0 && errno == EINTR)
       continue;
     if (put <= 0) {
@@ -64,27 +64,57 @@ static int write_out(unpacker *u, size_t n)
   return MILL_OK;
 }
 
-/* All gzip members of the input, one after another; z is closed by the caller unless it becomes
- * NULL. */
-static int copy_members(unpacker *u, gzFile *z)
+/* The next input bytes into z; 0 bytes at the end of the file. */
+static int refill(unpacker *u, z_stream *z)
 {
-  int n, status = Z_OK;
-  while ((n = gzread(*z, u->buffer, IO_BYTES)) > 0)
-    MILL_CHECK(write_out(u, (size_t)n));
-  const char *reason = gzerror(*z, &status);
-  if (n < 0 && status == Z_ERRNO)
+  ssize_t got;
+  do
+    got = read(u->in, u->in_buffer, IO_BYTES);
+  while (got < 0 && errno == EINTR);
+  if (got < 0)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
-  if (n < 0 && status == Z_MEM_ERROR)
-    return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
-  if (n < 0 && status != Z_BUF_ERROR)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s): make the file again",
-                      u->path, reason);
-  status = gzclose_r(*z);
-  *z = NULL;
-  if (n < 0 || status != Z_OK)
-    return MILL_ERROR(MILL_ERR_INPUT,
-                      "%s: the gzip stream ends too early; the file is cut: fetch it again",
-                      u->path);
+  z->next_in = u->in_buffer;
+  z->avail_in = (uInt)got;
+  return MILL_OK;
+}
+
+/* All gzip members of the input, one after another, as gunzip does. */
+static int inflate_members(unpacker *u, z_stream *z)
+{
+  for (;;) {
+    if (z->avail_in == 0) {
+      MILL_CHECK(refill(u, z));
+      if (z->avail_in == 0)
+        return MILL_ERROR(MILL_ERR_INPUT,
+                          "%s: the gzip stream ends too early; the file is cut: fetch it again",
+                          u->path);
+    }
+    z->next_out = u->out_buffer;
+    z->avail_out = IO_BYTES;
+    const int status = inflate(z, Z_NO_FLUSH);
+    if (status == Z_MEM_ERROR)
+      return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s): make the file again",
+                        u->path, z->msg ? z->msg : "no reason given");
+    MILL_CHECK(write_out(u, IO_BYTES - z->avail_out));
+    if (status != Z_STREAM_END)
+      continue;
+    /* zeros pad the last member (tapes); anything else must be a new member */
+    do {
+      while (z->avail_in > 0 && *z->next_in == 0) {
+        z->next_in++;
+        z->avail_in--;
+      }
+      if (z->avail_in > 0)
+        break;
+      MILL_CHECK(refill(u, z));
+    } while (z->avail_in > 0);
+    if (z->avail_in == 0)
+      break;
+    if (inflateReset(z) != Z_OK)
+      return MILL_ERROR(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
+  }
   return MILL_OK;
 }
 
@@ -114,23 +144,20 @@ done:
  */
 static int unpack_once(unpacker *u)
 {
-  int err = MILL_OK, fd = -1;
-  gzFile z = NULL;
+  int err = MILL_OK, started = 0;
+  z_stream z = {0};
   u->no_room = 0;
   u->size = 0;
-  if (lseek(u->in, 0, SEEK_SET) != 0 || (fd = fcntl(u->in, F_DUPFD_CLOEXEC, 0)) < 0)
+  if (lseek(u->in, 0, SEEK_SET) != 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
   MILL_TRY(open_unnamed(u));
-  z = gzdopen(fd, "rb");
-  fd = z ? -1 : fd; /* z closes it */
-  if (!z || gzbuffer(z, IO_BYTES) != 0)
+  if (inflateInit2(&z, 15 + 16) != Z_OK)
     MILL_FAIL(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", u->path);
-  MILL_TRY(copy_members(u, &z));
+  started = 1;
+  MILL_TRY(inflate_members(u, &z));
 done:
-  if (z)
-    gzclose_r(z);
-  if (fd >= 0)
-    close(fd);
+  if (started)
+    inflateEnd(&z);
   return err;
 }
 
@@ -206,7 +233,8 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
   u.scratch = scratch && *scratch ? scratch : getenv("TMPDIR");
   if (!u.scratch || !*u.scratch)
     u.scratch = "/tmp";
-  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.buffer));
+  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.in_buffer));
+  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.out_buffer));
   /* where the file system has no locks no thread waits */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   share_folder(out->lock, end_s);
@@ -230,7 +258,8 @@ done:
     close(out->lock);
     out->lock = -1;
   }
-  mill_free(u.buffer);
+  mill_free(u.in_buffer);
+  mill_free(u.out_buffer);
   return err;
 }
 

@@ -132,8 +132,8 @@ static int check_alike(const mill_desi_file *file)
   return MILL_OK;
 }
 
-/* SCORES that speak of an arm without spectra betray a cut; but files from
- * which an arm was left out on purpose keep their SCORES, so only a warning. */
+/* SCORES of an arm without spectra are the sign of a cut file; but files from which an arm was left
+ * out on purpose keep their SCORES, so this is only a warning. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;

@@ -92,7 +92,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, fib
   if (!HAS(map, STATUS) && !HAS(map, COADD_STATUS) && select->fiberstatus_allowed != UINT64_MAX)
     return MILL_ERROR_HDU(
         file->fits, file->i_fibermap,
-        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
+        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be found; "
         "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
   if (mill_selection_has_exp_id(select) && !HAS(map, EXP))
     return MILL_ERROR_HDU(

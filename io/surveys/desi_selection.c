@@ -58,10 +58,10 @@ static int check_scores(mill_desi_file *file, int i_scores)
   int64_t *scores_id = NULL, *target_id = NULL;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
   if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
-    MILL_TRY(MILL_ERROR_HDU(
-        file->fits, i_scores,
-        " is no table with a row for each of the %lld of FIBERMAP; set minsn_from: pixels",
-        (long long)file->n_spec));
+    MILL_TRY(
+        MILL_ERROR_HDU(file->fits, i_scores,
+                       " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
+                       (long long)file->n_spec));
   MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
   MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
   for (int64_t i = 0; found && i < file->n_spec; i++)

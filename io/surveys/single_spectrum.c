@@ -167,7 +167,7 @@ static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int
   if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
     return MILL_ERROR_HDU(
         file, i_hdu,
-        ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
+        ": %lld rows with %lld values of column %s, expected a spectrum: one row a pixel "
         "or one row with all, of 2 to %d pixels; make the file again",
         (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
   *n_pix = (int)n;

@@ -604,8 +604,7 @@ static int find_format(mill_spectra *spectra, const mill_format *const *formats,
     return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
   return MILL_ERROR(
       MILL_ERR_INPUT,
-      "%s: is of no known format; there are %s. Give such a file, or say by --format which "
-      "one it is",
+      "%s: is of no known format (%s); give such a file, or name its format by --format",
       spectra->name, names);
 }
 

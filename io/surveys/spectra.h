@@ -75,7 +75,8 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** May several threads read, each files of its own?  As CFITSIO was built. */
+/** 1: several threads may read at once, each its own files.  It depends on how CFITSIO was built.
+ */
 int mill_spectra_threads(void);
 
 /** Open, check and recognise.  A file belongs to one thread at a time, and several may be open,
@@ -131,7 +132,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
 int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
                       int (*fill)(void *context, mill_channel *channel), void *context);
 
-/** What a format can select rows by, beside targets, OBJTYPE and redrock. */
+/** What a format can select rows by, in addition to targets, OBJTYPE and redrock. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */

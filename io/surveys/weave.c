@@ -87,7 +87,7 @@ static int check_shapes(const weave *w, arm *a)
     if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != a->n_pix ||
         (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != w->n_spec)))
       return MILL_ERROR_HDU(w->file, a->i_hdu[i],
-                            " has not the %lld rows of %d pixels of %s; make the file again",
+                            " must have the %lld rows of %d pixels of %s; make the file again",
                             (long long)w->n_spec, a->n_pix, data->name);
     a->one_sensfunc |= is_row;
   }
@@ -103,7 +103,8 @@ static int read_medium(weave *w, int i_hdu, int configured, int *air)
   if (*air || strcasecmp(text, "WAVE") == 0)
     return MILL_OK;
   if (strchr(text, '-'))
-    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s' is no linear scale of wavelengths", text);
+    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s', expected wavelengths on a linear scale",
+                          text);
   if (configured == MILL_MEDIUM_AUTO)
     return MILL_ERROR_HDU(w->file, i_hdu,
                           ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium",
@@ -133,9 +134,7 @@ static int read_wavelengths(weave *w, arm *a, int medium)
   MILL_CHECK(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, NULL));
   MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CUNIT1", unit, sizeof unit, NULL));
   if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(w->file, i_hdu,
-                          ": CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, m)",
-                          unit);
+    return MILL_ERROR_HDU(w->file, i_hdu, ": CUNIT1 '%s', expected Angstrom, nm, um or m", unit);
   MILL_CHECK(read_medium(w, i_hdu, medium, &a->air));
   for (int i = 0; i < a->n_pix; i++)
     a->wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;

@@ -331,57 +331,7 @@ static void test_format_is_recognised_or_forced(void **state)
   mill_read_batch_clear(NULL);
 }
 
-static void test_frames_have_names(void **state)
-{
-  (void)state;
-  assert_string_equal(mill_frame_name(MILL_FRAME_BARYCENTRIC), "barycentric");
-  assert_string_equal(mill_frame_name(MILL_FRAME_HELIOCENTRIC), "heliocentric");
-  assert_string_equal(mill_frame_name(MILL_FRAME_TOPOCENTRIC), "topocentric");
-  assert_string_equal(mill_frame_name(MILL_FRAME_UNKNOWN), "unknown");
-}
-
 /* ---- arms ---- */
-
-static void test_channel_is_cut_in_the_middle_of_overlaps(void **state)
-{
-  (void)state;
-  config.fit.min_vel_km_s = -800;
-  config.fit.max_vel_km_s = 1500;
-  mill_read_batch batch = read_one();
-  /* usable: the templates reach beyond by the shift at the limits */
-  const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
-  const double b_end = moved(6000, -800), r_end = moved(7800, -800), z_end = moved(9900, -800);
-  check_range(&batch, ARM_B, b, (r + b_end) / 2);
-  check_range(&batch, ARM_R, (r + b_end) / 2, (z + r_end) / 2);
-  check_range(&batch, ARM_Z, (z + r_end) / 2, z_end);
-  assert_int_equal(batch.n_segment, 3);
-  mill_read_batch_clear(&batch);
-}
-
-static void test_channel_of_an_arm_goes_there_whole(void **state)
-{
-  (void)state;
-  strcpy(toy.channel[0].name, "r");
-  mill_read_batch batch = read_one();
-  assert_int_equal(batch.n_segment, 1);
-  check_range(&batch, ARM_R, 0, INFINITY); /* what is too much is the pipeline's to say */
-  mill_read_batch_clear(&batch);
-  /* an arm that is not wanted keeps its channel from the others */
-  settings.arm_wanted[ARM_R] = 0;
-  batch = read_one();
-  assert_int_equal(batch.n_segment, 0);
-  mill_read_batch_clear(&batch);
-}
-
-static void test_arms_that_are_not_wanted_leave_their_range_to_others(void **state)
-{
-  (void)state;
-  settings.arm_wanted[ARM_B] = settings.arm_wanted[ARM_Z] = 0;
-  mill_read_batch batch = read_one();
-  assert_int_equal(batch.n_segment, 1);
-  check_range(&batch, ARM_R, moved(5600, 1000), moved(7800, -1000));
-  mill_read_batch_clear(&batch);
-}
 
 static void choose(int i, const char *arm, double min_aa, double max_aa, const char *channel)
 {
@@ -394,43 +344,71 @@ static void choose(int i, const char *arm, double min_aa, double max_aa, const c
   config.n_arm = i + 1 > config.n_arm ? i + 1 : config.n_arm;
 }
 
-static void test_configuration_narrows_arms(void **state)
+/* Arms overlap; usable is what the templates reach at the limits of the velocity. */
+static void test_which_pixels_go_to_which_arm(void **state)
 {
-  (void)state;
-  choose(0, "b", 4000, 5000, "");
-  choose(1, "r", 5000, INFINITY, "");
-  choose(2, "z", 0, 8000, "");
-  mill_read_batch batch = read_one();
-  const double cut = (moved(7500, 1000) + moved(7800, -1000)) / 2;
-  check_range(&batch, ARM_B, 4000, 5001); /* its end belongs to it */
-  check_range(&batch, ARM_R, moved(5600, 1000), cut);
-  check_range(&batch, ARM_Z, cut, 8001);
-  mill_read_batch_clear(&batch);
-  /* a channel that goes to its arm whole, too */
-  strcpy(toy.channel[0].name, "b");
-  batch = read_one();
-  assert_int_equal(batch.n_segment, 1);
-  check_range(&batch, ARM_B, 4000, 5001);
-  mill_read_batch_clear(&batch);
-}
-
-static void test_configuration_names_channels(void **state)
-{
-  (void)state;
-  toy.n_channel = 2;
-  toy.channel[1] = toy.channel[0];
-  strcpy(toy.channel[1].name, "red");
-  choose(0, "z", 0, INFINITY, "RED");
-  choose(1, "r", 0, INFINITY, "");
-  choose(2, "b", 0, INFINITY, "");
-  mill_read_batch batch = read_one();
-  /* coadd: among b and r; red: z alone */
-  const double cut = (moved(5600, 1000) + moved(6000, -1000)) / 2;
-  assert_int_equal(batch.n_segment, 3);
-  check_range(&batch, ARM_B, moved(3600, 1000), cut);
-  check_range(&batch, ARM_R, cut, moved(7800, -1000));
-  check_range(&batch, ARM_Z, moved(7500, 1000), moved(9900, -1000));
-  mill_read_batch_clear(&batch);
+  const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
+  const double b_end = moved(6000, -800), r_end = moved(7800, -800), z_end = moved(9900, -800);
+  const double b_r = (b_end + r) / 2, r_z = (r_end + z) / 2;
+  const struct {
+    const char *channel, *second; /* NULL: one channel */
+    unsigned wanted;              /* bits of arms */
+    struct {
+      const char *arm;
+      double min_aa, max_aa;
+      const char *channel;
+    } choice[3];
+    double range[N_ARM][2]; /* of the pixels of an arm; 0, 0: none */
+  } row[] = {
+      /* cut in the middle of overlaps */
+      {"coadd", NULL, 7, {{0}}, {{b, b_r}, {b_r, r_z}, {r_z, z_end}}},
+      /* a channel named as an arm goes there whole: what is too much is the pipeline's to say */
+      {"r", NULL, 7, {{0}}, {[ARM_R] = {0, INFINITY}}},
+      /* an arm that is not wanted keeps its channel from the others */
+      {"r", NULL, 5, {{0}}, {{0, 0}}},
+      /* and leaves its range of another channel to others */
+      {"coadd", NULL, 2, {{0}}, {[ARM_R] = {r, r_end}}},
+      /* arms that are narrowed: an end belongs to its arm */
+      {"coadd",
+       NULL,
+       7,
+       {{"b", 4000, 5000, ""}, {"r", 5000, INFINITY, ""}, {"z", 0, 8000, ""}},
+       {{4000, 5001}, {r, r_z}, {r_z, 8001}}},
+      {"b",
+       NULL,
+       7,
+       {{"b", 4000, 5000, ""}, {"r", 5000, INFINITY, ""}, {"z", 0, 8000, ""}},
+       {{4000, 5001}}},
+      /* a channel that is named: coadd is cut among b and r, red is of z alone */
+      {"coadd",
+       "red",
+       7,
+       {{"z", 0, INFINITY, "RED"}, {"r", 0, INFINITY, ""}, {"b", 0, INFINITY, ""}},
+       {{b, b_r}, {b_r, r_end}, {z, z_end}}}};
+  for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+    int n_segment = 0;
+    end(state);
+    begin(state);
+    config.fit.min_vel_km_s = -800;
+    config.fit.max_vel_km_s = 1500;
+    strcpy(toy.channel[0].name, row[k].channel);
+    if (row[k].second) {
+      toy.channel[toy.n_channel++] = toy.channel[0];
+      strcpy(toy.channel[1].name, row[k].second);
+    }
+    for (int i = 0; i < 3 && row[k].choice[i].arm; i++)
+      choose(i, row[k].choice[i].arm, row[k].choice[i].min_aa, row[k].choice[i].max_aa,
+             row[k].choice[i].channel);
+    for (int a = 0; a < N_ARM; a++)
+      settings.arm_wanted[a] = row[k].wanted >> a & 1;
+    mill_read_batch batch = read_one();
+    for (int a = 0; a < N_ARM; a++) {
+      check_range(&batch, a, row[k].range[a][0], row[k].range[a][1]);
+      n_segment += row[k].range[a][1] > 0.0;
+    }
+    assert_int_equal(batch.n_segment, n_segment);
+    mill_read_batch_clear(&batch);
+  }
 }
 
 static void test_short_pieces_are_left_out(void **state)
@@ -677,12 +655,7 @@ int main(void)
       TEST(test_medium_of_the_file_unless_overridden),
       TEST(test_bad_wavelengths_are_an_input_error),
       TEST(test_format_is_recognised_or_forced),
-      TEST(test_frames_have_names),
-      TEST(test_channel_is_cut_in_the_middle_of_overlaps),
-      TEST(test_channel_of_an_arm_goes_there_whole),
-      TEST(test_arms_that_are_not_wanted_leave_their_range_to_others),
-      TEST(test_configuration_narrows_arms),
-      TEST(test_configuration_names_channels),
+      TEST(test_which_pixels_go_to_which_arm),
       TEST(test_short_pieces_are_left_out),
       TEST(test_channel_beyond_all_arms),
       TEST(test_policy_of_the_line_spread_function),
