@@ -8,7 +8,6 @@
 #include "jobs/library/labelled_options.h"
 #include "src/config/arm_setup.h"
 #include "src/libraries/arm_cut.h"
-#include "src/libraries/demo_library.h"
 #include "src/ranks/mpi_context.h"
 
 /** Of each arm of a model: none, its median, or the smooth median of ln flux. */
@@ -20,7 +19,6 @@ typedef struct mill_build_options {
   mill_labelled_options in;
   int n_exclude; /**< ranges; length says to which --exclude each belongs, from 1 */
   mill_named exclude[MILL_MAX_NAMED];
-  int n_line_model;                               /**< 0: files */
   double native_sigma_aa, native_resolving_power; /**< NAN: not given */
   int normalise;                                  /**< enum mill_build_normalise */
   int n_thread;
@@ -38,8 +36,7 @@ typedef struct mill_build_job {
   char **listed;   /**< of a folder, owned */
   char input[128]; /**< name of the folder or the first file, for people */
   mill_model_request request;
-  mill_model_source *source;      /**< NULL for the line model */
-  mill_demo_templates *templates; /**< of the line model */
+  mill_model_source *source;
   /* which models, and onto which arms */
   mill_grid_info info;
   int *index;        /**< [info.n_model] of the source's models, owned */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "src/line_model/line_model.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
@@ -189,26 +188,6 @@ done:
   return err;
 }
 
-static int index_line_model(const mill_build_job *job, mill_model_entry **all, int64_t *n_all)
-{
-  int err = MILL_OK;
-  const int n = job->options.n_line_model;
-  double *label = NULL;
-  MILL_TRY(MILL_ALLOC(n, all));
-  MILL_TRY(MILL_ALLOC(n * MILL_LINE_N_LABEL, &label));
-  MILL_TRY(mill_demo_labels(n, label));
-  for (int i = 0; i < n; i++) {
-    mill_model_entry *entry = &(*all)[i];
-    entry->index = i;
-    memcpy(entry->label, label + i * MILL_LINE_N_LABEL, MILL_LINE_N_LABEL * sizeof *label);
-    snprintf(entry->name, sizeof entry->name, "line model %d", i + 1);
-  }
-  *n_all = n;
-done:
-  mill_free(label);
-  return err;
-}
-
 /* ---- what is wrong -------------------------------------------------------------------------- */
 
 typedef struct place {
@@ -292,8 +271,7 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
   MILL_TRY(MILL_ALLOC(n_all, &info->why));
   MILL_TRY(MILL_ALLOC(n_all, &info->status));
   MILL_TRY(MILL_ALLOC(n_all, &job->index));
-  if (job->source)
-    MILL_TRY(MILL_ALLOC(n_all, &info->stamp));
+  MILL_TRY(MILL_ALLOC(n_all, &info->stamp));
   for (int64_t i = 0; i < n_all; i++) {
     if (!is_wanted(job, &all[i], list))
       continue;
@@ -304,8 +282,7 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
     memcpy(info->name[k], all[i].name, MILL_GRID_NAME);
     memcpy(info->why[k], all[i].why, MILL_GRID_WHY);
     info->status[k] = all[i].why[0] ? MILL_GRID_BAD : MILL_GRID_TO_DO;
-    if (info->stamp)
-      info->stamp[k] = all[i].stamp;
+    info->stamp[k] = all[i].stamp;
   }
   MILL_TRY(check_names(job, list));
   if (info->n_model == 0)
@@ -353,10 +330,7 @@ int mill_build_models(mill_build_job *job)
   mill_model_entry *all = NULL;
   int64_t n_all = 0;
   MILL_TRY(mill_mpi_agree(&job->mpi, check_ranges(job)));
-  if (job->source)
-    MILL_TRY(index_files(job, &all, &n_all));
-  else
-    MILL_TRY(mill_mpi_agree(&job->mpi, index_line_model(job, &all, &n_all)));
+  MILL_TRY(index_files(job, &all, &n_all));
   MILL_TRY(mill_mpi_agree(&job->mpi, take_wanted(job, all, n_all)));
 done:
   mill_free(all);

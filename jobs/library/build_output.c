@@ -71,8 +71,6 @@ static void print_arm(const mill_build_job *job, int a, FILE *out)
   const mill_grid_arm *arm = &job->info.arm[a];
   fprintf(out, "arm %s: %d pixels, ln from %.17g by %.17g\n", arm->name, arm->n_pix, arm->ln_wave0,
           arm->ln_step);
-  if (!job->source)
-    return;
   const mill_setup_arm *want = &job->setup.arm[a];
   static const char *const kind[] = {"as the input", "sigma", "resolving power"};
   fprintf(out, "arm %s: resolution %s%s", arm->name, kind[want->kind],
@@ -91,11 +89,8 @@ int mill_build_settings(mill_build_job *job, const char *normalise)
   FILE *out = open_memstream(&text, &size);
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the settings");
-  if (job->source)
-    err = print_input(job, out);
-  else
-    fprintf(out, "input: %d models of the line model\n", job->options.n_line_model);
-  fprintf(out, "normalise: %s\n", job->source ? normalise : "smooth-median");
+  err = print_input(job, out);
+  fprintf(out, "normalise: %s\n", normalise);
   for (int a = 0; a < job->info.n_arm; a++)
     print_arm(job, a, out);
   const int failed = ferror(out);
@@ -151,7 +146,7 @@ static int find_lost(mill_build_job *job, const mill_grid_info *there)
   int k = 0;
   const mill_grid_info *info = &job->info;
   const int n_lost = there->n_model - info->n_model;
-  if (!job->source || n_lost <= 0 || there->n_label != info->n_label ||
+  if (n_lost <= 0 || there->n_label != info->n_label ||
       there->n_model > mill_model_source_n(job->source))
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(n_lost, &job->lost));
@@ -428,8 +423,7 @@ int mill_build_finish(const mill_build_job *job, int was_complete, double wall_s
     n_bad += info.status[i] == MILL_GRID_BAD;
   if (was_complete)
     printf("%s is complete already; nothing was done\n", job->output);
-  if (job->source)
-    print_wavelengths(&job->origin, stdout);
+  print_wavelengths(&job->origin, stdout);
   print_grid(&info);
   MILL_TRY(replace_old(job, &info, n_bad));
   if (!was_complete)

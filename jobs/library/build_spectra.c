@@ -12,7 +12,6 @@
 #include "kernels/base/error.h"
 #include "src/libraries/quantile.h"
 #include "src/libraries/smooth_median.h"
-#include "src/line_model/line_model.h"
 #include "src/system/log.h"
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"
@@ -70,7 +69,7 @@ static double level_of(int normalise, int n, const double *flux, double *work)
   for (int i = 0; i < n; i++)
     work[i] = normalise == MILL_BUILD_MEDIAN ? flux[i] : log(flux[i]);
   if (normalise == MILL_BUILD_SMOOTH_MEDIAN)
-    return exp(mill_smooth_median((size_t)n, work, MILL_DEMO_MEDIAN_WIDTH));
+    return exp(mill_smooth_median((size_t)n, work, MILL_SMOOTH_MEDIAN_WIDTH));
   return mill_median((size_t)n, work);
 }
 
@@ -138,44 +137,7 @@ done:
   return err;
 }
 
-/* One of the line model, which comes in the arms, normalised. */
-static int line_model(const mill_build_job *job, const batch *r, int k)
-{
-  int err = MILL_OK, n_all = 0;
-  double *flux = NULL, *cont = NULL;
-  for (int a = 0; a < job->info.n_arm; a++)
-    n_all += job->info.arm[a].n_pix;
-  MILL_TRY(MILL_ALLOC(n_all, &flux));
-  MILL_TRY(MILL_ALLOC(n_all, &cont));
-  MILL_TRY(mill_demo_templates_eval(
-      job->templates, job->info.value + (size_t)r->model[k] * MILL_LINE_N_LABEL, flux, cont));
-  for (int a = 0, p = 0; a < job->info.n_arm; a++)
-    for (int i = 0; i < job->info.arm[a].n_pix; i++, p++) {
-      const size_t at = (size_t)k * (size_t)job->info.arm[a].n_pix + (size_t)i;
-      r->flux[a][at] = (float)flux[p];
-      r->continuum[a][at] = (float)cont[p];
-    }
-done:
-  MILL_FREE(flux, cont);
-  return err;
-}
-
 /* ---- rounds --------------------------------------------------------------------------------- */
-
-static int make_line_models(const mill_build_job *job, batch *r)
-{
-  mill_error_kept kept = {.code = MILL_OK};
-#pragma omp parallel for schedule(dynamic, 1) num_threads(job->options.n_thread)
-  for (int k = 0; k < r->n; k++) {
-    const int err = line_model(job, r, k);
-    /* messages belong to threads */
-#pragma omp critical(mill_build_failure)
-    if (err != MILL_OK && kept.code == MILL_OK)
-      mill_error_save(err, &kept);
-    r->status[k] = MILL_GRID_GOOD;
-  }
-  return kept.code == MILL_OK ? MILL_OK : mill_error_restore(&kept);
-}
 
 /* The name is told by what the message begins with where it is a path. */
 static void keep_why(const mill_build_job *job, const batch *r, int k)
@@ -192,8 +154,6 @@ static int make_models(mill_build_job *job, batch *r)
 {
   int err = MILL_OK;
   memset(r->why, 0, (size_t)r->n_room * sizeof *r->why);
-  if (!job->source)
-    return make_line_models(job, r);
   int k = 0;
   for (; k < r->n && mill_stop_reason() == MILL_STOP_NONE; k++) {
     float *flux[MILL_MAX_ARM], *continuum[MILL_MAX_ARM] = {NULL};

@@ -11,7 +11,6 @@
 #include "io/library/library_file.h"
 #include "jobs/library/build_output.h"
 #include "jobs/library/library_build.h"
-#include "jobs/library/library_demo.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_rows.h"
 #include "jobs/library/library_spectra.h"
@@ -92,7 +91,7 @@ static const mill_option_table import_table = {
 
 static const mill_option_table head_table = {
     "starmill library",
-    "usage: starmill library build|import|demo|spectra|train|model-error|info [options] FILE...\n"
+    "usage: starmill library build|import|spectra|train|model-error|info [options] FILE...\n"
     "\n"
     "Make template libraries and look into them.\n",
     NULL, (const mill_option[]){{0}}};
@@ -111,7 +110,6 @@ static const mill_option_table info_table = {
 const mill_option_help *const mill_library_help[] = {HELP(&head_table),
                                                      HELP(&mill_library_build_table),
                                                      HELP(&import_table),
-                                                     HELP(&mill_library_demo_table),
                                                      HELP(&mill_library_spectra_table),
                                                      HELP(&mill_library_train_table),
                                                      HELP(&mill_train_functions_table),
@@ -230,13 +228,10 @@ static int run(int argc, char **argv)
   if (argc < 1)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "library needs a sub-command: build, train, import, demo, spectra, model-error or "
-        "info; "
+        "library needs a sub-command: build, train, import, spectra, model-error or info; "
         "see starmill library --help");
   if (strcmp(argv[0], "import") == 0)
     MILL_CHECK(run_import(argc, argv));
-  else if (strcmp(argv[0], "demo") == 0)
-    MILL_CHECK(mill_job_library_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
     MILL_CHECK(mill_job_library_spectra(argc, argv));
   else if (strcmp(argv[0], "train") == 0)
@@ -246,10 +241,11 @@ static int run(int argc, char **argv)
   else if (strcmp(argv[0], "info") == 0)
     MILL_CHECK(run_info(argc, argv));
   else
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "unknown sub-command %s; library has build, train, import, demo, spectra, "
-                      "model-error and info",
-                      argv[0]);
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "unknown sub-command %s; library has build, train, import, spectra, model-error "
+        "and info",
+        argv[0]);
   return MILL_OK;
 }
 

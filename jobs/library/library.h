@@ -4,7 +4,7 @@
 
 #include "jobs/options/option_table.h"
 
-/** argv[0] is the sub-command (import, demo, spectra, train, info), its options and files follow.
+/** argv[0] is the sub-command (import, spectra, train, info), its options and files follow.
  *  Collective over MPI_COMM_WORLD, with equal arguments: rank 0 does the work but
  *  for train, which all share.
  *  Returns the exit status, the same on every rank. */

@@ -16,7 +16,6 @@
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
-#include "src/line_model/line_model.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
@@ -100,12 +99,8 @@ const mill_option_table mill_library_build_table = {
          .min = MILL_ABOVE_0, .max = DBL_MAX, .argument = "R",
          .help = "the same, as wavelength over FWHM"},
         {"normalise", MILL_OPTION_CHOICE, AT(normalise), .words = normalise_words,
-         .help = "divide each arm of a model by its median, its smooth median (as library demo "
-                 "does), or nothing (default smooth-median)"},
-        {"line-model", MILL_OPTION_COUNT, AT(n_line_model), .min = 5, .max = MILL_GRID_MAX_MODEL,
-         .argument = "N",
-         .help = "no input, but N models of the built-in line model on DESI's arms, with "
-                 "continuum: for trying things out"},
+         .help = "divide each arm of a model by its median, its smooth median or nothing (default "
+                 "smooth-median)"},
         {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
          .help = "end in good order, with exit status 75, when this file appears"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
@@ -113,39 +108,16 @@ const mill_option_table mill_library_build_table = {
         MILL_OPTION_HELP(mill_build_options),
         {0}}};
 
-/* The line model has its own labels, arms and normalisation. */
-static int check_line_model(const unsigned char *given, int n_path)
-{
-  static const char *const takes[] = {"output",  "overwrite", "keep",         "exclude",
-                                      "list",    "help",      "exclude-list", "stop-file",
-                                      "threads", "line-model"};
-  if (n_path > 0)
-    return MILL_ERROR(MILL_ERR_USAGE, "--line-model makes the models itself: it takes no input");
-  for (int i = 0; mill_library_build_table.row[i].name; i++) {
-    int known = !given[i];
-    for (size_t k = 0; k < sizeof takes / sizeof *takes; k++)
-      known |= strcmp(mill_library_build_table.row[i].name, takes[k]) == 0;
-    if (!known)
-      return MILL_ERROR(MILL_ERR_USAGE,
-                        "--line-model makes models on DESI's arms, with labels, resolution and "
-                        "normalisation of their own: leave out --%s",
-                        mill_library_build_table.row[i].name);
-  }
-  return MILL_OK;
-}
-
 static int check_options(const mill_build_options *o, const unsigned char *given, int n_path)
 {
   const mill_labelled_request *in = &o->in.request;
   if (!o->output)
     return MILL_ERROR(MILL_ERR_USAGE, "library build needs --output GRID.h5");
-  if (o->n_line_model > 0)
-    MILL_CHECK(check_line_model(given, n_path));
-  if (o->n_line_model == 0 && n_path == 0)
+  if (n_path == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "library build needs spectra: a folder, files of one spectrum each, "
-                      "or one file of many; or --line-model N");
-  if (o->n_line_model == 0 && !o->setup)
+                      "or one file of many");
+  if (!o->setup)
     return MILL_ERROR(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
                                       "config/templates");
   if (o->overwrite && o->retry_bad)
@@ -419,36 +391,6 @@ done:
   return err;
 }
 
-/* The line model comes in the arms of the demo library. */
-static int open_line_model(mill_build_job *job)
-{
-  int err = MILL_OK;
-  mill_library *frame = NULL;
-  mill_grid_info *info = &job->info;
-  MILL_TRY(MILL_ALLOC(1, &frame));
-  MILL_TRY(mill_demo_library_frame(frame));
-  info->n_label = frame->n_label;
-  for (int l = 0; l < frame->n_label; l++)
-    memcpy(info->label[l], frame->label[l].name, MILL_MAX_NAME);
-  info->n_arm = frame->n_arm;
-  for (int a = 0; a < frame->n_arm; a++) {
-    const mill_arm *from = &frame->arm[a];
-    mill_grid_arm *arm = &info->arm[a];
-    memcpy(arm->name, from->name, sizeof arm->name);
-    memcpy(arm->sigma_origin, from->sigma_origin, sizeof arm->sigma_origin);
-    arm->n_pix = from->n_pix;
-    arm->ln_wave0 = from->ln_wave0;
-    arm->ln_step = from->ln_step;
-    arm->template_sigma_aa = from->template_sigma_aa;
-    arm->has_continuum = 1;
-  }
-  MILL_TRY(mill_demo_templates_create(&job->templates));
-done:
-  mill_library_clear(frame);
-  mill_free(frame);
-  return err;
-}
-
 /* ---- job ------------------------------------------------------------------------------------ */
 
 static int set_up(mill_build_job *job)
@@ -458,17 +400,13 @@ static int set_up(mill_build_job *job)
   MILL_TRY(mill_build_name_output(job));
   if (job->options.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->options.n_thread));
-  err = job->options.n_line_model > 0 ? MILL_OK : list_input(job);
+  err = list_input(job);
   if (err == MILL_OK && job->mpi.rank == 0)
     err = check_roles(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  if (job->options.n_line_model > 0)
-    MILL_TRY(mill_mpi_agree(&job->mpi, open_line_model(job)));
-  else
-    MILL_TRY(open_files(job));
+  MILL_TRY(open_files(job));
   MILL_TRY(mill_build_models(job));
-  if (job->source)
-    MILL_TRY(frame_arms(job));
+  MILL_TRY(frame_arms(job));
 done:
   return err;
 }
@@ -492,7 +430,6 @@ done:
 static void clear(mill_build_job *job)
 {
   mill_model_source_close(job->source);
-  mill_demo_templates_destroy(job->templates);
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     mill_arm_cut_destroy(job->cut[a]);
     mill_free(job->sigma[a]);

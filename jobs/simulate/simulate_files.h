@@ -1,14 +1,19 @@
-/** Making the files of a mock survey. */
+/** The files of a mock survey, made by all ranks. */
 #ifndef MILL_SIMULATE_FILES_H
 #define MILL_SIMULATE_FILES_H
 
 #include "jobs/simulate/simulate_plan.h"
+#include "src/ranks/mpi_context.h"
 
-/** Make what is not there: each rank its files (file f is rank f modulo the ranks'), then rank 0
- *  the catalog and the truth table.  n_row: to be made by this rank, for the progress line.
- *  A file under way when a rank is asked to stop (a signal, or a failure of another rank) is
- *  dropped.  Collective; the same code on every rank, MILL_ERR_STOPPED after such a wish. */
+/** What was done. */
+typedef struct mill_simulate_count {
+  int64_t n_file_kept; /**< files that were there already, of all ranks */
+  int64_t n_row;       /**< rows made, of all ranks */
+} mill_simulate_count;
+
+/** Make what is missing: files by their ranks, then catalog and truth table by rank 0.
+ *  MILL_ERR_STOPPED with a message that says how many files are complete.  Collective. */
 int mill_simulate_files_make(mill_mpi *mpi, const mill_simulate_plan *plan, int n_thread,
-                             int64_t n_row);
+                             mill_simulate_count *count);
 
 #endif

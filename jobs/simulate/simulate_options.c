@@ -7,8 +7,8 @@
 #include "kernels/base/error.h"
 #include "src/system/thread.h"
 
-static_assert(MILL_MOCK_LINE_MODEL == 0 && MILL_MOCK_EMULATOR == 1, "order of the words");
-static const char *const sources[] = {"line-model", "emulator", NULL};
+static_assert(MILL_MOCK_ERROR_AS_FITTED == 1 && MILL_MOCK_ERROR_CORRELATED == 2, "as the words");
+static const char *const error_words[] = {"false", "true", "correlated", NULL};
 
 #define AT(member)                 MILL_AT(mill_simulate_options, member)
 #define FLAG(member)               MILL_OPTION_FLAG, AT(member)
@@ -26,21 +26,23 @@ static const mill_option rows[] = {
      .help = "rows of the survey"},
     {"per-file", COUNT(per_file, 1, MILL_SIMULATE_MAX_PER_FILE), .help = "rows of a file"},
     {"redrock", FLAG(redrock), .help = "also write redrock files"},
-    {"plan", FLAG(plan), .help = "print the files and their size, and write nothing"},
     {"overwrite", FLAG(overwrite), .help = "start over and remove the survey that is there"},
     {.name = "stars"},
     {"seed", MILL_OPTION_SEED, AT(mock.seed), .argument = "S", .help = "same seed, same bytes"},
-    {"source", MILL_OPTION_CHOICE, AT(mock.source), .words = sources,
-     .help = "the built-in line model itself, or the emulators of a library"},
-    {"library", MILL_OPTION_TEXT, AT(library), .help = "the library of --source emulator"},
+    {"library", MILL_OPTION_TEXT, AT(library), .argument = "FILE",
+     .help = "library that the stars are drawn from: arms b, r and z, or one arm to cut them from "
+             "(default: the one that came with starmill)"},
+    {"model-error", MILL_OPTION_CHOICE, AT(mock.model_error), .words = error_words,
+     .help = "whether each star has a draw of the library's model error, as a fit counts it; "
+             "correlated: what the components leave is correlated, as it was measured"},
     {"sn", PAIR(mock.min_sn, mock.max_sn, MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN),
      .help = "median signal-to-noise of a pixel of arm r"},
     {"vel-sigma", REAL(mock.vel_sigma_km_s, MILL_MOCK_VEL_CUT),
      .help = "standard deviation of the velocities, km/s"},
     {"vsini", PAIR(mock.min_vsini, mock.max_vsini, MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI),
      .help = "v sin i, km/s, log-uniform (default: most below 10, a tail to 150)"},
-    {"templates", COUNT(mock.n_template, 0, 20000),
-     .help = "fast: only N different noise-free stars, prepared once; 0: each star is its own"},
+    {"templates", COUNT(mock.n_template, 0, MILL_MOCK_MAX_TEMPLATE),
+     .help = "fast: only N different noise-free stars, made once; 0: all stars differ"},
     {.name = "instrument"},
     {"distortion", REAL(mock.distortion, MILL_MOCK_MAX_DISTORTION),
      .help = "rms of the smooth calibration error"},
@@ -79,14 +81,8 @@ static int check(const mill_simulate_options *options)
   if (options->help)
     return MILL_OK;
   MILL_CHECK(mill_thread_check_number(options->n_thread));
-  if (!options->output && !options->plan)
+  if (!options->output)
     return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output DIR; see starmill simulate --help");
-  if (mock->source == MILL_MOCK_EMULATOR && !options->library)
-    return MILL_ERROR(MILL_ERR_USAGE, "--source emulator needs a library: give --library LIB.h5");
-  if (mock->source != MILL_MOCK_EMULATOR && options->library)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--library is used with --source emulator only: add it, or leave "
-                      "--library out");
   const int64_t n_file = (mock->n_star + options->per_file - 1) / options->per_file;
   if (n_file > MILL_SIMULATE_MAX_FILE)
     return MILL_ERROR(
@@ -102,7 +98,6 @@ int mill_simulate_options_parse(int argc, char **argv, mill_simulate_options *op
   int first = 0;
   *options = usual;
   MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
-  options->mock.has_vsini_range = options->mock.max_vsini > 0;
   if (first < argc)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "simulate takes no files, not '%.80s'; see starmill simulate --help",

@@ -2,8 +2,6 @@
 #ifndef MILL_SIMULATE_OPTIONS_H
 #define MILL_SIMULATE_OPTIONS_H
 
-#include <stdio.h>
-
 #include "src/mock/mock_survey.h"
 
 enum {
@@ -13,7 +11,7 @@ enum {
 
 /** What the command line says; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_simulate_options {
-  int help, plan, overwrite, redrock, quiet;
+  int help, overwrite, redrock, quiet;
   const char *output, *library;
   mill_mock_settings mock; /**< with the defaults where nothing was given */
   int per_file;

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 
+/** Width in ln flux of the median by which an arm of a template is divided. */
+#define MILL_SMOOTH_MEDIAN_WIDTH 0.1
+
 /** The smooth median m of y [n], n >= 1, which solves
  *
  *    sum_i z_i / sqrt(1 + z_i^2) = 0,  z_i = (y_i - m) / width.

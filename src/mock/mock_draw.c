@@ -10,6 +10,8 @@
 static const char *const kind_name[MILL_MOCK_N_KIND] = {MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_NAME)};
 #undef MILL_MOCK_KIND_NAME
 
+enum { N_TILE_STAR = 5000 };
+
 static const double pi = 3.14159265358979323846;
 
 const char *mill_mock_kind_name(int kind)
@@ -65,32 +67,35 @@ int mill_mock_draw_check(const mill_mock_survey *survey)
   return MILL_OK;
 }
 
-/** What a spectrum without noise depends on. */
-static void draw_intrinsic(const mill_mock_survey *survey, mill_random *r, mill_mock_star *star)
+/** What a spectrum without noise depends on, from the streams of one index. */
+static void draw_intrinsic(const mill_mock_survey *survey, int64_t index, mill_mock_star *star)
 {
   const mill_mock_settings *set = &survey->set;
-  star->n_label = survey->lib->n_label;
-  while (!draw_labels(survey->lib, r, star->label))
+  mill_random r;
+  memset(star, 0, sizeof *star);
+  star->lsf_group = (int)(index % MILL_MOCK_N_LSF);
+  mill_random_begin(&r, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_STAR);
+  while (!draw_labels(survey->lib, &r, star->label))
     continue; /* mill_mock_draw_check: one in a thousand is inside, or more */
   do
-    star->vrad_km_s = set->vel_sigma_km_s * mill_random_normal(r);
+    star->vrad_km_s = set->vel_sigma_km_s * mill_random_normal(&r);
   while (fabs(star->vrad_km_s) > MILL_MOCK_VEL_CUT);
-  if (set->has_vsini_range)
-    star->vsini_km_s = log_uniform(r, set->min_vsini, set->max_vsini);
-  else if (mill_random_uniform(r) < 0.8)
-    star->vsini_km_s = log_uniform(r, 1.0, 10.0);
+  if (set->max_vsini > 0.0)
+    star->vsini_km_s = log_uniform(&r, set->min_vsini, set->max_vsini);
+  else if (mill_random_uniform(&r) < 0.8)
+    star->vsini_km_s = log_uniform(&r, 1.0, 10.0);
   else
-    star->vsini_km_s = log_uniform(r, 10.0, 150.0);
+    star->vsini_km_s = log_uniform(&r, 10.0, 150.0);
+  mill_random_begin(&r, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_SHARE);
+  for (int a = 0; a < MILL_MOCK_N_ARM; a++)
+    for (int k = 0; k < mill_mock_n_share(survey, a); k++)
+      star->share[a][k] = mill_random_normal(&r);
 }
 
 void mill_mock_draw_template(const mill_mock_survey *survey, int i_template, mill_mock_star *star)
 {
-  mill_random r;
-  memset(star, 0, sizeof *star);
-  mill_random_begin(&r, survey->set.seed, (uint64_t)i_template, MILL_MOCK_RANDOM_TEMPLATE);
-  draw_intrinsic(survey, &r, star);
+  draw_intrinsic(survey, i_template, star);
   star->template_index = i_template;
-  star->lsf_group = i_template % MILL_MOCK_N_LSF;
 }
 
 /** ln of a black body's flux per frequency, but for a constant. */
@@ -124,7 +129,7 @@ static void magnitudes(const mill_mock_survey *survey, mill_mock_star *star)
 static void draw_place(const mill_mock_survey *survey, mill_random *r, mill_mock_star *star)
 {
   mill_random tile;
-  mill_random_begin(&tile, survey->set.seed, (uint64_t)(star->index / MILL_MOCK_TILE),
+  mill_random_begin(&tile, survey->set.seed, (uint64_t)(star->index / N_TILE_STAR),
                     MILL_MOCK_RANDOM_TILE);
   const double ra0 = 360.0 * mill_random_uniform(&tile);
   const double low = sin(-20.0 * pi / 180.0), high = sin(80.0 * pi / 180.0);
@@ -150,23 +155,13 @@ void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_sta
   const int own =
       set->n_template == 0 || kind == MILL_MOCK_FAST_ROTATOR || kind == MILL_MOCK_HIGH_VELOCITY;
   mill_random r;
+  draw_intrinsic(survey, own ? index : index % set->n_template, star);
+  star->template_index = own ? -1 : (int)(index % set->n_template);
   mill_random_begin(&r, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_OBSERVED);
-  const double sn = log_uniform(&r, set->min_sn, set->max_sn);
-  const double choice = mill_random_uniform(&r);
-  if (own) {
-    mill_random intrinsic;
-    memset(star, 0, sizeof *star);
-    mill_random_begin(&intrinsic, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_STAR);
-    draw_intrinsic(survey, &intrinsic, star);
-    star->template_index = -1;
-    star->lsf_group = (int)(index % MILL_MOCK_N_LSF);
-  } else {
-    mill_mock_draw_template(survey, (int)(choice * set->n_template), star);
-  }
+  star->sn = log_uniform(&r, set->min_sn, set->max_sn);
   star->index = index;
   star->target_id = target_id(index);
   star->kind = kind;
-  star->sn = sn;
   draw_place(survey, &r, star);
   if (kind == MILL_MOCK_FAST_ROTATOR)
     star->vsini_km_s = 300.0;
@@ -175,8 +170,11 @@ void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_sta
   magnitudes(survey, star);
   if (kind == MILL_MOCK_SKY || kind == MILL_MOCK_NOISE) {
     /* there is no star: no truth about one */
-    for (int l = 0; l < star->n_label; l++)
+    for (int l = 0; l < survey->lib->n_label; l++)
       star->label[l] = (double)NAN;
+    for (int a = 0; a < MILL_MOCK_N_ARM; a++)
+      for (int k = 0; k < MILL_MAX_ERROR; k++)
+        star->share[a][k] = (double)NAN;
     star->vrad_km_s = star->vsini_km_s = (double)NAN;
     star->sn = 0.0;
     star->template_index = -1;

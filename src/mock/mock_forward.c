@@ -1,212 +1,14 @@
-/* Noise-free spectra at the instrument's pixels, float64.
- *
- * Two ways, on purpose unlike each other and unlike the fit's block functions:
- * from the line model by direct quadrature, and from an emulator as the fit defines
- * its model (docs/science/numerics.md), written plainly. */
+/* Noise-free spectra at the instrument's pixels: the fit's model (docs/science/numerics.md) in
+ * float64, written plainly and unlike the fit's block functions. */
 #include <math.h>
 #include <string.h>
 
-#include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
 #include "src/libraries/cubic_spline.h"
 #include "src/libraries/emulator.h"
 #include "src/mock/mock_internal.h"
-
-/* --- the line model's spectrum, rotated, shifted and seen through the instrument --- */
-
-/** Primitive of Gray's rotation profile with limb darkening 0.6, from the centre. */
-static double profile_primitive(double x)
-{
-  const double pi = 3.14159265358979323846, eps = MILL_LIMB_DARKENING;
-  const double t = x > 1.0 ? 1.0 : (x < -1.0 ? -1.0 : x);
-  const double disc = 0.5 * (t * sqrt(1.0 - t * t) + asin(t)), dark = t - t * t * t / 3.0;
-  return (2.0 * (1.0 - eps) * disc + 0.5 * pi * eps * dark) / (pi * (1.0 - eps / 3.0));
-}
-
-/** Second and fourth moment of that profile. */
-static void profile_moments(double *second, double *fourth)
-{
-  const double pi = 3.14159265358979323846, eps = MILL_LIMB_DARKENING;
-  const double norm = 1.0 / (pi * (1.0 - eps / 3.0));
-  /* of sqrt(1 - x^2): pi / 8, pi / 16;  of 1 - x^2: 4 / 15, 4 / 35 */
-  *second = norm * (2.0 * (1.0 - eps) * pi / 8.0 + 0.5 * pi * eps * 4.0 / 15.0);
-  *fourth = norm * (2.0 * (1.0 - eps) * pi / 16.0 + 0.5 * pi * eps * 4.0 / 35.0);
-}
-
-/** Half of a symmetric kernel for v sin i = r_pix grid steps; returns its half width.
- *
- *  The profile's integral over every cell of the grid.  That broadens by the cell
- *  itself, and below one step it says nothing at all; so the kernel is corrected by
- *  second and fourth differences until its second and fourth moments are the profile's.
- *  What is left is of sixth order in step over line width, for any r_pix. */
-static int rotation_kernel(double r_pix, double *kernel)
-{
-  const int half = (int)ceil(r_pix + 0.5) + 2;
-  double second, fourth, m2 = 0.0, m4 = 0.0;
-  double *cell = kernel + half + 3; /* room behind: the raw integrals, zeros after them */
-  profile_moments(&second, &fourth);
-  for (int k = 0; k <= half + 2; k++) {
-    cell[k] = r_pix > 0.0
-                  ? profile_primitive((k + 0.5) / r_pix) - profile_primitive((k - 0.5) / r_pix)
-                  : (k == 0 ? 1.0 : 0.0);
-    m2 += 2.0 * cell[k] * (double)k * k;
-    m4 += 2.0 * cell[k] * (double)k * k * k * k;
-  }
-  /* 1 + a d2 + b d4: d2 has moments 2 and 2, d4 has 0 and 24 */
-  const double r2 = r_pix * r_pix;
-  const double a = 0.5 * (second * r2 - m2);
-  const double b = (fourth * r2 * r2 - m4 - 12.0 * a * m2 - 2.0 * a) / 24.0;
-  for (int k = 0; k <= half; k++) {
-    const double p1 = cell[k + 1], p2 = cell[k + 2];
-    const double n1 = cell[k >= 1 ? k - 1 : 1 - k], n2 = cell[k >= 2 ? k - 2 : 2 - k];
-    kernel[k] = cell[k] + a * (p1 - 2.0 * cell[k] + n1) +
-                b * (p2 - 4.0 * p1 + 6.0 * cell[k] - 4.0 * n1 + n2);
-  }
-  return half;
-}
-
-enum {
-  CHUNK = 512,
-  /* v sin i at its limit on the line model's grid, twice over (rotation_kernel) */
-  MAX_KERNEL = 2 * ((int)(MILL_MOCK_MAX_VSINI / (MILL_C_KM_S * MILL_LINE_LN_STEP)) + 12),
-  MAX_LSF = 1024
-};
-
-/** out = in convolved with a symmetric kernel; the ends, which no pixel sees, as they are. */
-static void convolve(int n, int half, const double *kernel, const double *in, double *out)
-{
-  memcpy(out, in, (size_t)n * sizeof *out);
-  for (int first = half; first < n - half; first += CHUNK) {
-    const int len = n - half - first < CHUNK ? n - half - first : CHUNK;
-    double sum[CHUNK];
-    for (int i = 0; i < len; i++)
-      sum[i] = kernel[0] * in[first + i];
-    for (int k = 1; k <= half; k++) {
-      const double w = kernel[k], *left = in + first - k, *right = in + first + k;
-      for (int i = 0; i < len; i++)
-        sum[i] += w * (left[i] + right[i]);
-    }
-    memcpy(out + first, sum, (size_t)len * sizeof *sum);
-  }
-}
-
-/** exp(-x) for 0 <= x < 700 to 3e-13 without calls or branches: two to an integer, and a
- *  series for the rest, below half of ln 2. */
-static inline double exp_minus(double x)
-{
-  union {
-    double f;
-    uint64_t u;
-  } v;
-  const double shift = 6755399441055744.0; /* 1.5 2^52: the sum's last bits are the integer */
-  v.f = x * -1.4426950408889634 + shift;
-  const double k = v.f - shift;
-  const double r = (-x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10;
-  double p = 1.0 / 3628800.0;
-  p = p * r + 1.0 / 362880.0;
-  p = p * r + 1.0 / 40320.0;
-  p = p * r + 1.0 / 5040.0;
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
-  v.u = (v.u << 52) + ((uint64_t)1023 << 52);
-  return p * v.f;
-}
-
-/** Flux of a pixel: integral over wavelength of the shifted spectrum times the Gaussian,
- *  by the trapezoidal rule on the fine grid, which has eight steps or more to a sigma
- *  and is exact to rounding there.
- *
- *  at       position of the pixel's centre on the grid
- *  wave_aa  the centre, in the frame of the observer */
-static double lsf_pixel(int n, const double *spectrum, double at, double wave_aa, double sigma_aa)
-{
-  const double h = MILL_LINE_LN_STEP;
-  const double reach = MILL_MOCK_LSF_REACH * sigma_aa / wave_aa / h;
-  int lo = (int)ceil(at - reach), hi = (int)floor(at + reach);
-  lo = lo < 0 ? 0 : lo;
-  hi = hi > n - 1 ? n - 1 : hi;
-  const int m = hi - lo + 1 < MAX_LSF ? hi - lo + 1 : MAX_LSF;
-  double weight[MAX_LSF], area[4] = {0.0}, flux[4] = {0.0};
-  const double scale = wave_aa / sigma_aa, offset = lo - at;
-  for (int j = 0; j < m; j++) {
-    /* wavelength over the centre's, minus one: expm1(t), t < 2e-3 */
-    const double t = (offset + j) * h;
-    const double e = t * (1.0 + t * (0.5 + t * (1.0 / 6.0 + t * (1.0 / 24.0))));
-    const double u = e * scale;
-    weight[j] = (1.0 + e) * exp_minus(0.5 * u * u);
-  }
-  /* four sums, written out: their order is fixed, whatever the compiler */
-  int j = 0;
-  for (; j + 4 <= m; j += 4)
-    for (int k = 0; k < 4; k++) {
-      area[k] += weight[j + k];
-      flux[k] += weight[j + k] * spectrum[lo + j + k];
-    }
-  for (; j < m; j++) {
-    area[0] += weight[j];
-    flux[0] += weight[j] * spectrum[lo + j];
-  }
-  return ((flux[0] + flux[1]) + (flux[2] + flux[3])) / ((area[0] + area[1]) + (area[2] + area[3]));
-}
-
-int mill_mock_forward_line_create(mill_mock_survey *survey)
-{
-  double min_aa = INFINITY, max_aa = 0.0;
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
-    const mill_mock_arm *arm = &mill_mock_arm_of[a];
-    min_aa = fmin(min_aa, arm->wave0_aa);
-    max_aa = fmax(max_aa, arm->wave0_aa + arm->step_aa * (arm->n_pix - 1));
-  }
-  /* 10 A: the reach of the line-spread function and some more */
-  const double margin = (MILL_MOCK_MAX_VEL + MILL_MOCK_MAX_VSINI) / MILL_C_KM_S + 1e-4;
-  const double ln_min = log(min_aa - 10.0) - margin, ln_max = log(max_aa + 10.0) + margin;
-  const double ln_wave0 = floor(ln_min / MILL_LINE_LN_STEP) * MILL_LINE_LN_STEP;
-  return mill_line_model_create(ln_wave0, (int)ceil((ln_max - ln_wave0) / MILL_LINE_LN_STEP),
-                                &survey->line);
-}
-
-int mill_mock_forward_line(const mill_mock_survey *survey, const mill_mock_star *star,
-                           mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
-{
-  const int n = mill_line_model_n_pix(survey->line);
-  const double ln_wave0 = mill_line_model_ln_wave0(survey->line);
-  double label[MILL_LINE_N_LABEL], kernel[MAX_KERNEL];
-  double *intrinsic = work->grid[0], *rotated = work->grid[1];
-  for (int l = 0; l < MILL_LINE_N_LABEL; l++)
-    label[l] = star->label[survey->label_of_line[l]];
-  MILL_CHECK(mill_line_model_flux(survey->line, label, intrinsic, NULL));
-  const int half = rotation_kernel(star->vsini_km_s / (MILL_C_KM_S * MILL_LINE_LN_STEP), kernel);
-  convolve(n, half, kernel, intrinsic, rotated);
-  const double shift = mill_doppler_ln(star->vrad_km_s) - ln_wave0;
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++)
-    for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++) {
-      const double wave_aa = survey->instrument.wave_aa[a][i];
-      flux[a][i] = lsf_pixel(n, rotated, (log(wave_aa) + shift) / MILL_LINE_LN_STEP, wave_aa,
-                             mill_mock_lsf_sigma(star->lsf_group, wave_aa));
-    }
-  return MILL_OK;
-}
-
-/* --- an emulator's spectrum as the fit models it --- */
-
-int mill_mock_forward_grid(const mill_mock_survey *survey)
-{
-  int most = 0;
-  if (survey->line)
-    return mill_line_model_n_pix(survey->line);
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
-    const int n = survey->lib->arm[survey->arm_of[a]].n_pix;
-    most = n > most ? n : most;
-  }
-  return most;
-}
 
 /** One arm's rows: the templates' sigma taken out, rows at the ends rescaled so that
  *  their weights inside the arm sum to the median row's. */
@@ -284,43 +86,89 @@ static void rotate(const mill_arm *arm, double vsini_km_s, const double *flux, d
   }
   for (int k = 0; k <= half; k++)
     kernel[k] /= total;
-  convolve(n, half < n / 2 ? half : n / 2, kernel, flux, out);
-  for (int i = 0; i < n; i++) {
-    if (i >= half && i < n - half)
-      continue;
+  for (int i = 0; i < n; i++)
     out[i] = kernel[0] * flux[i];
-    for (int k = 1; k <= half; k++)
-      out[i] += kernel[k] * (flux[i >= k ? i - k : 0] + flux[i + k < n ? i + k : n - 1]);
+  for (int k = 1; k <= half; k++) {
+    const int inner = k < n - k ? n - k : k;
+    for (int i = 0; i < k && i < n; i++)
+      out[i] += kernel[k] * (flux[0] + flux[i + k < n ? i + k : n - 1]);
+    for (int i = k; i < inner; i++)
+      out[i] += kernel[k] * (flux[i - k] + flux[i + k]);
+    for (int i = inner; i < n; i++)
+      out[i] += kernel[k] * (flux[i - k] + flux[n - 1]);
   }
 }
 
-/** The spline at ascending observed wavelengths times shift. */
+/** Multiply a template by one plus a draw of its model error: the components with the star's
+ * shares, and with correlated the rest, a stationary Gaussian process whose rms is the fraction and
+ * whose correlation falls by the same factor from pixel to pixel.  The sum of that correlation over
+ * all lags, (1 + factor) / (1 - factor), is what the library has measured. */
+static void add_error(const mill_arm *arm, const double *share, int correlated, mill_random *r,
+                      double *flux)
+{
+  const mill_model_error *e = &arm->error;
+  const double factor = fmax(e->correlation - 1.0, 0.0) / (e->correlation + 1.0);
+  const double step = sqrt(1.0 - factor * factor);
+  double rest = mill_random_normal(r);
+  for (int i = 0; i < arm->n_pix; i++) {
+    double error = correlated ? (double)e->fraction[i] * rest : 0.0;
+    for (int k = 0; k < e->n_component; k++)
+      error +=
+          share[k] * e->sigma[k] * (double)e->component[(size_t)k * (size_t)arm->n_pix + (size_t)i];
+    flux[i] *= 1.0 + error;
+    rest = factor * rest + step * mill_random_normal(r);
+  }
+}
+
+/** The rest of the model error as a fit counts it: noise of each pixel that is independent of the
+ *  others', with the power that the correlated error has at long wavelengths. */
+static void add_white_rest(const mill_arm *arm, int n_pix, const double *wave_aa, double shift,
+                           mill_random *r, double *flux)
+{
+  const double power = arm->error.correlation * arm->ln_step;
+  for (int i = 0; i < n_pix; i++) {
+    const double at = (log(wave_aa[i] * shift) - arm->ln_wave0) / arm->ln_step;
+    const int k = (int)fmin(fmax(at, 0.0), arm->n_pix - 2.0);
+    const double u = fmin(fmax(at - k, 0.0), 1.0);
+    const double fraction =
+        (1.0 - u) * (double)arm->error.fraction[k] + u * (double)arm->error.fraction[k + 1];
+    const double width = (wave_aa[1] - wave_aa[0]) / wave_aa[i]; /* in ln wavelength */
+    flux[i] *= 1.0 + fraction * sqrt(power / width) * mill_random_normal(r);
+  }
+}
+
+/** The spline at ascending observed wavelengths times shift; the end's value beyond the ends. */
 static void spline_eval(int n, const double *x, const double *y, const double *second, int n_pix,
                         const double *wave_aa, double shift, double *out)
 {
   for (int p = 0, i = 0; p < n_pix; p++) {
-    const double at = wave_aa[p] * shift;
+    const double at = fmin(fmax(wave_aa[p] * shift, x[0]), x[n - 1]);
     while (i < n - 2 && x[i + 1] <= at)
       i++;
     out[p] = mill_spline_value(x + i, y + i, second + i, at);
   }
 }
 
-int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_star *star,
-                               mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
+int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star,
+                      mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
   const double beta = star->vrad_km_s / MILL_C_KM_S, shift = sqrt((1.0 - beta) / (1.0 + beta));
+  const int64_t index = star->template_index >= 0 ? star->template_index : star->index;
   double *intrinsic = work->grid[0], *rotated = work->grid[1], *second = work->grid[2];
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
-    const mill_arm *arm = &survey->lib->arm[survey->arm_of[a]];
+    const mill_arm *arm = mill_mock_library_arm(survey, a);
     const int n_pix = mill_mock_arm_of[a].n_pix, h = MILL_MOCK_N_DIAG / 2;
-    const double *row = survey->rows[star->lsf_group][a];
+    const double *row = survey->rows[star->lsf_group][a], *wave_aa = survey->instrument.wave_aa[a];
+    const int error = arm->error.fraction ? survey->set.model_error : MILL_MOCK_ERROR_NONE;
     double *pixel = row ? work->pixel : flux[a];
+    mill_random r;
     MILL_CHECK(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
+    mill_random_begin(&r, survey->set.seed, (uint64_t)index, MILL_MOCK_RANDOM_REST + (uint32_t)a);
+    if (error != MILL_MOCK_ERROR_NONE)
+      add_error(arm, star->share[a], error == MILL_MOCK_ERROR_CORRELATED, &r, rotated);
     mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);
-    spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, survey->instrument.wave_aa[a],
-                shift, pixel);
+    spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, wave_aa, shift, pixel);
     for (int i = 0; i < n_pix && row; i++) {
       double sum = 0.0;
       for (int k = 0; k < MILL_MOCK_N_DIAG; k++)
@@ -328,6 +176,8 @@ int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_s
           sum += row[(size_t)i * MILL_MOCK_N_DIAG + (size_t)k] * pixel[i - h + k];
       flux[a][i] = sum;
     }
+    if (error == MILL_MOCK_ERROR_AS_FITTED)
+      add_white_rest(arm, n_pix, wave_aa, shift, &r, flux[a]);
   }
   return MILL_OK;
 }

@@ -8,26 +8,18 @@
 #define MILL_MOCK_MASK_ALLBAD (1 << 1)
 #define MILL_MOCK_MASK_COSMIC (1 << 2)
 
-/** Largest |velocity| of a star, km/s, and some more: the templates must reach so far. */
+/** Largest |velocity| at which the templates must reach a pixel, km/s: the default of a fit. */
 #define MILL_MOCK_MAX_VEL 1000.0
-
-/** The Gaussian line-spread function is cut here, in sigma: 4e-8 of it lies outside. */
-#define MILL_MOCK_LSF_REACH 5.5
 
 /** Streams of random numbers of one index. */
 enum {
-  MILL_MOCK_RANDOM_STAR = 1, /**< labels, velocity, rotation of a star of its own */
-  MILL_MOCK_RANDOM_TEMPLATE, /**< the same of a prepared template */
-  MILL_MOCK_RANDOM_OBSERVED, /**< S/N, place, template */
-  MILL_MOCK_RANDOM_TILE,     /**< centre of a tile */
-  MILL_MOCK_RANDOM_NOISE,    /**< of the pixels */
-  MILL_MOCK_RANDOM_DEFECT    /**< distortion, cosmics, dead pixels, pathological rows */
-};
-
-enum {
-  MILL_MOCK_TILE = 5000, /**< stars of a tile */
-  /** Values of S/N against amplitude that are kept with a prepared template. */
-  MILL_MOCK_N_LEVEL = 32
+  MILL_MOCK_RANDOM_STAR = 1,     /**< labels, velocity, rotation */
+  MILL_MOCK_RANDOM_OBSERVED = 3, /**< S/N, place */
+  MILL_MOCK_RANDOM_TILE,         /**< centre of a tile */
+  MILL_MOCK_RANDOM_NOISE,        /**< of the pixels */
+  MILL_MOCK_RANDOM_DEFECT,       /**< distortion, cosmics, dead pixels, pathological rows */
+  MILL_MOCK_RANDOM_SHARE,        /**< of the model error's components */
+  MILL_MOCK_RANDOM_REST          /**< of the model error, one stream an arm from here on */
 };
 
 /** Wavelengths, noise and resolution of the instrument. */
@@ -45,45 +37,33 @@ void mill_mock_instrument_clear(mill_mock_instrument *instrument);
 
 struct mill_mock_survey {
   mill_mock_settings set;
-  const mill_library *lib;              /**< labels and hulls: the caller's or frame */
-  mill_library frame;                   /**< of the demo library, line model only */
-  int label_of_line[MILL_LINE_N_LABEL]; /**< label of lib for each label of the line model */
-  mill_line_model *line;
-  int arm_of[MILL_MOCK_N_ARM]; /**< arm of lib, emulator only */
+  const mill_library *lib;
+  int arm_of[MILL_MOCK_N_ARM];                      /**< arm of lib */
+  int begin[MILL_MOCK_N_ARM], end[MILL_MOCK_N_ARM]; /**< pixels that its templates reach */
   mill_mock_instrument instrument;
   /** Rows of the resolution matrix as the fit prepares them, [n_pix][MILL_MOCK_N_DIAG];
    *  NULL where templates are at the instrument's resolution. */
   double *rows[MILL_MOCK_N_LSF][MILL_MOCK_N_ARM];
   int n_pix, first[MILL_MOCK_N_ARM]; /**< pixels of all arms; an arm's first one */
-  int64_t n_value;                   /**< of one template: pixels, then the levels */
-  float *template_flux;              /**< [n_template][n_value] */
+  float *template_flux;              /**< [n_template][n_pix] */
 };
 
 struct mill_mock_work {
-  int n_grid;
-  double *grid[3];               /**< [n_grid] spectrum on the source's own grid, work space */
+  double *grid[3];               /**< [largest n_pix of the library] spectra on an arm's own grid */
   double *flux[MILL_MOCK_N_ARM]; /**< [n_pix of the arm] */
   double *pixel;                 /**< [largest n_pix] */
   float *ideal, *sigma, *noise;  /**< [n_pix of all arms] */
-  float *sorted;                 /**< [n_pix of arm r] */
+  float *sorted;                 /**< [largest n_pix] */
 };
 
 /** Noise-free flux at the pixels of every arm, any scale (mock_forward.c). */
-int mill_mock_forward_line(const mill_mock_survey *survey, const mill_mock_star *star,
-                           mill_mock_work *work, double *flux[MILL_MOCK_N_ARM]);
-int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_star *star,
-                               mill_mock_work *work, double *flux[MILL_MOCK_N_ARM]);
+int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star,
+                      mill_mock_work *work, double *flux[MILL_MOCK_N_ARM]);
 
 /** Fill survey->rows of a library whose templates are sharper than the instrument. */
 int mill_mock_forward_rows(mill_mock_survey *survey);
 
-/** Grid that the source needs: elements of work->grid. */
-int mill_mock_forward_grid(const mill_mock_survey *survey);
-
-/** The line model on a grid that serves these arms and limits: survey->line. */
-int mill_mock_forward_line_create(mill_mock_survey *survey);
-
-/** Labels, velocity and rotation of a template of the fast mode (mock_draw.c). */
+/** The star of a prepared template, without what an observation adds (mock_draw.c). */
 void mill_mock_draw_template(const mill_mock_survey *survey, int i_template, mill_mock_star *star);
 
 /** Check that labels can be drawn inside the hulls. */

@@ -1,8 +1,7 @@
 /** Mock survey: which stars there are, and their spectra as an instrument sees them.
  *
- *  Everything about a star is a pure function of the settings, its index and the
- *  seed; ranks share files among them without talking.  No file formats here
- *  (io/mock/desi_write.h).  The instrument is DESI-like: three arms,
+ *  A star is a pure function of the settings, its index and the seed, so ranks share files without
+ *  talking.  No file formats here (io/mock/mock_files.h).  The instrument is DESI-like: three arms,
  *  vacuum wavelengths in steps of 0.8 A, resolution matrices of 11 diagonals.
  *  docs/science/simulator.md describes the distributions and the noise.
  */
@@ -10,12 +9,11 @@
 #define MILL_MOCK_SURVEY_H
 
 #include "kernels/data/library.h"
-#include "src/line_model/line_model.h"
 #include "src/system/random.h"
 
 /** Raised with every change of what a survey of given settings contains, so that a
  *  survey made by an older program is not taken for complete. */
-enum { MILL_MOCK_CONTENTS = 2 };
+enum { MILL_MOCK_CONTENTS = 3 };
 
 enum { MILL_MOCK_N_ARM = 3, MILL_MOCK_N_DIAG = 11, MILL_MOCK_N_LSF = 5 };
 
@@ -30,11 +28,6 @@ extern const mill_mock_arm mill_mock_arm_of[MILL_MOCK_N_ARM];
 /** Gaussian sigma in A of the line-spread function at a wavelength, which includes
  *  the pixel; lsf_group 0 .. MILL_MOCK_N_LSF - 1. */
 double mill_mock_lsf_sigma(int lsf_group, double wave_aa);
-
-enum mill_mock_source {
-  MILL_MOCK_LINE_MODEL = 0, /**< the line model itself: emulator error is in the problem */
-  MILL_MOCK_EMULATOR        /**< a library's emulator, by the fit's own forward model in float64 */
-};
 
 /** Defects of rows; X(code, name in the truth table, what it is). */
 #define MILL_MOCK_KIND_LIST(X)                                                                     \
@@ -61,47 +54,54 @@ enum mill_mock_kind { MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_ENUM) MILL_MOCK_N_KIND 
 
 const char *mill_mock_kind_name(int kind);
 
-/** Limits of the settings. */
+/** Draws of the library's model error; the components are in both. */
+enum mill_mock_error {
+  MILL_MOCK_ERROR_NONE = 0,
+  MILL_MOCK_ERROR_AS_FITTED, /**< what they leave is white noise in the pixels, as a fit counts it
+                              */
+  MILL_MOCK_ERROR_CORRELATED /**< ... is correlated noise of the templates, as it was measured */
+};
+
+/** Limits of the settings, which the command line checks. */
 #define MILL_MOCK_MIN_SN         0.1
 #define MILL_MOCK_MAX_SN         1e5
 #define MILL_MOCK_VEL_CUT        900.0 /**< km/s: velocities beyond are drawn again */
 #define MILL_MOCK_MIN_VSINI      0.01  /**< km/s */
 #define MILL_MOCK_MAX_VSINI      500.0
 #define MILL_MOCK_MAX_DISTORTION 0.1
+enum { MILL_MOCK_MAX_TEMPLATE = 1000 };
 
 typedef struct mill_mock_settings {
   uint64_t seed;
   int64_t n_star;
-  int source;                  /**< enum mill_mock_source */
   double min_sn, max_sn;       /**< median S/N of a pixel of arm r, log-uniform */
   double vel_sigma_km_s;       /**< normal around 0, cut at MILL_MOCK_VEL_CUT */
-  double min_vsini, max_vsini; /**< log-uniform between them when both are given; else
-                                    the default mixture: most below 10, a tail to 150 */
-  int has_vsini_range;
-  double distortion;  /**< rms of the smooth calibration error, 0.03 */
-  double cosmic_rate; /**< masked cosmics per 1000 pixels, 1 */
-  double dead_rate;   /**< unmasked zero-ivar pixels per 1000, in runs, 1 */
-  int noiseless;      /**< leave noise, cosmics and distortion out; ivar as with them */
-  int n_pathological; /**< of every 1000 rows, in turn of the kinds above */
-  int n_template;     /**< fast mode: prepared noise-free stars shared by all; 0: each
-                           star is its own */
+  double min_vsini, max_vsini; /**< km/s, log-uniform between them; both 0: the default mixture,
+                                    most below 10, a tail to 150 */
+  int model_error;             /**< enum mill_mock_error, where the library has one */
+  double distortion;           /**< rms of the smooth calibration error */
+  int noiseless;               /**< no noise, cosmics and distortion; ivar as with them */
+  int n_pathological;          /**< of every 1000 rows, in turn of the kinds above */
+  int n_template;              /**< only so many different noise-free stars, made once; 0: all
+                                    stars differ */
 } mill_mock_settings;
 
-/** Those of `starmill simulate` without options, as an initializer. */
+/** Those of `starmill simulate` without options. */
 #define MILL_MOCK_USUAL                                                                            \
   {                                                                                                \
-    .seed = 1, .n_star = 1000, .source = MILL_MOCK_LINE_MODEL, .min_sn = 5.0, .max_sn = 100.0,     \
-    .vel_sigma_km_s = 200.0, .distortion = 0.03, .cosmic_rate = 1.0, .dead_rate = 1.0              \
+    .seed = 1, .n_star = 1000, .min_sn = 5.0, .max_sn = 100.0, .vel_sigma_km_s = 200.0,            \
+    .model_error = MILL_MOCK_ERROR_AS_FITTED, .distortion = 0.03                                   \
   }
 
 /** One row of the truth table. */
 typedef struct mill_mock_star {
-  int64_t index;     /**< in the survey, from 0 */
-  int64_t target_id; /**< unique, positive, as DESI packs them */
-  int kind;          /**< enum mill_mock_kind */
-  int n_label;
-  double label[MILL_MAX_LABEL]; /**< in the units and order of the library or line model */
+  int64_t index;                /**< in the survey, from 0 */
+  int64_t target_id;            /**< unique, positive, as DESI packs them */
+  int kind;                     /**< enum mill_mock_kind */
+  double label[MILL_MAX_LABEL]; /**< in the units and order of the library */
   double vrad_km_s, vsini_km_s;
+  /** Shares of the model error's components, in their standard deviations. */
+  double share[MILL_MOCK_N_ARM][MILL_MAX_ERROR];
   double sn; /**< expected median S/N of arm r */
   int lsf_group;
   int template_index; /**< -1: its own */
@@ -112,27 +112,31 @@ typedef struct mill_mock_star {
 /** What stars are made with; read-only once made, shared by threads. */
 typedef struct mill_mock_survey mill_mock_survey;
 
-/** lib: the emulators of MILL_MOCK_EMULATOR (borrowed until destroy; its hulls bound
- *  the labels, and it must have the arms b, r, z covering the instrument), NULL for the
- *  line model.  n_thread threads prepare the templates of the fast mode, of which this
- *  caller makes those with index % n_share == i_share; mill_mock_survey_templates
- *  gives the memory for an exchange between ranks.
- *  MILL_ERR_RANGE (settings), MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */
+/** Cut the only arm of a library into the instrument's arms, as a fit cuts it
+ *  (mill_config_cut_arms); a library that has them stays as it is.  MILL_ERR_CONFIG,
+ *  MILL_ERR_MEMORY. */
+int mill_mock_cut_arms(mill_library *lib);
+
+/** lib has the arms b, r, z, and is borrowed until destroy; its hulls bound the labels.  Pixels
+ *  that its templates do not reach at every velocity are dead.  n_thread threads prepare the
+ *  settings' templates.  MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */
 int mill_mock_survey_create(const mill_mock_settings *settings, const mill_library *lib,
-                            int n_thread, int i_share, int n_share, mill_mock_survey **out);
+                            int n_thread, mill_mock_survey **out);
 void mill_mock_survey_destroy(mill_mock_survey *survey);
 
-/** Prepared templates [n_template][*n_value]: pixels of all arms, then what goes with
- *  them; NULL without. */
-float *mill_mock_survey_templates(mill_mock_survey *survey, int64_t *n_value);
+/** The library that the stars are drawn from, and the arm of it for each of the instrument. */
+const mill_library *mill_mock_library(const mill_mock_survey *survey);
+const mill_arm *mill_mock_library_arm(const mill_mock_survey *survey, int arm);
+
+/** Components of the model error that a star of this survey has shares of. */
+int mill_mock_n_share(const mill_mock_survey *survey, int arm);
 
 /** The truth of a star. Cheap. */
 void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_star *star);
 
-/** Noise-free flux of a star at the pixels of one arm through the line-spread
- *  function of its group, float64, divided by its median over arm r. flux [n_pix].
- *  work: per-thread memory from mill_mock_work_create. */
-typedef struct mill_mock_work mill_mock_work;
+/** Noise-free flux of a star at the pixels of each arm [n_pix] through the line-spread function of
+ *  its group, float64, divided by its median over arm r. */
+typedef struct mill_mock_work mill_mock_work; /**< memory of a thread */
 int mill_mock_work_create(const mill_mock_survey *survey, mill_mock_work **out);
 void mill_mock_work_destroy(mill_mock_work *work);
 int mill_mock_noiseless(const mill_mock_survey *survey, const mill_mock_star *star,
@@ -140,14 +144,18 @@ int mill_mock_noiseless(const mill_mock_survey *survey, const mill_mock_star *st
 
 /** A row as it goes into a file. */
 typedef struct mill_mock_row {
-  float *flux[MILL_MOCK_N_ARM];   /**< [n_pix] 1e-17 erg / (s cm2 A), owned by the caller */
-  float *ivar[MILL_MOCK_N_ARM];   /**< [n_pix] */
-  int32_t *mask[MILL_MOCK_N_ARM]; /**< [n_pix] 0 good; bits as desispec's spectral mask */
+  float *flux[MILL_MOCK_N_ARM];     /**< [n_pix] 1e-17 erg / (s cm2 A), owned by the caller */
+  float *ivar[MILL_MOCK_N_ARM];     /**< [n_pix] */
+  int32_t *mask[MILL_MOCK_N_ARM];   /**< [n_pix] 0 good; bits as desispec's spectral mask */
+  float median_sn[MILL_MOCK_N_ARM]; /**< of good pixels; 0 without any */
 } mill_mock_row;
 
 /** Observe the star: instrument, noise, defects.  Thread-safe with its own work. */
 int mill_mock_observe(const mill_mock_survey *survey, const mill_mock_star *star,
                       mill_mock_work *work, mill_mock_row *row);
+
+/** Wavelengths of an arm [n_pix] in A; owned by the survey. */
+const double *mill_mock_waves(const mill_mock_survey *survey, int arm);
 
 /** Resolution matrix of a group in one arm, [MILL_MOCK_N_DIAG][n_pix] as DESI stores it
  *  (scipy's dia layout, offsets +5 .. -5); owned by the survey. */

@@ -12,7 +12,7 @@
  *  checkout), into path [size].  path is empty where neither has it, or a path is too long. */
 void mill_shipped_file(const char *name, char *path, size_t size);
 
-/** The library that a fit takes when none is named. */
+/** What is fitted and simulated with when no library is named. */
 #define MILL_SHIPPED_LIBRARY "libraries/fgk.h5"
 
 /** Fall back to the shipped library where path [size] is empty; returns 1 if used. */

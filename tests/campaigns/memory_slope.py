@@ -23,6 +23,8 @@ from astropy.io import fits
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 from make_generic import write  # noqa: E402
 
+SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "libraries", "fgk.h5")
+
 for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -31,15 +33,15 @@ def run(*args):
     subprocess.run([str(a) for a in args], check=True, stdout=subprocess.DEVNULL)
 
 
-def make_desi(program, folder, n_star, per_file):
-    run(program, "simulate", "--output", folder, "--stars", n_star, "--per-file", per_file,
+def make_desi(program, library, folder, n_star, per_file):
+    run(program, "simulate", "--library", library, "--output", folder, "--stars", n_star, "--per-file", per_file,
         "--templates", 50, "--seed", 1, "--sn", "20,60", "--quiet")
     return os.path.join(folder, "catalog.txt")
 
 
-def make_generic(program, folder, n_star, per_file):
+def make_generic(program, library, folder, n_star, per_file):
     """A piece of the spectra of 100 mock stars, again and again, each time with other noise."""
-    make_desi(program, os.path.join(folder, "desi"), 100, 100)
+    make_desi(program, library, os.path.join(folder, "desi"), 100, 100)
     with fits.open(os.path.join(folder, "desi", "coadd-mock-00000.fits")) as hdus:
         wave, flux = hdus["R_WAVELENGTH"].data, hdus["R_FLUX"].data
         ivar = hdus["R_IVAR"].data
@@ -100,11 +102,12 @@ def main():
     folder = os.path.join(options.folder, "%s-%d" % (options.kind, options.stars))
     library, catalog = os.path.join(options.folder, "lib.h5"), os.path.join(folder, "catalog.txt")
     if not os.path.exists(library):
-        run(options.starmill, "library", "demo", "--coarse", "--held-out", 0, "--output", library)
+        tests = os.path.join(os.path.dirname(options.starmill), "tests")
+        run(os.path.join(tests, "small_library"), SHIPPED, library)
     if not os.path.exists(catalog):
         os.makedirs(folder, exist_ok=True)
         make = make_desi if options.kind == "desi" else make_generic
-        make(options.starmill, folder, options.stars, options.per_file)
+        make(options.starmill, library, folder, options.stars, options.per_file)
     seen = fit(options, library, catalog)
     late = seen[seen[:, 0] > options.stars / 4]
     if len(late) < 5:

@@ -103,30 +103,26 @@ def run(*args, **how):
     return done
 
 
-def shared_and_said(out, *args, inputs=()):
-    """Give a copy of the library that `starmill library ARGS INPUTS` makes, and the process
-    that made it: its path, what it said.
+def kept(out, maker, key, make):
+    """Give a copy of the library that make(path) makes, and the process that made it: its path,
+    what it said.
 
     The scripts share what they start from: the first one that needs a library makes it, once for
     each built program, in the folder that the build gives (MILL_TEST_SHARED; else every script
-    makes its own).  A script of starmill with emulated GPUs takes that of the plain program.
+    makes its own).  maker: the program; key: what else the library depends on.
     """
-    folder, maker = os.environ.get("MILL_TEST_SHARED"), os.environ["STARMILL"]
-    path, made = tmp(out), ["library", *args, *inputs, "--output"]
+    folder, path = os.environ.get("MILL_TEST_SHARED"), tmp(out)
     if not folder:
-        return path, run(*made, path, timeout=500, program=maker)
+        return path, make(path)
     program = hashlib.sha256(content(maker)).hexdigest()[:16]
-    key = repr((args, [(name, os.stat(name).st_mtime_ns) for name in inputs]))
-    master = os.path.join(folder, f"{program}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5")
+    master = os.path.join(
+        folder, f"{program}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.h5")
     os.makedirs(folder, exist_ok=True)
     # one at a time makes a library, and the others wait for no other one
     with open(master + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (os.path.exists(master) and os.path.exists(master + ".said")):
-            for name in glob.glob(os.path.join(glob.escape(folder), "*.h5*")):
-                if not os.path.basename(name).startswith(program):
-                    os.remove(name)  # of an older program
-            done = run(*made, path, timeout=500, program=maker)
+            done = make(path)
             with open(master + ".said", "w", encoding="utf-8") as said:
                 json.dump([done.stdout, done.stderr], said)
             shutil.copy(path, master + ".tmp")
@@ -134,17 +130,25 @@ def shared_and_said(out, *args, inputs=()):
         else:
             shutil.copy(master, path)
     with open(master + ".said", encoding="utf-8") as said:
-        return path, subprocess.CompletedProcess(made, 0, *json.load(said))
+        return path, subprocess.CompletedProcess([], 0, *json.load(said))
+
+
+def age(name):
+    return name, os.stat(name).st_mtime_ns
+
+
+def shared_and_said(out, *args, inputs=()):
+    """The library that `starmill library ARGS INPUTS` makes.  A script of starmill with emulated
+    GPUs takes that of the plain program."""
+    maker = os.environ["STARMILL"]
+    made = ["library", *args, *inputs, "--output"]
+    return kept(out, maker, (args, [age(name) for name in inputs]),
+                lambda path: run(*made, path, timeout=500, program=maker))
 
 
 def shared(out, *args, inputs=()):
     """The same: the path alone."""
     return shared_and_said(out, *args, inputs=inputs)[0]
-
-
-def demo_library(out):
-    """The small library of the demo and the process that made it."""
-    return shared_and_said(out, "demo", "--coarse", "--held-out", 12)
 
 
 def miles_library(out, miles):
@@ -153,15 +157,21 @@ def miles_library(out, miles):
 
 
 def coarse_library(out="library.h5"):
-    """The small library of the demo: its path."""
-    return demo_library(out)[0]
+    """A small library, cut from the shipped one by tests/small_library.c: its path."""
+    shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+    maker = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "small_library")
+
+    def make(path):
+        return subprocess.run([maker, shipped, path], check=True, capture_output=True, text=True)
+
+    return kept(out, maker, age(shipped), make)[0]
 
 
 def coarse_survey(n_star):
     """A small library and a file of n_star stars made with it: their paths."""
     library, survey = coarse_library(), tmp("survey")
-    run("simulate", "--stars", n_star, "--source", "emulator", "--library", library,
-        "--pathological", 0, "--quiet", "--output", survey)
+    run("simulate", "--stars", n_star, "--library", library, "--pathological", 0, "--quiet",
+        "--output", survey)
     (path,) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
     return library, path
 

@@ -125,8 +125,7 @@ class Names(ProgramTest):
         for option in ("output", "models", "catalog", "start"):
             done = fit("--output", tmp("empty.h5"), "--" + option, "", SURVEY)
             self.assertOneLine(done, "--" + option, "empty", status=2)
-        for args in (("library", "import", "--output", "", LIBRARY), ("merge", "--output=", LIBRARY),
-                     ("library", "demo", "--coarse", "--output", "")):
+        for args in (("library", "import", "--output", "", LIBRARY), ("merge", "--output=", LIBRARY)):
             self.assertOneLine(starmill(*args), "--output", "empty", status=2)
 
     def test_one_character(self):

@@ -157,7 +157,7 @@ class Mixed(ProgramTest):
             self.assertEqual(rows[name][done].tobytes(), before[name][done].tobytes(), name)
 
     def test_parts_are_merged(self):
-        run("simulate", "--stars", N_PART, "--source", "emulator", "--library", self.lib,
+        run("simulate", "--stars", N_PART, "--library", self.lib,
             "--pathological", 0, "--quiet", "--seed", 11, "--output", tmp("part"))
         (stars,) = glob.glob(tmp("part/**/coadd*.fits*"), recursive=True)
         self.mixed("part.h5", stars=stars, ranks=2)

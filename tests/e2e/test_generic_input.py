@@ -51,7 +51,8 @@ class Test(ProgramTest):
         cls.config = tmp("run.yaml")
         with open(cls.config, "w") as f:
             f.write(CONFIG)
-        run("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey"))
+        run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
+            tmp("survey"))
         found = [
             os.path.join(folder, name)
             for folder, _, names in os.walk(tmp("survey"))

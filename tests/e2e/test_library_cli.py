@@ -159,7 +159,6 @@ class LibraryTest(unittest.TestCase):
             other = ["b"] if name == "c_b" else ["r"]
             self.refused(2, f"arm {name} another name", *new, "--at-instrument-resolution",
                          "--arm-names", ",".join(other + [name]), self.a, self.b)
-        self.refused(2, "threads: 4096", "demo", "--output", lib, "--threads", "4096")
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 numbers for 1 files", *new, "--template-sigma", "1,2", self.a)

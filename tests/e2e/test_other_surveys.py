@@ -1,6 +1,6 @@
 """SDSS and LAMOST files of the test data, fitted: what the result says of them against astropy.
 
-The templates are those of the demo library, so only what comes from the files is looked at:
+The templates are those of the small library, so only what comes from the files is looked at:
 catalog columns, good pixels and S/N.  tests/io compares the pixels themselves bit for bit.
 """
 
@@ -17,7 +17,7 @@ BOSS = data("real/sdss/spec-3586-55181-0500.fits.gz")
 LAMOST = sorted(glob.glob(data("real/lamost/*.fits.gz")))
 N_LAMOST = 25
 
-# pixels used, A; inside the demo library's arms and apart from each other
+# pixels used, A; inside the small library's arms and apart from each other
 RANGE = {"B": (3820, 5650), "R": (5900, 7500)}
 # pixels at an end of an arm whose line-spread function reaches beyond it: a few sigma
 LSF_EDGE = 8

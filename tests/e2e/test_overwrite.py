@@ -246,8 +246,7 @@ class Overwrite(ProgramTest):
                      ["fit", "--library", LIBRARY, "--overwrite", "--output", tmp("n.h5"),
                       "--models", self.out, SURVEY]]
             if path != lib:
-                calls += [["library", "demo", "--coarse", "--overwrite", "--output", path],
-                          ["library", "import", "--overwrite", "--output", path, LIBRARY],
+                calls += [["library", "import", "--overwrite", "--output", path, LIBRARY],
                           ["library", "spectra", "--overwrite", "--output", path, SURVEY]]
             for call in calls:
                 with self.subTest(call=call):

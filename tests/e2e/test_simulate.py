@@ -1,6 +1,11 @@
-"""starmill simulate: its files, the same bytes from any ranks, its refusals, and a fit."""
+"""starmill simulate: its files, the same bytes from any ranks, its refusals, and a fit.
+
+The library is the small one; the shipped library, its cut and its model error are in the class
+Shipped.
+"""
 
 import hashlib
+import re
 import resource
 import signal
 import time
@@ -17,6 +22,8 @@ LAYOUT = ["PRIMARY", "FIBERMAP", "EXP_FIBERMAP", "SCORES"] + [
 KINDS = ("sky bad_fiber allowed_fiber masked_arm nan_arm zero_arm no_arm inf_pixels noise negative "
          "spike half_masked fast_rotator high_velocity galaxy").split()
 
+LIBRARY = coarse_library()
+
 # every second row has a defect, so that each kind comes
 SMALL = ["--stars", 40, "--per-file", 16, "--redrock", "--pathological", 500, "--seed", 7]
 # quick: a few prepared stars
@@ -24,7 +31,7 @@ FAST = ["--stars", 120, "--per-file", 16, "--templates", 6, "--seed", 5]
 
 
 def simulate(out, *args, **how):
-    return starmill("simulate", "--output", tmp(out), *args, **how)
+    return starmill("simulate", "--library", LIBRARY, "--output", tmp(out), *args, **how)
 
 
 def digests(out):
@@ -78,12 +85,7 @@ class Files(Simulate):
         listed = [line for line in lines if line and not line.startswith("#")]
         self.assertEqual(listed, self.names)
         self.assertEqual(list(table("small", "truth.fits", "FILES")["FILE"]), self.names)
-        size = sum(os.path.getsize(os.path.join(tmp("small"), n))
-                   for n in os.listdir(tmp("small")) if n.endswith(".fits"))
-        self.assertIn(f"bytes        {size} ", self.done.stdout)
-        plan = starmill("simulate", "--plan", *SMALL)
-        self.assertEqual(plan.returncode, 0, plan.stderr)
-        self.assertIn(f"bytes        {size} ", plan.stdout)
+        self.assertIn(f"--library {LIBRARY} --catalog", self.done.stdout)
 
     def test_opens_in_astropy(self):
         for name in os.listdir(tmp("small")):
@@ -233,15 +235,7 @@ class SameBytes(Simulate):
         self.make("seed", *FAST, "--redrock", "--pathological", 100, "--seed", 6)
         other = digests("seed")
         for name, digest in digests("one").items():
-            self.assertEqual(other[name] == digest, name == "catalog.txt", name)
-
-    def test_line_model_stars_too(self):
-        self.make("l1", "--stars", 10, "--per-file", 3)
-        self.make("l3", "--stars", 10, "--per-file", 3, ranks=3)
-        self.assertEqual(digests("l1"), digests("l3"))
-        truth = table("l1", "truth.fits", "TRUTH")
-        self.assertTrue((truth["TEMPLATE"] == -1).all())
-        self.assertEqual(set(truth["KIND"]), {"star"})
+            self.assertNotEqual(other[name], digest, name)
 
     def test_settings_arrive(self):
         self.make("set", *FAST, "--sn", "20,40", "--vsini", "30,60", "--vel-sigma", 10)
@@ -274,7 +268,7 @@ class Continue(Simulate):
         before, bytes_before = times("mine"), digests("mine")
         for other in (["--seed", 6], ["--stars", 119], ["--stars", 48], ["--sn", "5,50"],
                       ["--distortion", "0.0300000000001"], ["--per-file", 50], ["--noiseless"],
-                      ["--templates", 7], ["--redrock"],
+                      ["--templates", 7], ["--redrock"], ["--model-error", "false"],
                       ["--pathological", 1]):
             done = simulate("mine", *FAST, *other)
             self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
@@ -305,13 +299,6 @@ class Continue(Simulate):
         for name, t in times("gap").items():
             self.assertEqual(t == before[name], name not in gone + ["catalog.txt"], name)
 
-    def test_damaged_file_is_not_kept(self):
-        self.make("cut", *FAST)
-        path = os.path.join(tmp("cut"), "coadd-mock-00003.fits")
-        os.truncate(path, os.path.getsize(path) - 2880)
-        done = simulate("cut", *FAST, ranks=3)
-        self.assertOneLine(done, path, "damaged", "--overwrite", status=4)
-
     def check_stop(self, number, ranks):
         out = f"stop-{number}"
         # 24 files, each of a tenth of a second
@@ -335,7 +322,7 @@ class Continue(Simulate):
 
     def start(self, out, *args, ranks=0):
         """Start a survey, wait until its first file is there."""
-        process = subprocess.Popen(command("simulate", "--output", tmp(out), *args, ranks=ranks),
+        process = subprocess.Popen(command("simulate", "--library", LIBRARY, "--output", tmp(out), *args, ranks=ranks),
                                    env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         limit = time.time() + PATIENCE
@@ -350,7 +337,7 @@ class Continue(Simulate):
         self.make("calm", *args)
         # the sooner ones before the folder or the first file, the later ones among the files
         for delay in (0.02, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7):
-            process = subprocess.Popen(command("simulate", "--output", tmp("killed"), *args),
+            process = subprocess.Popen(command("simulate", "--library", LIBRARY, "--output", tmp("killed"), *args),
                                        env=ENVIRONMENT, stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
             time.sleep(delay)
@@ -398,23 +385,21 @@ class Refusals(Simulate):
             "stars": ("0", "-1", "1e3", "x", "", "99999999999999999999"),
             "per-file": ("0", "100001", "ten"),
             "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"),
-            "source": ("lines", ""),
+            "model-error": ("no", ""),
             "sn": ("5", "5,", ",5", "10,5", "0,5", "0.09,5", "5,nan", "5,inf", "5,6,7",
                    "5;6"),
             "vsini": ("0,5", "5,501", "-1,5", "a,b"),
             "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
             "distortion": ("-0.1", "0.11", "nan", "1e-3x"),
             "pathological": ("-1", "1001", "1.5"),
-            "templates": ("-1", "20001"),
+            "templates": ("-1", "1001"),
             "threads": ("-1", "4097", "two"),
         }.items():
             for value in values:
                 done = simulate("never", f"--{option}={value}")
                 self.assertOneLine(done, "starmill simulate: ", f"--{option}", status=2)
         for args, part in (
-            (["--source", "emulator"], "--library"),
-            (["--library", "x.h5"], "--source emulator"),
-            (["--source", "emulator", "--library", tmp("none.h5")], tmp("none.h5")),
+            (["--library", tmp("none.h5")], tmp("none.h5")),
             (["--stars", 2000000, "--per-file", 1], "--per-file"),
             (["--frobnicate"], "--frobnicate"),
             (["-x"], "-x"),
@@ -470,17 +455,12 @@ class Refusals(Simulate):
                 with open(path, "wb") as f:
                     f.write(own)
 
-    def test_no_room(self):
-        done = simulate("vast", "--stars", 1000000000, "--per-file", 100000)
-        self.assertOneLine(done, tmp("vast"), "445", "GB", "make room", status=4)
-        self.assertEqual(os.listdir(tmp("vast")), [])
-
     def check_file_limit(self, ranks):
         # PMIx and UCX make shared files of some megabytes, which is not what is tested
         environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
         n_byte = 5_000_000  # a file has seven
         done = subprocess.run(
-            command("simulate", "--output", tmp("limited"), *FAST, ranks=ranks),
+            command("simulate", "--library", LIBRARY, "--output", tmp("limited"), *FAST, ranks=ranks),
             env=environment, capture_output=True, text=True, timeout=PATIENCE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte)))
         self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
@@ -492,12 +472,6 @@ class Refusals(Simulate):
     def test_output_over_the_limit_of_two_ranks(self):
         self.check_file_limit(2)
 
-    def test_plan_writes_nothing(self):
-        plan = simulate("planned", "--plan", *FAST)
-        self.assertEqual(plan.returncode, 0, plan.stderr)
-        self.assertIn("8,", plan.stdout)
-        self.assertFalse(os.path.exists(tmp("planned")))
-
     def test_help(self):
         for args in (["simulate", "--help"], ["help", "simulate"]):
             done = starmill(*args)
@@ -506,31 +480,12 @@ class Refusals(Simulate):
 
 
 class Fit(Simulate):
-    @classmethod
-    def setUpClass(cls):
-        cls.library = coarse_library()
-
-    def test_emulator_stars_are_recovered(self):
-        emulator = ["--stars", 40, "--per-file", 15, "--source", "emulator", "--library",
-                    self.library, "--sn", "20,100"]
-        self.make("emulated", *emulator, "--seed", 3)
-        self.make("emulated3", *emulator, "--seed", 3, ranks=3)
-        self.assertEqual(digests("emulated"), digests("emulated3"))
-        self.fit("emulated.h5", "--catalog", os.path.join(tmp("emulated"), "catalog.txt"),
-                 lib=self.library)
-        fits, truth = read(self.path), table("emulated", "truth.fits", "TRUTH")
-        np.testing.assert_array_equal(fits["TARGETID"], truth["TARGETID"])
-        self.assertTrue((fits["STATUS"] == FITTED).all())
-        pull = (fits["VRAD"] - truth["VRAD"]) / fits["VRAD_ERR"]
-        self.assertLess(np.abs(pull).max(), 6)  # 40 normal numbers, and the errors' own scatter
-        self.assertLess(np.median(np.abs(fits["TEFF"] - truth["TEFF"])), 30)
-
     def test_pathological_rows_cost_only_themselves(self):
         self.make("patho", *SMALL)
         catalog = os.path.join(tmp("patho"), "catalog.txt")
         truth = table("patho", "truth.fits", "TRUTH")
         kind = dict(zip(truth["TARGETID"], truth["KIND"]))
-        self.fit("patho.h5", "--catalog", catalog, lib=self.library)
+        self.fit("patho.h5", "--catalog", catalog, lib=LIBRARY)
         fits = read(self.path)
         fitted = {t: s == FITTED for t, s in zip(fits["TARGETID"], fits["STATUS"])}
         self.assertEqual(set(fitted), {t for t, k in kind.items() if k not in ("sky", "bad_fiber")})
@@ -539,10 +494,59 @@ class Fit(Simulate):
                 self.assertTrue(fitted[target], k)
             if k == "no_arm":
                 self.assertFalse(fitted[target], k)
-        self.fit("redrock.h5", "--catalog", catalog, "--redrock", lib=self.library)
+        self.fit("redrock.h5", "--catalog", catalog, "--redrock", lib=LIBRARY)
         dropped = {kind[t] for t in set(fitted) - set(read(self.path)["TARGETID"])}
         self.assertLessEqual({"galaxy"}, dropped)
         self.assertLessEqual(dropped, {"galaxy", "noise"})
+
+
+class Shipped(Simulate):
+    """Without --library: the shipped one, cut into DESI's arms, with draws of its model error."""
+
+    def test_arms_errors_and_a_fit(self):
+        few = ["--stars", 12, "--per-file", 6, "--seed", 3, "--sn", "20,100"]
+        shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+        said = run("simulate", "--output", tmp("shipped"), *few).stdout
+        self.assertIn(f"library      {os.path.realpath(shipped)}\n", said)
+        run("simulate", "--output", tmp("shipped3"), *few, ranks=3)
+        self.assertEqual(digests("shipped"), digests("shipped3"))
+        truth = table("shipped", "truth.fits", "TRUTH")
+        with h5py.File(shipped, "r") as f:
+            n_component = len(f["arms/arm0/model_error/sigmas"])
+        for arm in "BRZ":
+            share = truth[f"ERROR_SHARE_{arm}"]
+            self.assertEqual(share.shape, (12, n_component))
+            self.assertTrue((np.abs(share) < 6).all() and (share != 0).all())
+        with pyfits.open(os.path.join(tmp("shipped"), "coadd-mock-00000.fits")) as hdus:
+            # templates from 3600 A on reach pixels from 3612 A at every velocity to 1000 km/s
+            np.testing.assert_array_equal((hdus["B_IVAR"].data > 0)[:, :16].any(0),
+                                          hdus["B_WAVELENGTH"].data[:16] > 3612.03)
+            self.assertTrue(hdus["B_MASK"].data[:, :15].all())
+        # the configuration that the summary names cuts the library in the same way
+        config = re.search(r"--config (\S+)", said)[1]
+        self.fit("shipped.h5", "--config", config, "--catalog",
+                 os.path.join(tmp("shipped"), "catalog.txt"), lib=shipped)
+        fits = read(self.path)
+        np.testing.assert_array_equal(fits["TARGETID"], truth["TARGETID"])
+        self.assertTrue((fits["STATUS"] == FITTED).all())
+        for name in ("VRAD", "FEH"):  # normal: 2e-9 a star, but for hulls' edges
+            self.assertLess(np.abs((fits[name] - truth[name]) / fits[name + "_ERR"]).max(), 6)
+
+    def test_model_error_is_an_option(self):
+        few = ["--stars", 4, "--noiseless", "--seed", 5]
+        flux, names = {}, {}
+        for how in ("false", "true", "correlated"):
+            run("simulate", "--output", tmp(how), "--model-error", how, *few)
+            flux[how] = pyfits.getdata(os.path.join(tmp(how), "coadd-mock-00000.fits"), "R_FLUX")
+            names[how] = table(how, "truth.fits", "TRUTH").columns.names
+        self.assertNotIn("ERROR_SHARE_R", names["false"])
+        self.assertIn("ERROR_SHARE_R", names["correlated"])
+        alive = (flux["false"] != 0).all(0)
+        step = {how: np.diff(f[:, alive] / flux["false"][:, alive]).std() for how, f in flux.items()}
+        # from pixel to pixel only white noise differs by per cents
+        self.assertEqual(step["false"], 0)
+        self.assertGreater(step["true"], 0.02)
+        self.assertLess(step["correlated"], 0.3 * step["true"])
 
 
 if __name__ == "__main__":

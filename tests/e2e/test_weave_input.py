@@ -34,7 +34,8 @@ class Test(ProgramTest):
     @classmethod
     def setUpClass(cls):
         cls.lib = coarse_library()
-        run("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey"))
+        run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
+            tmp("survey"))
         for folder, _, names in os.walk(tmp("survey")):
             for name in names:
                 if name.startswith("coadd"):

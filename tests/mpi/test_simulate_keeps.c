@@ -15,8 +15,8 @@ static void test_survey_outlives_a_library_that_does_not_do(void **state)
   /* every rank has a folder of its own: the job must end before it looks into any */
   char folder[] = "/tmp/starmill-simulate.XXXXXX", path[100], truth[100];
   char job[] = "simulate", stars[] = "--stars=3", overwrite[] = "--overwrite";
-  char source[] = "--source=emulator", library[120], output[120];
-  char *argv[] = {job, stars, overwrite, source, library, output, NULL};
+  char library[120], output[120];
+  char *argv[] = {job, stars, overwrite, library, output, NULL};
   mill_library *lib = NULL;
   if (!mkdtemp(folder))
     fail_msg("%s cannot be made", folder);
@@ -34,7 +34,7 @@ static void test_survey_outlives_a_library_that_does_not_do(void **state)
   assert_non_null(file);
   assert_int_equal(fclose(file), 0);
 
-  assert_int_equal(mill_job_simulate(6, argv), 2); /* bad library */
+  assert_int_equal(mill_job_simulate(5, argv), 2); /* bad library */
 
   assert_int_equal(access(truth, F_OK), 0);
   assert_int_equal(unlink(truth), 0);

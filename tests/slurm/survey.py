@@ -14,9 +14,9 @@ SUBMIT = os.path.join(SLURM, "starmill-submit")
 PER_FILE = 12
 
 
-def make_survey(folder, n_file):
+def make_survey(library, folder, n_file):
     """Folder with n_file files of PER_FILE stars and catalog.txt."""
-    run("simulate", "--output", folder, "--stars", PER_FILE * n_file, "--per-file", PER_FILE,
+    run("simulate", "--library", library, "--output", folder, "--stars", PER_FILE * n_file, "--per-file", PER_FILE,
         "--templates", 24, "--seed", 3, "--sn", "20,60", "--quiet")
 
 

@@ -230,8 +230,7 @@ def tearDownModule():
 
 def prepare():
     """Library, survey, and what every job's result must be."""
-    coarse_library("lib.h5")
-    make_survey(tmp("survey"), 8)
+    make_survey(coarse_library("lib.h5"), tmp("survey"), 8)
     for name, n_file in (("few.txt", 2), ("one.txt", 1)):
         write_text(name, "".join("survey/coadd-mock-%05d.fits\n" % i for i in range(n_file)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

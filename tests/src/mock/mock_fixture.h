@@ -144,29 +144,32 @@ static inline void view_free(view *v)
   mill_mock_work_destroy(v->work);
 }
 
-static inline mill_mock_settings emulator_settings(void)
+static inline mill_mock_settings usual_settings(void)
 {
-  mill_mock_settings set;
-  set = (mill_mock_settings)MILL_MOCK_USUAL;
+  mill_mock_settings set = MILL_MOCK_USUAL;
   set.seed = SEED;
-  set.source = MILL_MOCK_EMULATOR;
   return set;
 }
 
-/* No defects, no distortion. */
+/* No distortion. */
 static inline mill_mock_settings clean_settings(void)
 {
-  mill_mock_settings set = emulator_settings();
-  set.distortion = set.cosmic_rate = set.dead_rate = 0;
+  mill_mock_settings set = usual_settings();
+  set.distortion = 0;
   return set;
 }
 
 static inline void open_view(const mill_mock_settings *set, view *v)
 {
   mill_mock_survey *survey = NULL;
-  check(mill_mock_survey_create(set, set->source == MILL_MOCK_EMULATOR ? &lib : NULL, 1, 0, 1,
-                                &survey));
+  check(mill_mock_survey_create(set, &lib, 1, &survey));
   view_init(v, survey);
+}
+
+/* Neither a cosmic nor dead. */
+static inline int is_good(const view *v, int arm, int pixel)
+{
+  return v->row.mask[arm][pixel] == 0 && v->row.ivar[arm][pixel] > 0;
 }
 
 static inline void close_view(view *v)

@@ -1,0 +1,343 @@
+"""Compare fits of the reference survey with rvspecfit's and with the truth.
+
+usage: validate_survey.py [--data FOLDER] FIT.h5 [FIT.h5 ...]
+
+FIT.h5 is a result of coadd-dev.fits.gz fitted with the imported nnrm emulators
+and the resolution matrix; FOLDER (default $STARMILL_TEST_DATA, else
+../shared/data) holds sim/truth-dev.fits and sim/reference-rm.fits.
+
+Prints tables in Markdown.  The exit status is 1 when a criterion fails:
+
+- every star has a STATUS, and all of them are fitted;
+- -2 ln L is at most rvspecfit's + 0.5 for 97 % of the stars;
+- the robust scatter against the truth is at most 1.05 times rvspecfit's, for
+  VRAD, TEFF, LOGG, FEH and ALPHAFE over all stars;
+- per bin of S/N the paired-bootstrap 95 % interval of the ratio of the two
+  scatters reaches down to 1 or below it: ours is not significantly wider.
+
+Two robust scatters are in use, and every criterion is asked of both:
+"MAD", 1.4826 times the median absolute deviation from the median, which sees
+only the inner half of the stars, and "68 %", half the distance between the
+15.865 and the 84.135 percentile, which sees more of the wings.
+"""
+
+import argparse
+import functools
+import os
+import sys
+
+import h5py
+import numpy as np
+from astropy.io import fits as pyfits
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+from survey_stats import FITTED, SN_BINS, half_width, mad, text  # noqa: E402
+
+PARAMETERS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE")  # those with a criterion
+UNITS = {"VRAD": "km/s", "VSINI": "km/s", "TEFF": "K"}
+VSINI_BINS = ((0, 8), (8, 15), (15, 30), (30, 60), (60, 101))
+SOLUTION = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
+
+MAX_EXCESS, MIN_FRACTION, MAX_RATIO = 0.5, 0.97, 1.05
+N_BOOTSTRAP, SEED = 10000, 20261121
+
+
+SCATTERS = {"MAD": mad, "68 %": half_width}
+
+
+class Survey:
+    """One result, the truth and rvspecfit's result, row by row in the truth's order."""
+
+    def __init__(self, fit_path, data):
+        self.truth = pyfits.getdata(os.path.join(data, "sim", "truth-dev.fits"), 1)
+        self.reference = pyfits.getdata(os.path.join(data, "sim", "reference-rm.fits"), 1)
+        ids = self.truth["TARGETID"]
+        if not np.array_equal(ids, self.reference["TARGETID"]):
+            raise ValueError("truth-dev.fits and reference-rm.fits are not of the same stars")
+        with h5py.File(fit_path, "r") as file:
+            fit = {k: v[...] for k, v in file["fits"].items() if isinstance(v, h5py.Dataset)}
+            provenance = file["provenance"]
+            self.config = provenance["CONFIG"][()].decode()
+            self.wall_s = float(provenance["WALL_S"][0])
+            self.cores = int(provenance.attrs["N_RANK"]) * int(provenance.attrs["N_THREAD"])
+            self.device = text(provenance.attrs["DEVICE"])
+            self.revision = text(provenance.attrs["REVISION"])
+        where = {int(t): i for i, t in enumerate(fit["TARGETID"])}
+        if len(where) != len(ids) or set(where) != {int(t) for t in ids}:
+            raise ValueError(f"{fit_path} does not hold the {len(ids)} stars of truth-dev.fits")
+        order = np.array([where[int(t)] for t in ids])
+        self.fit = {k: v[order] for k, v in fit.items()}
+        self.sn = np.asarray(self.truth["SN"], dtype=float)
+        self.fitted = self.fit["STATUS"] == FITTED
+        for name in SOLUTION + ("M2LL",):
+            if not np.isfinite(self.fit[name][self.fitted]).all():
+                raise ValueError(f"{fit_path}: {name} of a fitted star is not finite")
+
+    def setting(self, key):
+        """One key of the run's configuration, as text."""
+        for line in self.config.splitlines():
+            if line.startswith(key + ": "):
+                return line[len(key) + 2 :]
+        raise KeyError(key)
+
+    def excess(self, column):
+        """-2 ln L above a column of the reference, NaN where not fitted."""
+        return np.where(self.fitted, self.fit["M2LL"] - self.reference[column], np.nan)
+
+    def delta(self, name, rows):
+        """Ours and rvspecfit's minus true, [2][rows]."""
+        true = self.truth[name][rows]
+        return np.array([self.fit[name][rows] - true, self.reference[name][rows] - true])
+
+    def bin(self, low, high):
+        """Fitted stars of one S/N bin; the last bin includes its upper end."""
+        last = high == SN_BINS[-1][1]
+        return np.flatnonzero(self.fitted & (self.sn >= low) & ((self.sn < high) | last))
+
+
+def fraction_below(excess, limit):
+    """Of all stars; one that was not fitted does not count as good."""
+    return float(np.mean(np.nan_to_num(excess, nan=np.inf) <= limit))
+
+
+@functools.lru_cache(maxsize=None)
+def resampled(scatter, dtype, data):
+    """Scatter of each draw of the numbers, which come as bytes: what was asked before is known."""
+    values = np.frombuffer(data, dtype)
+    draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
+    return scatter(values[draws])
+
+
+def ratio_interval(delta, scatter):
+    """Ratio of ours to rvspecfit's scatter and its 95 % interval from resampled stars.
+
+    Both programs see the same resampled stars, so what the noise does to both
+    alike drops out of the ratio.
+    """
+    ours, theirs = (resampled(scatter, d.dtype.str, d.tobytes()) for d in delta)
+    low, high = np.percentile(ours / theirs, [2.5, 97.5])
+    ours, theirs = scatter(delta)
+    return ours, theirs, ours / theirs, float(low), float(high)
+
+
+def table(columns, rows):
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
+    for row in rows:
+        print("| " + " | ".join(str(value) for value in row) + " |")
+    print()
+
+
+def unit(name):
+    return f"{name} ({UNITS[name]})" if name in UNITS else name
+
+
+def print_likelihood(survey):
+    rows = []
+    for column, limit in (("M2LL_FIT", 0.5), ("M2LL_FIT", 0.01), ("M2LL_BEST", 0.1)):
+        excess = survey.excess(column)
+        n_good = int((excess <= limit).sum())
+        rows.append((f"{column} + {limit:g}", f"{n_good} of {len(excess)}",
+                     f"{100 * n_good / len(excess):.1f} %", f"{np.nanmax(excess):.4f}",
+                     f"{np.nanmedian(excess):.4f}", f"{np.nanmin(excess):.4f}"))
+    print("-2 ln L, ours minus the reference's:\n")
+    table(("at most", "stars", "fraction", "largest", "median", "smallest"), rows)
+
+    theirs = np.asarray(survey.reference["M2LL_FIT"] - survey.reference["M2LL_BEST"])
+    print(f"rvspecfit's own is within 0.1 of M2LL_BEST for {int((theirs <= 0.1).sum())} of "
+          f"{len(theirs)} stars, and above it by more than 5 for {int((theirs > 5).sum())}.\n")
+
+    bad = np.flatnonzero((survey.excess("M2LL_BEST") > 0.1) | (survey.excess("M2LL_FIT") > 0.01))
+    if not len(bad):
+        print("No star is above M2LL_BEST + 0.1 or M2LL_FIT + 0.01.\n")
+        return
+    print("Stars above M2LL_BEST + 0.1 or M2LL_FIT + 0.01:\n")
+    rows = []
+    for i in bad:
+        about = (int(survey.truth["TARGETID"][i]), f"{survey.sn[i]:.1f}")
+        for who, m2ll, values in (
+            ("ours", survey.fit["M2LL"][i], [survey.fit[n][i] for n in SOLUTION]),
+            ("best known", survey.reference["M2LL_BEST"][i],
+             [survey.reference[n + "_BEST"][i] for n in SOLUTION]),
+            ("rvspecfit", survey.reference["M2LL_FIT"][i],
+             [survey.reference[n][i] for n in SOLUTION]),
+        ):
+            rows.append(about + (who, f"{m2ll:.4f}") + tuple(f"{v:.4f}" for v in values))
+    table(("TARGETID", "S/N", "solution", "-2 ln L") + tuple(map(unit, SOLUTION)), rows)
+    print("Their RVS_WARN, FIT_INFO, NEVAL, NJAC and HULL_DIST: "
+          + "; ".join(f"{int(survey.fit['RVS_WARN'][i])}, {int(survey.fit['FIT_INFO'][i])}, "
+                      f"{int(survey.fit['NEVAL'][i])}, {int(survey.fit['NJAC'][i])}, "
+                      f"{survey.fit['HULL_DIST'][i]:.2g}" for i in bad) + ".\n")
+
+
+def print_scatter(survey):
+    rows = []
+    for name in PARAMETERS:
+        delta = survey.delta(name, survey.fitted)
+        median = np.median(delta, axis=1)
+        row = [unit(name), f"{median[0]:.3g}", f"{median[1]:.3g}"]
+        for scatter in SCATTERS.values():
+            ours, theirs = scatter(delta)
+            row += [f"{ours:.4g}", f"{theirs:.4g}", f"{ours / theirs:.3f}"]
+        rows.append(row)
+    print(f"Fitted minus true over all {int(survey.fitted.sum())} fitted stars:\n")
+    table(["", "median, ours", "rvspecfit's"]
+          + [f"{s}, {who}" for s in SCATTERS for who in ("ours", "rvspecfit's", "ratio")], rows)
+
+
+def print_bins(survey):
+    rows = []
+    for name in PARAMETERS:
+        for low, high in SN_BINS:
+            at = survey.bin(low, high)
+            row = [unit(name), f"{low}–{high}", len(at)]
+            for scatter in SCATTERS.values():
+                ours, theirs, ratio, below, above = ratio_interval(survey.delta(name, at), scatter)
+                row += [f"{ours:.4g}", f"{theirs:.4g}", f"{ratio:.3f} [{below:.3f}, {above:.3f}]"]
+            rows.append(row)
+    print(f"Scatter per bin of S/N, with the ratio and its paired-bootstrap 95 % interval "
+          f"({N_BOOTSTRAP} resamples, seed {SEED}):\n")
+    table(["", "S/N", "stars"]
+          + [f"{s}, {who}" for s in SCATTERS for who in ("ours", "rvspecfit's", "ratio")], rows)
+
+
+def pull(survey, name, rows):
+    """Ours and rvspecfit's (fitted - true)/error where both have an error."""
+    if name == "VSINI":  # rvspecfit gives no error of it
+        errors = [survey.fit["VSINI_ERR"][rows]]
+    else:
+        errors = [survey.fit[name + "_ERR"][rows], survey.reference[name + "_ERR"][rows]]
+    use = np.all([np.isfinite(e) & (e > 0) for e in errors], axis=0)
+    return [d[use] / e[use] for d, e in zip(survey.delta(name, rows), errors)]
+
+
+def print_pulls(survey):
+    inside = survey.fitted & (survey.fit["HULL_DIST"] == 0) & (survey.fit["RVS_WARN"] == 0)
+    rows = []
+    for name in PARAMETERS + ("VSINI",):
+        for low, high in SN_BINS + ((SN_BINS[0][0], SN_BINS[-1][1]),):
+            at = survey.bin(low, high)
+            at = at[inside[at]]
+            if name == "VSINI":  # resolved: below that it is one-sided
+                at = at[survey.fit["VSINI"][at] > 20.0]
+            pulls = pull(survey, name, at)
+            if len(pulls[0]) < 5:
+                continue
+            row = [name, f"{low}–{high}", len(pulls[0])]
+            for p in pulls:
+                row += [f"{np.median(p):.2f}", f"{half_width(p):.2f}"]
+            rows.append(row + ["", ""] * (2 - len(pulls)))
+    print("Pulls, (fitted - true)/error, of stars without a warning; width: half of the central "
+          "68 %; VSINI: fitted above 20 km/s:\n")
+    table(("", "S/N", "stars", "median, ours", "width", "median, rvspecfit's", "width"), rows)
+
+
+def print_vsini(survey):
+    rows = []
+    for low, high in VSINI_BINS:
+        true = survey.truth["VSINI"]
+        at = np.flatnonzero(survey.fitted & (true >= low) & (true < high))
+        if not len(at):
+            continue
+        row = [f"{low}–{min(high, 100)}", len(at)]
+        delta = survey.delta("VSINI", at)
+        for who, d in zip((survey.fit, survey.reference), delta):
+            row += [f"{np.median(d):.2f}", f"{half_width(d):.2f}",
+                    f"{100 * np.mean(np.abs(who['VSINI'][at]) < 0.01):.0f} %"]
+        rows.append(row)
+    print("v sin i (km/s), fitted minus true:\n")
+    table(("true v sin i", "stars", "median, ours", "68 %", "at 0", "median, rvspecfit's", "68 %",
+           "at 0"), rows)
+
+
+def print_cost(survey):
+    n = len(survey.fitted)
+    rounds = survey.fit["NEVAL"][survey.fitted]
+    jacobians = survey.fit["NJAC"][survey.fitted]
+    print("Cost:\n")
+    table(("evaluations a star, mean", "95 %", "of them Jacobians, mean", "95 %", "wall s", "cores",
+           "core-ms a star"),
+          [(f"{np.mean(rounds):.1f}", f"{np.percentile(rounds, 95):.0f}",
+            f"{np.mean(jacobians):.2f}", f"{np.percentile(jacobians, 95):.0f}",
+            f"{survey.wall_s:.2f}", survey.cores, f"{1e3 * survey.wall_s * survey.cores / n:.1f}")])
+
+
+def print_warnings(survey, names):
+    rows = [(name, bit, int((survey.fit["RVS_WARN"] & bit != 0).sum())) for name, bit in names]
+    print("Warnings (RVS_WARN):\n")
+    table(("", "bit", "stars"),
+          [row for row in rows if row[2]]
+          + [("any", "", int((survey.fit["RVS_WARN"] != 0).sum())),
+             ("any, rvspecfit's", "", int((survey.reference["RVS_WARN"] != 0).sum()))])
+
+
+def criteria(survey):
+    """The criteria as (name, what was found, whether it passes)."""
+    found = []
+    done = int((survey.fit["STATUS"] != 0).sum())
+    n_fitted, n = int(survey.fitted.sum()), len(survey.fitted)
+    found.append(("every star has a STATUS", f"{done} of {n}", done == n))
+    found.append(("every star is fitted", f"{n_fitted} of {n}", n_fitted == n))
+    good = fraction_below(survey.excess("M2LL_FIT"), MAX_EXCESS)
+    found.append((f"-2 ln L at most rvspecfit's + {MAX_EXCESS:g} for {100 * MIN_FRACTION:.0f} %",
+                  f"{100 * good:.1f} %", good >= MIN_FRACTION))
+    for key, scatter in SCATTERS.items():
+        for name in PARAMETERS:
+            ours, theirs = scatter(survey.delta(name, survey.fitted))
+            ratio = float(ours / theirs)
+            found.append((f"{key} scatter of {name} at most {MAX_RATIO:g} of rvspecfit's",
+                          f"{ratio:.3f}", ratio <= MAX_RATIO))
+        for name in PARAMETERS:
+            for low, high in SN_BINS:
+                delta = survey.delta(name, survey.bin(low, high))
+                _, _, ratio, below, above = ratio_interval(delta, scatter)
+                found.append((f"{key} scatter of {name} at S/N {low}–{high} at most rvspecfit's",
+                              f"{ratio:.3f} [{below:.3f}, {above:.3f}]", below <= 1.0))
+    return found
+
+
+def warning_names(path):
+    """(name, bit) of RVS_WARN, from the result file itself."""
+    with h5py.File(path, "r") as file:
+        attributes = file["fits/RVS_WARN"].attrs
+        return [(text(n), int(b)) for n, b in zip(attributes["NAMES"], attributes["BITS"])]
+
+
+def default_data():
+    here = os.path.dirname(os.path.abspath(__file__))
+    return os.environ.get("STARMILL_TEST_DATA") or os.path.join(here, "..", "..", "shared", "data")
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description="Validate fits of the reference survey.")
+    parser.add_argument("--data", default=default_data(), help="folder of the test data")
+    parser.add_argument("fit", nargs="+", help="result file of coadd-dev.fits.gz")
+    options = parser.parse_args(arguments)
+    failed = 0
+    for path in options.fit:
+        try:
+            survey = Survey(path, options.data)
+        except (OSError, KeyError, ValueError) as error:
+            sys.exit(f"validate_survey.py: {error}")
+        print(f"### {survey.setting('optimizer')}\n")
+        print(f"{path}: revision {survey.revision}, {survey.setting('precision')}, "
+              f"{survey.device}.\n")
+        print_likelihood(survey)
+        print_scatter(survey)
+        print_bins(survey)
+        print_pulls(survey)
+        print_vsini(survey)
+        print_warnings(survey, warning_names(path))
+        print_cost(survey)
+        found = criteria(survey)
+        bad = [line for line in found if not line[2]]
+        failed += len(bad)
+        print(f"Criteria: {len(found) - len(bad)} of {len(found)} met.")
+        for name, value, _ in bad:
+            print(f"NOT MET: {name}: {value}")
+        print()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,358 @@
+"""The losses of a network's first epochs by PyTorch, as `starmill library train` has them.
+
+usage: make_train_losses.py [options] GRID.h5
+       make_train_losses.py --store LOSSES.json
+       make_train_losses.py --make-grid GRID.h5
+
+The script repeats the training of a grid file's first arm from the file alone
+(docs/use/libraries.md, "PyTorch beside starmill"): statistics and components by NumPy's SVD,
+models left out, first weights and the order of the models from the counters of starmill's random
+numbers, steps by torch.optim.AdamW with torch's gradients.  The options are those of starmill
+library train, by the same names.  --make-grid writes a small grid of line spectra; --store trains
+CASES on it and writes tests/reference/train_losses.json.
+
+Needs NumPy, h5py and torch (ours: 2.15.0); --make-grid does without torch.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import types
+
+import h5py
+import numpy as np
+
+# the options of starmill library train that this script knows, with their defaults but for epochs
+DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=64, rate=5e-3, least_rate=1e-6, decay=0.0,
+                loss="l2", sn=100.0, last="components", components=0, left_out=0.1, seed=1)
+
+CASES = [dict(batch=128, rate=2e-3),
+         dict(last="pixels", hidden="64,48", batch=50, rate=2e-3, decay=0.5, loss="huber", sn=30.0,
+              components=20, left_out=0.2, seed=5),
+         dict(last="pixels", hidden="40", batch=64, rate=2e-3, least_rate=5e-4, loss="l1",
+              components=12, left_out=0.0, seed=7)]
+
+
+# ---- random numbers: Philox 4x32-10 (Salmon et al. 2011), counters as in src/system/random.h -----
+
+
+def words(seed, index, purpose, n):
+    """The first n 32-bit words of a stream, purpose being four letters."""
+    n_block = -(-n // 4)
+    c = [np.arange(n_block, dtype=np.uint64)]
+    c += [np.full(n_block, x, np.uint64)
+          for x in (int.from_bytes(purpose.encode(), "big"), index & 0xFFFFFFFF, index >> 32)]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [b >> shift ^ c[1] ^ np.uint64(key[0]), b & low,
+             a >> shift ^ c[3] ^ np.uint64(key[1]), a & low]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.stack(c, 1).ravel()[:n]
+
+
+def uniform(seed, index, purpose, n):
+    """n numbers in (0, 1) of 53 bits."""
+    w = words(seed, index, purpose, 2 * n).reshape(n, 2)
+    high = (w[:, 0] << np.uint64(32) | w[:, 1]) >> np.uint64(11)
+    return np.minimum((high.astype(float) + 0.5) * 2.0**-53, 1 - 2.0**-53)
+
+
+def shuffled(n, seed, index, purpose):
+    """0 ... n - 1 by exchanging i with a random one up to it, i falling."""
+    u, order = uniform(seed, index, purpose, n), np.arange(n)
+    for k, i in enumerate(range(n - 1, 0, -1)):
+        j = int(u[k] * (i + 1))
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+# ---- the grid, and what is learned of it ---------------------------------------------------------
+
+
+def read_grid(path, arm=0):
+    """Labels and spectra of the good models of an arm: names, label [n][n_label], flux [n][n_pix].
+    """
+    with h5py.File(path, "r") as file:
+        if file.attrs.get("format") not in ("starmill grid", b"starmill grid"):
+            raise SystemExit(f"{path}: is no grid file of starmill")
+        good = np.flatnonzero(file["models/status"][()] == 1)
+        names = [x.decode() for x in file["labels/name"][()]]
+        return names, file["models/label"][()][good], file[f"arms/arm{arm}/flux"][()][good]
+
+
+def split(n, left_out, seed):
+    """The models in their order, those that are left out after the others; and how many are not.
+    Knuth's algorithm S."""
+    still = int(left_out * n + 0.5)
+    n_train, is_out = n - still, np.zeros(n, bool)
+    for i, u in enumerate(uniform(seed, 0, "splt", n)):
+        is_out[i] = u * (n - i) < still
+        still -= int(is_out[i])
+    return np.argsort(is_out, kind="stable"), n_train
+
+
+def map_labels(names, label):
+    """log10 of Teff, others as they are; then mean 0 and deviation 1."""
+    x = np.array(label)
+    for i, name in enumerate(names):
+        if name == "teff":
+            x[:, i] = np.log10(x[:, i])
+    return ((x - x.mean(0)) / x.std(0)).astype("f4")
+
+
+def components(scaled, n_component):
+    """Patterns [n][n_pix] and variances of centred spectra in units of the loss; scores have a mean
+    square of 1, the largest coefficient of a pattern is positive.  n_component 0: as many as leave
+    1e-8 of the variance, at most 256."""
+    n = len(scaled)
+    _, value, vector = np.linalg.svd(scaled / math.sqrt(n), full_matrices=False)
+    variance, total = value**2, (value**2).sum()
+    most = n_component or min(n - 1, 256)
+    left = total - np.concatenate([[0], np.cumsum(variance)])
+    keep = next((k for k in range(most) if variance[k] <= 1e-14 * variance[0] or
+                 (not n_component and left[k] <= 1e-8 * total)), most)
+    pattern = vector[:keep] * value[:keep, None]
+    largest = pattern[np.arange(keep), np.abs(pattern).argmax(1)]
+    return pattern * np.sign(largest)[:, None], variance[:keep]
+
+
+def make_problem(path, o, arm=0):
+    """What the network learns: labels x, targets, scale, floors and the last layer to begin with;
+    the models that are learned come first."""
+    if o.loss != "l2" and o.last != "pixels":
+        raise SystemExit("scores of components are trained with the loss l2 alone")
+    names, label, flux = read_grid(path, arm)
+    n, n_pix = flux.shape
+    order, n_train = split(n, o.left_out, o.seed)
+    label, y = label[order], np.log(flux[order].astype(float))
+    width = o.width[-1]
+    p = types.SimpleNamespace(n=n, n_train=n_train, n_pix=n_pix, x=map_labels(names, label))
+    mean = y[:n_train].mean(0)
+    scaled = o.sn * (y - mean)
+    pattern, variance = components(scaled[:n_train], o.components)
+    weight = (2 * uniform(o.seed, 0, "last", len(variance) * width) - 1) / math.sqrt(width)
+    weight = weight.astype("f4").reshape(-1, width)
+    if o.last == "pixels":
+        p.target, p.scale = (y - mean).astype("f4"), np.full(n_pix, o.sn, "f4")
+        p.weight = ((pattern / o.sn).T @ weight.astype(float)).astype("f4")
+        p.bias, p.floor = np.zeros(n_pix, "f4"), (0.0, 0.0)
+    else:
+        score = scaled @ pattern.T / variance
+        rest = ((scaled**2).sum(1) - (score**2) @ variance).clip(0) / n_pix
+        p.target, p.scale = score.astype("f4"), np.sqrt(variance).astype("f4")
+        p.weight, p.bias = weight, np.zeros(len(variance), "f4")
+        p.floor = rest[:n_train].mean(), rest[n_train:].mean() if n_train < n else math.nan
+    return p
+
+
+# ---- training --------------------------------------------------------------------------------
+
+
+def make_model(p, o, dtype):
+    """SiLU layers as starmill begins them, and the problem's last layer."""
+    import torch
+
+    part, n_in = [], p.x.shape[1]
+    for i, n_out in enumerate([*o.width, len(p.bias)]):
+        layer = torch.nn.Linear(n_in, n_out)
+        if i < len(o.width):
+            bound = 1 / math.sqrt(n_in)
+            value = (bound * (2 * uniform(o.seed, i, "init", (n_in + 1) * n_out) - 1)).astype("f4")
+            weight, bias = value[:n_in * n_out].reshape(n_out, n_in), value[n_in * n_out:]
+        else:
+            weight, bias = p.weight, p.bias
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weight))
+            layer.bias.copy_(torch.from_numpy(bias))
+        part += [layer] if i == len(o.width) else [layer, torch.nn.SiLU()]
+        n_in = n_out
+    return torch.nn.Sequential(*part).to(dtype)
+
+
+def losses_of(p, o, u):
+    """Sum over outputs of residuals in units of the loss, a row each, by pixel."""
+    if o.loss == "l2":
+        return (u * u).sum(1) / p.n_pix
+    if o.loss == "l1":
+        return u.abs().sum(1) / p.n_pix
+    from torch.nn.functional import huber_loss
+
+    return huber_loss(u, u * 0, reduction="none").sum(1) / p.n_pix
+
+
+def train(p, o, dtype_name="float32", after=None, fused=False, compiled=False):
+    """[(loss, loss of models left out)] of every epoch; after() is called after each.  fused: one
+    pass over the parameters for a step of AdamW; compiled: by torch.compile."""
+    import torch
+
+    dtype = getattr(torch, dtype_name)
+    model = make_model(p, o, dtype)
+    if compiled:
+        model = torch.compile(model)
+    x, target, scale = (torch.from_numpy(a).to(dtype) for a in (p.x, p.target, p.scale))
+    adam = torch.optim.AdamW(model.parameters(), lr=o.rate, betas=(0.9, 0.999), eps=1e-8,
+                             weight_decay=o.decay, fused=fused)
+    curve = []
+    for epoch in range(o.epochs):
+        for group in adam.param_groups:
+            group["lr"] = o.least_rate + 0.5 * (o.rate - o.least_rate) * (
+                1 + math.cos(math.pi * epoch / o.epochs))
+        order = torch.from_numpy(shuffled(p.n_train, o.seed, epoch, "shuf"))
+        total = 0.0
+        for batch in order.split(o.batch):
+            loss = losses_of(p, o, scale * (model(x[batch]) - target[batch])).mean()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+            total += loss.item() * len(batch)
+        with torch.inference_mode():
+            left = [losses_of(p, o, scale * (model(x[i:i + o.batch]) - target[i:i + o.batch]))
+                    for i in range(p.n_train, p.n, o.batch)]
+        valid = torch.cat(left).mean().item() + p.floor[1] if left else math.nan
+        curve.append((total / p.n_train + p.floor[0], valid))
+        if after:
+            after()
+    return curve
+
+
+# ---- a small grid --------------------------------------------------------------------------------
+
+
+def write_grid(path, names, label, arms, settings):
+    """A grid file of good models; arms: [(name, first wavelength, ln step, flux [n][n_pix])]."""
+    n = len(label)
+    with h5py.File(path, "w") as file:
+        file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
+                          generator=np.bytes_("make_train_losses.py"), settings=np.bytes_(settings),
+                          complete=np.int32(1))
+        file["labels/name"] = np.array(names, "S64")
+        file["models/label"] = np.asarray(label, float)
+        file["models/name"] = np.array([f"model {i}" for i in range(n)], "S64")
+        file["models/status"] = np.ones(n, "i1")
+        file["models/why"] = np.array([""] * n, "S128")
+        for i, (name, first, step, flux) in enumerate(arms):
+            arm = file.create_group(f"arms/arm{i}")
+            arm.attrs.update(name=np.bytes_(name), ln_wave0=math.log(first), ln_step=step,
+                             n_pix=np.int32(flux.shape[1]), template_sigma_aa=0.5,
+                             sigma_origin=np.bytes_("made up"))
+            arm["flux"] = flux.astype("f4")
+
+
+def make_spectra(n_model, n_pix, n_line, seed):
+    """Labels [n][4] scattered over FGK stars, and Gaussian lines over a sloping continuum whose
+    strengths depend on them as a curve of growth does: flux [n][n_pix] from 4000 A, in steps of
+    0.8 A / 4000 A."""
+    u = uniform(seed, 0, "labe", 4 * n_model).reshape(-1, 4)
+    u[:16] = [[i >> k & 1 for k in range(4)] for i in range(16)]  # corners first
+    label = np.array([4000, 0.5, -2.5, 0]) + u * [3500, 4.5, 3, 0.4]
+    teff, logg, feh, alpha = label.T[:, :, None]
+    r = uniform(seed, 1, "line", 4 * n_line).reshape(4, -1)
+    energy, strength, is_alpha = 5 * r[0], -2.5 + 3.5 * r[1], r[2] < 0.3
+    s = strength + feh + is_alpha * alpha - energy * (5040 / teff - 1)
+    s = s - 0.1 * (logg - 3) * (r[3] - 0.3)
+    depth = 0.9 * (1 - np.exp(-(10**s) / (1 + 0.3 * 10**(0.7 * s))))
+    center = n_pix * uniform(seed, 2, "line", n_line)
+    width = 1.2 + 0.5 * uniform(seed, 3, "line", n_line)
+    profile = np.exp(-0.5 * ((np.arange(n_pix) - center[:, None]) / width[:, None]) ** 2)
+    slope = (5000 / teff - 1) * np.linspace(-0.5, 0.5, n_pix)
+    return label, (np.exp(slope - depth @ profile)).astype("f4")
+
+
+def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
+    label, flux = make_spectra(n_model, n_pix, n_line, seed)
+    write_grid(path, ["teff", "logg", "feh", "alpha"], label, [("b", 4000.0, 2e-4, flux)],
+               f"make_train_losses.py: {n_model} models of {n_line} lines, seed {seed}")
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("grid", metavar="GRID.h5", nargs="?")
+    parser.add_argument("--make-grid", action="store_true", help="write GRID.h5 and end")
+    parser.add_argument("--store", metavar="LOSSES.json", help="write the losses of CASES and end")
+    add_options(parser)
+    o = take_options(parser.parse_args())
+    if not o.grid and not o.store:
+        parser.error("needs GRID.h5 or --store LOSSES.json")
+    if o.store:
+        store(o.store)
+    elif o.make_grid:
+        make_grid(o.grid)
+    else:
+        show(o)
+    return 0
+
+
+def show(o):
+    """Train, and print the losses in single and in double precision."""
+    p = make_problem(o.grid, o)
+    print(f"{p.n_train} models learned, {p.n - p.n_train} left out, {p.n_pix} pixels, "
+          f"{len(p.bias)} outputs of the last layer")
+    print("epoch  loss in float32, float64   of models left out in float32, float64")
+    curves = [train(p, o, name) for name in ("float32", "float64")]
+    for i, (single, double) in enumerate(zip(*curves)):
+        print(f"{i + 1:5d}  {single[0]:.6e} {double[0]:.6e}   {single[1]:.6e} {double[1]:.6e}")
+
+
+def words_for_starmill(o):
+    """The same options for starmill library train, all of them: its defaults may become others."""
+    return [word for name in DEFAULTS if name != "components" or o.components
+            for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
+
+
+def store(path):
+    """The losses of CASES in float32, as [loss, loss of models left out] for each epoch."""
+    import torch
+
+    cases = []
+    with tempfile.TemporaryDirectory() as folder:
+        grid = os.path.join(folder, "grid.h5")
+        make_grid(grid)
+        for case in CASES:
+            o = options_of(case)
+            p = make_problem(grid, o)
+            single, double = np.array(train(p, o)), np.array(train(p, o, "float64"))
+            print(case, "float32 differs from float64 by",
+                  np.nanmax(np.abs(single / double - 1)), "at most")
+            losses = [[None if math.isnan(x) else float(f"{x:.9g}") for x in row] for row in single]
+            cases.append({"options": case, "losses": losses})
+    made = f"tests/reference/make_train_losses.py, torch {torch.__version__}, NumPy {np.__version__}"
+    text = ",\n  ".join(json.dumps(case) for case in cases)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'{{"made by": {json.dumps(made)},\n "cases": [\n  {text}]}}\n')
+
+
+def add_options(parser):
+    """Options of the training, named and meant as those of starmill library train."""
+    help_of = dict(epochs="passes over all models, at the end of a cosine of rates",
+                   hidden="neurons of the hidden layers", batch="models of a step",
+                   rate="learning rate of the first epoch", least_rate="to which it falls",
+                   decay="decoupled weight decay", loss="l2, l1 or huber (delta 1)",
+                   sn="S/N of the noise that is the unit of the loss",
+                   last="components or pixels: what the last layer makes",
+                   components="0: as many as leave 1e-8 of the variance, at most 256",
+                   left_out="part of the models that is not learned", seed="of random numbers")
+    for name, default in DEFAULTS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default,
+                            help=f"{help_of[name]} ({default})")
+
+
+def options_of(case):
+    """The defaults and what differs from them."""
+    return take_options(types.SimpleNamespace(**{**DEFAULTS, **case}))
+
+
+def take_options(args):
+    args.width = [int(n) for n in args.hidden.split(",")]
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())
