@@ -1,5 +1,5 @@
 /* DESI: images of every kind, rows of coadds and spectra files, redrock; against astropy. */
-#include "tests/io/surveys/surveys_fixture.h"
+#include "tests/io/surveys/samples.h"
 
 #include <sys/stat.h>
 

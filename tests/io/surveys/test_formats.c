@@ -1,5 +1,5 @@
 /* Every format alike: what is written is what is read, and files that are wrong are refused. */
-#include "tests/io/surveys/surveys_fixture.h"
+#include "tests/io/surveys/samples.h"
 
 /* ---- what is written is what is read ---- */
 

@@ -1,5 +1,5 @@
 /* The generic layout: numbers of other types, stars of several rows, rows that are wrong alone. */
-#include "tests/io/surveys/surveys_fixture.h"
+#include "tests/io/surveys/samples.h"
 
 enum { N_ROW = 3, N_PIX = 4 };
 

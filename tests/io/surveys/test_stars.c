@@ -1,5 +1,5 @@
 /* SDSS, LAMOST and WEAVE: what only they have, and real files. */
-#include "tests/io/surveys/surveys_fixture.h"
+#include "tests/io/surveys/samples.h"
 
 /* ---- SDSS --------------------------------------------------------------- */
 
