@@ -22,7 +22,6 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 sys.path += [os.path.join(SOURCE, p) for p in ("tools", "tests/e2e")]
 import random_starts  # noqa: E402
 import validate_library  # noqa: E402
-import wrong_templates  # noqa: E402
 from validate_survey import SN_BINS, mad, table  # noqa: E402
 
 SURVEYS = {"reference": None, "A": "--stars 3200 --sn 5,100 --seed 51",  # those of validation.md
@@ -108,8 +107,7 @@ def minima(c):
 
 def survey(c, name, library, options):
     """Truth and inputs."""
-    path = c.made(name, "simulate", "--quiet", "--source", "emulator", "--library", library,
-                  *options.split())
+    path = c.made(name, "simulate", "--quiet", "--library", library, *options.split())
     return path + "/truth.fits", ["--catalog", path + "/catalog.txt"]
 
 
@@ -139,21 +137,20 @@ def hostile(c):
 
 
 def wrong(c):
-    demo = c.made("demo.h5", "library", "demo")
-    for scatter, seed in ("0.1", "2"), ("0.4", "3"):
-        lib = c.made(f"wrong-{scatter}.h5", *f"library demo --line-scatter {scatter} --line-seed "
-                     f"{seed}".split())
-        truth, inputs = survey(c, "wrong-" + scatter, lib, "--stars 400 --seed 77 --sn 10,100")
-        spectra, with_error = c.at("spectra-" + scatter), demo
-        if not os.path.exists(spectra):
-            wrong_templates.write_spectra(argparse.Namespace(library=lib, folder=spectra,
-                                                             spectra=200, seed=5))
-        for arm in "brz":
-            with_error = c.made(f"error-{scatter}-{arm}.h5", "library", "model-error", "--arms", arm,
-                                "--components", "8", "--spectra", f"{spectra}/{arm}.fits", with_error)
-        for name, library in (f"lines {scatter}, none", demo), (f"lines {scatter}, 8", with_error):
-            both = c.both(name, library, inputs)
-            yield dict(name=name, both=both, truth=true_rows(truth, both[0]))
+    """Templates that are wrong by correlated draws of the shipped library's model error, fitted
+    without and with it."""
+    library = os.path.join(SOURCE, "libraries/fgk.h5")
+    truth, inputs = survey(c, "wrong", library,
+                           "--stars 400 --seed 77 --sn 10,100 --model-error correlated")
+    with open(os.path.join(SOURCE, "config/desi-arms.yaml"), encoding="utf-8") as file:
+        arms = file.read()
+    for how in "false", "true":
+        config = c.at(f"model-error-{how}.yaml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f"{arms}model_error: {how}\n")
+        both = c.both("wrong-" + how, library, inputs, "--config", config)
+        yield dict(name=f"model error, model_error: {how}", both=both,
+                   truth=true_rows(truth, both[0]))
 
 
 def real(c):
