@@ -39,7 +39,7 @@ NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
 
 def setUpModule():
     coarse_library("lib.h5")
-    run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 9, "--per-file", 3, "--templates", 8,
+    run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 9, "--per-file", 3,
         "--seed", 3, "--sn", "20,60", "--quiet")
     run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--rvtab-dir", PRODUCTS,
         "--threads", 1, *FILES, ranks=2)
