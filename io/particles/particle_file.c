@@ -126,20 +126,24 @@ done:
 
 enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
 
-static const char *const dataset_name[N_DATASET] = {"DENSITY",  "DENSITY_BOUND", "MOMENTS",
-                                                    "BAD_STEP", "POSITION",      "STATUS"};
-static const char *const dataset_text[N_DATASET] = {
-    "density at TIME on the points X1, X2, X3; its integral is 1",
-    "no value of DENSITY is further from the sum over all particles; 0: it is that sum",
-    "after each step: particles left of all, mean along each axis, covariance xx xy xz yy yz zz",
-    "first step after which a particle was lost as the step is too long; -1: none",
-    "where the particles are in the end; NaN: absorbed",
-    "0 not yet done, 1 done, 2 the step is too long (BAD_STEP)"};
+static const struct {
+  const char *name, *description;
+  int rank; /* of DENSITY without its axes */
+} dataset[N_DATASET] = {
+    {"DENSITY", "density at TIME on the points X1, X2, X3; its integral is 1", 2},
+    {"DENSITY_BOUND",
+     "no value of DENSITY is further from the sum over all particles; 0: it is that sum", 2},
+    {"MOMENTS",
+     "after each step: particles left of all, mean along each axis, covariance xx xy xz yy yz zz",
+     3},
+    {"BAD_STEP", "first step after which a particle was lost as the step is too long; -1: none", 1},
+    {"POSITION", "where the particles are in the end; NaN: absorbed", 3},
+    {"STATUS", "0 not yet done, 1 done, 2 the step is too long (BAD_STEP)", 1}};
 
 struct mill_particle_file {
-  hid_t file, dataset[N_DATASET];
+  hid_t file;
   mill_lock lock;
-  int rank[N_DATASET];
+  int rank[N_DATASET]; /* 0: not wanted */
   hsize_t dim[N_DATASET][MAX_RANK];
   char path[MILL_MAX_PATH];
 };
@@ -160,13 +164,12 @@ static hid_t type_of(int i, int in_file)
   return in_file ? H5T_IEEE_F64LE : H5T_NATIVE_DOUBLE;
 }
 
-/* Shapes of the datasets of a configuration; those that are not wanted have rank 0. */
+/* Shapes of the datasets of a configuration. */
 static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 {
   const mill_particle_setup *s = &c->setup;
-  static const int rank[N_DATASET] = {2, 2, 3, 1, 3, 1};
   for (int i = 0; i < N_DATASET; i++) {
-    f->rank[i] = i == POSITION && !c->positions ? 0 : rank[i];
+    f->rank[i] = i == POSITION && !c->positions ? 0 : dataset[i].rank;
     f->dim[i][0] = (hsize_t)c->n_problem;
   }
   f->dim[DENSITY][1] = f->dim[BOUND][1] = (hsize_t)s->n_record;
@@ -194,7 +197,6 @@ static int write_frame(hid_t file, const char *path, const char *identity,
   int err = MILL_OK;
   char program[128];
   double x[MILL_PARTICLE_MAX_GRID];
-  uint64_t *id = NULL;
   const mill_particle_setup *s = &c->setup;
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
   MILL_TRY(mill_ph5_attr_text(file, path, ".", "FORMAT", FORMAT));
@@ -209,14 +211,7 @@ static int write_frame(hid_t file, const char *path, const char *identity,
              (s->n_grid[a] > 1 ? i * (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 0);
     MILL_TRY(write_numbers(file, path, axis[a], (hsize_t)s->n_grid[a], x, "points of DENSITY"));
   }
-  MILL_TRY(MILL_ALLOC(c->n_problem, &id));
-  for (int64_t i = 0; i < c->n_problem; i++)
-    id[i] = c->problem[i].id;
-  MILL_TRY(mill_ph5_dataset(file, path, "PROBLEM", H5T_STD_U64LE, 1, c->n_problem, 1, NULL, "",
-                            "id of the problem"));
-  MILL_TRY(mill_ph5_write_whole(file, path, "PROBLEM", H5T_NATIVE_UINT64, id));
 done:
-  mill_free(id);
   return err;
 }
 
@@ -239,8 +234,8 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_ph5_dataset_shaped(file, temporary, dataset_name[i], type_of(i, 1), f->rank[i],
-                                    f->dim[i], NULL, "", dataset_text[i]);
+      err = mill_ph5_dataset_shaped(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+                                    f->dim[i], NULL, "", dataset[i].description);
   MILL_TRY(mill_ph5_end(temporary, &file, 1, err));
   MILL_TRY(mill_ph5_rename(temporary, f->path));
 done:
@@ -276,8 +271,6 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_FAIL(MILL_ERR_OUTPUT, "the name of the output is too long");
   MILL_TRY(MILL_ALLOC(1, &f));
   f->file = H5I_INVALID_HID;
-  for (int i = 0; i < N_DATASET; i++)
-    f->dataset[i] = H5I_INVALID_HID;
   snprintf(f->path, sizeof f->path, "%s", path);
   lay_out(c, f);
   MILL_TRY(mill_lock_take(path, &f->lock));
@@ -291,13 +284,6 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_TRY(mill_h5_check_output(path));
   MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &f->file));
   MILL_TRY(check_same(f->file, path, identity));
-  for (int i = 0; i < N_DATASET; i++) {
-    if (f->rank[i] > 0)
-      f->dataset[i] = H5Dopen2(f->file, dataset_name[i], H5P_DEFAULT);
-    if (f->rank[i] > 0 && f->dataset[i] < 0)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s; it is damaged: give --overwrite", path,
-                dataset_name[i], mill_h5_reason());
-  }
   MILL_TRY(mill_ph5_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
   *out = f;
   f = NULL;
@@ -311,17 +297,17 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
   int err = MILL_OK;
   const char *path = f->path;
   hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
-  hid_t space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
+  hid_t set = H5I_INVALID_HID, space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
   for (int k = 1; k < f->rank[i]; k++)
     count[k] = f->dim[i][k];
+  set = H5Dopen2(f->file, dataset[i].name, H5P_DEFAULT);
   space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
   memory = H5Screate_simple(f->rank[i], count, NULL);
-  if (space < 0 || memory < 0 ||
+  if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
-      H5Dwrite(f->dataset[i], type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
-    MILL_TRY(FILE_ERROR(dataset_name[i]));
-done:
-  MILL_H5_CLOSE(space, memory);
+      H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
+    err = FILE_ERROR(dataset[i].name);
+  MILL_H5_CLOSE(set, space, memory);
   return err;
 }
 
@@ -351,8 +337,6 @@ int mill_particle_file_close(mill_particle_file *f, int err)
 {
   if (!f)
     return err;
-  MILL_H5_CLOSE(f->dataset[DENSITY], f->dataset[BOUND], f->dataset[MOMENT], f->dataset[BAD_STEP],
-                f->dataset[POSITION], f->dataset[STATUS]);
   err = mill_ph5_end(f->path, &f->file, 1, err);
   mill_lock_release(&f->lock);
   mill_free(f);

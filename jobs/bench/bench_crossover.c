@@ -174,7 +174,6 @@ static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spe
   int err = MILL_OK;
   int record[N_PARTICLE_STEP + 1];
   mill_particle_result result = {0};
-  mill_particle_transfers transfers;
   for (int i = 0; i <= N_PARTICLE_STEP; i++)
     record[i] = i;
   const mill_particle_setup setup = {.n_dim = 1,
@@ -200,7 +199,7 @@ static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spe
   MILL_TRY(MILL_ALLOC(setup.n_record, &result.bound));
   MILL_TRY(MILL_ALLOC((size_t)setup.n_record * MILL_PARTICLE_MOMENTS, &result.moment));
   const double start_s = mill_wall_s();
-  MILL_TRY(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result, &transfers));
+  MILL_TRY(c->particles[is_gpu]->evolve(&setup, 1, &problem, &result));
   *spent_s = mill_wall_s() - start_s;
 done:
   MILL_FREE(result.density, result.bound, result.moment);

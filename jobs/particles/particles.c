@@ -18,8 +18,8 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* A GPU has a round's problems all at once. */
-enum { ROUND_BYTES = 64 << 20, MOST_IN_ROUND = 256, MOST_ON_GPU = 4096 };
+/* What rank 0 holds of a round, about. */
+enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
   int help, overwrite, quiet, n_thread, backend;
@@ -41,9 +41,8 @@ typedef struct particle_job {
   int bad_step;
   /* results of a problem, in one piece: density, bound, moment, position, bad step */
   size_t n_density, n_bound, n_moment, n_position, n_result;
-  double *result; /* [n_round][n_result] */
   int n_round;    /* problems of a rank in a round */
-  mill_particle_transfers transfers;
+  double *result; /* [n_round][n_result], on rank 0 for all ranks, one after the other */
 } particle_job;
 
 #define AT(member) MILL_AT(particle_options, member)
@@ -96,15 +95,6 @@ static int parse(int argc, char **argv, particle_options *o)
   return mill_file_roles_read(&roles, "the configuration", o->config);
 }
 
-static int needs(const particle_job *job, int is_start)
-{
-  for (int64_t i = 0; i < job->config.n_problem; i++)
-    if (is_start ? job->config.problem[i].start == MILL_START_SAMPLES
-                 : job->config.problem[i].potential == MILL_GRIDDED)
-      return 1;
-  return 0;
-}
-
 /* The files that the configuration names. */
 static int load_files(particle_job *job)
 {
@@ -113,13 +103,6 @@ static int load_files(particle_job *job)
   MILL_CHECK(mill_file_roles_write(&roles, "--output", job->options.output));
   MILL_CHECK(mill_file_roles_read(&roles, "potential_file", c->potential_file));
   MILL_CHECK(mill_file_roles_read(&roles, "samples_file", c->samples_file));
-  for (int is_start = 0; is_start < 2; is_start++) {
-    const char *path = is_start ? c->samples_file : c->potential_file;
-    const char *key = is_start ? "samples_file" : "potential_file";
-    if (!path[0] != !needs(job, is_start))
-      return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s and %s go together: give both or neither",
-                        job->options.config, key, is_start ? "start: samples" : "potential: grid");
-  }
   if (c->potential_file[0])
     MILL_CHECK(mill_particle_read_field(c->potential_file, &c->setup, &job->field));
   if (c->samples_file[0])
@@ -135,10 +118,15 @@ static int load(void *context)
   MILL_TRY(mill_particle_config_read(job->options.config, c));
   MILL_TRY(load_files(job));
   for (int64_t i = 0; i < c->n_problem; i++) {
-    if (c->problem[i].potential == MILL_GRIDDED)
-      c->problem[i].field = &job->field;
-    if (c->problem[i].start == MILL_START_SAMPLES)
-      c->problem[i].sample = job->sample;
+    mill_particle_problem *p = &c->problem[i];
+    if ((p->potential == MILL_GRIDDED && !job->field.coef) ||
+        (p->start == MILL_START_SAMPLES && !job->sample))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: problem %lld has potential: grid or start: samples: give potential_file or "
+                "samples_file",
+                job->options.config, (long long)i);
+    p->field = &job->field;
+    p->sample = job->sample;
     err = mill_particle_check_problem(&c->setup, &c->problem[i]);
     if (err == MILL_ERR_CONFIG)
       MILL_FAIL(err, "%s: %s", job->options.config, mill_error_message());
@@ -225,13 +213,14 @@ static int plan(particle_job *job)
   for (int64_t i = 0; i < c->n_problem; i++)
     if (job->status[i] == MILL_PARTICLES_WAIT)
       job->todo[job->n_todo++] = i;
+  const size_t n_rank = (size_t)job->mpi.size;
   const int64_t share = (job->n_todo + job->mpi.size - 1) / job->mpi.size;
-  int64_t n = (int64_t)(ROUND_BYTES / (job->n_result * sizeof(double)));
-  const int64_t most = job->is_gpu ? MOST_ON_GPU : MOST_IN_ROUND;
-  n = n < most ? n : most;
+  int64_t n = (int64_t)(ROUND_BYTES / (n_rank * job->n_result * sizeof(double)));
+  n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
   n = n < share ? n : share;
   job->n_round = n > 1 ? (int)n : 1;
-  return MILL_ALLOC((size_t)job->n_round * job->n_result, &job->result);
+  return MILL_ALLOC((job->mpi.rank == 0 ? n_rank : 1) * (size_t)job->n_round * job->n_result,
+                    &job->result);
 }
 
 static int set_up(particle_job *job)
@@ -269,37 +258,18 @@ static int compute(particle_job *job, int64_t first, int n)
   int err = MILL_OK;
   mill_particle_problem *problem = NULL;
   mill_particle_result *result = NULL;
-  mill_particle_transfers transfers;
   MILL_TRY(MILL_ALLOC(n, &problem));
   MILL_TRY(MILL_ALLOC(n, &result));
   for (int i = 0; i < n; i++) {
     problem[i] = job->config.problem[job->todo[first + i]];
     result[i] = result_at(job, job->result + (size_t)i * job->n_result);
   }
-  MILL_TRY(job->ops->evolve(&job->config.setup, n, problem, result, &transfers));
+  MILL_TRY(job->ops->evolve(&job->config.setup, n, problem, result));
   for (int i = 0; i < n; i++)
     job->result[(size_t)(i + 1) * job->n_result - 1] = result[i].bad_step;
-  job->transfers.n_up += transfers.n_up;
-  job->transfers.n_down += transfers.n_down;
 done:
   MILL_FREE(problem, result);
   return err;
-}
-
-/* Rank 0 has results of todo [first, first + n) and writes them. */
-static int keep(particle_job *job, int64_t first, int n)
-{
-  for (int i = 0; i < n; i++) {
-    double *at = job->result + (size_t)i * job->n_result;
-    mill_particle_result r = result_at(job, at);
-    r.bad_step = (int)at[job->n_result - 1];
-    if (r.bad_step >= 0 && job->n_bad++ == 0) {
-      job->first_bad = job->todo[first + i];
-      job->bad_step = r.bad_step;
-    }
-    MILL_CHECK(mill_particle_file_write(job->file, job->todo[first + i], &r));
-  }
-  return MILL_OK;
 }
 
 /* How many of todo from first on are a rank's. */
@@ -309,65 +279,42 @@ static int share_of(const particle_job *job, int64_t first)
   return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
 }
 
-/* What rank 0 has of the others of a round that begins at first. */
-static int collect(particle_job *job, int64_t first)
+/* Rank 0 writes what all ranks have made of a round that begins at first. */
+static int keep(particle_job *job, int64_t first)
 {
-  int err = MILL_OK, failure = MILL_OK;
-  mill_error_kept kept;
-  const int rank = job->mpi.rank, n_mine = share_of(job, first + (int64_t)rank * job->n_round);
-  for (int i = 0; rank > 0 && i < n_mine; i++)
-    MILL_MPI(MPI_Send(job->result + (size_t)i * job->n_result, (int)job->n_result, MPI_DOUBLE, 0, 0,
-                      job->mpi.comm));
-  if (rank > 0)
-    goto done;
-  failure = keep(job, first, n_mine);
-  for (int r = 1; r < job->mpi.size; r++) {
-    const int64_t from = first + (int64_t)r * job->n_round;
-    const int n = share_of(job, from);
-    if (failure != MILL_OK)
-      mill_error_save(failure, &kept);
-    for (int i = 0; i < n; i++) /* taken in any case: others wait for it */
-      MILL_MPI(MPI_Recv(job->result + (size_t)i * job->n_result, (int)job->n_result, MPI_DOUBLE, r,
-                        0, job->mpi.comm, MPI_STATUS_IGNORE));
-    if (failure == MILL_OK)
-      failure = keep(job, from, n);
-    else
-      mill_error_restore(&kept);
+  for (int64_t i = 0; i < (int64_t)job->mpi.size * job->n_round && first + i < job->n_todo; i++) {
+    const int64_t i_problem = job->todo[first + i];
+    double *at = job->result + (size_t)i * job->n_result;
+    mill_particle_result r = result_at(job, at);
+    r.bad_step = (int)at[job->n_result - 1];
+    if (r.bad_step >= 0 && job->n_bad++ == 0) {
+      job->first_bad = i_problem;
+      job->bad_step = r.bad_step;
+    }
+    MILL_CHECK(mill_particle_file_write(job->file, i_problem, &r));
   }
-  err = failure;
-  if (err == MILL_OK)
-    err = mill_particle_file_flush(job->file);
-done:
-  return err;
+  return mill_particle_file_flush(job->file);
 }
 
 static int rounds(particle_job *job)
 {
   int err = MILL_OK;
-  for (int64_t first = 0; first < job->n_todo; first += (int64_t)job->mpi.size * job->n_round) {
-    const int64_t mine = first + (int64_t)job->mpi.rank * job->n_round;
+  const int rank = job->mpi.rank, n_number = job->n_round * (int)job->n_result;
+  const int64_t n_round = (int64_t)job->mpi.size * job->n_round;
+  for (int64_t first = 0; first < job->n_todo; first += n_round) {
+    const int64_t mine = first + (int64_t)rank * job->n_round;
     const int n = share_of(job, mine);
     err = n > 0 ? compute(job, mine, n) : MILL_OK;
     MILL_TRY(mill_mpi_agree(&job->mpi, err));
-    err = collect(job, first);
-    if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE &&
-        first + (int64_t)job->mpi.size * job->n_round < job->n_todo)
+    MILL_MPI(MPI_Gather(rank == 0 ? MPI_IN_PLACE : job->result, n_number, MPI_DOUBLE, job->result,
+                        n_number, MPI_DOUBLE, 0, job->mpi.comm));
+    err = rank == 0 ? keep(job, first) : MILL_OK;
+    if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE && first + n_round < job->n_todo)
       err = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_TRY(mill_mpi_agree(&job->mpi, err));
   }
 done:
   return err;
-}
-
-/* Transfers of all ranks, on rank 0. */
-static int add_transfers(particle_job *job)
-{
-  const int64_t mine[] = {job->transfers.n_up, job->transfers.n_down};
-  int64_t all[2] = {0, 0};
-  MILL_CHECK_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
-  job->transfers.n_up = all[0];
-  job->transfers.n_down = all[1];
-  return MILL_OK;
 }
 
 /* ---- the job ---- */
@@ -382,9 +329,6 @@ static void print_summary(const particle_job *job, double wall_s)
   printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, %s%s)\n", wall_s,
          wall_s > 0 ? (double)job->n_todo * s->n_particle * s->n_step / wall_s : 0.0, job->mpi.size,
          s->n_thread, job->is_gpu ? "" : "cpu ", job->ops->name);
-  printf("transfers    %lld (%lld up, %lld down)\n",
-         (long long)(job->transfers.n_up + job->transfers.n_down), (long long)job->transfers.n_up,
-         (long long)job->transfers.n_down);
   printf("densities    %s\n", job->options.output);
   fflush(stdout);
 }
@@ -421,7 +365,6 @@ static int evolve(particle_job *job, int argc, char **argv)
   err = mill_particle_file_close(job->file, err);
   job->file = NULL;
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(add_transfers(job));
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, mill_wall_s() - start_s);
   MILL_TRY(mill_mpi_agree(&job->mpi, tell_bad(job)));

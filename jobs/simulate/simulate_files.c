@@ -40,8 +40,6 @@ static void free_maker(maker *m)
 
 static int set_up(maker *m)
 {
-  MILL_CHECK(
-      mill_mock_survey_create(&m->plan->options.mock, &m->plan->lib, m->n_thread, &m->plan->survey));
   MILL_CHECK(mill_alloc_bytes((size_t)m->n_thread, sizeof *m->work, (void **)&m->work));
   for (int t = 0; t < m->n_thread; t++)
     MILL_CHECK(mill_mock_work_create(m->plan->survey, &m->work[t]));

@@ -90,8 +90,7 @@ static void write_history(mill_simulate_plan *plan)
 int mill_simulate_plan_make(mill_simulate_plan *plan)
 {
   const mill_mock_settings *mock = &plan->options.mock;
-  plan->n_file =
-      (int)((mock->n_star + plan->options.per_file - 1) / plan->options.per_file);
+  plan->n_file = (int)((mock->n_star + plan->options.per_file - 1) / plan->options.per_file);
   MILL_CHECK(MILL_ALLOC((size_t)plan->n_file * MILL_SIMULATE_NAME, &plan->name));
   MILL_CHECK(mill_alloc_bytes((size_t)plan->n_file, sizeof *plan->coadd, (void **)&plan->coadd));
   for (int f = 0; f < plan->n_file; f++) {

@@ -238,7 +238,7 @@ static void run(engine *e)
 }
 
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
-                  mill_particle_result *result, mill_particle_transfers *transfers)
+                  mill_particle_result *result)
 {
   int err = MILL_OK;
   engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
@@ -257,7 +257,6 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
                                          (size_t)(e.n_part + 2) * (size_t)e.n_out);
   int n_once = (int)(AT_ONCE_BYTES / bytes);
   n_once = n_once < 1 ? 1 : (n_once < n_problem ? n_once : n_problem);
-  memset(transfers, 0, sizeof *transfers); /* host and particles share their memory */
   MILL_TRY(make_clouds(&e, n_once));
   for (int first = 0; first < n_problem; first += n_once) {
     const int n = n_problem - first < n_once ? n_problem - first : n_once;

@@ -10,9 +10,7 @@ enum {
   MILL_SEGMENT = 16,
   MILL_SEGMENT_MIDDLE = MILL_SEGMENT / 2,
   /** Particles in shared memory at a time. */
-  MILL_PARTICLE_TILE = MILL_BLOCK_THREADS,
-  /** Nodes that a block can have to itself. */
-  MILL_BLOCK_NODES = 4096
+  MILL_PARTICLE_TILE = MILL_BLOCK_THREADS
 };
 
 /** An evolution of n_cloud problems, given to its kernels by value. */

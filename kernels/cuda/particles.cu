@@ -17,8 +17,7 @@
 enum {
   THREADS = MILL_BLOCK_THREADS,
   WARPS = MILL_BLOCK_WARPS,
-  PART = 128,            /* particles of a part or slab at least: one a thread */
-  SPREAD_PART = 1024,    /* of a slab that is spread over nodes: more than it has nodes to add */
+  PART = 128,            /* particles of a part at least: one a thread */
   MOST_PART = 1024,      /* some eight on each multiprocessor of a large GPU */
   MOST_SUM_BLOCK = 4096, /* of the kernels of one cloud, about */
   SLAB_BYTES = 32 << 20, /* of a cloud's sums of kernels, about */
@@ -124,27 +123,19 @@ static __global__ void __launch_bounds__(THREADS)
               (size_t)point] = v.kernel[i].is_there ? v.kernel[i].peak * sum : NAN;
 }
 
-/** A block for each slab and cloud. */
+/** A block for each slab and cloud.  Nodes are in global memory, where the hardware adds 64-bit
+ *  integers; in shared memory it would be a loop that compares and swaps. */
 static __global__ void __launch_bounds__(THREADS)
     particle_spread(const __grid_constant__ particle_view v)
 {
   __shared__ particle_tile tile;
-  __shared__ unsigned long long own[MILL_BLOCK_NODES];
   mill_block b = mill_block_whole(NULL, NULL);
   const int i = (int)blockIdx.y;
   const mill_particle_cloud c = cloud_of(v, i, v.n_slab);
   const mill_particle_kernel *k = &v.kernel[i];
-  unsigned long long *node = v.node + (size_t)i * (size_t)v.n_node;
-  const int is_own = v.n_node <= MILL_BLOCK_NODES;
-  if (!k->is_there)
-    return;
-  for (int q = b.thread; is_own && q < v.n_node; q += THREADS)
-    own[q] = 0;
-  MILL_BARRIER(&b);
-  particle_slab_spread(&b, &c, k, (int)blockIdx.x, 1.0 / v.node_unit, &tile, is_own ? own : node);
-  for (int q = b.thread; is_own && q < v.n_node; q += THREADS)
-    if (own[q] != 0)
-      (void)atomicAdd(node + q, own[q]);
+  if (k->is_there)
+    particle_slab_spread(&b, &c, k, (int)blockIdx.x, 1.0 / v.node_unit, &tile,
+                         v.node + (size_t)i * (size_t)v.n_node);
 }
 
 /** A warp for each point that one axis more makes, along x, and cloud: the axis a of
@@ -208,7 +199,6 @@ struct batch {
   char *device;                        /* all memory there, owned */
   size_t n_up, n_down, down_at, n_all; /* bytes; what goes up comes first */
   char *up, *down;                     /* pinned */
-  mill_particle_transfers *transfers;
 };
 
 /** A piece of what goes up: its place in the buffer is that on the device. */
@@ -477,8 +467,6 @@ static int run_batch(batch *b)
 {
   int err = MILL_OK;
   TRY_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));
-  b->transfers->n_up++;
-  b->transfers->byte_up += b->n_up;
   MILL_TRY(run_steps(b));
   if (b->has_position)
     MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_hand_over",
@@ -486,8 +474,6 @@ static int run_batch(batch *b)
                               particle_hand_over, b->view));
   TRY_CUDA(cudaMemcpyAsync(b->down, b->device + b->down_at, b->n_down, cudaMemcpyDeviceToHost,
                            b->stream));
-  b->transfers->n_down++;
-  b->transfers->byte_down += b->n_down;
   TRY_CUDA_AT("the evolution of particles", cudaStreamSynchronize(b->stream));
   hand_out(b);
 done:
@@ -522,7 +508,7 @@ static void shape(batch *b)
     v->n_segment *= 2;
   b->n_tile = (int)((n_segment + v->n_segment - 1) / v->n_segment);
   v->n_part = at_most(((int64_t)s->n_particle + PART - 1) / PART, MOST_PART);
-  v->n_slab = at_most(((int64_t)s->n_particle + SPREAD_PART - 1) / SPREAD_PART, MOST_PART / 2);
+  v->n_slab = v->n_part;
   if (!v->n_node) {
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
@@ -541,14 +527,12 @@ static void shape(batch *b)
 }
 
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
-                  mill_particle_result *result, mill_particle_transfers *transfers)
+                  mill_particle_result *result)
 {
   int err = MILL_OK;
   batch b;
   memset((void *)&b, 0, sizeof b);
-  memset(transfers, 0, sizeof *transfers);
   b.setup = s;
-  b.transfers = transfers;
   for (int i = 0; i < n_problem; i++)
     b.has_position = b.has_position || result[i].position;
   shape(&b);

@@ -115,28 +115,22 @@ typedef struct mill_particle_result {
                  *   than its axis is long: step is too long for the drift.  What follows is NaN */
 } mill_particle_result;
 
-/** Copies between the host and the memory in which the particles live. */
-typedef struct mill_particle_transfers {
-  int64_t n_up, n_down;
-  size_t byte_up, byte_down;
-} mill_particle_transfers;
-
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
   /** Run whole evolutions: everything goes up once, and comes down once.
    *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
-                const mill_particle_problem *problem, mill_particle_result *result,
-                mill_particle_transfers *transfers);
+                const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;
 
 /** The engine of the CPU's instruction set of that name, NULL: the best that runs here. */
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa);
 
-/** What is wrong with a setup or with a problem, as a message that says what to give instead:
- *  numbers that are not finite, no particles, a grid without extent, a step too large for the
- *  drift (the longest step that the potential's curvature allows is named).  MILL_ERR_CONFIG. */
+/** What is wrong with a setup or with a problem whose numbers are finite and in the ranges of their
+ *  keys (src/particles/particle_config.c), as a message that says what to give instead: a grid
+ *  without extent, a start outside, a step too large for the drift (the longest step that the
+ *  potential's curvature allows is named).  MILL_ERR_CONFIG. */
 int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);

@@ -43,6 +43,12 @@ MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int 
   return i;
 }
 
+/** The place of coefficient i of an axis: a period's first ones come again after its last one. */
+MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, int i)
+{
+  return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
+}
+
 /** The time slices around a time: the first of them, and the weight of the second. */
 MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
 {
@@ -83,9 +89,9 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
   for (int k = 0; k < 4; k++) {
     if (k > 0 && n_dim == 1)
       continue;
-    const double *line =
-        coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
-        first[2];
+    const double *line = coef + (mill_field_at(f, 0, first[0] + j) * (size_t)row1 +
+                                 mill_field_at(f, 1, first[1] + k)) *
+                                    (size_t)row2;
     const double v1 = n_dim > 1 ? value[1][k] : 1.0;
     if (n_dim < 3) {
       sum.v[0] += grad[0][j] * v1 * line[0];
@@ -95,8 +101,9 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
     double u = 0.0, du = 0.0;
     MILL_UNROLL
     for (int l = 0; l < 4; l++) {
-      u += value[2][l] * line[l];
-      du += grad[2][l] * line[l];
+      const double c = line[mill_field_at(f, 2, first[2] + l)];
+      u += value[2][l] * c;
+      du += grad[2][l] * c;
     }
     sum.v[0] += grad[0][j] * v1 * u;
     sum.v[1] += value[0][j] * grad[1][k] * u;

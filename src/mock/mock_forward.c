@@ -163,7 +163,8 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
     mill_random r;
     MILL_CHECK(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
-    mill_random_begin(&r, survey->set.seed, (uint64_t)star->index, MILL_MOCK_RANDOM_REST + (uint32_t)a);
+    mill_random_begin(&r, survey->set.seed, (uint64_t)star->index,
+                      MILL_MOCK_RANDOM_REST + (uint32_t)a);
     if (error != MILL_MOCK_ERROR_NONE)
       add_error(arm, star->share[a], error == MILL_MOCK_ERROR_CORRELATED, &r, rotated);
     mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);

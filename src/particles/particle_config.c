@@ -24,93 +24,61 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-static int wrong(const mill_option *row, const char *text)
+/* A number that is finite and, where min is not 0, a whole one from min to max; or the index of a
+ * word. */
+static int read_one(const mill_option *row, const char *text, double *x)
 {
-  return MILL_ERROR(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", row->name, row->argument, text);
+  for (int i = 0; row->words && row->words[i]; i++)
+    if (strcmp(row->words[i], text) == 0) {
+      *x = i;
+      return 1;
+    }
+  return !row->words && mill_text_to_real(text, x) && isfinite(*x) &&
+         (row->min == 0 || (*x >= row->min && *x <= row->max && *x == floor(*x)));
 }
 
-/* The next of numbers with commas between them; its end, NULL: none. */
-static const char *next_number(const char *text, double *x)
+/* The values of a text with commas between them, into x; their number n, at most most. */
+static int read_list(const mill_option *row, const char *text, int most, double *x, int *n)
 {
   char part[64];
-  const size_t n = strcspn(text, ",");
-  if (n >= sizeof part)
-    return NULL;
-  memcpy(part, text, n);
-  part[n] = '\0';
-  return mill_text_to_real(part, x) && isfinite(*x) ? text + n : NULL;
-}
-
-/* One number, or one for each axis; whole ones where min is not 0. */
-static int take_axes(const mill_option *row, const char *text, void *base)
-{
-  mill_axis_numbers *axes = (void *)((char *)base + row->offset);
   const char *at = text;
-  for (axes->n = 0; axes->n < MILL_PARTICLE_DIM; at++) {
-    double x = 0;
-    at = next_number(at, &x);
-    if (!at || (row->min != 0 && (x < row->min || x > row->max || x != floor(x))))
+  for (*n = 0; *n < most; at++) {
+    const size_t length = strcspn(at, ",");
+    snprintf(part, sizeof part, "%.*s", (int)length, at);
+    if (length >= sizeof part || !read_one(row, part, &x[*n]))
       break;
-    axes->x[axes->n++] = x;
-    if (*at == '\0') {
-      for (int a = axes->n; axes->n == 1 && a < MILL_PARTICLE_DIM; a++)
-        axes->x[a] = axes->x[0];
-      return MILL_OK;
-    }
-  }
-  return wrong(row, text);
-}
-
-static int take_boundaries(const mill_option *row, const char *text, void *base)
-{
-  mill_axis_numbers *axes = (void *)((char *)base + row->offset);
-  const char *at = text;
-  for (axes->n = 0; axes->n < MILL_PARTICLE_DIM; at++) {
-    const size_t n = strcspn(at, ",");
-    int word = 0;
-    while (boundary_words[word] &&
-           (strlen(boundary_words[word]) != n || strncmp(boundary_words[word], at, n) != 0))
-      word++;
-    if (!boundary_words[word])
-      break;
-    axes->x[axes->n++] = word;
-    at += n;
-    if (*at == '\0') {
-      for (int a = axes->n; axes->n == 1 && a < MILL_PARTICLE_DIM; a++)
-        axes->x[a] = word;
-      return MILL_OK;
-    }
-  }
-  return wrong(row, text);
-}
-
-static int take_times(const mill_option *row, const char *text, void *base)
-{
-  mill_particle_config *c = base;
-  const char *at = text;
-  for (c->n_time = 0; c->n_time < MILL_PARTICLE_MAX_RECORD; at++) {
-    at = next_number(at, &c->time[c->n_time]);
-    if (!at)
-      break;
-    c->n_time++;
-    if (*at == '\0')
+    ++*n;
+    at += length;
+    if (!*at)
       return MILL_OK;
   }
-  return wrong(row, text);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s takes %s, not '%.80s'", row->name, row->argument, text);
 }
 
-static int take_id(const mill_option *row, const char *text, void *base)
+/* One value for all axes, or one for each, into the doubles or integers of base. */
+static int read_axes(const mill_option *row, const char *text, int n_dim, void *base)
 {
-  const mill_option seed = {row->name, MILL_OPTION_SEED, .offset = row->offset};
-  ((mill_particle_choice *)base)->has_id = 1;
-  return mill_option_read(&seed, row->name, text, base);
+  double x[MILL_PARTICLE_DIM];
+  void *to = (char *)base + row->offset;
+  int n;
+  MILL_CHECK(read_list(row, text, MILL_PARTICLE_DIM, x, &n));
+  if (n > 1 && n != n_dim)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has %d values for %d dimensions: give one, or one for each", row->name, n,
+                      n_dim);
+  for (int a = 0; a < n_dim; a++)
+    if (row->size == sizeof(int[MILL_PARTICLE_DIM]))
+      ((int *)to)[a] = (int)x[n > 1 ? a : 0];
+    else
+      ((double *)to)[a] = x[n > 1 ? a : 0];
+  return MILL_OK;
 }
 
-#define NUMBERS        "a number, or one for each axis"
-#define SETUP(member)  MILL_AT(mill_particle_config, setup.member)
-#define CONFIG(member) MILL_AT(mill_particle_config, member)
-#define CHOICE(member) MILL_AT(mill_particle_choice, member)
-#define AXES           MILL_OPTION_OTHER, .take = take_axes, .argument = NUMBERS
+#define NUMBERS         "a number, or one for each axis"
+#define SETUP(member)   MILL_AT(mill_particle_config, setup.member)
+#define CONFIG(member)  MILL_AT(mill_particle_config, member)
+#define PROBLEM(member) MILL_AT(mill_particle_problem, member)
+#define AXES            MILL_OPTION_OTHER, .argument = NUMBERS
 
 static const mill_option keys[] = {
     {"dimensions", MILL_OPTION_COUNT, SETUP(n_dim), .min = 1, .max = MILL_PARTICLE_DIM,
@@ -125,27 +93,26 @@ static const mill_option keys[] = {
     {"scheme", MILL_OPTION_CHOICE, SETUP(scheme), .words = scheme_words,
      .help = "weak order 1, or 2 for twice the slopes"},
     {"seed", MILL_OPTION_SEED, SETUP(seed), .help = "same seed, same numbers"},
-    {"boundary", MILL_OPTION_OTHER, CONFIG(boundary), .take = take_boundaries,
+    {"boundary", MILL_OPTION_OTHER, SETUP(boundary), .words = boundary_words,
      .argument = "open, reflecting, periodic or absorbing, or one of these for each axis",
      .help = "what happens at the ends of an axis"},
-    {"low", AXES, CONFIG(low), .help = "lower end of axes that are not open"},
-    {"high", AXES, CONFIG(high), .help = "upper end"},
-    {"grid", MILL_OPTION_OTHER, CONFIG(grid), .take = take_axes, .min = 1,
-     .max = MILL_PARTICLE_MAX_GRID, .argument = "a number from 1 to 4096, or one for each axis",
-     .help = "points of the density"},
-    {"grid_low", AXES, CONFIG(grid_low), .help = "first point"},
-    {"grid_high", AXES, CONFIG(grid_high), .help = "last point"},
-    {"times", MILL_OPTION_OTHER, .take = take_times,
+    {"low", AXES, SETUP(low), .help = "lower end of axes that are not open"},
+    {"high", AXES, SETUP(high), .help = "upper end"},
+    {"grid", MILL_OPTION_OTHER, SETUP(n_grid), .min = 1, .max = MILL_PARTICLE_MAX_GRID,
+     .argument = "a number from 1 to 4096, or one for each axis", .help = "points of the density"},
+    {"grid_low", AXES, SETUP(grid_low), .help = "first point"},
+    {"grid_high", AXES, SETUP(grid_high), .help = "last point"},
+    {"times", MILL_OPTION_OTHER, CONFIG(time),
      .argument = "up to 4096 numbers, ascending, each after a whole number of steps",
      .help = "when there is a density; default: after the last step"},
     {"density", MILL_OPTION_CHOICE, SETUP(form), .words = form_words,
      .help = "sum over all particles, or over nodes with a stated bound on the error"},
     {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
      .help = "rule for the width of the kernel"},
-    {"width", AXES, CONFIG(width), .help = "standard deviation of the kernel, for given"},
+    {"width", AXES, SETUP(width), .help = "standard deviation of the kernel, for given"},
     {"along_axes", MILL_OPTION_CHOICE, SETUP(along_axes), .words = flag_words,
      .help = "the kernel has the variances of the particles, not their covariances"},
-    {"nodes", MILL_OPTION_OTHER, CONFIG(nodes), .take = take_axes, .min = 16, .max = 1 << 20,
+    {"nodes", MILL_OPTION_OTHER, SETUP(n_node), .min = 16, .max = 1 << 20,
      .argument = "a number from 16 to 1048576, or one for each axis", .help = "for binned"},
     {"positions", MILL_OPTION_CHOICE, CONFIG(positions), .words = flag_words,
      .help = "write where the particles are in the end"},
@@ -154,18 +121,16 @@ static const mill_option keys[] = {
     {0}};
 
 static const mill_option problem_keys[] = {
-    {"id", MILL_OPTION_OTHER, CHOICE(id), .take = take_id, .argument = "an integer, 0 or more",
-     .help = "of the problem; default: its place in the list. Equal ids draw equal numbers"},
-    {"diffusion", MILL_OPTION_REAL, CHOICE(diffusion), .min = 0, .max = DBL_MAX, .help = "D"},
-    {"potential", MILL_OPTION_CHOICE, CHOICE(potential), .words = potential_words, .help = "U"},
-    {"rate", AXES, CHOICE(rate), .help = "of harmonic: U = rate (x - centre)^2 / 2"},
-    {"centre", AXES, CHOICE(centre), .help = "of harmonic and double-well"},
-    {"barrier", AXES, CHOICE(barrier),
+    {"diffusion", MILL_OPTION_REAL, PROBLEM(diffusion), .min = 0, .max = DBL_MAX, .help = "D"},
+    {"potential", MILL_OPTION_CHOICE, PROBLEM(potential), .words = potential_words, .help = "U"},
+    {"rate", AXES, PROBLEM(rate), .help = "of harmonic: U = rate (x - centre)^2 / 2"},
+    {"centre", AXES, PROBLEM(centre), .help = "of harmonic and double-well"},
+    {"barrier", AXES, PROBLEM(barrier),
      .help = "of double-well: U = barrier (((x - centre) / half)^2 - 1)^2"},
-    {"half", AXES, CHOICE(half), .help = "from the centre to a well"},
-    {"start", MILL_OPTION_CHOICE, CHOICE(start), .words = start_words, .help = "first places"},
-    {"start_centre", AXES, CHOICE(start_centre), .help = "of normal and uniform"},
-    {"start_spread", AXES, CHOICE(start_spread),
+    {"half", AXES, PROBLEM(half), .help = "from the centre to a well"},
+    {"start", MILL_OPTION_CHOICE, PROBLEM(start), .words = start_words, .help = "first places"},
+    {"start_centre", AXES, PROBLEM(start_centre), .help = "of normal and uniform"},
+    {"start_spread", AXES, PROBLEM(start_spread),
      .help = "standard deviation, or half of the width of uniform; 0: a point"},
     {0}};
 
@@ -216,7 +181,12 @@ static int read_value(const reader *in, const mill_option *row, const yaml_node_
   char *text = NULL;
   *in->line = (int)node->start_mark.line + 1;
   MILL_TRY(text_of(in, node, row->name, &text));
-  err = mill_option_read(row, row->name, text, base);
+  if (row->size == sizeof in->config->time)
+    err = read_list(row, text, MILL_PARTICLE_MAX_RECORD, in->config->time, &in->config->n_time);
+  else if (row->kind == MILL_OPTION_OTHER)
+    err = read_axes(row, text, in->config->setup.n_dim, base);
+  else
+    err = mill_option_read(row, row->name, text, base);
   if (err == MILL_ERR_USAGE) /* without the dashes of an option */
     MILL_FAIL(MILL_ERR_CONFIG, "%s", mill_error_message() + 2);
 done:
@@ -226,7 +196,7 @@ done:
 
 /* All pairs of a mapping but `problems`, of which is_problem may have only a problem's. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
-                        mill_particle_choice *choice, const yaml_node_t **problems)
+                        mill_particle_problem *problem, const yaml_node_t **problems)
 {
   const yaml_node_pair_t *begin = node->data.mapping.pairs.start;
   for (const yaml_node_pair_t *pair = begin; pair < node->data.mapping.pairs.top; pair++) {
@@ -245,7 +215,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
     if (!is_problem && strcmp(key, "problems") == 0)
       *problems = value;
     else if (own)
-      MILL_CHECK(read_value(in, own, value, choice));
+      MILL_CHECK(read_value(in, own, value, problem));
     else if (shared)
       MILL_CHECK(read_value(in, shared, value, in->config));
     else
@@ -256,37 +226,6 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
 }
 
 /* ---- from the file to setup and problems ---- */
-
-/* Numbers of an axis, where they were given, are one or as many as there are axes. */
-static int check_axes(const mill_option *rows, const void *base, int n_dim)
-{
-  for (; rows->name; rows++) {
-    const mill_axis_numbers *axes = (const void *)((const char *)base + rows->offset);
-    if (rows->kind == MILL_OPTION_OTHER && rows->take != take_times && rows->take != take_id &&
-        axes->n > 1 && axes->n != n_dim)
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has %d values for %d dimensions: give one, or one for each", rows->name,
-                        axes->n, n_dim);
-  }
-  return MILL_OK;
-}
-
-static void take_problem(const mill_particle_choice *c, int n_dim, uint64_t place,
-                         mill_particle_problem *p)
-{
-  *p = (mill_particle_problem){.id = c->has_id ? c->id : place,
-                               .diffusion = c->diffusion,
-                               .potential = c->potential,
-                               .start = c->start};
-  for (int a = 0; a < n_dim; a++) {
-    p->rate[a] = c->rate.x[a];
-    p->centre[a] = c->centre.x[a];
-    p->barrier[a] = c->barrier.x[a];
-    p->half[a] = c->half.x[a];
-    p->start_centre[a] = c->start_centre.x[a];
-    p->start_spread[a] = c->start_spread.x[a];
-  }
-}
 
 static int read_problems(const reader *in, const yaml_node_t *node)
 {
@@ -305,7 +244,8 @@ static int read_problems(const reader *in, const yaml_node_t *node)
   MILL_CHECK(MILL_ALLOC(n, &c->problem));
   c->n_problem = n;
   for (int64_t i = 0; i < n; i++) {
-    mill_particle_choice choice = c->choice;
+    c->problem[i] = c->common;
+    c->problem[i].id = (uint64_t)i;
     if (is_list) {
       const yaml_node_t *item =
           yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
@@ -313,26 +253,10 @@ static int read_problems(const reader *in, const yaml_node_t *node)
       if (item->type != YAML_MAPPING_NODE)
         return MILL_ERROR(MILL_ERR_CONFIG, "problems: item %lld is no mapping {key: value, ...}",
                           (long long)i + 1);
-      MILL_CHECK(read_mapping(in, item, 1, &choice, NULL));
-      MILL_CHECK(check_axes(problem_keys, &choice, c->setup.n_dim));
+      MILL_CHECK(read_mapping(in, item, 1, &c->problem[i], NULL));
     }
-    take_problem(&choice, c->setup.n_dim, (uint64_t)i, &c->problem[i]);
   }
   return MILL_OK;
-}
-
-static void take_axis(mill_particle_config *c, int a)
-{
-  mill_particle_setup *s = &c->setup;
-  const int there = a < s->n_dim;
-  s->boundary[a] = there ? (int)c->boundary.x[a] : MILL_OPEN;
-  s->low[a] = c->low.x[a];
-  s->high[a] = c->high.x[a];
-  s->n_grid[a] = there ? (int)c->grid.x[a] : 1;
-  s->n_node[a] = there ? (int)c->nodes.x[a] : 1;
-  s->grid_low[a] = c->grid_low.x[a];
-  s->grid_high[a] = c->grid_high.x[a];
-  s->width[a] = c->width.x[a];
 }
 
 /* Times of densities to steps. */
@@ -357,6 +281,28 @@ static int take_records(mill_particle_config *c)
   return MILL_OK;
 }
 
+/* Before all that has values for each axis.  Defaults of axes; 1 where there is none. */
+static int read_dimensions(const reader *in, const yaml_node_t *root)
+{
+  static const int n_node[] = {1024, 256, 64};
+  mill_particle_setup *s = &in->config->setup;
+  const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+  for (; pair < root->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+    if (name->type == YAML_SCALAR_NODE &&
+        strcmp((const char *)name->data.scalar.value, keys[0].name) == 0)
+      MILL_CHECK(
+          read_value(in, &keys[0], yaml_document_get_node(in->document, pair->value), in->config));
+  }
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
+    s->n_grid[a] = a < s->n_dim ? 100 : 1;
+    s->n_node[a] = a < s->n_dim ? n_node[a] : 1;
+    s->grid_low[a] = -5;
+    s->grid_high[a] = 5;
+  }
+  return MILL_OK;
+}
+
 static int take_document(yaml_document_t *document, void *base, int *line)
 {
   mill_particle_config *c = base;
@@ -364,16 +310,10 @@ static int take_document(yaml_document_t *document, void *base, int *line)
   const yaml_node_t *root = yaml_document_get_root_node(document), *problems = NULL;
   if (root->type != YAML_MAPPING_NODE)
     return MILL_ERROR(MILL_ERR_CONFIG, "lines 'key: value' expected");
-  MILL_CHECK(read_mapping(&in, root, 0, &c->choice, &problems));
-  *line = 0;
-  MILL_CHECK(check_axes(keys, c, c->setup.n_dim));
-  MILL_CHECK(check_axes(problem_keys, &c->choice, c->setup.n_dim));
-  if (c->choice.has_id)
-    return MILL_ERROR(MILL_ERR_CONFIG, "id belongs to an item of problems: move it there");
+  MILL_CHECK(read_dimensions(&in, root));
+  MILL_CHECK(read_mapping(&in, root, 0, &c->common, &problems));
   MILL_CHECK(read_problems(&in, problems));
   *line = 0;
-  for (int a = 0; a < MILL_PARTICLE_DIM; a++)
-    take_axis(c, a);
   MILL_CHECK(take_records(c));
   return mill_particle_check_setup(&c->setup);
 }
@@ -381,19 +321,15 @@ static int take_document(yaml_document_t *document, void *base, int *line)
 int mill_particle_config_read(const char *path, mill_particle_config *c)
 {
   int err = MILL_OK;
-  static const mill_axis_numbers ones = {1, {1, 1, 1}};
   memset(c, 0, sizeof *c);
   c->setup.n_dim = 1;
   c->setup.n_step = 100;
   c->setup.n_particle = 100000;
   c->setup.step = 0.01;
   c->setup.record = c->record;
-  c->choice.diffusion = 1;
-  c->choice.half = c->choice.barrier = c->choice.rate = ones;
-  c->grid = (mill_axis_numbers){1, {100, 100, 100}};
-  c->nodes = (mill_axis_numbers){1, {1024, 256, 64}};
-  c->grid_low = (mill_axis_numbers){1, {-5, -5, -5}};
-  c->grid_high = (mill_axis_numbers){1, {5, 5, 5}};
+  c->common.diffusion = 1;
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++)
+    c->common.rate[a] = c->common.barrier[a] = c->common.half[a] = 1;
   MILL_TRY(mill_yaml_read(path, take_document, c));
   if (!c->problem)
     MILL_FAIL(MILL_ERR_CONFIG, "%s is empty; see starmill help config particles", path);

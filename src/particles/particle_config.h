@@ -8,30 +8,14 @@
 
 enum { MILL_PARTICLE_MAX_RECORD = 4096, MILL_PARTICLE_MAX_PROBLEM = 1000000 };
 
-/** Numbers of axes: one for all of them, or as many as there are. */
-typedef struct mill_axis_numbers {
-  int n; /**< as many were given */
-  double x[MILL_PARTICLE_DIM];
-} mill_axis_numbers;
-
-/** What a problem may have of its own. */
-typedef struct mill_particle_choice {
-  uint64_t id;
-  int has_id;
-  double diffusion;
-  int potential, start;
-  mill_axis_numbers rate, centre, barrier, half, start_centre, start_spread;
-} mill_particle_choice;
-
 /** What stands in the file. */
 typedef struct mill_particle_config {
   mill_particle_setup setup; /**< record [n_record] is that of this structure */
   int record[MILL_PARTICLE_MAX_RECORD];
   double time[MILL_PARTICLE_MAX_RECORD]; /**< of the densities */
   int n_time, positions;
-  mill_axis_numbers low, high, grid_low, grid_high, width, grid, nodes, boundary;
   char potential_file[1024], samples_file[1024];
-  mill_particle_choice choice; /**< of problems without their own */
+  mill_particle_problem common; /**< what problems have in common */
   int64_t n_problem;
   mill_particle_problem *problem; /**< [n_problem], owned; neither field nor samples */
 } mill_particle_config;

@@ -15,7 +15,6 @@ typedef struct evolution {
   mill_particle_setup s;
   mill_particle_problem problem[MAX_PROBLEM];
   mill_particle_result result[MAX_PROBLEM];
-  mill_particle_transfers transfers;
   int n_problem, n_grid, record[1];
 } evolution;
 
@@ -69,7 +68,7 @@ static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
     r->position = calloc((size_t)e->s.n_particle * (size_t)e->s.n_dim, sizeof(double));
     assert_true(r->density && r->bound && r->moment && r->position);
   }
-  return ops->evolve(&e->s, e->n_problem, e->problem, e->result, &e->transfers);
+  return ops->evolve(&e->s, e->n_problem, e->problem, e->result);
 }
 
 static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)

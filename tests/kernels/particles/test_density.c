@@ -1,7 +1,7 @@
 /* Kernel densities of the CPU (tests/kernels/particles/kernel_density.h). */
 #include "tests/kernels/particles/kernel_density.h"
 
-static void test_exact_form_is_scipys(void **state)
+static void test_exact_form_is_the_sum_of_kernels(void **state)
 {
   (void)state;
   check_exact(mill_particle_ops_cpu(NULL));
@@ -44,7 +44,7 @@ static void test_instruction_sets_agree(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exact_form_is_scipys),
+      cmocka_unit_test(test_exact_form_is_the_sum_of_kernels),
       cmocka_unit_test(test_binned_form_keeps_its_bound),
       cmocka_unit_test(test_density_at_ends_has_images),
       cmocka_unit_test(test_particles_in_one_place_have_no_density),

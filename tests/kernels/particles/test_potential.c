@@ -1,12 +1,8 @@
-/* Gridded potentials: slopes against derivatives of SciPy's splines (1e-10 of the largest: both are
- * float64), and evolutions in them. */
+/* Gridded potentials: their slopes, and evolutions in them. */
 #include "tests/kernels/particles/evolution.h"
 
 #include "kernels/math/block.h"
 #include "kernels/particles/potential.h"
-#include "tests/reference/particles.h"
-
-enum { N_AT = 12 };
 
 static mill_particle_field field_of(int n_dim, int n_time, const int *n_node)
 {
@@ -40,35 +36,78 @@ static void slopes(const mill_particle_field *f, double time, int n, const doubl
   mill_particle_slope(&p, f->n_dim, time, n, x, out);
 }
 
-static void test_slopes_are_scipys(void **state)
+/* A cubic polynomial of each axis, and its derivative. */
+static double cubic(int a, double x, int derivative)
+{
+  static const double c[3][4] = {{1, -2, 0.5, 0.3}, {0.2, 1, -1, 0.4}, {2, 0.1, 0.7, -0.6}};
+  return derivative ? c[a][1] + x * (2 * c[a][2] + x * 3 * c[a][3])
+                    : c[a][0] + x * (c[a][1] + x * (c[a][2] + x * c[a][3]));
+}
+
+/* Not-a-knot splines of a product of cubic polynomials are that product. */
+static void test_slopes_of_cubics_are_exact(void **state)
 {
   (void)state;
   static const int n_node[] = {7, 5, 6};
   static const double low[] = {-2, 0, -1}, high[] = {2, 3, 1};
-  static const struct {
-    int n_dim, periodic;
-    const double *slope;
-  } known[] = {{1, 0, ref_slope_1}, {2, 0, ref_slope_2}, {3, 0, ref_slope_3}, {3, 1, ref_slope_3p}};
-  for (int k = 0; k < 4; k++) {
-    const int n_dim = known[k].n_dim;
-    double value[7 * 5 * 6], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
+  enum { N_AT = 12 };
+  for (int n_dim = 1; n_dim <= 3; n_dim++) {
+    double value[7 * 5 * 6], at[3 * N_AT], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
     mill_particle_field f = field_of(n_dim, 1, n_node);
-    int n = 0;
-    for (int i = 0; i < 7 * 5 * 6; i++)
-      if ((n_dim > 2 || i % 6 == 0) && (n_dim > 1 || i / 6 % 5 == 0))
-        value[n++] = ref_field_value[i];
     for (int a = 0; a < n_dim; a++) {
       f.low[a] = low[a];
       f.spacing[a] = (high[a] - low[a]) / (n_node[a] - 1);
+      for (int i = 0; i < N_AT; i++)
+        at[i * n_dim + a] = low[a] + (high[a] - low[a]) * fmod(0.37 * i + 0.21 * a, 1);
     }
-    f.periodic[0] = known[k].periodic;
+    for (int i = 0; i < f.n_node[0] * f.n_node[1] * f.n_node[2]; i++) {
+      value[i] = 1;
+      for (int a = n_dim - 1, rest = i; a >= 0; rest /= n_node[a], a--)
+        value[i] *= cubic(a, low[a] + rest % n_node[a] * f.spacing[a], 0);
+    }
     double *coef = fit(&f, value);
-    slopes(&f, 0, N_AT, ref_field_at, 3, slope);
+    slopes(&f, 0, N_AT, at, n_dim, slope);
     for (int i = 0; i < N_AT; i++)
-      for (int a = 0; a < n_dim; a++)
-        assert_close(slope[a][i], known[k].slope[i * n_dim + a], 1e-9);
+      for (int a = 0; a < n_dim; a++) {
+        double exact = 1;
+        for (int e = 0; e < n_dim; e++)
+          exact *= cubic(e, at[i * n_dim + e], e == a);
+        assert_close(slope[a][i], exact, 1e-10 * (1 + fabs(exact)));
+      }
     free(coef);
   }
+}
+
+/* The slope s of a periodic cubic spline through sin(k x) on a grid of step h: from its condition
+ * s(x - h) + 4 s(x) + s(x + h) = 3 (f(x + h) - f(x - h)) / h it is cos(k x) times
+ * 3 sin(k h) / (h (2 + cos(k h))) at the nodes, and half way between two of them
+ * 3 (f(x + h) - f(x)) / (2 h) - (s(x) + s(x + h)) / 4. */
+static void test_slopes_of_a_periodic_spline(void **state)
+{
+  (void)state;
+  enum { N = 7 };
+  static const int n_node[] = {N};
+  const double h = 0.4, k = 2 * M_PI / (N * h);
+  const double gain = 3 * sin(k * h) / (h * (2 + cos(k * h)));
+  double value[N], at[2 * N], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
+  mill_particle_field f = field_of(1, 1, n_node);
+  f.low[0] = -1;
+  f.spacing[0] = h;
+  f.periodic[0] = 1;
+  for (int i = 0; i < N; i++) {
+    value[i] = sin(k * i * h);
+    at[2 * i] = -1 + (i - 2 * N) * h; /* two periods away */
+    at[2 * i + 1] = -1 + (i + 0.5) * h;
+  }
+  double *coef = fit(&f, value);
+  slopes(&f, 0, 2 * N, at, 1, slope);
+  for (int i = 0; i < N; i++) {
+    const double s = gain * cos(k * i * h), next = gain * cos(k * (i + 1) * h);
+    assert_close(slope[0][2 * i], s, 1e-12);
+    assert_close(slope[0][2 * i + 1], 1.5 * (value[(i + 1) % N] - value[i]) / h - (s + next) / 4,
+                 1e-12);
+  }
+  free(coef);
 }
 
 /* Beyond the grid the slope is that of the edge; between two times it is linear. */
@@ -157,7 +196,8 @@ static void test_values_that_are_no_numbers_are_named(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slopes_are_scipys),
+      cmocka_unit_test(test_slopes_of_cubics_are_exact),
+      cmocka_unit_test(test_slopes_of_a_periodic_spline),
       cmocka_unit_test(test_edges_and_times),
       cmocka_unit_test(test_parabola_is_the_named_one),
       cmocka_unit_test(test_values_that_are_no_numbers_are_named),

@@ -297,7 +297,7 @@ static void test_noise_has_the_variance_that_ivar_says(void **state)
   for (int c = 0; c < 2; c++) {
     mill_mock_settings set = clean_settings();
     view noisy, clean, flat;
-      set.min_sn = set.max_sn = sn[c];
+    set.min_sn = set.max_sn = sn[c];
     set.distortion = distortion[c];
     open_view(&set, &noisy);
     set.noiseless = 1;
