@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Two results of the same stars, star by star: of starmill or of rvspecfit.
 
 usage: compare_results.py A B [--figure FILE.png] [--all] [--worst N] [--list FILE.csv]
@@ -24,7 +25,7 @@ try:
 except ImportError as missing:
     sys.exit(f"compare_results.py: {missing} (Debian: python3-h5py python3-astropy)")
 
-from validate_survey import half_width, text
+from survey_stats import half_width, text
 
 # column, unit, digits
 QUANTITIES = (("VRAD", "km/s", 3), ("TEFF", "K", 1), ("LOGG", "", 3), ("FEH", "", 3),

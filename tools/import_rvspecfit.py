@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Make the files that `starmill library import` reads out of rvspecfit's networks.
 
 usage: import_rvspecfit.py [--output FOLDER] [--overwrite] FILE|FOLDER...

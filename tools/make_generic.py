@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Put spectra of any origin into starmill's generic layout (docs/use/formats.md, "Generic input").
 
 usage: make_generic.py --medium vacuum|air [--frame FRAME] [--unit UNIT] OUT.fits TABLE...

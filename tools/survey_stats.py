@@ -10,7 +10,25 @@ import h5py
 import numpy as np
 from astropy.io import fits as pyfits
 
-from validate_survey import FITTED, SN_BINS, half_width, text
+FITTED = 1
+SN_BINS = ((5, 10), (10, 20), (20, 40), (40, 100))  # only the last includes its upper end
+
+
+def mad(delta, axis=-1):
+    """1.4826 times the median absolute deviation: sigma of a Gaussian."""
+    centre = np.median(delta, axis=axis, keepdims=True)
+    return 1.4826 * np.median(np.abs(delta - centre), axis=axis)
+
+
+def half_width(delta, axis=-1):
+    """Half the width of the central 68.27 %: sigma of a Gaussian."""
+    low, high = np.percentile(delta, [15.865, 84.135], axis=axis)
+    return 0.5 * (high - low)
+
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else str(value)
+
 
 # name of the column, how it is written in a picture, unit, digits that are worth printing
 Parameter = collections.namedtuple("Parameter", "name symbol unit digits")

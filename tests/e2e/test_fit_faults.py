@@ -3,7 +3,7 @@
 from common import *  # noqa: F403
 import fault_cases
 
-# every case with one number of ranks; tests/campaigns/faults has the others
+# every case with one number of ranks; tests/campaigns/kill faults has the others
 RANKS = (0, 2)
 
 

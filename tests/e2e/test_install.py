@@ -107,6 +107,13 @@ class Installed(ProgramTest):
                               self.path("share", "starmill", "config", f"{name}.yaml"))
             self.assertIn("npoly", said)
 
+    def test_tools_run(self):
+        def tool(name, *args):
+            return self.works(sys.executable, "-B", self.path("share", "starmill", "tools", name), *args)
+        for name in ("import_rvspecfit.py", "make_generic.py", "compare_results.py", "real-library"):
+            self.assertIn("usage", tool(name, "--help").lower())
+        self.assertEqual(len(tool("real-grid", "plan", "--models", "3").splitlines()), 3)
+
     def test_submit_finds_its_scripts(self):
         said = self.works(self.path("bin", "starmill-submit"), "--dry-run", "--rows", "1000", "cpu",
                           "--library", self.path("share", "starmill", "libraries", "fgk.h5"),

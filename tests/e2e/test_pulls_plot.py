@@ -1,4 +1,4 @@
-"""tools/pulls_plot.py and tools/validate_basins.py on made-up results that are known exactly."""
+"""tests/campaigns/pulls_plot.py and validate_basins.py on made-up results that are known exactly."""
 
 import os
 import re
@@ -9,6 +9,9 @@ import unittest
 import test_demo_tools as made
 from test_demo_tools import h5py, np
 
+CAMPAIGNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "campaigns")
+PULLS_PLOT = os.path.join(CAMPAIGNS, "pulls_plot.py")
+VALIDATE_BASINS = os.path.join(CAMPAIGNS, "validate_basins.py")
 UNRESOLVED, DROPPED = 1, 8
 # parameter, S/N, stars, median ± its error, mean, width ± its error, MAD, standard deviation,
 # stars beyond 3 and 5 errors
@@ -60,7 +63,7 @@ class PullsPlot(ToolTest):
             file["fits/FIT_INFO"][...] = info
 
     def table(self, *args):
-        done = self.tool("pulls_plot.py", "fit.h5", "truth.fits", *args)
+        done = self.tool(PULLS_PLOT, "fit.h5", "truth.fits", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout, self.lines(done.stdout)
 
@@ -121,7 +124,7 @@ class PullsPlot(ToolTest):
         with h5py.File(self.path("fixed.h5"), "a") as file:
             for i, value in zip(self.dropped, [0.0, np.nan] * len(self.dropped)):
                 file["fits/FEH_ERR"][i] = value
-        done = self.tool("pulls_plot.py", "fixed.h5", "truth.fits")
+        done = self.tool(PULLS_PLOT, "fixed.h5", "truth.fits")
         self.assertEqual(done.returncode, 0, done.stderr)
         n = {name: values[0] for (name, label), values in self.lines(done.stdout).items()
              if label == "5-10"}
@@ -136,7 +139,7 @@ class PullsPlot(ToolTest):
             file["fits/FIT_INFO"][...] = info
             for i in self.dropped:
                 file["fits/VSINI"][i] = 0.0
-        done = self.tool("pulls_plot.py", "pinned.h5", "truth.fits")
+        done = self.tool(PULLS_PLOT, "pinned.h5", "truth.fits")
         self.assertEqual(done.returncode, 0, done.stderr)
         found, before = self.lines(done.stdout), self.table()[1]
         key = ("VSINI", "5-10")
@@ -170,9 +173,9 @@ class PullsPlot(ToolTest):
                            (("again.h5",), "truth table"),
                            (("--expected", "a.h5", "b.h5"), "one for each fit")):
             with self.subTest(args):
-                self.assertFails(self.tool("pulls_plot.py", "fit.h5", "truth.fits", *args), part)
-        self.assertFails(self.tool("pulls_plot.py", "none.h5", "truth.fits"), "none.h5")
-        self.assertFails(self.tool("pulls_plot.py", "fit.h5", "fit.h5"), "fit.h5")
+                self.assertFails(self.tool(PULLS_PLOT, "fit.h5", "truth.fits", *args), part)
+        self.assertFails(self.tool(PULLS_PLOT, "none.h5", "truth.fits"), "none.h5")
+        self.assertFails(self.tool(PULLS_PLOT, "fit.h5", "fit.h5"), "fit.h5")
 
 
 class AwayFromHulls(ToolTest):
@@ -223,7 +226,7 @@ class AwayFromHulls(ToolTest):
             file["hulls/hull1/facets"] = [[0.6, 0.8, -(0.23 + 3.0 * 0.043589)]]
 
     def counts(self, *args):
-        done = self.tool("pulls_plot.py", "fit.h5", "truth.fits", "--library", "library.h5", *args)
+        done = self.tool(PULLS_PLOT, "fit.h5", "truth.fits", "--library", "library.h5", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         return {key: values[0] for key, values in self.lines(done.stdout).items()}, done.stdout
 
@@ -236,7 +239,7 @@ class AwayFromHulls(ToolTest):
         self.assertIn(f"2.49 errors inside the hulls: {made.N_BIN} stars", text)
         n, _ = self.counts("--away", "2.99")
         self.assertEqual(n["TEFF", "all"], 2 * made.N_BIN)
-        self.assertFails(self.tool("pulls_plot.py", "fit.h5", "truth.fits", "--library",
+        self.assertFails(self.tool(PULLS_PLOT, "fit.h5", "truth.fits", "--library",
                                    "library.h5", "--away", "3.01"), "inside the hulls")
 
     def test_expected_errors(self):
@@ -249,13 +252,13 @@ class AwayFromHulls(ToolTest):
         self.assertEqual(n["TEFF", "all"], 2 * made.N_BIN)
         n, _ = self.counts("--away", "1.49", "--expected", "expected.h5")
         self.assertEqual(n["TEFF", "all"], 2 * made.N_BIN)
-        self.assertFails(self.tool("pulls_plot.py", "fit.h5", "truth.fits", "--library",
+        self.assertFails(self.tool(PULLS_PLOT, "fit.h5", "truth.fits", "--library",
                                    "library.h5", "--away", "1.51", "--expected", "expected.h5"),
                          "inside the hulls")
 
 
 class Basins(ToolTest):
-    """tools/validate_basins.py: four fits of 303 stars, of which some are made worse."""
+    """Four fits of 303 stars, of which some are made worse."""
 
     @classmethod
     def setUpClass(cls):
@@ -282,7 +285,7 @@ class Basins(ToolTest):
                     f'optimizer: {optimizer}\nrotation_kernel: spline\nstart: "{start}"\n')
 
     def run_tool(self, *names):
-        return self.tool("validate_basins.py", "truth.fits", *(f"{name}.h5" for name in names))
+        return self.tool(VALIDATE_BASINS, "truth.fits", *(f"{name}.h5" for name in names))
 
     def test_counts(self):
         done = self.run_tool("hybrid", "nelder-mead", "levenberg-marquardt", "hybrid-truth")

@@ -131,7 +131,7 @@ class RealLibrary(ProgramTest):
             f.write("TARGETID,TEFF,LOGG,FEH\n")
             f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f}\n" for i, (a, b, c, _) in
                          enumerate(labels))
-        done = tool("validate_library.py", "--sets", "", "--stars", "made up",
+        done = tool("../tests/campaigns/validate_library.py", "--sets", "", "--stars", "made up",
                     tmp("work/miles.yaml"), tmp("published.csv"), tmp("work/miles.fits"),
                     tmp("checks"), "ours=" + out)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -2,7 +2,7 @@
 
 from common import *  # noqa: F403
 
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "campaigns"))
 import validate_survey  # noqa: E402
 
 WARN_HULL = 256  # kernels/data/result.h

@@ -1,4 +1,5 @@
-"""starmill library train against PyTorch: losses of ten epochs, stored by tools/train_reference.py.
+"""starmill library train against PyTorch: losses of ten epochs, stored by
+tests/reference/make_train_losses.py.
 """
 
 import csv
@@ -10,7 +11,7 @@ import unittest
 from base import SOURCE, content, main, np, run, tmp
 
 _spec = importlib.util.spec_from_file_location(
-    "train_reference", os.path.join(SOURCE, "tools", "train_reference.py"))
+    "make_train_losses", os.path.join(SOURCE, "tests", "reference", "make_train_losses.py"))
 tool = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(tool)
 STORED = os.path.join(SOURCE, "tests", "reference", "train_losses.json")

@@ -30,27 +30,16 @@ import h5py
 import numpy as np
 from astropy.io import fits as pyfits
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+from survey_stats import FITTED, SN_BINS, half_width, mad, text  # noqa: E402
+
 PARAMETERS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE")  # those with a criterion
 UNITS = {"VRAD": "km/s", "VSINI": "km/s", "TEFF": "K"}
-SN_BINS = ((5, 10), (10, 20), (20, 40), (40, 100))  # only the last includes its upper end
 VSINI_BINS = ((0, 8), (8, 15), (15, 30), (30, 60), (60, 101))
 SOLUTION = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 
 MAX_EXCESS, MIN_FRACTION, MAX_RATIO = 0.5, 0.97, 1.05
 N_BOOTSTRAP, SEED = 10000, 20261121
-FITTED = 1
-
-
-def mad(delta, axis=-1):
-    """1.4826 times the median absolute deviation: sigma of a Gaussian."""
-    centre = np.median(delta, axis=axis, keepdims=True)
-    return 1.4826 * np.median(np.abs(delta - centre), axis=axis)
-
-
-def half_width(delta, axis=-1):
-    """Half the width of the central 68.27 %: sigma of a Gaussian."""
-    low, high = np.percentile(delta, [15.865, 84.135], axis=axis)
-    return 0.5 * (high - low)
 
 
 SCATTERS = {"MAD": mad, "68 %": half_width}
@@ -104,10 +93,6 @@ class Survey:
         """Fitted stars of one S/N bin; the last bin includes its upper end."""
         last = high == SN_BINS[-1][1]
         return np.flatnonzero(self.fitted & (self.sn >= low) & ((self.sn < high) | last))
-
-
-def text(value):
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def fraction_below(excess, limit):

@@ -20,15 +20,17 @@ noise either.  Without it they are the fit's own.
 """
 
 import argparse
+import os
 import sys
 
 import h5py
 import numpy as np
 
-from survey_stats import (
-    MIN_STARS, PARAMETERS, RESOLVED_KM_S, Survey, SurveyError, bin_text, names_of, opened,
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+from survey_stats import (  # noqa: E402
+    MIN_STARS, PARAMETERS, RESOLVED_KM_S, SN_BINS, Survey, SurveyError, bin_text, half_width, mad,
+    names_of, opened, text,
 )
-from validate_survey import SN_BINS, half_width, mad, text
 
 FAR, OUTLIER = 3.0, 5.0  # errors: of a Gaussian 0.27 % and 6 in 10 million are farther
 WIDEST = 5.0  # of the histograms

@@ -36,11 +36,11 @@ import numpy as np
 from astropy.io import fits
 from astropy.table import Table
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
 import make_generic  # noqa: E402
 
-CONFIG = os.path.join(HERE, "..", "config")
+CONFIG = os.path.join(SOURCE, "config")
 COLUMNS = {"TEFF": "Teff, K", "LOGG": "log g", "FEH": "[Fe/H]", "ALPHAFE": "[α/Fe]",
            "VRAD": "velocity, km/s"}
 MIN_SN = 20
@@ -322,7 +322,7 @@ def print_all(campaigns):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1], add_help=False,
                                      description=__doc__)
-    root = os.path.join(HERE, "..")
+    root = SOURCE
     parser.add_argument("--starmill", default=os.path.join(root, "build/release/starmill"))
     parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA", ""))
     parser.add_argument("--sets", default="lamost,sdss,miles,repeats")

@@ -1,8 +1,8 @@
 """The losses of a network's first epochs by PyTorch, as `starmill library train` has them.
 
-usage: train_reference.py [options] GRID.h5
-       train_reference.py --store LOSSES.json
-       train_reference.py --make-grid GRID.h5
+usage: make_train_losses.py [options] GRID.h5
+       make_train_losses.py --store LOSSES.json
+       make_train_losses.py --make-grid GRID.h5
 
 The script repeats the training of a grid file's first arm from the file alone
 (docs/use/libraries.md, "PyTorch beside starmill"): statistics and components by NumPy's SVD,
@@ -228,7 +228,7 @@ def write_grid(path, names, label, arms, settings):
     n = len(label)
     with h5py.File(path, "w") as file:
         file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
-                          generator=np.bytes_("train_reference.py"), settings=np.bytes_(settings),
+                          generator=np.bytes_("make_train_losses.py"), settings=np.bytes_(settings),
                           complete=np.int32(1))
         file["labels/name"] = np.array(names, "S64")
         file["models/label"] = np.asarray(label, float)
@@ -266,7 +266,7 @@ def make_spectra(n_model, n_pix, n_line, seed):
 def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
     label, flux = make_spectra(n_model, n_pix, n_line, seed)
     write_grid(path, ["teff", "logg", "feh", "alpha"], label, [("b", 4000.0, 2e-4, flux)],
-               f"train_reference.py: {n_model} models of {n_line} lines, seed {seed}")
+               f"make_train_losses.py: {n_model} models of {n_line} lines, seed {seed}")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def store(path):
                   np.nanmax(np.abs(single / double - 1)), "at most")
             losses = [[None if math.isnan(x) else float(f"{x:.9g}") for x in row] for row in single]
             cases.append({"options": case, "losses": losses})
-    made = f"tools/train_reference.py, torch {torch.__version__}, NumPy {np.__version__}"
+    made = f"tests/reference/make_train_losses.py, torch {torch.__version__}, NumPy {np.__version__}"
     text = ",\n  ".join(json.dumps(case) for case in cases)
     with open(path, "w", encoding="utf-8") as file:
         file.write(f'{{"made by": {json.dumps(made)},\n "cases": [\n  {text}]}}\n')

@@ -20,8 +20,10 @@ import sys
 import h5py
 import numpy as np
 
-from survey_stats import PARAMETERS, Survey, SurveyError, opened
-from validate_survey import SN_BINS, table, text
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tools")]
+from survey_stats import PARAMETERS, SN_BINS, Survey, SurveyError, opened, text  # noqa: E402
+from validate_survey import table  # noqa: E402
 
 LIMITS = (0.1, 0.01)  # of -2 ln L above the best known
 MIN_FRACTION = 0.995  # of the stars within the first of them
