@@ -49,13 +49,14 @@ static int factor(int n, const double *node, const double *knot, double *band, l
   return MILL_OK;
 }
 
-/** Solve for the columns of value [n][n_column], in place, a few at a time. */
+/** Solve for the columns of value [n][n_column], in place, a few at a time; NaN stays NaN. */
 static int solve(int n, const double *band, const lapack_int *pivot, size_t n_column, double *value)
 {
   for (size_t at = 0; at < n_column; at += COLUMNS) {
     const size_t n_here = n_column - at < COLUMNS ? n_column - at : COLUMNS;
-    const lapack_int info = LAPACKE_dgbtrs(LAPACK_ROW_MAJOR, 'N', n, BAND, BAND, (lapack_int)n_here,
-                                           band, n, pivot, value + at, (lapack_int)n_column);
+    const lapack_int info =
+        LAPACKE_dgbtrs_work(LAPACK_ROW_MAJOR, 'N', n, BAND, BAND, (lapack_int)n_here, band, n,
+                            pivot, value + at, (lapack_int)n_column);
     if (info != 0)
       return MILL_ERROR(MILL_ERR_MEMORY, "LAPACK's splines of a grid ended with %d", (int)info);
   }
