@@ -10,8 +10,8 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
 /** Look at what is at path, read-only.  MILL_ERR_OUTPUT when it is no result of this very run, and
  *  says in what it differs.  A finished file also fills summary; one with damaged rows counts as
  *  unfinished.  watch: token of src/system/watchdog.h, told while all rows are read.  retry_failed:
- * input files of which no row is fitted may have changed in size and time; a result with such ones
- * counts as unfinished. */
+ *  input files of which no row is fitted may have changed in size and time; a result with such ones
+ *  counts as unfinished. */
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
                         const mill_columns *columns, int watch, int *found,
                         mill_result_summary *summary);

@@ -17,8 +17,9 @@ enum { N_FIELD = 7, N_KIND = 2, MAX_LINE = 512 };
 
 static const struct {
   const char *word, *unit, *command;
-} kinds[N_KIND] = {{"fit", "rows a rank", "starmill bench crossover --keep"},
-                   {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
+} kinds[N_KIND] = {
+    {"fit", "rows a rank", "starmill bench crossover --keep"},
+    {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
 
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
