@@ -105,10 +105,12 @@ def spectrum(survey, models, row):
             hdu = {k: file[f"{name.upper()}_{k}"] for k in ("WAVELENGTH", "FLUX", "IVAR", "MASK")}
             flux, ivar, mask = (np.array(hdu[k].section[i_fits]) for k in ("FLUX", "IVAR", "MASK"))
             bad = (mask != 0) | ~np.isfinite(flux) | ~(ivar > 0)
-            wave = np.asarray(hdu["WAVELENGTH"].data, dtype=float)
-            if not np.array_equal(wave, models[name]["wavelength"][...]):
+            wave = models[name]["wavelength"][...]
+            # pixels beyond the library's ends have no model
+            kept = np.isin(np.asarray(hdu["WAVELENGTH"].data, dtype=float), wave)
+            if kept.sum() != len(wave):
                 raise SurveyError(f"{path} and its models have other wavelengths in arm {name}")
-            arms.append((wave, np.where(bad, 0.0, flux), np.where(bad, 0.0, ivar),
+            arms.append((wave, np.where(bad, 0.0, flux)[kept], np.where(bad, 0.0, ivar)[kept],
                          np.asarray(models[name]["flux"][i_model], dtype=float)))
     return sorted(arms, key=lambda arm: arm[0][0])
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/error.h"
@@ -128,10 +129,7 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
       MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path, strerror(errno));
     if (length < 0)
       break;
-    if (number == 1 && strcmp(text, HEAD) != 0)
-      MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: is no table of inputs, which begins with " HEAD,
-                path);
-    /* a line without its end was cut short: its run was not told that it is there */
+    /* an unterminated line was cut short, and its run reported the failure */
     if (text[0] == '#' || text[0] == '\n' || text[length - 1] != '\n')
       continue;
     text[length - 1] = '\0';
@@ -140,7 +138,7 @@ static int read_lines(const char *path, FILE *stream, mill_input_table *table)
     *line = (stored){.place = number};
     if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
       /* its input is fitted once more, at worst */
-      mill_log_warning("--input-table %s, line %lld: is no line of it, and passed over", path,
+      mill_log_warning("--input-table %s, line %lld: cannot be read and is skipped", path,
                        (long long)number);
       continue;
     }
@@ -160,6 +158,7 @@ int mill_input_table_read(const char *path, mill_input_table **out)
   mill_input_table *table = NULL;
   FILE *stream = NULL;
   *out = NULL;
+  MILL_TRY(mill_input_table_check(path));
   MILL_TRY(MILL_ALLOC(1, &table));
   if (access(path, F_OK) == 0) {
     MILL_TRY(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
@@ -224,6 +223,20 @@ static void print_entry(const mill_input_entry *e, FILE *out)
   fputc('\n', out);
 }
 
+int mill_input_table_check(const char *path)
+{
+  char first[sizeof HEAD] = "";
+  struct stat status;
+  if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
+    return MILL_OK;
+  (void)mill_first_bytes(path, first, sizeof first - 1);
+  if (strcmp(first, HEAD) != 0)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--input-table %s: exists and is no table of inputs: give another file",
+                      path);
+  return MILL_OK;
+}
+
 /* Does the file end within a line? */
 static int ends_within_line(int fd, int64_t size)
 {
@@ -239,6 +252,7 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   FILE *out = open_memstream(&text, &n_text);
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
+  MILL_TRY(mill_input_table_check(path));
   fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
   if (size < 0)

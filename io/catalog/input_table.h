@@ -1,7 +1,7 @@
-/** The table of inputs: a text file to which runs append what has become of their input files.
+/** The table of inputs: a text file to which runs append the outcome of their input files.
  *
- *  docs/use/formats.md has its columns.  The last line of an input counts; and of a result only
- *  what its last run has written, for an earlier one has been replaced.
+ *  docs/use/formats.md has its columns.  The last line of an input counts; of a result only the
+ *  lines of its last run count, which has replaced earlier ones.
  */
 #ifndef MILL_INPUT_TABLE_H
 #define MILL_INPUT_TABLE_H
@@ -25,9 +25,9 @@ typedef struct mill_input_entry {
 
 typedef struct mill_input_table mill_input_table;
 
-/** Read it; a table that is not there is empty.  A line that is none is passed over with a warning,
- *  and one without its end in silence: its run was not told that it is there.  MILL_ERR_USAGE: no
- *  table of inputs. */
+/** Read it; a missing table is empty.  Lines that cannot be read are skipped with a warning, an
+ *  unterminated last one silently: its run reported the failure.  MILL_ERR_USAGE: no table of
+ *  inputs. */
 int mill_input_table_read(const char *path, mill_input_table **out);
 void mill_input_table_free(mill_input_table *table); /* NULL is allowed */
 
@@ -37,8 +37,12 @@ const mill_input_entry *mill_input_table_find(const mill_input_table *table, con
 /** Is the entry of a path that counts one of this result? */
 int mill_input_table_has(const mill_input_table *table, const char *result, const char *path);
 
-/** Append entries [n] in one write, and make the file where there is none.  MILL_ERR_OUTPUT; no
- *  line is half written then, or the next reader drops it. */
+/** MILL_ERR_USAGE where something else than a table of inputs, or an empty file, is at path. */
+int mill_input_table_check(const char *path);
+
+/** Append entries [n] in one write, and make the file where there is none.  Fails as
+ *  mill_input_table_check; MILL_ERR_OUTPUT: no line is half written then, or the next reader drops
+ *  it. */
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n);
 
 /** Can the path stand in a line: no tab, no end of a line? */

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
-#include "io/fits/fits_file.h"
-#include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
 #include "io/files/sha256.h"
+#include "io/fits/fits_file.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_layout.h"
+#include "io/result/result_rows.h"
+#include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
+#include "src/system/log.h"
 #include "src/system/regular_file.h"
 
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
@@ -158,88 +162,134 @@ done:
 
 /* ---- HDF5 ---- */
 
-/* Path of the dataset of /fits that has one of the names, whatever the case; 0: none has. */
-static int find_dataset(const mill_h5_file *file, hid_t group, const char *const name[2],
-                        char *path, size_t size)
+/* The columns of /fits that a start needs. */
+typedef struct places {
+  const mill_stored_column *par[MILL_MAX_PAR]; /* NULL: fixed */
+  const mill_stored_column *id, *info;
+} places;
+
+/* The column of /fits that has one of the names, whatever the case; NULL: none has. */
+static const mill_stored_column *find_column(const mill_stored_rows *rows,
+                                             const char *const name[2], int type)
 {
-  H5G_info_t info;
-  if (H5Gget_info(group, &info) < 0)
-    return 0;
   for (int k = 0; k < 2 && name[k]; k++)
-    for (hsize_t i = 0; i < info.nlinks; i++) {
-      char link[64];
-      const ssize_t n = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, link,
-                                           sizeof link, H5P_DEFAULT);
-      if (n < 0 || (size_t)n >= sizeof link || strcasecmp(link, name[k]) != 0)
-        continue;
-      snprintf(path, size, "fits/%s", link);
-      return mill_h5_exists(file, path);
-    }
-  return 0;
+    for (int i = 0; i < rows->n_column; i++)
+      if (strcasecmp(rows->column[i].name + sizeof "fits/" - 1, name[k]) == 0)
+        return rows->column[i].type == type && rows->column[i].n_value == 1 ? &rows->column[i]
+                                                                            : NULL;
+  return NULL;
 }
 
-/* Names of fixed length; a result file always has them, another one need not. */
+static int find_places(const raw_table *raw, const mill_stored_rows *rows, places *at)
+{
+  *at = (places){.id = find_column(rows, (const char *[]){key_name[0], NULL}, MILL_TYPE_I64),
+                 .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32)};
+  if (!at->id || !at->info)
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path,
+                      at->id ? "FIT_INFO" : key_name[0]);
+  for (int j = 0; j < raw->out->n_par; j++) {
+    const char *name[2];
+    names_of(raw->lib, j, name);
+    at->par[j] = raw->set->fixed[j] ? NULL : find_column(rows, name, MILL_TYPE_F64);
+    if (!at->par[j] && !raw->set->fixed[j])
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s: has no /fits/%s to start from (a parameter fixed by fix_param needs none)",
+          raw->path, name[0]);
+  }
+  return MILL_OK;
+}
+
+/* Names of fixed length in /catalog. */
 static int read_objects(const mill_h5_file *file, raw_table *raw)
 {
   static const char name[] = "catalog/OBJECT";
   mill_ph5_texts texts = {0};
   size_t n_row = 0;
-  if (!mill_h5_exists(file, name))
-    return MILL_OK;
   MILL_CHECK(mill_h5_shape(file, name, 1, &n_row)); /* no more than the file can hold */
   const int code = mill_ph5_read_texts(file->id, raw->path, name, &texts);
   raw->object = texts.text;
   raw->stride = texts.n_byte;
-  if (code == MILL_ERR_MEMORY)
-    MILL_CHECK(code);
-  if (code != MILL_OK || texts.n != raw->n_row)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s: /%s does not hold one text of fixed length for each row", raw->path,
+  MILL_CHECK(code);
+  if (texts.n != raw->n_row)
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", raw->path,
                       name);
   return MILL_OK;
+}
+
+/* A packed row of /fits; 0: it is damaged, and gets no key by which it could be found.  A row that
+ * is not done has no values. */
+static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *at, const char *row,
+                    int64_t i)
+{
+  int is_whole;
+  const int n_par = raw->out->n_par;
+  const int32_t status = mill_stored_row_status(rows, row, &is_whole);
+  if (!is_whole && status != MILL_STATUS_NOT_DONE) {
+    raw->id[i] = -1;
+    raw->object[(size_t)i * raw->stride] = '\0';
+    return 0;
+  }
+  memcpy(&raw->id[i], row + at->id->at, sizeof *raw->id);
+  memcpy(&raw->out->info[i], row + at->info->at, sizeof *raw->out->info);
+  for (int j = 0; j < n_par; j++) {
+    double *theta = &raw->out->theta[i * n_par + j];
+    if (at->par[j])
+      memcpy(theta, row + at->par[j]->at, sizeof *theta);
+    else
+      *theta = raw->set->fixed_value[j];
+    if (!is_whole)
+      *theta = NAN;
+  }
+  return 1;
+}
+
+static int read_rows(raw_table *raw, const mill_stored_rows *rows)
+{
+  enum { BLOCK_ROWS = 8192 };
+  int err = MILL_OK;
+  char *row = NULL, *value = NULL, text[MILL_ROWS_TEXT];
+  places at;
+  mill_damaged_rows damaged = {0};
+  MILL_TRY(find_places(raw, rows, &at));
+  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->row_size, (void **)&row));
+  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->widest, (void **)&value));
+  for (int64_t start = 0; start < raw->n_row; start += BLOCK_ROWS) {
+    const int64_t left = raw->n_row - start, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+    MILL_TRY(mill_stored_rows_read(rows, start, n, row, value));
+    for (int64_t k = 0; k < n; k++)
+      if (!take_row(raw, rows, &at, row + (size_t)k * rows->row_size, start + k))
+        mill_damaged_rows_add(&damaged, start + k);
+  }
+  if (damaged.n > 0)
+    mill_log_warning("%s: %s; no fit starts from them", raw->path,
+                     mill_damaged_rows_text(&damaged, text));
+done:
+  MILL_FREE(row, value);
+  return err;
 }
 
 static int read_hdf5(raw_table *raw)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
-  hid_t group = H5I_INVALID_HID;
-  const char *const id_name[2] = {key_name[0], NULL};
-  char path[80];
+  mill_stored_rows *rows = NULL;
   size_t n_row = 0;
+  MILL_TRY(MILL_ALLOC(1, &rows));
   MILL_TRY(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
   MILL_TRY(mill_h5_scan(&file));
-  group = mill_h5_exists(&file, "fits") ? H5Gopen2(file.id, "fits", H5P_DEFAULT) : -1;
-  if (group < 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s: has no group /fits, so it is no result of starmill fit; give one, or a FITS "
-              "table",
-              raw->path);
-  if (!find_dataset(&file, group, id_name, path, sizeof path))
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path, key_name[0]);
-  MILL_TRY(mill_h5_shape(&file, path, 1, &n_row));
+  MILL_TRY(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
+  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   MILL_TRY(start_rows(raw, (int64_t)n_row));
   MILL_TRY(MILL_ALLOC(n_row, &raw->id));
-  MILL_TRY(mill_h5_read(&file, path, H5T_NATIVE_INT64, 1, &n_row, raw->id));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->out->info));
   MILL_TRY(read_objects(&file, raw));
-  for (int j = 0; j < raw->out->n_par; j++) {
-    const char *name[2];
-    names_of(raw->lib, j, name);
-    if (!raw->set->fixed[j]) {
-      if (!find_dataset(&file, group, name, path, sizeof path))
-        MILL_FAIL(MILL_ERR_CONFIG,
-                  "%s: has no /fits/%s to start from (a parameter fixed by fix_param needs none)",
-                  raw->path, name[0]);
-      MILL_TRY(mill_h5_read(&file, path, H5T_NATIVE_DOUBLE, 1, &n_row, raw->value));
-    }
-    put_values(raw, j);
-  }
-  if (mill_h5_exists(&file, "fits/FIT_INFO")) {
-    MILL_TRY(MILL_ALLOC(n_row, &raw->out->info));
-    MILL_TRY(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &n_row, raw->out->info));
-  }
+  MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, rows));
+  MILL_TRY(read_rows(raw, rows));
 done:
-  MILL_H5_CLOSE(group);
+  if (rows)
+    mill_stored_rows_close(rows);
+  mill_free(rows);
   mill_h5_close(&file);
   return err;
 }
@@ -319,30 +369,21 @@ static void digest(mill_start_table *t)
   mill_sha256_final(&sha, t->hash);
 }
 
-static int starts_as_hdf5(const char *path, int *is_hdf5)
-{
-  static const unsigned char signature[4] = {0x89, 'H', 'D', 'F'};
-  unsigned char first[4] = "";
-  FILE *stream = NULL;
-  MILL_CHECK(mill_regular_stream(path, "a FITS table or a result to start from", MILL_ERR_CONFIG,
-                                 &stream));
-  const size_t n = fread(first, 1, sizeof first, stream);
-  fclose(stream);
-  *is_hdf5 = n == sizeof first && memcmp(first, signature, sizeof first) == 0;
-  return MILL_OK;
-}
-
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
                           const mill_open_limits *limits, mill_start_table **out)
 {
   int err = MILL_OK;
-  int is_hdf5 = 0;
+  int fd;
+  char first[4] = "";
   raw_table raw = {.path = path, .lib = lib, .set = set};
   *out = NULL;
-  MILL_TRY(starts_as_hdf5(path, &is_hdf5));
+  MILL_TRY(mill_regular_open(path, "a FITS table or a result to start from", MILL_ERR_CONFIG, &fd));
+  const int is_hdf5 =
+      read(fd, first, sizeof first) == sizeof first && memcmp(first, "\x89HDF", sizeof first) == 0;
+  close(fd);
   MILL_TRY(MILL_ALLOC(1, &raw.out));
   err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
-  if (err == MILL_ERR_INPUT) {
+  if (err == MILL_ERR_INPUT || (err == MILL_ERR_OUTPUT && is_hdf5)) {
     /* spectra that cannot be read leave a run that is done; this leaves none */
     mill_error_kept kept;
     mill_error_save(err, &kept);

@@ -1,8 +1,8 @@
 /** Where fits start from instead of the guess: a table of parameters by star.
  *
  *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of
- *  `starmill fit` (HDF5, finished or not).  Stars are told apart by TARGETID, and where
- *  they have none (-1) by name, column OBJECT.
+ *  `starmill fit` (finished or not), whose rows with a wrong CRC are left out, with a warning.
+ *  Stars are told apart by TARGETID, and where they have none (-1) by name, column OBJECT.
  */
 #ifndef MILL_START_TABLE_H
 #define MILL_START_TABLE_H

@@ -34,8 +34,8 @@ static int read_stars(const mill_export_source *source, int64_t lo, int64_t n, s
                 {"catalog/FIRST_EXPOSURE", H5T_STD_I64LE, s->first},
                 {"catalog/N_EXPOSURE", H5T_STD_I32LE, s->n_exposure}};
   for (size_t i = 0; i < sizeof column / sizeof *column; i++)
-    MILL_CHECK(mill_export_numbers(source, column[i].name, column[i].type, source->table.n_row,
-                                   NULL, lo, n, column[i].to));
+    MILL_CHECK(mill_ph5_read_rows(source->table.file.id, source->table.path, column[i].name,
+                                  column[i].type, source->table.n_row, NULL, lo, n, column[i].to));
   return MILL_OK;
 }
 
@@ -45,11 +45,13 @@ static int read_exposures(const mill_export_source *source, int i_file, int64_t 
 {
   int err = MILL_OK;
   int32_t *file = NULL;
+  const hid_t id = source->table.file.id;
+  const char *const path = source->table.path;
   MILL_TRY(MILL_ALLOC(out->n, &file));
-  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FITS_ROW", H5T_STD_I64LE, n_total,
-                               out->exposure, 0, out->n, out->fits_row));
-  MILL_TRY(mill_export_numbers(source, "catalog/exposures/FILE", H5T_STD_I32LE, n_total,
-                               out->exposure, 0, out->n, file));
+  MILL_TRY(mill_ph5_read_rows(id, path, "catalog/exposures/FITS_ROW", H5T_STD_I64LE, n_total,
+                              out->exposure, 0, out->n, out->fits_row));
+  MILL_TRY(mill_ph5_read_rows(id, path, "catalog/exposures/FILE", H5T_STD_I32LE, n_total,
+                              out->exposure, 0, out->n, file));
   for (int64_t i = 0; i < out->n; i++)
     out->is_joined |= file[i] != i_file;
 done:
@@ -61,7 +63,8 @@ int mill_carried_find(const mill_export_source *source, int i_file, int by_expos
                       mill_carried *out)
 {
   int err = MILL_OK;
-  const int64_t lo = source->row_start[i_file], n_row = source->n_row_of[i_file];
+  const int64_t lo = mill_export_row_start(source, i_file),
+                n_row = mill_export_n_row(source, i_file);
   int64_t n = 0, next = 0;
   size_t n_total = 0;
   stars s = {0};
@@ -132,12 +135,12 @@ int mill_carried_open(const mill_export_source *source, int i_file, const mill_c
   int err = MILL_OK;
   char path[MILL_MAX_PATH], format[32];
   *out = NULL;
-  MILL_TRY(mill_export_get_text(source, MILL_EXPORT_FORMAT, i_file, format, sizeof format));
+  MILL_TRY(mill_recorded_text(&source->inputs, MILL_INPUT_FORMAT, i_file, format, sizeof format));
   if (strcmp(format, "desi") != 0)
     goto done;
-  MILL_TRY(mill_export_input(source, i_file, path, sizeof path));
+  MILL_TRY(mill_recorded_path(&source->inputs, i_file, path, sizeof path));
   if (access(path, R_OK) != 0) /* the whole survey may have moved */
-    MILL_TRY(mill_export_get_text(source, MILL_EXPORT_INPUT, i_file, path, sizeof path));
+    MILL_TRY(mill_recorded_text(&source->inputs, MILL_INPUT_PATH, i_file, path, sizeof path));
   if (access(path, R_OK) != 0)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: cannot be read, and its FIBERMAP belongs into the product: put it back, "
@@ -149,11 +152,12 @@ int mill_carried_open(const mill_export_source *source, int i_file, const mill_c
               "are not joined: " ELSE_ALONE,
               path);
   MILL_TRY(mill_fits_file_open(path, NULL, out));
-  if ((*out)->guard->file_size != source->size[i_file])
+  if ((*out)->guard->file_size != source->inputs.number[MILL_INPUT_SIZE][i_file])
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: has changed since it was fitted (%lld bytes, then %lld): fit it again, "
               "or " ELSE_ALONE,
-              path, (long long)(*out)->guard->file_size, (long long)source->size[i_file]);
+              path, (long long)(*out)->guard->file_size,
+              (long long)source->inputs.number[MILL_INPUT_SIZE][i_file]);
   MILL_TRY(mill_fits_file_check_rows(*out));
   MILL_TRY(check_targets(*out, carried));
 done:
@@ -313,8 +317,9 @@ int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_
   fitsfile *const out = product->fits;
   char redrock[MILL_MAX_PATH] = "", config[MILL_MAX_PATH + 32], path[MILL_MAX_PATH] = "";
   if (i_file >= 0) {
-    MILL_CHECK(mill_export_get_text(source, MILL_EXPORT_REDROCK, i_file, redrock, sizeof redrock));
-    MILL_CHECK(mill_export_get_text(source, MILL_EXPORT_INPUT, i_file, path, sizeof path));
+    MILL_CHECK(
+        mill_recorded_text(&source->inputs, MILL_INPUT_REDROCK, i_file, redrock, sizeof redrock));
+    MILL_CHECK(mill_recorded_text(&source->inputs, MILL_INPUT_PATH, i_file, path, sizeof path));
   }
   snprintf(config, sizeof config, "%s:/provenance/CONFIG", source->table.path);
   mill_product_key(out, "EXPORTED", what, "by starmill export", &status);

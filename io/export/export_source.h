@@ -4,19 +4,8 @@
 
 #include <stdint.h>
 
-#include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_inputs.h"
 #include "io/result/result_table.h"
-
-/** The columns of /catalog/files that are texts. */
-enum mill_export_text {
-  MILL_EXPORT_INPUT,
-  MILL_EXPORT_FORMAT,
-  MILL_EXPORT_FRAME,
-  MILL_EXPORT_REDROCK,
-  MILL_EXPORT_ERROR,
-  MILL_EXPORT_N_TEXT
-};
 
 typedef struct mill_export_source {
   mill_result_table table;
@@ -25,19 +14,12 @@ typedef struct mill_export_source {
   uint8_t *kept; /**< [table.n_row] 1: done, and so exported */
   /** provenance */
   char run_id[64], version[64], revision[64], library[256], library_hash[80];
-  char folder[MILL_MAX_PATH]; /**< from which relative paths of inputs count */
   char *command;
-  /** /catalog/files */
-  int n_file;
-  mill_ph5_texts text[MILL_EXPORT_N_TEXT];
-  int64_t *size, *row_start, *n_row_of;
+  mill_recorded_inputs inputs;
   /** the rows of the last mill_export_read */
   int64_t block_rows; /**< how many it reads at most */
   char *fits_row, *catalog_row, *scratch;
 } mill_export_source;
-
-/** Names of the text columns in /catalog/files, by enum mill_export_text. */
-extern const char *const mill_export_text_name[MILL_EXPORT_N_TEXT];
 
 /** Open a result of starmill fit or sample; path is borrowed.
  *
@@ -52,18 +34,9 @@ void mill_export_close(mill_export_source *source);
  *  MILL_ERR_OUTPUT: the CRC of an exported row is wrong; MILL_ERR_STOPPED: the job is to stop. */
 int mill_export_read(mill_export_source *source, int64_t at, int64_t n);
 
-/** Text of input i into out [size]; MILL_ERR_RANGE: it is longer. */
-int mill_export_get_text(const mill_export_source *source, int which, int i, char *out,
-                         size_t size);
-
-/** Where input i is: its path as given, relative to the folder of the fit.  MILL_ERR_RANGE. */
-int mill_export_input(const mill_export_source *source, int i, char *out, size_t size);
-
-/** Numbers of a column of /catalog or /catalog/exposures with n_total rows: rows row [n], or
- *  [at, at + n) where row is NULL.  type: H5T_STD_I64LE or H5T_STD_I32LE, which the column must
- *  have.  MILL_ERR_OUTPUT. */
-int mill_export_numbers(const mill_export_source *source, const char *name, hid_t type,
-                        int64_t n_total, const int64_t *row, int64_t at, int64_t n, void *out);
+/** Rows of input i: the first, and how many. */
+int64_t mill_export_row_start(const mill_export_source *source, int i);
+int64_t mill_export_n_row(const mill_export_source *source, int i);
 
 /** MILL_ERR_STOPPED when the job is to stop. */
 int mill_export_go_on(void);

@@ -109,15 +109,15 @@ done:
 static int check_names(const products *p)
 {
   int err = MILL_OK;
-  const int n = p->source->n_file;
-  const size_t size = p->source->text[MILL_EXPORT_INPUT].n_byte + 1;
+  const int n = p->source->inputs.n_file;
+  const size_t size = p->source->inputs.text[MILL_INPUT_PATH].n_byte + 1;
   char *text = NULL;
   const char **path = NULL;
   MILL_TRY(mill_alloc_bytes((size_t)n, size, (void **)&text));
   MILL_TRY(MILL_ALLOC(n, &path));
   for (int i = 0; i < n; i++) {
     char *at = text + (size_t)i * size;
-    MILL_TRY(mill_export_get_text(p->source, MILL_EXPORT_INPUT, i, at, size));
+    MILL_TRY(mill_recorded_text(&p->source->inputs, MILL_INPUT_PATH, i, at, size));
     path[i] = at;
   }
   MILL_TRY(mill_products_check_names(n, path, p->want->has_subfolders));
@@ -131,7 +131,7 @@ static int place_product(const products *p, int i_file, const char *prefix, char
 {
   char input[MILL_MAX_PATH], name[MILL_MAX_PATH];
   const size_t n_folder = strlen(p->want->output);
-  MILL_CHECK(mill_export_get_text(p->source, MILL_EXPORT_INPUT, i_file, input, sizeof input));
+  MILL_CHECK(mill_recorded_text(&p->source->inputs, MILL_INPUT_PATH, i_file, input, sizeof input));
   MILL_CHECK(name_of(input, p->want->has_subfolders, prefix, name));
   if (snprintf(out, MILL_MAX_PATH, "%s/%s", p->want->output, name) >= MILL_MAX_PATH)
     return MILL_ERROR(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
@@ -200,7 +200,7 @@ static int make_product(products *p, enum kind kind, int i_file)
 static int products_of(products *p, int i_file)
 {
   int err = MILL_OK;
-  const mill_ph5_texts *error = &p->source->text[MILL_EXPORT_ERROR];
+  const mill_ph5_texts *error = &p->source->inputs.text[MILL_INPUT_ERROR];
   if (error->text[(size_t)i_file * error->n_byte] != '\0') {
     p->counts.n_unread++;
     return MILL_OK;
@@ -239,7 +239,8 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   MILL_TRY(mill_mpi_rank0_first(mpi, open_source, &p));
   if (is_table && mpi->rank == 0)
     err = make_product(&p, TABLE, -1);
-  for (int i = mpi->rank; !is_table && i < p.source->n_file && err == MILL_OK; i += mpi->size)
+  for (int i = mpi->rank; !is_table && i < p.source->inputs.n_file && err == MILL_OK;
+       i += mpi->size)
     err = products_of(&p, i);
   if (err == MILL_OK && p.n_refused > 0)
     err = MILL_ERROR(MILL_ERR_OUTPUT,

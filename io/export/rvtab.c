@@ -33,7 +33,8 @@ int mill_rvtab_write(mill_export_source *source, int i_file, mill_fits_file *inp
 {
   int err = MILL_OK;
   mill_out_table *table = NULL;
-  const int64_t lo = source->row_start[i_file], hi = lo + source->n_row_of[i_file];
+  const int64_t lo = mill_export_row_start(source, i_file),
+                hi = lo + mill_export_n_row(source, i_file);
   MILL_TRY(MILL_ALLOC(1, &table));
   MILL_TRY(mill_out_rvtab(source, table));
   MILL_TRY(mill_out_write(table, "RVTAB", source, lo, hi, product));
@@ -47,27 +48,32 @@ done:
 /* The inputs, by the number that FILE has. */
 static int write_files(const mill_export_source *source, const mill_product *product)
 {
-  enum { N = MILL_EXPORT_N_TEXT };
+  static const int which[] = {MILL_INPUT_PATH, MILL_INPUT_FORMAT, MILL_INPUT_FRAME,
+                              MILL_INPUT_REDROCK, MILL_INPUT_ERROR};
+  enum { N = sizeof which / sizeof *which };
   int err = MILL_OK, status = 0;
+  const mill_recorded_inputs *inputs = &source->inputs;
   char *column[N], *form[N], form_text[N][24], *row = NULL;
   size_t width = 0;
   for (int i = 0; i < N; i++) {
-    snprintf(form_text[i], sizeof form_text[i], "%zuA", source->text[i].n_byte);
-    column[i] = (char *)(uintptr_t)mill_export_text_name[i];
+    const size_t n_byte = inputs->text[which[i]].n_byte;
+    snprintf(form_text[i], sizeof form_text[i], "%zuA", n_byte);
+    column[i] = (char *)(uintptr_t)mill_input_text_name(which[i]);
     form[i] = form_text[i];
-    width += source->text[i].n_byte;
+    width += n_byte;
   }
   fits_create_tbl(product->fits, BINARY_TBL, 0, N, column, form, NULL, "FILES", &status);
   MILL_TRY_PRODUCT(product, status);
   MILL_TRY(mill_alloc_bytes(1, width, (void **)&row));
-  for (int f = 0; f < source->n_file; f++) {
+  for (int f = 0; f < inputs->n_file; f++) {
     char *at = row;
     memset(row, ' ', width);
-    for (int i = 0; i < N; at += source->text[i++].n_byte) {
-      const char *text = source->text[i].text + (size_t)f * source->text[i].n_byte;
-      const size_t n = strnlen(text, source->text[i].n_byte);
-      memcpy(at, text, n);
+    for (int i = 0; i < N; i++) {
+      const mill_ph5_texts *text = &inputs->text[which[i]];
+      const size_t n = strnlen(text->text + (size_t)f * text->n_byte, text->n_byte);
+      memcpy(at, text->text + (size_t)f * text->n_byte, n);
       mill_product_printable(at, n);
+      at += text->n_byte;
     }
     fits_write_tblbytes(product->fits, f + 1, 1, (LONGLONG)width, (unsigned char *)row, &status);
     MILL_TRY_PRODUCT(product, status);

@@ -50,7 +50,7 @@ static int read_texts(const mill_h5_file *file, const char *name, int n, size_t 
   if (!mill_h5_array_open(file->id, name, &array))
     MILL_FAIL(file->code, "%s: /%s cannot be opened: %s", file->path, name, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is no text of fixed length", file->path, name);
+    MILL_FAIL(file->code, "%s: dataset /%s is not a text of fixed length", file->path, name);
   if ((memory = H5Tcopy(array.type)) < 0 || H5Tset_size(memory, size) < 0 ||
       H5Tset_strpad(memory, H5T_STR_NULLTERM) < 0 ||
       (n > 0 && H5Dread(array.id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0))
@@ -112,8 +112,8 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
                         file->path, i, info->name[i], info->status[i]);
     for (int l = 0; l < info->n_label && info->status[i] != MILL_GRID_BAD; l++)
       if (!isfinite(info->value[(size_t)i * dim[1] + (size_t)l]))
-        return MILL_ERROR(file->code, "%s: model %d (%s) has a label %s that is no finite number",
-                          file->path, i, info->name[i], info->label[l]);
+        return MILL_ERROR(file->code, "%s: label %s of model %d (%s) is not finite", file->path,
+                          info->label[l], i, info->name[i]);
   }
   return MILL_OK;
 }
@@ -160,7 +160,7 @@ static int read_format(const mill_h5_file *file)
   int version = 0;
   char format[64] = "";
   if (!mill_h5_has_attr(file, "/", "format"))
-    return MILL_ERROR(file->code, "%s: is no grid file; starmill library build makes one",
+    return MILL_ERROR(file->code, "%s: is not a grid file; starmill library build makes one",
                       file->path);
   MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
   if (strcmp(format, MILL_GRID_FORMAT) != 0)

@@ -28,7 +28,7 @@ typedef struct mill_grid_arm {
   int has_continuum;
 } mill_grid_arm;
 
-/** What a grid file holds beside its spectra; zeroed before, freed by mill_grid_info_clear. */
+/** All of a grid file but its spectra; zeroed before, freed by mill_grid_info_clear. */
 typedef struct mill_grid_info {
   int n_model, n_label, n_arm;
   char label[MILL_MAX_LABEL][MILL_MAX_NAME];

@@ -12,7 +12,6 @@
 
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
-#include "src/libraries/cubic_spline.h"
 #include "src/system/regular_file.h"
 
 /* ---- names ---- */
@@ -166,7 +165,7 @@ static int read_image(mill_fits_file *file, const mill_labelled_request *request
   long corner[MILL_FITS_MAX_AXIS];
   MILL_CHECK(find_row_image(file, &one->i_hdu));
   if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX)
-    return MILL_ERROR_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
+    return MILL_ERROR_HDU(file, one->i_hdu, " has %lld pixels, at most %d",
                           (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX);
   one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
   for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
@@ -194,15 +193,6 @@ static int read_card(mill_fits_file *file, int i_hdu, const char *key, double *o
   return MILL_OK;
 }
 
-/* label [n_label], where no table has them */
-static int read_cards(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
-                      double *label)
-{
-  for (int l = 0; l < request->n_label && !request->table; l++)
-    MILL_CHECK(read_card(file, i_hdu, request->column[l], &label[l]));
-  return MILL_OK;
-}
-
 int mill_labelled_one_cards(const char *path, const mill_labelled_request *request, double *label)
 {
   int err = MILL_OK, i_hdu = 0;
@@ -213,7 +203,8 @@ int mill_labelled_one_cards(const char *path, const mill_labelled_request *reque
     MILL_TRY(find_columns(file, request, &i_hdu, &c));
   else
     MILL_TRY(find_row_image(file, &i_hdu));
-  MILL_TRY(read_cards(file, i_hdu, request, label));
+  for (int l = 0; l < request->n_label; l++)
+    MILL_TRY(read_card(file, i_hdu, request->column[l], &label[l]));
 done:
   mill_fits_file_close(file);
   return err;
@@ -221,7 +212,7 @@ done:
 
 int mill_labelled_one_read(const char *path, const mill_labelled_request *request,
                            const mill_labelled_spectra *first, mill_labelled_one *one,
-                           double *label, mill_labelled_origin *origin)
+                           mill_labelled_origin *origin)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
@@ -230,46 +221,13 @@ int mill_labelled_one_read(const char *path, const mill_labelled_request *reques
     MILL_TRY(read_columns(file, request, one, origin));
   else
     MILL_TRY(read_image(file, request, first, one, origin));
-  if (label)
-    MILL_TRY(read_cards(file, one->i_hdu, request, label));
   MILL_TRY(read_card(file, one->i_hdu, "FWHM", &origin->fwhm_aa));
 done:
   mill_fits_file_close(file);
   return err;
 }
 
-/* ---- all of them ---- */
-
-/* Onto the wavelengths [n_pix] of the first file: the same numbers where they are its own, else a
-   spline; pixels without good neighbours are NaN. */
-static int put_on_grid(const mill_labelled_one *one, int n_pix, const double *wave, float *out)
-{
-  int err = MILL_OK, same = one->n_pix == n_pix;
-  double *bend = NULL, *upper = NULL, *flux = NULL;
-  for (int p = 0; p < n_pix && same; p++)
-    same = fabs(one->wave[p] - wave[p]) <= 1e-9 * wave[p];
-  for (int p = 0; p < n_pix && same; p++)
-    out[p] = (float)one->flux[p];
-  if (same)
-    return MILL_OK;
-  MILL_TRY(MILL_ALLOC(one->n_pix, &bend));
-  MILL_TRY(MILL_ALLOC(one->n_pix, &upper));
-  MILL_TRY(MILL_ALLOC(one->n_pix, &flux));
-  for (int p = 0; p < one->n_pix; p++) /* what is near a bad pixel is lost, whatever it holds */
-    flux[p] = isfinite(one->flux[p]) ? one->flux[p] : (p > 0 ? flux[p - 1] : 0);
-  mill_spline_bend(one->n_pix, one->wave, flux, bend, upper);
-  for (int p = 0, at = 0; p < n_pix; p++) {
-    while (at < one->n_pix - 2 && one->wave[at + 1] <= wave[p])
-      at++;
-    int good = wave[p] >= one->wave[0] && wave[p] <= one->wave[one->n_pix - 1];
-    for (int k = at > 0 ? at - 1 : 0; k < one->n_pix && k <= at + 2; k++)
-      good &= isfinite(one->flux[k]) && one->flux[k] > 0;
-    out[p] = good ? (float)mill_spline_value(one->wave + at, flux + at, bend + at, wave[p]) : NAN;
-  }
-done:
-  MILL_FREE(bend, upper, flux);
-  return err;
-}
+/* ---- labels of a table ---- */
 
 /* The row of a table whose name, of n_row texts at text, is that of the file at path; -1: none. */
 static int find_row(const char *table, const char *path, const char *text, size_t stride,
@@ -341,55 +299,5 @@ int mill_labelled_table_read(const char *const *path, const mill_labelled_reques
 done:
   mill_fits_file_close(file);
   MILL_FREE(text, column, row);
-  return err;
-}
-
-int mill_labelled_files_read(const char *const *path, int n_path,
-                             const mill_labelled_request *request, mill_labelled_spectra *spectra,
-                             mill_labelled_origin *origin)
-{
-  int err = MILL_OK;
-  mill_labelled_one one = {0};
-  const size_t n_label = (size_t)request->n_label;
-  memset(origin, 0, sizeof *origin);
-  if (n_path > MILL_LABELLED_MAX)
-    MILL_FAIL(MILL_ERR_INPUT, "%d files; %d are possible", n_path, MILL_LABELLED_MAX);
-  spectra->n_spectrum = n_path;
-  spectra->n_label = request->n_label;
-  MILL_TRY(MILL_ALLOC((size_t)n_path * n_label, &spectra->label));
-  MILL_TRY(MILL_ALLOC(n_path, &spectra->name));
-  for (int i = 0; i < n_path; i++) {
-    mill_labelled_origin other = *origin; /* it has the same --wave-file */
-    double *label = spectra->label + (size_t)i * n_label;
-    for (size_t l = 0; l < n_label; l++)
-      label[l] = NAN;
-    int n_stem = 0;
-    const char *stem = mill_labelled_stem(path[i], &n_stem);
-    snprintf(spectra->name[i], MILL_MAX_NAME, "%.*s", n_stem, stem);
-    MILL_TRY(
-        mill_labelled_one_read(path[i], request, spectra, &one, label, i == 0 ? origin : &other));
-    if (i == 0) {
-      spectra->n_pix = one.n_pix;
-      if ((double)n_path * one.n_pix > MILL_LABELLED_MAX_NUMBERS)
-        MILL_FAIL(MILL_ERR_INPUT, "%d spectra of %d pixels; %.0f numbers are possible", n_path,
-                  one.n_pix, MILL_LABELLED_MAX_NUMBERS);
-      MILL_TRY(MILL_ALLOC((size_t)n_path * (size_t)one.n_pix, &spectra->flux));
-      MILL_TRY(MILL_ALLOC(one.n_pix, &spectra->wave_aa));
-      memcpy(spectra->wave_aa, one.wave, (size_t)one.n_pix * sizeof *one.wave);
-    } else if (other.is_air != origin->is_air) {
-      MILL_FAIL(MILL_ERR_INPUT, "%s: its wavelengths are those of %s, of %s of %s; give --medium",
-                path[i], other.is_air ? "air" : "vacuum", path[0],
-                origin->is_air ? "air" : "vacuum");
-    }
-    MILL_TRY(put_on_grid(&one, spectra->n_pix, spectra->wave_aa,
-                         spectra->flux + (size_t)i * (size_t)spectra->n_pix));
-    mill_labelled_one_clear(&one);
-  }
-  if (request->table)
-    MILL_TRY(mill_labelled_table_read(path, request, spectra));
-done:
-  mill_labelled_one_clear(&one);
-  if (err != MILL_OK)
-    mill_labelled_spectra_clear(spectra);
   return err;
 }

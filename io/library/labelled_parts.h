@@ -37,16 +37,15 @@ typedef struct mill_labelled_one {
 } mill_labelled_one;
 void mill_labelled_one_clear(mill_labelled_one *one);
 
-/** The spectrum of a file, its labels where no table has them, and what it says of its resolution.
+/** The spectrum of a file and its resolution.
  *
  *  first  with n_pix and wave_aa where a file has been read before; --wave-file is not read again
- *         for files of as many pixels
- *  label  [n_label] out, NaN where there is no card; NULL: not wanted */
+ *         for files of as many pixels */
 int mill_labelled_one_read(const char *path, const mill_labelled_request *request,
                            const mill_labelled_spectra *first, mill_labelled_one *one,
-                           double *label, mill_labelled_origin *origin);
+                           mill_labelled_origin *origin);
 
-/** Its labels alone; the spectrum is only looked for. */
+/** Its labels, label [n_label], NaN where there is no card; the spectrum is only looked for. */
 int mill_labelled_one_cards(const char *path, const mill_labelled_request *request, double *label);
 
 /** Labels [n_spectrum][n_label] of the rows of request->table whose names are those of the files;

@@ -228,32 +228,6 @@ int mill_labelled_find_image(const mill_fits_file *file, int *i_hdu)
       guard->path);
 }
 
-static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *spectra)
-{
-  int status = 0, any_null = 0;
-  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
-  float blank = NAN; /* integers that mean nothing become what is refused */
-  long first[MILL_FITS_MAX_AXIS];
-  double n = 1;
-  for (int k = 0; k < hdu->n_axis; k++) {
-    first[k] = 1;
-    n *= k > 0 ? (double)hdu->axis[k] : 1;
-  }
-  const double size = (double)hdu->axis[0] * n;
-  if (n > MILL_LABELLED_MAX || size > MILL_LABELLED_MAX_NUMBERS)
-    return MILL_ERROR_HDU(
-        file, i_hdu, " has %.0f spectra of %lld pixels; %d spectra and %.0f numbers are possible",
-        n, (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
-  spectra->n_pix = (int)hdu->axis[0];
-  spectra->n_spectrum = (int)n;
-  MILL_CHECK(MILL_ALLOC((size_t)size, &spectra->flux));
-  MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  fits_read_pix(file->fptr, TFLOAT, first, (LONGLONG)size, &blank, spectra->flux, &any_null,
-                &status);
-  MILL_CHECK_FITS(file, i_hdu, status, "the image cannot be read");
-  return MILL_OK;
-}
-
 /* Values of a label along axis k of a cube: those of the image with the label's name, or equal
    steps from the cards.  value [axis] */
 static int read_axis(mill_fits_file *file, int i_hdu, int k, const char *name, double *value)
@@ -310,7 +284,7 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
   MILL_TRY(MILL_ALLOC((size_t)spectra->n_spectrum * n_label, &spectra->label));
   if (hdu->n_axis != request->n_label + 1)
     MILL_TRY(MILL_ERROR_HDU(file, i_hdu,
-                            " has %d axes beside the pixels' for %d labels; name all with --labels",
+                            " has %d axes besides the pixels, and --labels names %d; name them all",
                             hdu->n_axis - 1, request->n_label));
   for (int k = 1; k < hdu->n_axis; k++) {
     char key[32], name[FLEN_VALUE];
@@ -390,26 +364,4 @@ int mill_labelled_image_labels(mill_fits_file *file, int i_hdu,
   if (file->guard->hdu[i_hdu].n_axis > 2)
     return read_cube_labels(file, i_hdu, request, spectra);
   return read_labels(file, request, spectra);
-}
-
-int mill_labelled_spectra_read(const char *path, const mill_labelled_request *request,
-                               mill_labelled_spectra *spectra, mill_labelled_origin *origin)
-{
-  int err = MILL_OK, i_hdu = 0, found = 0;
-  mill_fits_file *file = NULL;
-  memset(origin, 0, sizeof *origin);
-  MILL_TRY(mill_fits_file_open(path, &request->limits, &file));
-  MILL_TRY(mill_labelled_find_image(file, &i_hdu));
-  MILL_TRY(read_image(file, i_hdu, spectra));
-  MILL_TRY(
-      mill_labelled_wavelengths(file, i_hdu, request, spectra->n_pix, &spectra->wave_aa, origin));
-  MILL_TRY(mill_labelled_number(file, i_hdu, "FWHM", &origin->fwhm_aa, &found));
-  if (!found)
-    origin->fwhm_aa = NAN;
-  MILL_TRY(mill_labelled_image_labels(file, i_hdu, request, spectra));
-done:
-  mill_fits_file_close(file);
-  if (err != MILL_OK)
-    mill_labelled_spectra_clear(spectra);
-  return err;
 }

@@ -7,14 +7,14 @@
 #include "src/config/config.h"
 #include "src/libraries/spectra_library.h"
 
-/** What the file does not say, or shall be read otherwise. */
+/** What the file does not say, or what overrides it. */
 typedef struct mill_labelled_request {
   int n_label;
   /** of the table, one per label; cards of files with one spectrum; CTYPE of a cube's axes */
   char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME];
-  int medium;        /**< enum mill_medium; AUTO: as the header says */
-  int have_wave;     /**< 1: wavelengths from the two below, not from the header */
-  int wave_is_log10; /**< they are log10 of A */
+  enum mill_medium medium; /**< AUTO: as the header says */
+  int have_wave;           /**< 1: wavelengths from the two below, not from the header */
+  int wave_is_log10;       /**< they are log10 of A */
   double wave_first, wave_step;
   const char *wave_file; /**< image with the wavelengths; NULL: none */
   /* of files with one spectrum */
@@ -33,19 +33,16 @@ typedef struct mill_labelled_origin {
   double fwhm_aa;        /**< card FWHM of the image; NaN when there is none */
 } mill_labelled_origin;
 
-/** Read a file: the first image with two axes, [spectrum][pixel], and the first table
- *  that has the columns and a row for each spectrum; or a cube, the first image with more axes.
+/** Read all spectra of one file (is_many 1: the first image with two axes, [spectrum][pixel], and
+ *  the first table that has the columns and a row for each spectrum; or a cube, the first image
+ * with more axes), or of files with one spectrum each, onto the wavelengths of the first; pixels
+ * beyond a file's own are NaN.
  *
  *  spectra zeroed before; cleared on failure.  Wavelengths come out in vacuum.
  *  MILL_ERR_INPUT names file, HDU, card or column, and the option that helps. */
-int mill_labelled_spectra_read(const char *path, const mill_labelled_request *request,
-                               mill_labelled_spectra *spectra, mill_labelled_origin *origin);
-
-/** Read files with one spectrum each, onto the wavelengths of the first one; pixels beyond a
- *  file's own are NaN. */
-int mill_labelled_files_read(const char *const *path, int n_path,
-                             const mill_labelled_request *request, mill_labelled_spectra *spectra,
-                             mill_labelled_origin *origin);
+int mill_labelled_read(const char *const *path, int n_path, int is_many,
+                       const mill_labelled_request *request, mill_labelled_spectra *spectra,
+                       mill_labelled_origin *origin);
 
 /** FITS files of a folder in the order of their names, *path [*n] with the folder; free them with
  *  mill_labelled_files_free.  n 0: path is no folder. */

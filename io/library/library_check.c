@@ -26,20 +26,6 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-int mill_library_format(const mill_library *lib)
-{
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].emulator.kind == MILL_EMULATOR_GRID && lib->arm[i].emulator.grid.linear)
-      return MILL_LIBRARY_LINEAR;
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].error.fraction)
-      return MILL_LIBRARY_ERRORS;
-  for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].emulator.kind != MILL_EMULATOR_MLP)
-      return MILL_LIBRARY_KINDS;
-  return MILL_LIBRARY_MLP;
-}
-
 size_t mill_library_grid_size(const mill_spline_grid *grid)
 {
   size_t n = (size_t)grid->n_out;
@@ -92,7 +78,7 @@ static int check_labels(const mill_library *lib, const char *where)
           strcmp(label->column, lib->label[j].column) == 0)
         return REFUSED(where, "label %s (column %s) is there twice", label->name, label->column);
     if (label->mapping != MILL_MAP_LINEAR && label->mapping != MILL_MAP_LOG10)
-      return REFUSED(where, "mapping %d of label %s is none of 0 (linear), 1 (log10)",
+      return REFUSED(where, "mapping %d of label %s, expected 0 (linear) or 1 (log10)",
                      label->mapping, label->name);
     if (!isfinite(label->mean) || !isfinite(label->std) || !(label->std > 0))
       return REFUSED(where, "label %s has mean %g and std %g; they must be finite and std above 0",
@@ -374,11 +360,10 @@ static int check_arms(const mill_library *lib, const char *where)
       return REFUSED(where, "the template sigma of arm %s is not finite", arm->name);
     const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];
     if (arm->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
-      return REFUSED(
-          where,
-          "the templates of arm %s have a sigma of %g A, which is no resolution for its %.6g A; "
-          "give it in Angstrom, at most %.3g",
-          arm->name, arm->template_sigma_aa, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
+      return REFUSED(where,
+                     "the templates of arm %s have a sigma of %g A, expected at most %.3g for an "
+                     "arm of %.6g A",
+                     arm->name, arm->template_sigma_aa, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
     MILL_CHECK(check_emulator(lib, arm, where));
     MILL_CHECK(check_error(arm, where));
   }

@@ -6,9 +6,8 @@
 
 #include "kernels/data/library.h"
 
-/** Newest version that this program reads.  It writes 4 where a grid is linear, 3 where an arm has
- *  a model error, 2 where an emulator is a grid or radial functions, else 1. */
-enum { MILL_LIBRARY_FORMAT = 4 };
+/** The version of the format that is written and read. */
+enum { MILL_LIBRARY_FORMAT = 3 };
 
 /** Read a library; *lib must be zeroed, and is left cleared on failure.
  *  Fills lib->hash (digest of the contents, independent of file layout) and

@@ -209,7 +209,7 @@ static int read_grid(const mill_h5_file *file, mill_arm *arm)
   MILL_CHECK(mill_library_read_new(file, "lam", H5T_NATIVE_DOUBLE, 1, &n_pix, &arm->wave_aa));
   for (size_t i = 0; i < n_pix; i++)
     if (!isfinite(arm->wave_aa[i]) || !(arm->wave_aa[i] > 0))
-      return REFUSED(file, "lam, pixel %zu: %g A is no wavelength", i, arm->wave_aa[i]);
+      return REFUSED(file, "lam, pixel %zu: %g A, expected a number above 0", i, arm->wave_aa[i]);
   arm->ln_wave0 = log(arm->wave_aa[0]);
   arm->ln_step = (log(arm->wave_aa[n_pix - 1]) - arm->ln_wave0) / (double)(n_pix - 1);
   return MILL_OK;
@@ -224,7 +224,7 @@ static int read_network(const mill_h5_file *file, mill_arm *arm)
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
     return REFUSED(file, "has %d layers, this program takes 1 to %d", net->n_layer, MILL_MAX_LAYER);
   for (int i = 0; i < net->n_layer; i++)
-    MILL_CHECK(mill_library_read_layer(file, "", i, arm->n_pix, net));
+    MILL_CHECK(mill_library_read_layer(file, i, arm->n_pix, net));
   return MILL_OK;
 }
 
@@ -236,7 +236,7 @@ static int name_arm(const mill_h5_file *file, const char *arm_name, mill_arm *ar
   const char *name = arm_name ? arm_name : underscore ? underscore + 1 : arm->setup;
   const size_t n = strlen(name);
   if (n == 0 || n >= sizeof arm->name)
-    return REFUSED(file, "'%.40s' is no name for the arm of setup '%s'; give one by --arm-names",
+    return REFUSED(file, "arm name '%.40s' (setup '%s') is empty or too long; give --arm-names",
                    name, arm->setup);
   for (size_t i = 0; i < n; i++)
     arm->name[i] = (char)tolower((unsigned char)name[i]);
@@ -303,9 +303,9 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
   size_t dim[2];
   const size_t n_label = (size_t)lib->n_label, n_pix = (size_t)arm->n_pix;
   if (!mill_h5_exists(file, "check/params"))
-    MILL_TRY(REFUSED(
-        file, "has no check values (check/params, check/spectra, check/outside), without which "
-              "it cannot be known to be read rightly"));
+    MILL_TRY(REFUSED(file,
+                     "has no check values (check/params, check/spectra, check/outside), which "
+                     "prove that it is read correctly"));
   MILL_TRY(mill_h5_shape(file, "check/params", 2, dim));
   if (dim[0] < 1 || dim[0] > MAX_CHECK || dim[1] != n_label)
     MILL_TRY(REFUSED(file,
@@ -441,7 +441,7 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
     MILL_FAIL(MILL_ERR_USAGE, "%d emulator files; a library takes 1 to %d, one per arm", n_path,
               MILL_MAX_ARM);
   if (n_guess < 1 || n_guess > 10000)
-    MILL_FAIL(MILL_ERR_USAGE, "%d templates for the initial guess; 1 to 10000 are possible",
+    MILL_FAIL(MILL_ERR_USAGE, "templates of the initial guess: expected 1 to 10000, got %d",
               n_guess);
   for (int i = 0; i < n_path; i++)
     if (isinf(template_sigma_aa[i]))

@@ -1,5 +1,6 @@
-/** What the parts of the library file share: library_file.c reads and writes it, library_check.c,
- *  library_digest.c and library_print.c look at what is in it. */
+/** What the parts of the library file share: library_file.c opens and replaces files,
+ * library_walk.c knows what is in them, library_check.c and library_print.c look at a library in
+ * memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
 
@@ -10,10 +11,6 @@
 #include "src/libraries/library_make.h"
 
 enum {
-  MILL_LIBRARY_MLP = 1,   /**< format of libraries with multilayer perceptrons only */
-  MILL_LIBRARY_KINDS = 2, /**< an arm's attribute emulator says which kind it has: mlp, grid, rbf */
-  MILL_LIBRARY_ERRORS = 3, /**< arms may have a model error */
-  MILL_LIBRARY_LINEAR = 4, /**< a grid says its degree, which may be 1 */
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
   MILL_LIBRARY_MAX_GUESS = 100000,
@@ -24,10 +21,6 @@ enum {
 
 /** Largest model error, relative to the flux: beyond it a template says nothing. */
 #define MILL_LIBRARY_MAX_ERROR 10.0
-
-/** The oldest format that can hold the library: files with what older programs know stay readable
- *  for them, and as they were. */
-int mill_library_format(const mill_library *lib);
 
 /** Numbers in the coefficients of a grid, or of radial functions, whose sizes were checked. */
 size_t mill_library_grid_size(const mill_spline_grid *grid);
@@ -43,8 +36,12 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out);
 
-/** Read weights and biases of a layer; group: "" or "arms/arm0/"; the last layer gives n_pix. */
-int mill_library_read_layer(const mill_h5_file *file, const char *group, int i_layer, int n_pix,
-                            mill_emulator *net);
+/** Read weights and biases of a layer of an emulator at the file's root; the last one gives n_pix.
+ */
+int mill_library_read_layer(const mill_h5_file *file, int i_layer, int n_pix, mill_emulator *net);
+
+/** All of a library but its name, hash and report, which are the file's attributes. */
+int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);
+int mill_library_write_contents(const mill_h5_file *file, const mill_library *lib);
 
 #endif

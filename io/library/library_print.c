@@ -101,7 +101,7 @@ int mill_library_print(const mill_library *lib, FILE *out)
   fprintf(out, "library %s\n", *lib->name ? lib->name : "(no name)");
   if (*lib->path)
     fprintf(out, "file    %s\n", lib->path);
-  fprintf(out, "format  %d\nhash    %s\n", mill_library_format(lib), lib->hash);
+  fprintf(out, "hash    %s\n", lib->hash);
   fprintf(out, "labels  %d\n", lib->n_label);
   for (int i = 0; i < lib->n_label; i++)
     print_label(&lib->label[i], out);

@@ -12,6 +12,7 @@
 #include "io/library/labelled_parts.h"
 #include "io/library/name_pattern.h"
 #include "kernels/base/error.h"
+#include "src/libraries/cubic_spline.h"
 
 struct mill_model_source {
   const mill_model_request *request;
@@ -26,7 +27,7 @@ struct mill_model_source {
   uint64_t stamp;
 };
 
-/* What tells a file from another one of the same name, at the cost of a look at it: a digest of
+/* Distinguishes a file from another one of the same name, cheaply: a digest of
  * its size, the second of its last change, and 4096 bytes in its middle; 0 where it cannot be read.
  */
 static uint64_t stamp_of(const char *path)
@@ -72,7 +73,7 @@ static int open_many(mill_model_source *source)
       n = INT64_MAX;
   if (n > MILL_GRID_MAX_MODEL || hdu->axis[0] > INT32_MAX)
     return MILL_ERROR_HDU(source->file, source->i_hdu,
-                          " has %lld spectra of %lld pixels; %d are possible", (long long)n,
+                          " has %lld spectra of %lld pixels, at most %d", (long long)n,
                           (long long)hdu->axis[0], MILL_GRID_MAX_MODEL);
   source->n_model = source->known.n_spectrum = (int)n;
   source->known.n_pix = (int)hdu->axis[0];
@@ -145,7 +146,7 @@ const mill_labelled_origin *mill_model_source_origin(const mill_model_source *so
   return &source->origin;
 }
 
-/* The last failure as a model's own, without the path, which its name tells. */
+/* The last failure as a model's own, without the path, since its name is stored. */
 static void keep_why(const char *path, char why[MILL_GRID_WHY])
 {
   const char *message = mill_error_message();
@@ -161,7 +162,7 @@ static int entry_of_file(mill_model_source *source, int i, mill_model_entry *ent
   const mill_model_request *request = source->request;
   const int n_label = request->labelled.n_label;
   const char *path = source->path[i], *stem = mill_labelled_stem(path, &n_stem);
-  /* the end of a long name tells it apart */
+  /* long names differ at their end */
   const int cut = n_stem < MILL_GRID_NAME ? 0 : n_stem - MILL_GRID_NAME + 1;
   snprintf(entry->name, sizeof entry->name, "%.*s", n_stem - cut, stem + cut);
   if (request->labelled.table) {
@@ -254,9 +255,109 @@ int mill_model_source_read(mill_model_source *source, int i, mill_model_spectrum
   if (source->file)
     return read_of_many(source, i, spectrum);
   MILL_TRY(mill_labelled_one_read(source->path[i], &source->request->labelled, &source->known, &one,
-                                  NULL, &source->origin));
+                                  &source->origin));
   share_wave(source, &one, spectrum);
 done:
   mill_labelled_one_clear(&one);
+  return err;
+}
+
+/* ---- all of them ---- */
+
+/* Onto the wavelengths [n_pix] of the first spectrum: the same numbers where they are its own, else
+   a spline; pixels without good neighbours are NaN. */
+static int put_on_grid(const mill_model_spectrum *one, int n_pix, const double *wave, float *out)
+{
+  int err = MILL_OK, same = one->n_pix == n_pix;
+  double *bend = NULL, *upper = NULL, *flux = NULL;
+  for (int p = 0; p < n_pix && same; p++)
+    same = fabs(one->wave_aa[p] - wave[p]) <= 1e-9 * wave[p];
+  for (int p = 0; p < n_pix && same; p++)
+    out[p] = (float)one->flux[p];
+  if (same)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(one->n_pix, &bend));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &upper));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &flux));
+  for (int p = 0; p < one->n_pix; p++) /* what is near a bad pixel is lost, whatever it holds */
+    flux[p] = isfinite(one->flux[p]) ? one->flux[p] : (p > 0 ? flux[p - 1] : 0);
+  mill_spline_bend(one->n_pix, one->wave_aa, flux, bend, upper);
+  for (int p = 0, at = 0; p < n_pix; p++) {
+    while (at < one->n_pix - 2 && one->wave_aa[at + 1] <= wave[p])
+      at++;
+    int good = wave[p] >= one->wave_aa[0] && wave[p] <= one->wave_aa[one->n_pix - 1];
+    for (int k = at > 0 ? at - 1 : 0; k < one->n_pix && k <= at + 2; k++)
+      good &= isfinite(one->flux[k]) && one->flux[k] > 0;
+    out[p] =
+        good ? (float)mill_spline_value(one->wave_aa + at, flux + at, bend + at, wave[p]) : NAN;
+  }
+done:
+  MILL_FREE(bend, upper, flux);
+  return err;
+}
+
+/* Room for all spectra, once the first gives the pixels. */
+static int begin_spectra(const mill_model_spectrum *first, int n, int is_many,
+                         const mill_labelled_request *request, mill_labelled_spectra *spectra)
+{
+  spectra->n_spectrum = n;
+  spectra->n_label = request->n_label;
+  spectra->n_pix = first->n_pix;
+  if (n > MILL_LABELLED_MAX || (double)n * first->n_pix > MILL_LABELLED_MAX_NUMBERS)
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%d spectra of %d pixels, at most %d spectra and %.0f numbers", n,
+                      first->n_pix, MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
+  MILL_CHECK(MILL_ALLOC((size_t)n * (size_t)request->n_label, &spectra->label));
+  MILL_CHECK(MILL_ALLOC((size_t)n * (size_t)first->n_pix, &spectra->flux));
+  MILL_CHECK(MILL_ALLOC(first->n_pix, &spectra->wave_aa));
+  memcpy(spectra->wave_aa, first->wave_aa, (size_t)first->n_pix * sizeof *first->wave_aa);
+  return is_many ? MILL_OK : MILL_ALLOC(n, &spectra->name);
+}
+
+static int collect(mill_model_source *source, int i, mill_labelled_spectra *spectra,
+                   mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)source->request->labelled.n_label;
+  mill_model_entry entry;
+  mill_model_spectrum one = {0};
+  MILL_TRY(mill_model_source_read(source, i, &one));
+  MILL_TRY(mill_model_source_entry(source, i, &entry));
+  if (i == 0) {
+    *origin = source->origin;
+    MILL_TRY(begin_spectra(&one, source->n_model, source->file != NULL, &source->request->labelled,
+                           spectra));
+  } else if (source->origin.is_air != origin->is_air) {
+    MILL_FAIL(MILL_ERR_INPUT, "%s has wavelengths in %s, %s in %s; give --medium", source->path[i],
+              source->origin.is_air ? "air" : "vacuum", source->path[0],
+              origin->is_air ? "air" : "vacuum");
+  }
+  memcpy(spectra->label + (size_t)i * n_label, entry.label, n_label * sizeof *entry.label);
+  if (spectra->name)
+    snprintf(spectra->name[i], MILL_MAX_NAME, "%.*s", MILL_MAX_NAME - 1, entry.name);
+  MILL_TRY(put_on_grid(&one, spectra->n_pix, spectra->wave_aa,
+                       spectra->flux + (size_t)i * (size_t)spectra->n_pix));
+done:
+  mill_model_spectrum_clear(&one);
+  return err;
+}
+
+int mill_labelled_read(const char *const *path, int n_path, int is_many,
+                       const mill_labelled_request *request, mill_labelled_spectra *spectra,
+                       mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  mill_model_source *source = NULL;
+  mill_model_request all = {.labelled = *request};
+  memset(origin, 0, sizeof *origin);
+  for (int l = 0; l < request->n_label; l++)
+    memcpy(all.label[l], request->column[l], sizeof all.label[l]);
+  MILL_TRY(mill_model_source_open(&all, path, n_path, is_many, &source));
+  for (int i = 0; i < source->n_model; i++)
+    MILL_TRY(collect(source, i, spectra, origin));
+done:
+  mill_model_source_close(source);
+  if (err != MILL_OK)
+    mill_labelled_spectra_clear(spectra);
   return err;
 }

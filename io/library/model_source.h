@@ -43,7 +43,7 @@ void mill_model_source_close(mill_model_source *source); /* NULL is allowed */
 
 int mill_model_source_n(const mill_model_source *source);
 
-/** Model i without its spectrum: its header is read.  What is wrong with it is told in entry->why;
+/** Model i without its spectrum: its header is read.  entry->why says what is wrong with it;
  *  a failure is what stops everything. */
 int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *entry);
 

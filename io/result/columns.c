@@ -1,7 +1,6 @@
 #include "io/result/columns.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -14,10 +13,13 @@ enum scope {
   ONCE,
   LABEL,
   ARM,
-  OFFSET /* an arm, with velocity_offsets */,
-  MIXED /* backends */,
+  OFFSET, /* an arm, with velocity_offsets */
+  MIXED,  /* backends */
   POST
 };
+
+/* Values a row that depend on the run, for a line's n_value; 0 of them: no such column. */
+enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 
 /* one line of the table; name and unit "%s" stand for the label's or arm's */
 typedef struct line {
@@ -29,19 +31,13 @@ typedef struct line {
   const char *unit, *text;
 } line;
 
-#define R(member)    MILL_FROM_RESULT, offsetof(mill_fit_result, member)
-#define C(member)    MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
-#define F64          MILL_TYPE_F64
-#define I64          MILL_TYPE_I64
-#define I32          MILL_TYPE_I32
-#define P(member)    MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
-#define COVAR_LENGTH (-1)
-#define PAR_LENGTH   (-2)
-#define DRAWS_LENGTH (-3)
-#define GRID_LENGTH  (-4)
-#define MODES_LENGTH (-5)
-#define MODE_LENGTH  (-6)
-#define NO_SN        (-1e9)
+#define R(member) MILL_FROM_RESULT, offsetof(mill_fit_result, member)
+#define C(member) MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
+#define F64       MILL_TYPE_F64
+#define I64       MILL_TYPE_I64
+#define I32       MILL_TYPE_I32
+#define P(member) MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
+#define NO_SN     (-1e9)
 
 /* scope, name, type, values, source and field, missing, unit, description.
    Lines of one scope that follow each other repeat together: all columns of the
@@ -231,30 +227,24 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
     snprintf(out, size, "%s", pattern);
 }
 
-static void add(mill_columns *columns, const line *from, const char *name, const char *unit,
-                const char *of, size_t i_value, int n_par, int n_draw)
+/* What a table of columns is made for. */
+typedef struct made_for {
+  int n_label, n_arm, with;
+  int length[1 - MODE_LENGTH]; /* by -n_value */
+} made_for;
+
+/* How often lines of a scope are repeated; 0: not there. */
+static int n_repeat(enum scope scope, const made_for *m)
 {
-  mill_column *c = &columns->column[columns->n_column++];
-  fill_in(from->name, name, c->name, sizeof c->name);
-  fill_in(from->unit, unit, c->unit, sizeof c->unit);
-  snprintf(c->of, sizeof c->of, "%s", of);
-  c->text = from->text;
-  c->type = from->type;
-  c->vector = from->n_value < 0;
-  c->n_value = from->n_value == COVAR_LENGTH   ? n_par * (n_par + 1) / 2
-               : from->n_value == PAR_LENGTH   ? n_par
-               : from->n_value == DRAWS_LENGTH ? n_draw * n_par
-               : from->n_value == GRID_LENGTH  ? MILL_N_DENSITY * n_par
-               : from->n_value == MODES_LENGTH ? MILL_MAX_MODE * n_par
-               : from->n_value == MODE_LENGTH  ? MILL_MAX_MODE
-                                               : from->n_value;
-  c->source = from->source;
-  c->missing = from->missing;
-  c->n_byte = mill_column_type_size(c->type) * (size_t)c->n_value;
-  c->field = from->field + i_value * c->n_byte;
-  c->at = columns->row_size;
-  columns->row_size += c->n_byte;
-  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
+  const struct {
+    int needs, n; /* needs: a bit of enum mill_columns_with */
+  } of[] = {[ONCE] = {0, 1},
+            [LABEL] = {0, m->n_label},
+            [ARM] = {0, m->n_arm},
+            [OFFSET] = {MILL_WITH_OFFSETS, m->n_arm},
+            [MIXED] = {MILL_WITH_BACKEND, 1},
+            [POST] = {MILL_WITH_POSTERIOR, 1}};
+  return of[scope].needs && !(m->with & of[scope].needs) ? 0 : of[scope].n;
 }
 
 static int find(const mill_columns *columns, const char *name)
@@ -265,55 +255,93 @@ static int find(const mill_columns *columns, const char *name)
   return -1;
 }
 
+/* What stands for "%s" in a line: name in names, unit in units, of in descriptions. */
+typedef struct owner {
+  char name[MILL_MAX_NAME];
+  const char *unit, *of;
+} owner;
+
+static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
+{
+  *o = (owner){.unit = "", .of = ""};
+  if (scope == LABEL) {
+    memcpy(o->name, lib->label[k].column, sizeof o->name);
+    o->unit = lib->label[k].unit;
+    o->of = lib->label[k].name;
+  } else if (scope == ARM || scope == OFFSET) {
+    o->of = lib->arm[k].name;
+    for (size_t c = 0; c + 1 < sizeof o->name && o->of[c]; c++)
+      o->name[c] = (char)toupper((unsigned char)o->of[c]);
+  }
+}
+
+static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
+                const made_for *m)
+{
+  mill_column *c = &columns->column[columns->n_column];
+  const int n_value = from->n_value < 0 ? m->length[-from->n_value] : from->n_value;
+  if (n_value == 0)
+    return;
+  columns->n_column++;
+  fill_in(from->name, o->name, c->name, sizeof c->name);
+  fill_in(from->unit, o->unit, c->unit, sizeof c->unit);
+  snprintf(c->of, sizeof c->of, "%s", o->of);
+  c->text = from->text;
+  c->type = from->type;
+  c->vector = from->n_value < 0;
+  c->n_value = n_value;
+  c->source = from->source;
+  c->missing = from->missing;
+  c->n_byte = mill_column_type_size(c->type) * (size_t)c->n_value;
+  c->field = from->field + i_value * c->n_byte;
+  c->at = columns->row_size;
+  columns->row_size += c->n_byte;
+  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
+}
+
+/* Is the name of the last column its own, and may it be a dataset's? */
+static int check_name(const mill_columns *columns, const char *where)
+{
+  const int last = columns->n_column - 1;
+  const char *name = columns->column[last].name, *of = columns->column[last].of;
+  if (find(columns, name) != last)
+    return MILL_ERROR(MILL_ERR_LIBRARY,
+                      "%s: two columns of the result would be named %s; give the label or arm %s "
+                      "another name (arms: --arm-names of library import)",
+                      where, name, of);
+  if (strchr(name, '/') || !name[0] || name[0] == '.')
+    return MILL_ERROR(MILL_ERR_LIBRARY,
+                      "%s: \"%s\" cannot name a column; give the label or arm %s another name",
+                      where, name, of);
+  return MILL_OK;
+}
+
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
-  const int n_draw = with / MILL_WITH_DRAWS(1);
+  const int n_par = lib->n_label + 2;
+  const made_for m = {.n_label = lib->n_label,
+                      .n_arm = lib->n_arm,
+                      .with = with,
+                      .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2,
+                                 [-PAR_LENGTH] = n_par,
+                                 [-DRAWS_LENGTH] = with / MILL_WITH_DRAWS(1) * n_par,
+                                 [-GRID_LENGTH] = MILL_N_DENSITY * n_par,
+                                 [-MODES_LENGTH] = MILL_MAX_MODE * n_par,
+                                 [-MODE_LENGTH] = MILL_MAX_MODE}};
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
-  for (int i = 0; i < n_line;) {
-    int j = i;
-    while (j < n_line && fits_line[j].scope == fits_line[i].scope)
-      j++;
+  for (int i = 0, j; i < n_line; i = j) {
     const enum scope scope = fits_line[i].scope;
-    const int is_there = scope == OFFSET  ? with & MILL_WITH_OFFSETS
-                         : scope == MIXED ? with & MILL_WITH_BACKEND
-                         : scope == POST  ? with & MILL_WITH_POSTERIOR
-                                          : 1;
-    const int n = !is_there                         ? 0
-                  : scope == LABEL                  ? lib->n_label
-                  : scope == ARM || scope == OFFSET ? lib->n_arm
-                                                    : 1;
-    for (int k = 0; k < n; k++) {
-      char name[MILL_MAX_NAME] = "";
-      const char *unit = "", *of = "";
-      if (scope == LABEL) {
-        memcpy(name, lib->label[k].column, sizeof name);
-        unit = lib->label[k].unit;
-        of = lib->label[k].name;
-      } else if (scope == ARM || scope == OFFSET) {
-        of = lib->arm[k].name;
-        for (size_t c = 0; c + 1 < sizeof name && of[c]; c++)
-          name[c] = (char)toupper((unsigned char)of[c]);
-      }
+    for (j = i; j < n_line && fits_line[j].scope == scope;)
+      j++;
+    for (int k = 0; k < n_repeat(scope, &m); k++) {
+      owner o;
+      take_owner(lib, scope, k, &o);
       for (int l = i; l < j; l++) {
-        if (fits_line[l].n_value == DRAWS_LENGTH && n_draw == 0)
-          continue;
-        add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2, n_draw);
-        const char *added = columns->column[columns->n_column - 1].name;
-        if (find(columns, added) != columns->n_column - 1)
-          return MILL_ERROR(
-              MILL_ERR_LIBRARY,
-              "%s: two columns of the result would be named %s; give the label or arm %s another "
-              "name (arms: --arm-names of library import)",
-              where, added, of);
-        if (strchr(added, '/') || !added[0] || added[0] == '.')
-          return MILL_ERROR(
-              MILL_ERR_LIBRARY,
-              "%s: \"%s\" cannot name a column; give the label or arm %s another name", where,
-              added, of);
+        add(columns, &fits_line[l], &o, (size_t)k, &m);
+        MILL_CHECK(check_name(columns, where));
       }
     }
-    i = j;
   }
   columns->i_target = find(columns, "TARGETID");
   columns->i_crc = find(columns, "CRC");
@@ -331,75 +359,50 @@ void mill_columns_catalog(mill_columns *columns)
 {
   memset(columns, 0, sizeof *columns);
   for (size_t i = 0; i < sizeof catalog_line / sizeof catalog_line[0]; i++)
-    add(columns, &catalog_line[i], "", "", "", 0, 0, 0);
+    add(columns, &catalog_line[i], &(owner){.unit = "", .of = ""}, 0, &(made_for){.with = 0});
   columns->i_target = find(columns, "TARGETID");
   columns->i_crc = columns->i_status = columns->i_warn = -1;
 }
 
-/* Values as they are, but all NaNs alike. */
+/* Values as they are, but all NaNs alike; from NULL: of reals the missing value. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
-  memcpy(to, from, c->n_byte);
+  if (from)
+    memcpy(to, from, c->n_byte);
   for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++) {
-    double value;
-    memcpy(&value, from + 8 * k, sizeof value);
-    if (isnan(value)) {
-      value = NAN;
-      memcpy(to + 8 * k, &value, sizeof value);
-    }
+    double value = c->missing;
+    if (from)
+      memcpy(&value, from + 8 * k, sizeof value);
+    value = isnan(value) ? NAN : value;
+    memcpy(to + 8 * k, &value, sizeof value);
   }
 }
 
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row)
 {
+  const int is_fitted = result->status == MILL_STATUS_FITTED;
+  const uint8_t is_good = is_fitted && (result->warn & MILL_WARN_VELOCITY) == 0;
+  const uint8_t success = is_fitted && result->warn == 0;
+  const mill_posterior *posterior = result->posterior;
+  const void *const source[MILL_N_SOURCE] = {[MILL_FROM_RESULT] = result,
+                                             [MILL_FROM_VRAD_GOOD] = &is_good,
+                                             [MILL_FROM_SUCCESS] = &success,
+                                             [MILL_FROM_BACKEND] = &columns->backend,
+                                             [MILL_FROM_POSTERIOR] = posterior,
+                                             [MILL_FROM_DRAWS] =
+                                                 posterior ? mill_posterior_draw(posterior) : NULL};
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
-    char *to = row + c->at;
-    if (c->source == MILL_FROM_VRAD_GOOD) {
-      *to = (result->warn & MILL_WARN_VELOCITY) == 0 && result->status == MILL_STATUS_FITTED;
-    } else if (c->source == MILL_FROM_SUCCESS) {
-      *to = result->warn == 0 && result->status == MILL_STATUS_FITTED;
-    } else if (c->source == MILL_FROM_BACKEND) {
-      memcpy(to, &columns->backend, sizeof columns->backend);
-    } else if (c->source == MILL_FROM_RESULT) {
-      pack_values(c, (const char *)result + c->field, to);
-    } else if (c->source == MILL_FROM_POSTERIOR && result->posterior) {
-      pack_values(c, (const char *)result->posterior + c->field, to);
-    } else if (c->source == MILL_FROM_DRAWS && result->posterior) {
-      pack_values(c, (const char *)mill_posterior_draw(result->posterior), to);
-    } else if (c->source == MILL_FROM_POSTERIOR || c->source == MILL_FROM_DRAWS) {
-      for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++)
-        memcpy(to + 8 * k, &c->missing, sizeof c->missing); /* the others are 0, as rows begin */
-    }
+    const char *from = source[c->source];
+    pack_values(c, from ? from + c->field : NULL, row + c->at);
   }
-}
-
-uint32_t mill_columns_crc(const mill_columns *columns, const char *row)
-{
-  return (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row,
-                         (uInt)columns->column[columns->i_crc].at);
 }
 
 void mill_columns_set_crc(const mill_columns *columns, char *row)
 {
-  const uint32_t crc = mill_columns_crc(columns, row);
-  memcpy(row + columns->column[columns->i_crc].at, &crc, sizeof crc);
-}
-
-int32_t mill_columns_status(const mill_columns *columns, const char *row)
-{
-  int32_t status;
-  memcpy(&status, row + columns->column[columns->i_status].at, sizeof status);
-  return status;
-}
-
-int mill_columns_is_whole(const mill_columns *columns, const char *row)
-{
-  const int32_t status = mill_columns_status(columns, row);
-  uint32_t crc;
-  memcpy(&crc, row + columns->column[columns->i_crc].at, sizeof crc);
-  return status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS &&
-         crc == mill_columns_crc(columns, row);
+  const size_t at = columns->column[columns->i_crc].at;
+  const uint32_t crc = (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)at);
+  memcpy(row + at, &crc, sizeof crc);
 }
 
 void mill_column_description(const mill_column *column, char *out, size_t size)

@@ -34,7 +34,8 @@ enum mill_column_source {
   MILL_FROM_BACKEND,   /**< mill_columns.backend */
   MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing in rows without one */
   MILL_FROM_DRAWS,     /**< the samples behind it */
-  MILL_FROM_CRC        /**< CRC-32 of the packed row before it */
+  MILL_FROM_CRC,       /**< CRC-32 of the packed row before it */
+  MILL_N_SOURCE
 };
 
 typedef struct mill_column {
@@ -98,15 +99,10 @@ void mill_columns_catalog(mill_columns *columns);
  *  NaNs all get the same bits, so that equal results are equal files. */
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
 
-/** CRC-32 (zlib's) of a packed row's bytes before its CRC. */
-uint32_t mill_columns_crc(const mill_columns *columns, const char *row);
-
-/** Store and load what has a role of its own. */
+/** Store CRC-32 (zlib's) of a packed row's bytes before its CRC. */
 void mill_columns_set_crc(const mill_columns *columns, char *row);
-int mill_columns_is_whole(const mill_columns *columns, const char *row);
 
-/** STATUS of a packed row and its description with the label or arm filled in. */
-int32_t mill_columns_status(const mill_columns *columns, const char *row);
+/** Description with the label or arm filled in. */
 void mill_column_description(const mill_column *column, char *out, size_t size);
 
 /** Bytes of a value of enum mill_column_type; of a text's byte. */

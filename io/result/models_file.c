@@ -13,7 +13,6 @@
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
-#include "src/system/order.h"
 #include "src/system/watchdog.h"
 
 #define FORMAT_NAME "starmill models"
@@ -51,49 +50,25 @@ int mill_models_has_own_waves(const mill_models_file *models, int arm)
   return arm >= 0 && arm < models->n_arm && models->own_waves[arm];
 }
 
-/* one model row of the index; row first, for sorting */
-typedef struct index_row {
-  int64_t row, fits_row, target;
-  int32_t exposure;
-  char identifier[sizeof((mill_catalog_row *)0)->identifier];
-} index_row;
-
-/* The datasets of the index: numbers of 4 or 8 bytes, and a text. */
+/* The datasets of the index, one entry a model row: numbers of 4 or 8 bytes, and a text. */
+enum { FITS_ROW, EXPOSURE, TARGET, IDENTIFIER, N_INDEX };
+enum { IDENTIFIER_SIZE = sizeof((mill_catalog_row *)0)->identifier };
 static const struct {
   const char *name;
-  size_t size, field;
+  size_t size;
   const char *description;
-} index_data[] = {
-    {"models/fits_row", 8, offsetof(index_row, fits_row), "row of /fits in the result file"},
-    {"models/exposure", 4, offsetof(index_row, exposure), "exposure of that row, from 0"},
-    {"models/TARGETID", 8, offsetof(index_row, target), "target identifier, -1 when there is none"},
-    {"models/IDENTIFIER", sizeof((index_row *)0)->identifier, offsetof(index_row, identifier),
-     "that of the row in /catalog of the result file"}};
-enum { N_INDEX = sizeof index_data / sizeof index_data[0] };
+} index_data[N_INDEX] = {
+    [FITS_ROW] = {"models/fits_row", 8, "row of /fits in the result file"},
+    [EXPOSURE] = {"models/exposure", 4, "exposure of that row, from 0"},
+    [TARGET] = {"models/TARGETID", 8, "target identifier, -1 when there is none"},
+    [IDENTIFIER] = {"models/IDENTIFIER", IDENTIFIER_SIZE,
+                    "that of the row in /catalog of the result file"}};
 
 /* The type of dataset k, to be closed. */
 static hid_t index_type(int k)
 {
   const size_t size = index_data[k].size;
   return size > 8 ? mill_ph5_text_type(size) : H5Tcopy(size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE);
-}
-
-/* Collective: dataset k of the index, for entry [n]. */
-static int write_index(hid_t file, const char *path, int k, const index_row *entry,
-                       const mill_ph5_rows *rows, int64_t n, char *buffer)
-{
-  int err = MILL_OK;
-  const char *name = index_data[k].name;
-  const size_t size = index_data[k].size;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), type = index_type(k);
-  if (dataset < 0 || type < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
-  for (int64_t i = 0; i < n; i++)
-    memcpy(buffer + (size_t)i * size, (const char *)&entry[i] + index_data[k].field, size);
-  MILL_TRY(mill_ph5_write(dataset, path, name, type, rows, buffer));
-done:
-  MILL_H5_CLOSE(dataset, type);
-  return err;
 }
 
 /* The dataset of an arm. */
@@ -111,7 +86,7 @@ static int create(const char *path, const mill_models_info *info)
 {
   int err = MILL_OK;
   const int64_t version = MILL_MODELS_FORMAT, none = -1; /* its first 4 bytes too */
-  static const char empty[sizeof((index_row *)0)->identifier];
+  static const char empty[IDENTIFIER_SIZE];
   const float nan32 = NAN;
   const double nan64 = NAN;
   hid_t file = H5I_INVALID_HID, type = H5I_INVALID_HID;
@@ -161,79 +136,97 @@ done:
   return mill_ph5_end(path, &file, 1, err);
 }
 
-/* Read a block of a /catalog column of the result file */
-static int read_catalog(const mill_models_info *info, const char *name, hid_t type, int64_t start,
-                        int64_t n, void *out)
+/* A block of a column of the result file. */
+static int read_column(const mill_models_info *info, const char *name, hid_t type, int64_t start,
+                       int64_t n, void *out)
 {
-  int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  MILL_TRY(mill_ph5_open_dataset(info->result, info->result_path, name, type, 1, info->n_row, 1,
-                                 &dataset));
-  MILL_TRY(mill_ph5_select_range(info->result_path, 1, info->n_row, 1, start, n, &rows));
-  MILL_TRY(mill_ph5_read(dataset, info->result_path, name, type, &rows, out));
-done:
-  mill_ph5_unselect(&rows);
-  MILL_H5_CLOSE(dataset);
-  return err;
+  return mill_ph5_read_rows(info->result, info->result_path, name, type, info->n_row, NULL, start,
+                            n, out);
 }
 
-/* The index of one block of rows: which exposures they have. */
-static int collect_index(const mill_models_info *info, int64_t start, int64_t n, index_row **entry,
-                         int64_t *n_entry)
+/* Some rows of the result, and their model rows, which follow one another. */
+typedef struct block {
+  int64_t n_row, first, n_model;
+  int64_t *first_exposure; /* [n_row] */
+  int32_t *n_exposure;     /* [n_row] */
+  void *value[N_INDEX];    /* [n_model] */
+} block;
+
+static void clear_block(block *b)
+{
+  for (int k = 0; k < N_INDEX; k++)
+    mill_free(b->value[k]);
+  MILL_FREE(b->first_exposure, b->n_exposure);
+  *b = (block){.n_row = 0};
+}
+
+/* Which exposures the rows [start, start + n) have, of rows with at most n_most, or of one. */
+static int find_exposures(const mill_models_info *info, int64_t start, int64_t n, int64_t n_most,
+                          block *b)
+{
+  MILL_CHECK(MILL_ALLOC(n, &b->first_exposure));
+  MILL_CHECK(MILL_ALLOC(n, &b->n_exposure));
+  MILL_CHECK(read_column(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, b->n_exposure));
+  MILL_CHECK(
+      read_column(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, b->first_exposure));
+  b->first = n > 0 ? b->first_exposure[0] : 0;
+  for (; b->n_row < n; b->n_row++) {
+    const int64_t i = b->n_row, n_exp = b->n_exposure[i];
+    if (n_exp < 0 || b->first < 0 || b->first_exposure[i] != b->first + b->n_model ||
+        b->first_exposure[i] > info->n_exposure - n_exp)
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: the exposures of row %lld",
+                        info->result_path, (long long)(start + i));
+    if (i > 0 && b->n_model + n_exp > n_most)
+      break;
+    b->n_model += n_exp;
+  }
+  return MILL_OK;
+}
+
+/* The index of the rows [start, start + n). */
+static int collect_index(const mill_models_info *info, int64_t start, int64_t n, block *b)
 {
   int err = MILL_OK;
-  int32_t *n_exposure = NULL;
-  int64_t *first = NULL, *target = NULL;
+  int64_t *target = NULL;
   char *identifier = NULL;
-  hid_t type = H5I_INVALID_HID;
-  int64_t n_total = 0;
-  *entry = NULL;
-  *n_entry = 0;
-  MILL_TRY(MILL_ALLOC(n, &n_exposure));
-  MILL_TRY(MILL_ALLOC(n, &first));
+  hid_t type = index_type(IDENTIFIER);
+  MILL_TRY(find_exposures(info, start, n, INT64_MAX, b));
   MILL_TRY(MILL_ALLOC(n, &target));
-  MILL_TRY(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, n_exposure));
-  MILL_TRY(read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, first));
-  MILL_TRY(read_catalog(info, "catalog/TARGETID", H5T_STD_I64LE, start, n, target));
-  MILL_TRY(mill_alloc_bytes((size_t)n, sizeof(*entry)->identifier, (void **)&identifier));
-  type = mill_ph5_text_type(sizeof(*entry)->identifier);
-  if (type < 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
-  MILL_TRY(read_catalog(info, "catalog/IDENTIFIER", type, start, n, identifier));
-  for (int64_t i = 0; i < n; i++) {
-    if (n_exposure[i] < 0 || first[i] < 0 || first[i] > info->n_exposure - n_exposure[i])
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s: row %lld has exposures %lld to %lld of %lld",
-                info->result_path, (long long)(start + i), (long long)first[i],
-                (long long)(first[i] + n_exposure[i]), (long long)info->n_exposure);
-    n_total += n_exposure[i];
-  }
-  MILL_TRY(MILL_ALLOC(n_total, entry));
-  for (int64_t i = 0; i < n; i++)
-    for (int32_t e = 0; e < n_exposure[i]; e++) {
-      index_row *row = &(*entry)[(*n_entry)++];
-      *row = (index_row){first[i] + e, start + i, target[i], e, ""};
-      memcpy(row->identifier, identifier + (size_t)i * sizeof row->identifier,
-             sizeof row->identifier);
+  MILL_TRY(MILL_ALLOC(n * IDENTIFIER_SIZE, &identifier));
+  MILL_TRY(read_column(info, "catalog/TARGETID", H5T_STD_I64LE, start, n, target));
+  MILL_TRY(read_column(info, "catalog/IDENTIFIER", type, start, n, identifier));
+  for (int k = 0; k < N_INDEX; k++)
+    MILL_TRY(mill_alloc_bytes((size_t)b->n_model, index_data[k].size, &b->value[k]));
+  for (int64_t i = 0, m = 0; i < n; i++)
+    for (int32_t e = 0; e < b->n_exposure[i]; e++, m++) {
+      ((int64_t *)b->value[FITS_ROW])[m] = start + i;
+      ((int32_t *)b->value[EXPOSURE])[m] = e;
+      ((int64_t *)b->value[TARGET])[m] = target[i];
+      memcpy((char *)b->value[IDENTIFIER] + m * IDENTIFIER_SIZE, identifier + i * IDENTIFIER_SIZE,
+             IDENTIFIER_SIZE);
     }
-  qsort(*entry, (size_t)n_total, sizeof **entry, mill_by_int64);
-  for (int64_t i = 1; i < n_total; i++)
-    if ((*entry)[i].row == (*entry)[i - 1].row)
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s: two rows share exposure %lld", info->result_path,
-                (long long)(*entry)[i].row);
 done:
   MILL_H5_CLOSE(type);
-  MILL_FREE(identifier, target, first, n_exposure);
-  if (err != MILL_OK) {
-    mill_free(*entry);
-    *entry = NULL;
-    *n_entry = 0;
-  }
+  MILL_FREE(target, identifier);
   return err;
 }
 
-/* fits_row, exposure, TARGETID.  Collective: all ranks make the same number of calls, each
-   for its share of the rows. */
+/* Collective: dataset k of the index, for a block. */
+static int write_index(hid_t file, const char *path, int k, const mill_ph5_rows *rows,
+                       const void *value)
+{
+  int err = MILL_OK;
+  const char *name = index_data[k].name;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), type = index_type(k);
+  if (dataset < 0 || type < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
+  MILL_TRY(mill_ph5_write(dataset, path, name, type, rows, value));
+done:
+  MILL_H5_CLOSE(dataset, type);
+  return err;
+}
+
+/* Collective: all ranks make the same number of calls, each for its share of the rows. */
 static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const char *path,
                       hid_t file)
 {
@@ -241,37 +234,23 @@ static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const c
   const int64_t lo = info->n_row * mpi->rank / mpi->size;
   const int64_t hi = info->n_row * (mpi->rank + 1) / mpi->size;
   const int64_t per_rank = (info->n_row + mpi->size - 1) / mpi->size;
-  index_row *entry = NULL;
-  int64_t *row = NULL;
-  char *buffer = NULL;
-  int64_t n_entry = 0;
+  block b = {.n_row = 0};
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
   for (int64_t at = 0; at < per_rank; at += BLOCK_ROWS) {
     const int64_t left = hi - lo - at;
     const int64_t n = left < 0 ? 0 : left < BLOCK_ROWS ? left : BLOCK_ROWS;
-    err = collect_index(info, lo + (n > 0 ? at : 0), n, &entry, &n_entry);
+    err = collect_index(info, lo + (n > 0 ? at : 0), n, &b);
     if (err == MILL_OK)
-      err = MILL_ALLOC(n_entry, &row);
-    if (err == MILL_OK)
-      err = mill_alloc_bytes((size_t)n_entry, sizeof entry->identifier, (void **)&buffer);
-    for (int64_t i = 0; err == MILL_OK && i < n_entry; i++)
-      row[i] = entry[i].row;
-    if (err == MILL_OK)
-      err = mill_ph5_select(path, 1, info->n_exposure, 1, row, n_entry, &rows);
+      err = mill_ph5_select_range(path, 1, info->n_exposure, 1, b.first, b.n_model, &rows);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    for (int k = 0; k < N_INDEX; k++) {
-      err = write_index(file, path, k, entry, &rows, n_entry, buffer);
-      MILL_TRY(mill_mpi_agree(mpi, err));
-    }
+    for (int k = 0; k < N_INDEX; k++)
+      MILL_TRY(mill_mpi_agree(mpi, write_index(file, path, k, &rows, b.value[k])));
     mill_ph5_unselect(&rows);
-    MILL_FREE(buffer, row, entry);
-    buffer = NULL;
-    row = NULL;
-    entry = NULL;
+    clear_block(&b);
   }
 done:
   mill_ph5_unselect(&rows);
-  MILL_FREE(buffer, row, entry);
+  clear_block(&b);
   return err;
 }
 
@@ -505,45 +484,6 @@ int mill_models_sync(mill_models_file *models)
 
 /* ---- what is there of an earlier run ---- */
 
-/* Some rows whose model rows follow one another, and their models in one arm. */
-typedef struct look {
-  int64_t n_row, first, n_model;
-  int64_t *first_exposure, *n_good; /* [n_row] */
-  int32_t *n_exposure, *status;     /* [n_row] */
-  char *is_missing;                 /* [n_row] */
-  float *flux;                      /* [n_model][n_pix], grown as needed */
-  double *wave;
-  size_t n_flux, n_wave; /* values that there is room for */
-} look;
-
-static void clear_look(look *l)
-{
-  MILL_FREE(l->first_exposure, l->n_good, l->n_exposure, l->status, l->is_missing, l->flux,
-            l->wave);
-}
-
-/* The rows of an arm's dataset. */
-static int read_models(const mill_models_file *models, hid_t dataset, const char *name, hid_t type,
-                       size_t size, int n_pix, const look *l, void **values, size_t *n_room)
-{
-  int err = MILL_OK;
-  const size_t n = (size_t)l->n_model * (size_t)n_pix;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  if (n > *n_room) {
-    mill_free(*values);
-    *values = NULL;
-    *n_room = 0;
-    MILL_TRY(mill_alloc_raw(n, size, values));
-    *n_room = n;
-  }
-  MILL_TRY(
-      mill_ph5_select_range(models->path, 2, models->n_row, n_pix, l->first, l->n_model, &rows));
-  MILL_TRY(mill_ph5_read(dataset, models->path, name, type, &rows, *values));
-done:
-  mill_ph5_unselect(&rows);
-  return err;
-}
-
 /* Is a model there (1), not there (0), or cut (-1)? */
 static int state_of_model(int n_pix, const float *flux, const double *wave)
 {
@@ -558,50 +498,59 @@ static int state_of_model(int n_pix, const float *flux, const double *wave)
   return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
 }
 
-static int look_at_arm(const mill_models_file *models, int arm, look *l)
+/* The model rows of a block in an arm's dataset, for mill_free. */
+static int read_models(const mill_models_file *models, int arm, int is_wave, const block *b,
+                       void *out)
 {
+  int err = MILL_OK;
+  void *values = NULL;
   const int n_pix = models->n_pix[arm];
-  const int has_waves = models->own_waves[arm];
-  MILL_CHECK(read_models(models, models->flux[arm], models->name[arm], H5T_NATIVE_FLOAT,
-                         sizeof *l->flux, n_pix, l, (void **)&l->flux, &l->n_flux));
-  if (has_waves)
-    MILL_CHECK(read_models(models, models->wave[arm], models->wave_name[arm], H5T_NATIVE_DOUBLE,
-                           sizeof *l->wave, n_pix, l, (void **)&l->wave, &l->n_wave));
-  for (int64_t i = 0; i < l->n_row; i++) {
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  MILL_TRY(mill_alloc_raw((size_t)b->n_model * (size_t)n_pix,
+                          is_wave ? sizeof(double) : sizeof(float), &values));
+  MILL_TRY(
+      mill_ph5_select_range(models->path, 2, models->n_row, n_pix, b->first, b->n_model, &rows));
+  MILL_TRY(mill_ph5_read(is_wave ? models->wave[arm] : models->flux[arm], models->path,
+                         is_wave ? models->wave_name[arm] : models->name[arm],
+                         is_wave ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, &rows, values));
+  *(void **)out = values;
+  values = NULL;
+done:
+  mill_free(values);
+  mill_ph5_unselect(&rows);
+  return err;
+}
+
+/* Note the rows, which begin at start, whose models in an arm are not whole. */
+static int look_at_arm(const mill_models_file *models, const mill_models_info *info, int arm,
+                       int64_t start, const block *b, char *is_missing)
+{
+  int err = MILL_OK;
+  const int n_pix = models->n_pix[arm];
+  const mill_column *good = &info->columns->column[info->columns->i_n_pix[arm]];
+  char name[sizeof good->name + 8];
+  float *flux = NULL;
+  double *wave = NULL;
+  int64_t *n_good = NULL;
+  MILL_TRY(MILL_ALLOC(b->n_row, &n_good));
+  snprintf(name, sizeof name, "fits/%s", good->name);
+  MILL_TRY(read_column(info, name, H5T_STD_I64LE, start, b->n_row, n_good));
+  MILL_TRY(read_models(models, arm, 0, b, &flux));
+  if (models->own_waves[arm])
+    MILL_TRY(read_models(models, arm, 1, b, &wave));
+  for (int64_t i = 0; i < b->n_row; i++) {
     int64_t n_there = 0, n_cut = 0;
-    for (int32_t e = 0; e < l->n_exposure[i]; e++) {
-      const size_t at = (size_t)(l->first_exposure[i] + e - l->first) * (size_t)n_pix;
-      const int state = state_of_model(n_pix, l->flux + at, has_waves ? l->wave + at : NULL);
+    for (int32_t e = 0; e < b->n_exposure[i]; e++) {
+      const size_t at = (size_t)(b->first_exposure[i] + e - b->first) * (size_t)n_pix;
+      const int state = state_of_model(n_pix, flux + at, wave ? wave + at : NULL);
       n_there += state == 1;
       n_cut += state < 0;
     }
-    if (l->status[i] == MILL_STATUS_FITTED && (n_cut > 0 || (l->n_good[i] > 0 && n_there == 0)))
-      l->is_missing[i] = 1;
+    is_missing[i] |= n_cut > 0 || (n_good[i] > 0 && n_there == 0);
   }
-  return MILL_OK;
-}
-
-/* How many rows from start on have exposures that follow one another, MODEL_ROWS or one row's. */
-static int plan_look(const mill_models_info *info, int64_t start, int64_t n, look *l)
-{
-  MILL_CHECK(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
-  MILL_CHECK(
-      read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, l->first_exposure));
-  MILL_CHECK(read_catalog(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
-  l->first = l->first_exposure[0];
-  l->n_model = 0;
-  for (l->n_row = 0; l->n_row < n; l->n_row++) {
-    const int64_t i = l->n_row, first = l->first_exposure[i], n_exp = l->n_exposure[i];
-    if (n_exp < 0 || first < 0 || first > info->n_exposure - n_exp)
-      return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s: is damaged, row %lld has exposures that are not there",
-                        info->result_path, (long long)(start + i));
-    if (i > 0 && (first != l->first + l->n_model || l->n_model + n_exp > MODEL_ROWS))
-      break;
-    l->n_model += n_exp;
-    l->is_missing[i] = 0;
-  }
-  return MILL_OK;
+done:
+  MILL_FREE(n_good, flux, wave);
+  return err;
 }
 
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
@@ -609,35 +558,29 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
 {
   int err = MILL_OK;
   int64_t n_room = 0;
-  look l = {0};
+  int32_t status[MODEL_ROWS];
+  block b = {.n_row = 0};
   *row = NULL;
   *n = 0;
-  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.first_exposure));
-  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.n_good));
-  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.n_exposure));
-  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.status));
-  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.is_missing));
-  for (int64_t at = lo; at < hi; at += l.n_row) {
-    MILL_TRY(plan_look(info, at, hi - at < MODEL_ROWS ? hi - at : MODEL_ROWS, &l));
-    for (int a = 0; a < info->n_arm; a++) {
-      const mill_column *good = &info->columns->column[info->columns->i_n_pix[a]];
-      char name[sizeof good->name + 8];
-      if (models->n_pix[a] == 0)
-        continue;
-      snprintf(name, sizeof name, "fits/%s", good->name);
-      MILL_TRY(read_catalog(info, name, H5T_STD_I64LE, at, l.n_row, l.n_good));
-      MILL_TRY(look_at_arm(models, a, &l));
-    }
-    for (int64_t i = 0; i < l.n_row; i++) {
-      if (!l.is_missing[i])
+  for (int64_t at = lo; at < hi;) {
+    char is_missing[MODEL_ROWS] = {0};
+    MILL_TRY(find_exposures(info, at, hi - at < MODEL_ROWS ? hi - at : MODEL_ROWS, MODEL_ROWS, &b));
+    MILL_TRY(read_column(info, "fits/STATUS", H5T_STD_I32LE, at, b.n_row, status));
+    for (int a = 0; a < info->n_arm; a++)
+      if (models->n_pix[a] > 0)
+        MILL_TRY(look_at_arm(models, info, a, at, &b, is_missing));
+    for (int64_t i = 0; i < b.n_row; i++) {
+      if (!is_missing[i] || status[i] != MILL_STATUS_FITTED)
         continue;
       MILL_TRY(MILL_GROW(row, &n_room, *n + 1));
       (*row)[(*n)++] = at + i;
     }
+    at += b.n_row;
+    clear_block(&b);
     mill_watch_again(watch);
   }
 done:
-  clear_look(&l);
+  clear_block(&b);
   return err;
 }
 

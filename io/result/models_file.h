@@ -61,7 +61,7 @@ int mill_models_sync(mill_models_file *models);
  *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.
  *
  *  row    [n]  out  ascending, to be freed with mill_free, also after a failure
- *  watch       in   token of src/system/watchdog.h, told of every block
+ *  watch       in   token of src/system/watchdog.h, renewed at every block
  *
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,

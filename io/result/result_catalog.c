@@ -138,7 +138,7 @@ static void take_exposures(const group *g, size_t n_byte, int what)
 }
 
 /* Collective.  A failure of one dataset must not keep this rank from the collective calls that
-   the others make, so the first one is kept and told at the end. */
+   the others make, so the first one is kept and returned at the end. */
 static int write_group(hid_t file, const char *path, const mill_run_info *info,
                        const mill_columns *columns, const group *g, const int64_t *first_exposure,
                        int64_t n_exposure)

@@ -9,7 +9,7 @@
 
 /** Write this rank's share, in blocks of bounded size.  Collective.
  *  first_exposure [n_file]: number of the first exposure of each file; watch: of the watchdog
- *  (src/system/watchdog.h), told of every block.
+ *  (src/system/watchdog.h), renewed at every block.
  *  MILL_ERR_STOPPED when the job is to stop or a file has changed; MILL_ERR_OUTPUT, MILL_ERR_MPI,
  *  MILL_ERR_MEMORY, or what info->load gives. */
 int mill_result_catalog_write(hid_t file, const char *path, const mill_run_info *info,

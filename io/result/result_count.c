@@ -1,4 +1,3 @@
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
@@ -24,33 +23,23 @@ int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_
                              mill_result_summary *summary)
 {
   int err = MILL_OK;
-  int32_t *status = NULL;
-  int32_t *info = NULL;
+  int32_t *status = NULL, *info = NULL;
   int64_t *warn = NULL;
-  hid_t dataset[3] = {H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID};
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &status));
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &warn));
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &info));
-  MILL_TRY(
-      mill_ph5_open_dataset(file, path, "fits/STATUS", H5T_STD_I32LE, 1, n_row, 1, &dataset[0]));
-  MILL_TRY(
-      mill_ph5_open_dataset(file, path, "fits/RVS_WARN", H5T_STD_I64LE, 1, n_row, 1, &dataset[1]));
-  MILL_TRY(
-      mill_ph5_open_dataset(file, path, "fits/FIT_INFO", H5T_STD_I32LE, 1, n_row, 1, &dataset[2]));
-  for (int64_t at = 0; at < n; at += BLOCK_ROWS) {
-    const int64_t n_block = n - at < BLOCK_ROWS ? n - at : BLOCK_ROWS;
-    MILL_TRY(mill_ph5_select_range(path, 1, n_row, 1, start + at, n_block, &rows));
-    MILL_TRY(mill_ph5_read(dataset[0], path, "fits/STATUS", H5T_NATIVE_INT32, &rows, status));
-    MILL_TRY(mill_ph5_read(dataset[1], path, "fits/RVS_WARN", H5T_NATIVE_INT64, &rows, warn));
-    MILL_TRY(mill_ph5_read(dataset[2], path, "fits/FIT_INFO", H5T_NATIVE_INT32, &rows, info));
-    mill_ph5_unselect(&rows);
+  for (int64_t end = start + n, at = start; at < end; at += BLOCK_ROWS) {
+    const int64_t n_block = end - at < BLOCK_ROWS ? end - at : BLOCK_ROWS;
+    MILL_TRY(mill_ph5_read_rows(file, path, "fits/STATUS", H5T_STD_I32LE, n_row, NULL, at, n_block,
+                                status));
+    MILL_TRY(mill_ph5_read_rows(file, path, "fits/RVS_WARN", H5T_STD_I64LE, n_row, NULL, at,
+                                n_block, warn));
+    MILL_TRY(mill_ph5_read_rows(file, path, "fits/FIT_INFO", H5T_STD_I32LE, n_row, NULL, at,
+                                n_block, info));
     for (int64_t i = 0; i < n_block; i++)
       count_row(status[i], warn[i], info[i], summary);
   }
 done:
-  mill_ph5_unselect(&rows);
-  MILL_H5_CLOSE(dataset[0], dataset[1], dataset[2]);
   MILL_FREE(info, warn, status);
   return err;
 }

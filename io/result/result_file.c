@@ -66,7 +66,7 @@ done:
 }
 
 /* Rank 0: does --overwrite find what an earlier start of this very job has begun?  A requeued
-   script that has the option would else begin again for ever. */
+   script with the option would otherwise start over each time. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
 {
   char job[96], made_by[96] = "";

@@ -1,76 +1,80 @@
 #include "io/result/result_inputs.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-#define PATH          "catalog/files/PATH"
-#define SIZE          "catalog/files/SIZE"
-#define MTIME         "catalog/files/MTIME"
-#define N_ROW         "catalog/files/N_ROW"
-#define REDROCK       "catalog/files/REDROCK"
-#define ERROR         "catalog/files/ERROR"
 #define FIELD(member) offsetof(mill_input_file, member)
 #define SINCE_1970    "time of last change, since 1970-01-01 UTC"
+#define GROUP         "catalog/files/"
 
-/* A column of texts. */
-typedef struct file_text {
+static const struct file_text {
   const char *name;
   size_t field;
   int is_array; /* in the struct; else it is a pointer */
   const char *description;
-} file_text;
-
-static const file_text path_text = {PATH, FIELD(path), 0, "input file as given"};
-static const file_text redrock_text = {
-    REDROCK, FIELD(redrock), 0, "redrock file by which its rows were selected, empty when by none"};
-static const file_text other_texts[] = {
-    {ERROR, FIELD(error), 0, "why it could not be read, empty when it could"},
-    {"catalog/files/FORMAT", FIELD(format), 1,
-     "format of the file, empty when it could not be read"},
-    {"catalog/files/FRAME", FIELD(frame), 1, "frame of its wavelengths, and so of the velocities"},
+} texts[MILL_INPUT_N_TEXT] = {
+    [MILL_INPUT_PATH] = {GROUP "PATH", FIELD(path), 0, "input file as given"},
+    [MILL_INPUT_REDROCK] = {GROUP "REDROCK", FIELD(redrock), 0,
+                            "redrock file by which its rows were selected, empty when by none"},
+    [MILL_INPUT_ERROR] = {GROUP "ERROR", FIELD(error), 0,
+                          "why it could not be read, empty when it could"},
+    [MILL_INPUT_FORMAT] = {GROUP "FORMAT", FIELD(format), 1,
+                           "format of the file, empty when it could not be read"},
+    [MILL_INPUT_FRAME] = {GROUP "FRAME", FIELD(frame), 1,
+                          "frame of its wavelengths, and so of the velocities"},
 };
 
-/* A column of eight-byte numbers. */
-typedef struct file_number {
+static const struct file_number {
   const char *name;
   int is_real;
   size_t field;
   const char *unit, *description;
   const char *changed; /* what a difference means to a run that continues; NULL: it is not asked */
-} file_number;
-
-static const file_number file_numbers[] = {
-    {SIZE, 0, FIELD(size), "byte", "size", "its size has changed"},
-    {MTIME, 1, FIELD(mtime), "s", SINCE_1970, "its time of change differs"},
-    {"catalog/files/REDROCK_SIZE", 0, FIELD(redrock_size), "byte", "size of REDROCK",
-     "the size of its redrock file has changed"},
-    {"catalog/files/REDROCK_MTIME", 1, FIELD(redrock_mtime), "s", SINCE_1970 " of REDROCK",
-     "the time of change of its redrock file differs"},
-    {"catalog/files/ROW_START", 0, FIELD(row_start), "", "first row of the file", NULL},
-    {N_ROW, 0, FIELD(n_row), "", "rows of the file", "its selected rows have changed"},
-    {"catalog/files/ROWS_HASH", 0, FIELD(rows_hash), "",
-     "of the keys of its rows, before joining: targets, names, exposures, their order",
-     "its selected rows have changed"},
+} numbers[MILL_INPUT_N_NUMBER] = {
+    [MILL_INPUT_SIZE] = {GROUP "SIZE", 0, FIELD(size), "byte", "size", "its size has changed"},
+    [MILL_INPUT_MTIME] = {GROUP "MTIME", 1, FIELD(mtime), "s", SINCE_1970,
+                          "its time of change differs"},
+    [MILL_INPUT_REDROCK_SIZE] = {GROUP "REDROCK_SIZE", 0, FIELD(redrock_size), "byte",
+                                 "size of REDROCK", "the size of its redrock file has changed"},
+    [MILL_INPUT_REDROCK_MTIME] = {GROUP "REDROCK_MTIME", 1, FIELD(redrock_mtime), "s",
+                                  SINCE_1970 " of REDROCK",
+                                  "the time of change of its redrock file differs"},
+    [MILL_INPUT_ROW_START] = {GROUP "ROW_START", 0, FIELD(row_start), "", "first row of the file",
+                              NULL},
+    [MILL_INPUT_N_ROW] = {GROUP "N_ROW", 0, FIELD(n_row), "", "rows of the file",
+                          "its selected rows have changed"},
+    [MILL_INPUT_ROWS_HASH] = {GROUP "ROWS_HASH", 0, FIELD(rows_hash), "",
+                              "of the keys of its rows, before joining: targets, names, "
+                              "exposures, their order",
+                              "its selected rows have changed"},
 };
-enum {
-  N_NUMBER = sizeof file_numbers / sizeof file_numbers[0],
-  N_OTHER = sizeof other_texts / sizeof other_texts[0]
-};
 
-static const char *text_of(const mill_input_file *file, const file_text *column)
+const char *mill_input_text_name(int which)
 {
-  const char *at = (const char *)file + column->field;
-  const char *text = column->is_array ? at : *(const char *const *)at;
-  return text ? text : "";
+  return texts[which].name + sizeof GROUP - 1;
+}
+
+static const char *text_of(const mill_input_file *file, int which)
+{
+  const char *at = (const char *)file + texts[which].field;
+  return mill_result_text(texts[which].is_array ? at : *(const char *const *)at);
+}
+
+static const void *number_of(const mill_input_file *file, int which)
+{
+  return (const char *)file + numbers[which].field;
+}
+
+static hid_t number_type(int which)
+{
+  return numbers[which].is_real ? H5T_IEEE_F64LE : H5T_STD_I64LE;
 }
 
 /* ---- writing ---- */
@@ -84,185 +88,173 @@ static int write_column(hid_t file, const char *path, int n_file, const char *na
   return MILL_OK;
 }
 
-static int write_text(hid_t file, const char *path, const mill_run_info *info,
-                      const file_text *column)
+static int write_text(hid_t file, const char *path, const mill_run_info *info, int which)
 {
   int err = MILL_OK;
   char *packed = NULL;
   hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
   for (int i = 0; i < info->n_file; i++) {
-    const size_t n = strlen(text_of(&info->file[i], column));
+    const size_t n = strlen(text_of(&info->file[i], which));
     n_byte = n > n_byte ? n : n_byte;
   }
   MILL_TRY(mill_alloc_bytes((size_t)info->n_file, n_byte, (void **)&packed));
   for (int i = 0; i < info->n_file; i++) {
-    const char *text = text_of(&info->file[i], column);
+    const char *text = text_of(&info->file[i], which);
     memcpy(packed + (size_t)i * n_byte, text, strlen(text));
   }
   type = mill_ph5_text_type(n_byte);
   if (type < 0)
-    REFUSE("%s: cannot write %s: %s", path, column->name, mill_h5_reason());
-  MILL_TRY(
-      write_column(file, path, info->n_file, column->name, type, "", column->description, packed));
+    REFUSE("%s: cannot write %s: %s", path, texts[which].name, mill_h5_reason());
+  MILL_TRY(write_column(file, path, info->n_file, texts[which].name, type, "",
+                        texts[which].description, packed));
 done:
   MILL_H5_CLOSE(type);
   mill_free(packed);
   return err;
 }
 
-static int write_number(hid_t file, const char *path, const mill_run_info *info,
-                        const file_number *number)
+/* The numbers of all inputs, [n_file] for mill_free. */
+static int pack_number(const mill_run_info *info, int which, int64_t **packed)
 {
-  int err = MILL_OK;
-  char *packed = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, 8, (void **)&packed));
+  MILL_CHECK(MILL_ALLOC(info->n_file, packed));
   for (int i = 0; i < info->n_file; i++)
-    memcpy(packed + 8 * (size_t)i, (const char *)&info->file[i] + number->field, 8);
-  MILL_TRY(write_column(file, path, info->n_file, number->name,
-                        number->is_real ? H5T_IEEE_F64LE : H5T_STD_I64LE, number->unit,
-                        number->description, packed));
-done:
-  mill_free(packed);
-  return err;
+    memcpy(&(*packed)[i], number_of(&info->file[i], which), sizeof **packed);
+  return MILL_OK;
 }
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  MILL_CHECK(write_text(file, path, info, &path_text));
-  for (int k = 0; k < N_NUMBER; k++)
-    MILL_CHECK(write_number(file, path, info, &file_numbers[k]));
-  MILL_CHECK(write_text(file, path, info, &redrock_text));
-  for (int k = 0; k < N_OTHER; k++)
-    MILL_CHECK(write_text(file, path, info, &other_texts[k]));
+  int err = MILL_OK;
+  for (int k = 0; k < MILL_INPUT_N_TEXT; k++)
+    MILL_TRY(write_text(file, path, info, k));
+  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++) {
+    int64_t *packed = NULL;
+    err = pack_number(info, k, &packed);
+    if (err == MILL_OK)
+      err = write_column(file, path, info->n_file, numbers[k].name, number_type(k), numbers[k].unit,
+                         numbers[k].description, packed);
+    mill_free(packed);
+    MILL_TRY(err);
+  }
+done:
+  return err;
+}
+
+/* ---- reading ---- */
+
+int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
+{
+  if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
+                              sizeof out->folder) != MILL_OK)
+    out->folder[0] = '\0';
+  for (int k = 0; k < MILL_INPUT_N_TEXT; k++) {
+    MILL_CHECK(mill_ph5_read_texts(file, path, texts[k].name, &out->text[k]));
+    if (out->text[k].n != out->text[0].n || out->text[k].n > INT32_MAX)
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "%s is damaged: the columns of /" GROUP " differ in length", path);
+  }
+  out->n_file = (int)out->text[0].n;
+  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++) {
+    MILL_CHECK(MILL_ALLOC(out->n_file, &out->number[k]));
+    MILL_CHECK(mill_ph5_read_whole(file, path, numbers[k].name, number_type(k), out->n_file,
+                                   out->number[k]));
+  }
+  return MILL_OK;
+}
+
+void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
+{
+  for (int k = 0; k < MILL_INPUT_N_TEXT; k++)
+    mill_free(inputs->text[k].text);
+  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++)
+    mill_free(inputs->number[k]);
+  memset(inputs, 0, sizeof *inputs);
+}
+
+int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, char *out, size_t size)
+{
+  const mill_ph5_texts *column = &inputs->text[which];
+  const char *text = column->text + (size_t)i * column->n_byte;
+  const size_t n = strnlen(text, column->n_byte);
+  if (n >= size)
+    return MILL_ERROR(MILL_ERR_RANGE, "the text '%.60s...' of an input is too long", text);
+  memcpy(out, text, n);
+  out[n] = '\0';
+  return MILL_OK;
+}
+
+int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size)
+{
+  char path[MILL_MAX_PATH];
+  MILL_CHECK(mill_recorded_text(inputs, MILL_INPUT_PATH, i, path, sizeof path));
+  const int has_folder = path[0] != '/' && inputs->folder[0];
+  if (snprintf(out, size, "%s%s%s", has_folder ? inputs->folder : "", has_folder ? "/" : "",
+               path) >= (int)size)
+    return MILL_ERROR(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", out);
   return MILL_OK;
 }
 
 /* ---- comparing ---- */
 
-/* Is text i of a column, which is padded with zeros, this one? */
-static int is_text(const mill_ph5_texts *texts, int64_t i, const char *text)
+/* Is text i, a path, this one, perhaps in another spelling? */
+static int is_path(const mill_recorded_inputs *was, int which, int i, const char *now)
 {
-  const char *stored = texts->text + (size_t)i * texts->n_byte;
-  const size_t n = strnlen(stored, texts->n_byte);
-  return n == strlen(text) && memcmp(stored, text, n) == 0;
-}
-
-/* The folder that relative paths of a result count from; empty where it is not known. */
-static void read_folder(hid_t file, const char *path, char *out, size_t size)
-{
-  if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out, size) != MILL_OK)
-    out[0] = '\0';
-}
-
-/* Is path i of a column this one, perhaps in another spelling? */
-static int is_path(const char *folder, const mill_ph5_texts *texts, int64_t i, const char *now)
-{
-  char then[2 * PATH_MAX];
+  char then[MILL_MAX_PATH], absolute[2 * MILL_MAX_PATH];
   struct stat a, b;
-  const char *stored = texts->text + (size_t)i * texts->n_byte;
-  const int n = (int)strnlen(stored, texts->n_byte);
-  if (is_text(texts, i, now))
-    return 1;
-  if (n == 0 || !now[0])
+  if (mill_recorded_text(was, which, i, then, sizeof then) != MILL_OK)
     return 0;
-  const int is_relative = stored[0] != '/' && folder[0];
-  snprintf(then, sizeof then, "%s%s%.*s", is_relative ? folder : "", is_relative ? "/" : "", n,
-           stored);
-  return stat(then, &a) == 0 && stat(now, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  if (strcmp(then, now) == 0)
+    return 1;
+  const int has_folder = then[0] != '/' && was->folder[0];
+  snprintf(absolute, sizeof absolute, "%s%s%s", has_folder ? was->folder : "",
+           has_folder ? "/" : "", then);
+  return then[0] && now[0] && stat(absolute, &a) == 0 && stat(now, &b) == 0 &&
+         a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /* what: what a difference is called after the name of the file; NULL: the text is that name */
-static int check_text(hid_t file, const char *path, const mill_run_info *info,
-                      const file_text *column, const char *what)
+static int check_paths(const mill_recorded_inputs *was, const char *path, const mill_run_info *info,
+                       int which, const char *what)
 {
-  int err = MILL_OK;
-  char folder[PATH_MAX];
-  mill_ph5_texts was;
-  read_folder(file, path, folder, sizeof folder);
-  if (mill_ph5_read_texts(file, path, column->name, &was) != MILL_OK)
-    REFUSE("%s: is damaged, /%s cannot be read", path, column->name);
-  if (was.n != info->n_file)
-    REFUSE("%s exists and was made from other inputs (%lld files, now %d)", path, (long long)was.n,
-           info->n_file);
   for (int i = 0; i < info->n_file; i++) {
-    const char *stored = was.text + (size_t)i * was.n_byte, *now = text_of(&info->file[i], column);
-    const int n = (int)strnlen(stored, was.n_byte);
-    if (!is_path(folder, &was, i, now))
-      REFUSE("%s exists and was made from other inputs (%s%s%s%.*s, now %s)", path,
-             what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", n, stored,
-             now[0] ? now : "none");
+    const mill_ph5_texts *column = &was->text[which];
+    const char *stored = column->text + (size_t)i * column->n_byte;
+    const char *now = text_of(&info->file[i], which);
+    const int n = (int)strnlen(stored, column->n_byte);
+    if (!is_path(was, which, i, now))
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "%s exists and was made from other inputs (%s%s%s%.*s, now %s)", path,
+                        what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", n,
+                        stored, now[0] ? now : "none");
   }
-done:
-  mill_free(was.text);
-  return err;
-}
-
-static int check_number(hid_t file, const char *path, const mill_run_info *info,
-                        const file_number *number)
-{
-  int err = MILL_OK;
-  char *stored = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, 8, (void **)&stored));
-  if (mill_ph5_read_whole(file, path, number->name,
-                          number->is_real ? H5T_IEEE_F64LE : H5T_STD_I64LE, info->n_file,
-                          stored) != MILL_OK)
-    REFUSE("%s: is damaged, /%s cannot be read", path, number->name);
-  for (int i = 0; i < info->n_file; i++) {
-    const mill_input_file *now = &info->file[i];
-    const char *redrock = text_of(now, &redrock_text);
-    if (memcmp(stored + 8 * (size_t)i, (const char *)now + number->field, 8) != 0)
-      REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
-             redrock[0] ? ", rows selected by " : "", redrock, number->changed);
-  }
-done:
-  mill_free(stored);
-  return err;
+  return MILL_OK;
 }
 
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info)
 {
-  MILL_CHECK(check_text(file, path, info, &path_text, NULL));
-  MILL_CHECK(check_text(file, path, info, &redrock_text, ": its redrock file was "));
-  for (int k = 0; k < N_NUMBER; k++)
-    if (file_numbers[k].changed)
-      MILL_CHECK(check_number(file, path, info, &file_numbers[k]));
-  return MILL_OK;
-}
-
-/* ---- files that were repaired ---- */
-
-/* Are these the inputs, by number and name?  mill_result_inputs_check tells more. */
-static int are_inputs(hid_t file, const char *path, const mill_run_info *info, int *same)
-{
   int err = MILL_OK;
-  char folder[PATH_MAX];
-  mill_ph5_texts was;
-  read_folder(file, path, folder, sizeof folder);
-  MILL_TRY(mill_ph5_read_texts(file, path, PATH, &was));
-  *same = was.n == info->n_file;
-  for (int i = 0; i < info->n_file && *same; i++)
-    *same = is_path(folder, &was, i, info->file[i].path);
+  mill_recorded_inputs was = {0};
+  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
+  if (was.n_file != info->n_file)
+    REFUSE("%s exists and was made from other inputs (%d files, now %d)", path, was.n_file,
+           info->n_file);
+  MILL_TRY(check_paths(&was, path, info, MILL_INPUT_PATH, NULL));
+  MILL_TRY(check_paths(&was, path, info, MILL_INPUT_REDROCK, ": its redrock file was "));
+  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++)
+    for (int i = 0; i < info->n_file && numbers[k].changed; i++) {
+      const mill_input_file *now = &info->file[i];
+      const char *redrock = text_of(now, MILL_INPUT_REDROCK);
+      if (memcmp(&was.number[k][i], number_of(now, k), sizeof(int64_t)) != 0)
+        REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
+               redrock[0] ? ", rows selected by " : "", redrock, numbers[k].changed);
+    }
 done:
-  mill_free(was.text);
+  mill_recorded_inputs_clear(&was);
   return err;
 }
 
-/* What /catalog/files has of the inputs, [n_file] each. */
-typedef struct recorded_files {
-  int64_t *size, *n_row;
-  double *mtime;
-} recorded_files;
-
-static int read_recorded(hid_t file, const char *path, int n_file, recorded_files *was)
-{
-  MILL_CHECK(MILL_ALLOC(n_file, &was->size));
-  MILL_CHECK(MILL_ALLOC(n_file, &was->n_row));
-  MILL_CHECK(MILL_ALLOC(n_file, &was->mtime));
-  MILL_CHECK(mill_ph5_read_whole(file, path, SIZE, H5T_NATIVE_INT64, n_file, was->size));
-  MILL_CHECK(mill_ph5_read_whole(file, path, N_ROW, H5T_NATIVE_INT64, n_file, was->n_row));
-  return mill_ph5_read_whole(file, path, MTIME, H5T_NATIVE_DOUBLE, n_file, was->mtime);
-}
+/* ---- files that were repaired ---- */
 
 /* May the rows [start, start + n_row) of this file, which has changed, be read from it as it is
  * now?  n_all: rows of the result. */
@@ -293,63 +285,66 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,
                                 mill_input_file **recorded, int *n_repaired)
 {
-  int err = MILL_OK, same = 0;
-  recorded_files was = {0};
+  int err = MILL_OK, same;
+  mill_recorded_inputs was = {0};
   mill_input_file *table = NULL;
-  int64_t n_all = 0;
+  int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;
   MILL_TRY(MILL_ALLOC(info->n_file, &table));
   if (info->n_file > 0)
     memcpy(table, info->file, (size_t)info->n_file * sizeof *table);
-  MILL_TRY(are_inputs(file, path, info, &same));
-  if (same)
-    MILL_TRY(read_recorded(file, path, info->n_file, &was));
-  for (int i = 0; i < info->n_file && same; i++)
-    n_all += was.n_row[i];
-  int64_t start = 0;
+  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
+  same = was.n_file == info->n_file; /* else mill_result_inputs_check tells more */
+  for (int i = 0; i < info->n_file && same; i++) {
+    same = is_path(&was, MILL_INPUT_PATH, i, info->file[i].path);
+    n_all += was.number[MILL_INPUT_N_ROW][i];
+  }
   for (int i = 0; i < info->n_file && same; i++) {
     mill_input_file *input = &table[i];
-    if (was.size[i] != input->size || was.mtime[i] != input->mtime) {
-      MILL_TRY(check_repaired(file, path, input, n_all, start, was.n_row[i]));
-      input->size = was.size[i];
-      input->mtime = was.mtime[i];
+    const int64_t n_row = was.number[MILL_INPUT_N_ROW][i];
+    double mtime;
+    memcpy(&mtime, &was.number[MILL_INPUT_MTIME][i], sizeof mtime);
+    if (was.number[MILL_INPUT_SIZE][i] != input->size || mtime != input->mtime) {
+      MILL_TRY(check_repaired(file, path, input, n_all, start, n_row));
+      input->size = was.number[MILL_INPUT_SIZE][i];
+      input->mtime = mtime;
       ++*n_repaired;
     }
-    start += was.n_row[i];
+    start += n_row;
   }
   *recorded = table;
   table = NULL;
 done:
-  MILL_FREE(table, was.size, was.n_row, was.mtime);
+  mill_recorded_inputs_clear(&was);
+  mill_free(table);
   return err;
 }
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
   int err = MILL_OK;
-  int64_t *size = NULL;
-  double *mtime = NULL;
   hid_t type = H5I_INVALID_HID;
   mill_ph5_texts errors = {0};
   if (info->n_file == 0)
     goto done;
-  MILL_TRY(MILL_ALLOC(info->n_file, &size));
-  MILL_TRY(MILL_ALLOC(info->n_file, &mtime));
-  MILL_TRY(mill_ph5_read_texts(file, path, ERROR, &errors));
-  for (int i = 0; i < info->n_file && i < errors.n; i++) {
-    /* the column has the width of its first texts: a longer one is cut, and is in the log */
-    strncpy(errors.text + (size_t)i * errors.n_byte, text_of(&info->file[i], &other_texts[0]),
-            errors.n_byte);
-    size[i] = info->file[i].size;
-    mtime[i] = info->file[i].mtime;
+  for (int k = MILL_INPUT_SIZE; k <= MILL_INPUT_MTIME; k++) {
+    int64_t *packed = NULL;
+    err = pack_number(info, k, &packed);
+    if (err == MILL_OK)
+      err = mill_ph5_write_whole(file, path, numbers[k].name, number_type(k), packed);
+    mill_free(packed);
+    MILL_TRY(err);
   }
+  MILL_TRY(mill_ph5_read_texts(file, path, texts[MILL_INPUT_ERROR].name, &errors));
+  /* the column has the width of its first texts: a longer one is cut, and is in the log */
+  for (int i = 0; i < info->n_file && i < errors.n; i++)
+    strncpy(errors.text + (size_t)i * errors.n_byte, text_of(&info->file[i], MILL_INPUT_ERROR),
+            errors.n_byte);
   type = mill_ph5_text_type(errors.n_byte);
-  MILL_TRY(mill_ph5_write_whole(file, path, SIZE, H5T_NATIVE_INT64, size));
-  MILL_TRY(mill_ph5_write_whole(file, path, MTIME, H5T_NATIVE_DOUBLE, mtime));
-  MILL_TRY(mill_ph5_write_whole(file, path, ERROR, type, errors.text));
+  MILL_TRY(mill_ph5_write_whole(file, path, texts[MILL_INPUT_ERROR].name, type, errors.text));
 done:
   MILL_H5_CLOSE(type);
-  MILL_FREE(errors.text, size, mtime);
+  mill_free(errors.text);
   return err;
 }

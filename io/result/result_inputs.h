@@ -1,11 +1,55 @@
-/** /catalog/files of a result: the input files as they were, and whether they still are.
- *  For the other files of this folder.  One rank alone. */
+/** /catalog/files of a result: the input files as they were, and whether they still are.  One rank
+ *  alone. */
 #ifndef MILL_RESULT_INPUTS_H
 #define MILL_RESULT_INPUTS_H
 
 #include <hdf5.h>
 
+#include "io/files/lock_file.h"
+#include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_file.h"
+
+/** The columns of /catalog/files: texts, and numbers of eight bytes, integers but for the times. */
+enum mill_input_text {
+  MILL_INPUT_PATH,
+  MILL_INPUT_REDROCK,
+  MILL_INPUT_ERROR,
+  MILL_INPUT_FORMAT,
+  MILL_INPUT_FRAME,
+  MILL_INPUT_N_TEXT
+};
+enum mill_input_number {
+  MILL_INPUT_SIZE,
+  MILL_INPUT_MTIME,
+  MILL_INPUT_REDROCK_SIZE,
+  MILL_INPUT_REDROCK_MTIME,
+  MILL_INPUT_ROW_START,
+  MILL_INPUT_N_ROW,
+  MILL_INPUT_ROWS_HASH,
+  MILL_INPUT_N_NUMBER
+};
+
+/** Name of a text column without its group. */
+const char *mill_input_text_name(int which);
+
+typedef struct mill_recorded_inputs {
+  int n_file;
+  char folder[MILL_MAX_PATH]; /**< from which relative paths count; empty: not known */
+  mill_ph5_texts text[MILL_INPUT_N_TEXT];
+  int64_t *number[MILL_INPUT_N_NUMBER]; /**< [n_file]; of times the bits of a double */
+} mill_recorded_inputs;
+
+/** Read all columns; *out is zeroed, clear it also after a failure.  MILL_ERR_OUTPUT, and
+ *  MILL_ERR_MEMORY. */
+int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
+void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
+
+/** Text i of a column into out [size]; MILL_ERR_RANGE: it is longer. */
+int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, char *out,
+                       size_t size);
+
+/** Where input i is: its path as given, relative to the folder of the fit.  MILL_ERR_RANGE. */
+int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
 /** Write all columns; the group /catalog/files is there.  path: of the result, for messages. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);

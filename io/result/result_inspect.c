@@ -23,30 +23,36 @@ void mill_result_difference(const char *was, const char *is, char *out, size_t s
            (int)(n_is < 100 ? n_is : 100), is);
 }
 
+int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *o)
+{
+  MILL_CHECK(mill_ph5_read_text(file, path, "provenance/IDENTITY", &o->identity));
+  MILL_CHECK(
+      mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", o->hash, sizeof o->hash));
+  return mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", o->device, sizeof o->device);
+}
+
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)
 {
   int err = MILL_OK;
-  char *identity = NULL;
-  char hash[80], device[256], difference[256];
-  MILL_TRY(mill_ph5_read_text(file, path, "provenance/IDENTITY", &identity));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
-  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device));
-  if (strcmp(identity, mill_result_text(info->identity)) != 0) {
-    mill_result_difference(identity, mill_result_text(info->identity), difference,
-                           sizeof difference);
+  mill_result_origin was = {0};
+  char difference[256];
+  const char *identity = mill_result_text(info->identity), *device = mill_result_text(info->device);
+  MILL_TRY(mill_result_origin_read(file, path, &was));
+  if (strcmp(was.identity, identity) != 0) {
+    mill_result_difference(was.identity, identity, difference, sizeof difference);
     MILL_TRY(REFUSED("%s exists and was made with other settings (%s)", path, difference));
   }
-  if (strcmp(hash, info->lib->hash) != 0)
+  if (strcmp(was.hash, info->lib->hash) != 0)
     MILL_TRY(REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
-                     hash, info->lib->hash));
+                     was.hash, info->lib->hash));
   MILL_TRY(mill_result_inputs_check(file, path, info));
-  if (strcmp(device, mill_result_text(info->device)) != 0)
+  if (strcmp(was.device, device) != 0)
     MILL_TRY(REFUSED(
         "%s was begun on another device (%s, now %s), whose results differ in the last digits: "
         "continue it there, by the --backend that it was begun with",
-        path, device, mill_result_text(info->device)));
+        path, was.device, device));
 done:
-  mill_free(identity);
+  mill_free(was.identity);
   return err;
 }
 
@@ -65,7 +71,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
   if (stat(path, &status) != 0) {
-    /* any other reason (no folder, no permission) is told when it is created */
+    /* any other reason (no folder, no permission) shows when it is created */
     if (errno == ENOENT || errno == ENOTDIR)
       goto done;
     MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));

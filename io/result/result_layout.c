@@ -171,59 +171,68 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                        "those of the velocities: nothing was corrected");
 }
 
-static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
+/* What a run changes later is raw data, not attributes: only that is safe against a kill. */
+static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
-  char folder[PATH_MAX], now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "",
-                                              job[96];
+  char now[MILL_TIME_SIZE];
+  const hid_t text = mill_ph5_text_type(MILL_TIME_SIZE - 1);
+  if (text < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
+  const struct {
+    const char *name;
+    hid_t type;
+    const char *unit, *description;
+  } state[] = {
+      {"provenance/START_TIME", text, "", "UTC when the file was created"},
+      {"provenance/END_TIME", text, "",
+       "UTC when the last run that ended in good order closed the file"},
+      {"provenance/WALL_S", H5T_IEEE_F64LE, "s", "time spent by all runs that closed the file"},
+      {"provenance/N_RUN", H5T_STD_I32LE, "", "runs that closed the file"},
+      {UNMODELLED, H5T_STD_U8LE, "", "1 when rows were fitted by a run without --models"},
+      {"provenance/FINISHED", H5T_STD_U8LE, "", "1 when every row is done"}};
+  for (size_t i = 0; i < sizeof state / sizeof *state; i++)
+    MILL_TRY(mill_ph5_dataset(file, path, state[i].name, state[i].type, 1, 1, 1, NULL,
+                              state[i].unit, state[i].description));
+  mill_result_layout_time(now);
+  MILL_TRY(mill_ph5_write_whole(file, path, state[0].name, text, now));
+done:
+  MILL_H5_CLOSE(text);
+  return err;
+}
+
+static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
+{
+  char folder[PATH_MAX], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "", job[96];
   const int64_t rank64 = n_rank, thread64 = info->n_thread;
   const char *const at = "provenance";
-  hid_t text20 = H5I_INVALID_HID;
   if (gethostname(host, sizeof host - 1) != 0)
     snprintf(host, sizeof host, "unknown");
-  MILL_TRY(mill_result_layout_run_id(run_id));
-  mill_result_layout_time(now);
-  MILL_TRY(mill_ph5_group(file, path, at));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "VERSION", mill_version()));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "REVISION", mill_version_revision()));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_PATH", info->lib->path));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_NAME", info->lib->name));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_HASH", info->lib->hash));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "DEVICE", mill_result_text(info->device)));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "HOST", host));
-  MILL_TRY(
-      mill_ph5_attr_text(file, path, at, "FOLDER", getcwd(folder, sizeof folder) ? folder : ""));
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
+  MILL_CHECK(mill_result_layout_run_id(run_id));
   mill_lock_job(job, sizeof job);
-  MILL_TRY(mill_ph5_attr_text(file, path, at, "JOB", job));
-  MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
-  MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
-  MILL_TRY(mill_ph5_text(file, path, "provenance/IDENTITY", mill_result_text(info->identity),
-                         "science settings: runs that differ here do not continue each other"));
-  MILL_TRY(mill_ph5_text(file, path, "provenance/CONFIG", mill_result_text(info->config),
-                         "effective configuration (YAML) of the first start"));
-  MILL_TRY(mill_ph5_text(file, path, "provenance/COMMAND", mill_result_text(info->command),
-                         "command line of the first start"));
-  MILL_TRY(write_frames(file, path, info));
-  /* what changes later is raw data, not attributes: only that is safe against a kill */
-  text20 = mill_ph5_text_type(MILL_TIME_SIZE - 1);
-  if (text20 < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/START_TIME", text20, 1, 1, 1, NULL, "",
-                            "UTC when the file was created"));
-  MILL_TRY(mill_ph5_write_whole(file, path, "provenance/START_TIME", text20, now));
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/END_TIME", text20, 1, 1, 1, NULL, "",
-                            "UTC when the last run that ended in good order closed the file"));
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/WALL_S", H5T_IEEE_F64LE, 1, 1, 1, NULL, "s",
-                            "time spent by all runs that closed the file"));
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/N_RUN", H5T_STD_I32LE, 1, 1, 1, NULL, "",
-                            "runs that closed the file"));
-  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
-                            "1 when every row is done"));
-done:
-  MILL_H5_CLOSE(text20);
-  return err;
+  const char *const attribute[][2] = {{"VERSION", mill_version()},
+                                      {"REVISION", mill_version_revision()},
+                                      {"LIBRARY_PATH", info->lib->path},
+                                      {"LIBRARY_NAME", info->lib->name},
+                                      {"LIBRARY_HASH", info->lib->hash},
+                                      {"DEVICE", mill_result_text(info->device)},
+                                      {"HOST", host},
+                                      {"FOLDER", getcwd(folder, sizeof folder) ? folder : ""},
+                                      {"RUN_ID", run_id},
+                                      {"JOB", job}};
+  MILL_CHECK(mill_ph5_group(file, path, at));
+  for (size_t i = 0; i < sizeof attribute / sizeof *attribute; i++)
+    MILL_CHECK(mill_ph5_attr_text(file, path, at, attribute[i][0], attribute[i][1]));
+  MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
+  MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/IDENTITY", mill_result_text(info->identity),
+                           "science settings: runs that differ here do not continue each other"));
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/CONFIG", mill_result_text(info->config),
+                           "effective configuration (YAML) of the first start"));
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/COMMAND", mill_result_text(info->command),
+                           "command line of the first start"));
+  MILL_CHECK(write_frames(file, path, info));
+  return create_state(file, path);
 }
 
 int mill_result_layout_put_format(hid_t file, const char *path)
@@ -275,12 +284,6 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
   return mill_ph5_end(path, &file, 1, err);
-}
-
-int mill_result_layout_create_unmodelled(hid_t file, const char *path)
-{
-  return mill_ph5_dataset(file, path, UNMODELLED, H5T_STD_U8LE, 1, 1, 1, NULL, "",
-                          "1 when rows were fitted by a run without --models");
 }
 
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)

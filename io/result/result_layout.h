@@ -23,9 +23,6 @@ int mill_result_go_on(void);
 /** The text, or "" for NULL. */
 const char *mill_result_text(const char *text);
 
-/** Make the mark for that which follows.  One rank alone. */
-int mill_result_layout_create_unmodelled(hid_t file, const char *path);
-
 /** Note in the open file that rows are written without models, before the first of them.  One
  *  rank alone. */
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path);

@@ -10,6 +10,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_inputs.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
 #include "io/result/result_primary.h"
@@ -52,15 +53,11 @@ typedef struct merge_part {
   int64_t n[N_UNIT], start[N_UNIT]; /* start: in the whole */
 } merge_part;
 
-/* An input of a part, as it was then. */
+/* An input of a part, by what two names or copies of one file have in common. */
 typedef struct merge_input {
-  char *path; /* owned */
-  int has_rows;
-  int64_t size;
-  double mtime;
-  int is_there; /* now, with the size that it had: then device and number tell it from others */
-  dev_t dev;
-  ino_t ino;
+  int64_t key[3];
+  char *path;       /* owned */
+  int64_t dev, ino; /* of the file as it is now, where it has the size that it had; else -1 */
 } merge_input;
 
 typedef struct merge_job {
@@ -71,10 +68,10 @@ typedef struct merge_job {
   merge_dataset dataset[MAX_DATASET];
   int64_t n[N_UNIT], n_byte;  /* of the whole */
   mill_result_summary counts; /* and its rows by STATUS */
-  merge_input *input;         /* [n[FILES]] of the parts seen so far */
-  int64_t input_room;
+  merge_input *input;         /* [n_input] with rows, of the parts seen so far */
+  int64_t n_input, input_room;
   /* provenance */
-  char *identity, hash[80], device[256];
+  mill_result_origin origin; /* of the first part */
   FILE *commands, *frames;
   char *command_text, *frame_text;
   size_t command_size, frame_size;
@@ -95,9 +92,9 @@ static int is_text(const merge_dataset *d)
   return H5Tget_class(d->type) == H5T_STRING;
 }
 
-/* What a dataset of a part is; the type is the caller's to close. */
-static int describe(const merge_part *part, hid_t file, const char *name, int unit,
-                    merge_dataset *d)
+/* What a dataset of a part is; the first one of a unit says how many of them there are.  The type
+ * is the caller's to close. */
+static int describe(merge_part *part, hid_t file, const char *name, int unit, merge_dataset *d)
 {
   int err = MILL_OK;
   hsize_t dim[2] = {0, 1};
@@ -112,6 +109,8 @@ static int describe(const merge_part *part, hid_t file, const char *name, int un
       H5Tis_variable_str(array.type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
       H5Pget_external_count(create) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", part->path, name);
+  if (part->n[unit] < 0)
+    part->n[unit] = (int64_t)dim[0];
   if ((int64_t)dim[0] != part->n[unit])
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s has %llu rows, not %lld", part->path, name,
               (unsigned long long)dim[0], (long long)part->n[unit]);
@@ -159,7 +158,7 @@ static int note_dataset(merge_job *job, const merge_part *part, const merge_data
 }
 
 /* All datasets of a group; how many there are. */
-static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_group, int *n_found)
+static int note_group(merge_job *job, merge_part *part, hid_t file, int i_group, int *n_found)
 {
   int err = MILL_OK;
   H5G_info_t info;
@@ -193,19 +192,6 @@ done:
   return err;
 }
 
-/* Length of a dataset of one axis. */
-static int read_length(const merge_part *part, hid_t file, const char *name, int64_t *n)
-{
-  int err = MILL_OK;
-  mill_h5_array array;
-  if (!mill_h5_array_open(file, name, &array) || H5Sget_simple_extent_ndims(array.space) != 1)
-    DAMAGED(part, name);
-  *n = (int64_t)H5Sget_simple_extent_npoints(array.space);
-done:
-  mill_h5_array_close(&array);
-  return err;
-}
-
 static int check_format(const merge_part *part, hid_t file)
 {
   uint8_t finished = 0;
@@ -223,40 +209,32 @@ static int check_format(const merge_part *part, hid_t file)
 static int check_identity(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  char *identity = NULL, hash[80], device[256];
-  MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/IDENTITY", &identity));
-  MILL_TRY(
-      mill_ph5_read_attr_text(file, part->path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
-  MILL_TRY(
-      mill_ph5_read_attr_text(file, part->path, "provenance", "DEVICE", device, sizeof device));
-  if (job->n_part > 1 && strstr(identity, "join_by_name: true"))
+  char difference[256];
+  mill_result_origin origin = {0}, *const first = &job->origin;
+  MILL_TRY(mill_result_origin_read(file, part->path, part == job->part ? first : &origin));
+  if (job->n_part > 1 &&
+      strstr((part == job->part ? first : &origin)->identity, "join_by_name: true"))
     MILL_TRY(
         REFUSED("%s was made with join_by_name: an object with spectra in several parts would have "
                 "several rows; fit all inputs in one run",
                 part->path));
-  if (part == job->part) {
-    job->identity = identity;
-    identity = NULL;
-    memcpy(job->hash, hash, sizeof hash);
-    memcpy(job->device, device, sizeof device);
+  if (part == job->part)
     goto done;
-  }
-  if (strcmp(identity, job->identity) != 0) {
-    char difference[256];
-    mill_result_difference(identity, job->identity, difference, sizeof difference);
+  if (strcmp(origin.identity, first->identity) != 0) {
+    mill_result_difference(origin.identity, first->identity, difference, sizeof difference);
     MILL_TRY(REFUSED("%s and %s were made with different settings (%s)", job->part->path,
                      part->path, difference));
   }
-  if (strcmp(hash, job->hash) != 0)
+  if (strcmp(origin.hash, first->hash) != 0)
     MILL_TRY(REFUSED("%s and %s were made with different libraries (hashes %.12s and %.12s)",
-                     job->part->path, part->path, job->hash, hash));
-  if (strcmp(device, job->device) != 0)
+                     job->part->path, part->path, first->hash, origin.hash));
+  if (strcmp(origin.device, first->device) != 0)
     MILL_TRY(
         REFUSED("%s and %s were made on different devices (%s and %s), whose results differ in the "
                 "last digits",
-                job->part->path, part->path, job->device, device));
+                job->part->path, part->path, first->device, origin.device));
 done:
-  mill_free(identity);
+  mill_free(origin.identity);
   return err;
 }
 
@@ -294,7 +272,7 @@ static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
   MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/N_RUN", H5T_NATIVE_INT32, 1, &n_run));
   fprintf(job->commands, "\n%s", command);
   MILL_TRY(add_frames(job, frames));
-  /* times of this form sort as texts */
+  /* times in this form sort as texts */
   if (part == job->part || strcmp(start, job->start) < 0)
     memcpy(job->start, start, sizeof start);
   if (strcmp(end, job->end) > 0)
@@ -308,35 +286,34 @@ done:
   return err;
 }
 
-/* Remember a part's inputs. */
+/* Remember a part's inputs that have rows: one that could not be read may be tried twice. */
 static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  int64_t *size = NULL, *n_row = NULL;
-  double *mtime = NULL;
-  mill_ph5_texts path = {0};
-  const int64_t n_file = part->n[FILES];
-  MILL_TRY(MILL_ALLOC(n_file, &size));
-  MILL_TRY(MILL_ALLOC(n_file, &n_row));
-  MILL_TRY(MILL_ALLOC(n_file, &mtime));
-  /* note_group has seen that all have a row for each input */
-  MILL_TRY(mill_ph5_read_texts(file, part->path, "catalog/files/PATH", &path));
-  MILL_TRY(
-      mill_ph5_read_whole(file, part->path, "catalog/files/SIZE", H5T_NATIVE_INT64, n_file, size));
-  MILL_TRY(mill_ph5_read_whole(file, part->path, "catalog/files/N_ROW", H5T_NATIVE_INT64, n_file,
-                               n_row));
-  MILL_TRY(mill_ph5_read_whole(file, part->path, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, n_file,
-                               mtime));
-  MILL_TRY(MILL_GROW(&job->input, &job->input_room, job->n[FILES] + n_file));
-  for (int64_t i = 0; i < n_file; i++) {
-    char *name = strndup(path.text + (size_t)i * path.n_byte, path.n_byte);
-    if (!name)
+  char path[MILL_MAX_PATH];
+  mill_recorded_inputs was = {0};
+  MILL_TRY(mill_recorded_inputs_read(file, part->path, &was));
+  for (int i = 0; i < was.n_file; i++) {
+    struct stat now;
+    if (was.number[MILL_INPUT_N_ROW][i] == 0)
+      continue;
+    MILL_TRY(mill_recorded_path(&was, i, path, sizeof path));
+    MILL_TRY(MILL_GROW(&job->input, &job->input_room, job->n_input + 1));
+    merge_input *input = &job->input[job->n_input];
+    *input = (merge_input){.path = strdup(path), .dev = -1, .ino = -1};
+    if (!input->path)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
-    job->input[job->n[FILES]++] =
-        (merge_input){.path = name, .has_rows = n_row[i] > 0, .size = size[i], .mtime = mtime[i]};
+    job->n_input++;
+    input->key[0] = was.number[MILL_INPUT_SIZE][i];
+    input->key[1] = was.number[MILL_INPUT_MTIME][i];
+    input->key[2] = was.number[MILL_INPUT_ROWS_HASH][i];
+    if (stat(path, &now) == 0 && now.st_size == input->key[0]) {
+      input->dev = (int64_t)now.st_dev;
+      input->ino = (int64_t)now.st_ino;
+    }
   }
 done:
-  MILL_FREE(path.text, size, n_row, mtime);
+  mill_recorded_inputs_clear(&was);
   return err;
 }
 
@@ -355,15 +332,16 @@ static int look_at_part(merge_job *job, merge_part *part)
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
   MILL_TRY(check_format(part, file));
   MILL_TRY(check_identity(job, part, file));
-  MILL_TRY(read_length(part, file, "fits/STATUS", &part->n[ROWS]));
-  MILL_TRY(read_length(part, file, "catalog/exposures/FILE", &part->n[EXPOSURES]));
-  MILL_TRY(read_length(part, file, "catalog/files/SIZE", &part->n[FILES]));
+  for (int u = 0; u < N_UNIT; u++)
+    part->n[u] = -1;
   memcpy(part->start, job->n, sizeof part->start);
   for (int g = 0; g < N_GROUP; g++)
     MILL_TRY(note_group(job, part, file, g, &n_found));
   if (n_found != job->n_dataset)
     MILL_TRY(REFUSED("%s has %d columns and %s %d: they were made by different versions",
                      part->path, n_found, job->part->path, job->n_dataset));
+  if (part->n[ROWS] < 0 || part->n[EXPOSURES] < 0 || part->n[FILES] < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: it lacks a group", part->path);
   MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
   if (damaged.n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
@@ -371,9 +349,9 @@ static int look_at_part(merge_job *job, merge_part *part)
   MILL_TRY(
       mill_result_layout_count(file, part->path, part->n[ROWS], 0, part->n[ROWS], &job->counts));
   MILL_TRY(note_provenance(job, part, file));
-  MILL_TRY(note_inputs(job, part, file)); /* counts them too */
-  job->n[ROWS] += part->n[ROWS];
-  job->n[EXPOSURES] += part->n[EXPOSURES];
+  MILL_TRY(note_inputs(job, part, file));
+  for (int u = 0; u < N_UNIT; u++)
+    job->n[u] += part->n[u];
   job->n_byte += (int64_t)status.st_size;
   if (job->n[FILES] > INT32_MAX)
     MILL_TRY(REFUSED("more than %d inputs", INT32_MAX));
@@ -384,54 +362,34 @@ done:
   return err;
 }
 
-/* By what stays when a file is named by another path. */
-static int compare_inputs(const void *a, const void *b)
+static int by_key(const void *a, const void *b)
 {
   const merge_input *x = a, *y = b;
-  if (x->has_rows != y->has_rows)
-    return x->has_rows - y->has_rows;
-  const int by_name = strcmp(mill_base_name(x->path), mill_base_name(y->path));
-  if (by_name != 0)
-    return by_name;
-  if (x->size != y->size)
-    return x->size < y->size ? -1 : 1;
-  if (x->mtime != y->mtime)
-    return x->mtime < y->mtime ? -1 : 1;
-  if (x->is_there != y->is_there)
-    return x->is_there - y->is_there;
-  if (x->dev != y->dev)
-    return x->dev < y->dev ? -1 : 1;
-  return (x->ino > y->ino) - (x->ino < y->ino);
+  for (int k = 0; k < 3; k++)
+    if (x->key[k] != y->key[k])
+      return x->key[k] < y->key[k] ? -1 : 1;
+  return 0;
 }
 
-/* One file, as far as can be told: relative paths may have been of different folders.  In the
- * order of compare_inputs neighbours are the most alike. */
-static int is_same_input(const merge_input *x, const merge_input *y)
-{
-  if (strcmp(mill_base_name(x->path), mill_base_name(y->path)) != 0 || x->size != y->size ||
-      x->mtime != y->mtime)
-    return 0;
-  return !x->is_there || !y->is_there || (x->dev == y->dev && x->ino == y->ino);
-}
-
-/* The same input in two parts would give its stars twice; one that could not be read gives none,
- * however often it was tried. */
+/* The same input in two parts would give its stars twice: files of one size, time and digest of
+ * their rows, or names of one file. */
 static int refuse_duplicates(merge_job *job)
 {
-  for (int64_t i = 0; i < job->n[FILES]; i++) {
-    merge_input *input = &job->input[i];
-    struct stat now;
-    input->is_there = stat(input->path, &now) == 0 && now.st_size == input->size;
-    if (input->is_there) {
-      input->dev = now.st_dev;
-      input->ino = now.st_ino;
+  for (int by_number = 0; by_number < 2; by_number++) {
+    for (int64_t i = 0; i < job->n_input && by_number; i++) {
+      merge_input *input = &job->input[i];
+      const int is_there = input->ino >= 0;
+      memcpy(input->key, (const int64_t[]){input->dev, is_there ? input->ino : i, 0},
+             sizeof input->key);
     }
+    if (job->n_input > 0)
+      qsort(job->input, (size_t)job->n_input, sizeof *job->input, by_key);
+    for (int64_t i = 1; i < job->n_input; i++)
+      if (by_key(&job->input[i - 1], &job->input[i]) == 0)
+        return REFUSED("%s and %s, inputs of two of the parts, are the same, or a part is named "
+                       "twice",
+                       job->input[i - 1].path, job->input[i].path);
   }
-  qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
-  for (int64_t i = 1; i < job->n[FILES]; i++)
-    if (job->input[i - 1].has_rows && is_same_input(&job->input[i - 1], &job->input[i]))
-      return REFUSED("%s is an input of two of the parts, or a part is named twice",
-                     job->input[i].path);
   return MILL_OK;
 }
 
@@ -461,48 +419,34 @@ done:
   return result;
 }
 
-/* A dataset as the first part has it, with its attributes and fill value, but n_row rows and this
- * type.  *made is the caller's to close. */
+/* An empty dataset as the first part has it, with its attributes and fill value. */
 static int create_like(const merge_job *job, const char *path, hid_t first, hid_t file,
-                       const char *name, hid_t type, int64_t n_row, hid_t *made)
+                       const merge_dataset *d)
 {
   int err = MILL_OK;
-  hsize_t dim[2] = {0, 0};
-  hid_t create = H5I_INVALID_HID, whole = H5I_INVALID_HID;
-  mill_h5_array model;
-  *made = H5I_INVALID_HID;
-  if (!mill_h5_array_open(first, name, &model) || (create = H5Dget_create_plist(model.id)) < 0)
-    DAMAGED(job->part, name);
-  const int n_dim = H5Sget_simple_extent_ndims(model.space);
-  if (n_dim < 0 || n_dim > 2 || H5Sget_simple_extent_dims(model.space, dim, NULL) != n_dim)
-    DAMAGED(job->part, name);
-  dim[0] = (hsize_t)n_row;
-  whole = n_dim == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(n_dim, dim, NULL);
-  *made = H5Dcreate2(file, name, type, whole, H5P_DEFAULT, create, H5P_DEFAULT);
-  if (*made < 0 ||
-      H5Aiterate2(model.id, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, made) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+  const hsize_t dim[2] = {(hsize_t)job->n[d->unit], (hsize_t)d->n_value};
+  hid_t create = H5I_INVALID_HID, made = H5I_INVALID_HID;
+  const hid_t model = H5Dopen2(first, d->name, H5P_DEFAULT);
+  const hid_t whole = H5Screate_simple(d->n_dim, dim, NULL);
+  if (model < 0 || (create = H5Dget_create_plist(model)) < 0)
+    DAMAGED(job->part, d->name);
+  made = H5Dcreate2(file, d->name, d->type, whole, H5P_DEFAULT, create, H5P_DEFAULT);
+  if (made < 0 || H5Aiterate2(model, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, &made) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, d->name, mill_h5_reason());
 done:
-  MILL_H5_CLOSE(whole, create);
-  mill_h5_array_close(&model);
+  MILL_H5_CLOSE(made, whole, create, model);
   return err;
 }
 
-/* A text of /provenance, of which there is a copy of the first part's already. */
-static int replace_text(const merge_job *job, const char *path, hid_t first, hid_t file,
-                        const char *name, const char *text)
+/* A text of /provenance in place of the first part's, with its description. */
+static int replace_text(const char *path, hid_t file, const char *name, const char *text)
 {
-  int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  const hid_t type = mill_ph5_text_type(strlen(text));
-  if (type < 0 || H5Ldelete(file, name, H5P_DEFAULT) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
-  MILL_TRY(create_like(job, path, first, file, name, type, 1, &dataset));
-  if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
-done:
-  MILL_H5_CLOSE(dataset, type);
-  return err;
+  char description[256] = "";
+  MILL_CHECK(
+      mill_ph5_read_attr_text(file, path, name, "description", description, sizeof description));
+  if (H5Ldelete(file, name, H5P_DEFAULT) < 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+  return mill_ph5_text(file, path, name, text, description);
 }
 
 /* The first part's, finished, with what differs in the whole. */
@@ -517,8 +461,8 @@ static int create_provenance(const merge_job *job, const char *path, hid_t first
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /provenance: %s", path, mill_h5_reason());
   MILL_TRY(mill_result_layout_run_id(run_id));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
-  MILL_TRY(replace_text(job, path, first, file, "provenance/COMMAND", job->command_text));
-  MILL_TRY(replace_text(job, path, first, file, "provenance/FRAMES", job->frame_text));
+  MILL_TRY(replace_text(path, file, "provenance/COMMAND", job->command_text));
+  MILL_TRY(replace_text(path, file, "provenance/FRAMES", job->frame_text));
   const struct {
     const char *name;
     hid_t type;
@@ -539,20 +483,16 @@ done:
 static int create_whole(const merge_job *job, const char *path, hid_t file)
 {
   int err = MILL_OK;
-  hid_t first = H5I_INVALID_HID, made = H5I_INVALID_HID;
+  hid_t first = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_open(job->part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &first));
   MILL_TRY(mill_result_layout_put_format(file, path));
   for (int g = 0; g < N_GROUP; g++)
     MILL_TRY(mill_ph5_group(file, path, groups[g].name));
-  for (int i = 0; i < job->n_dataset; i++) {
-    const merge_dataset *d = &job->dataset[i];
-    MILL_TRY(create_like(job, path, first, file, d->name, d->type, job->n[d->unit], &made));
-    H5Dclose(made);
-    made = 0;
-  }
+  for (int i = 0; i < job->n_dataset; i++)
+    MILL_TRY(create_like(job, path, first, file, &job->dataset[i]));
   MILL_TRY(create_provenance(job, path, first, file));
 done:
-  MILL_H5_CLOSE(made, first);
+  MILL_H5_CLOSE(first);
   return err;
 }
 
@@ -737,12 +677,12 @@ done:
       fclose(job->frames);
     free(job->command_text);
     free(job->frame_text);
-    for (int64_t i = 0; i < job->n[FILES]; i++)
+    for (int64_t i = 0; i < job->n_input; i++)
       free(job->input[i].path);
     mill_free(job->input);
     for (int i = 0; i < job->n_dataset; i++)
       MILL_H5_CLOSE(job->dataset[i].type);
-    MILL_FREE(job->identity, job->part, job);
+    MILL_FREE(job->origin.identity, job->part, job);
   }
   return err;
 }

@@ -26,7 +26,7 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
 int mill_result_rows_put_order(hid_t file, const char *path, const mill_columns *columns);
 
 /** Read all n_row rows of /fits of an open, finished result, and add the damaged ones.
- *  watch: token of src/system/watchdog.h, told of every block, or -1.  Not collective.
+ *  watch: token of src/system/watchdog.h, renewed at every block, or -1.  Not collective.
  *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watch,
                            mill_damaged_rows *damaged);

@@ -3,9 +3,9 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/result/column_data.h"
 #include "io/result/result_file_impl.h"
 #include "io/result/result_rows.h"
+#include "io/result/stored_rows.h"
 #include "src/system/log.h"
 
 enum { READ_ROWS = 8192 /* block of rows looked at when a file is continued */ };
@@ -23,36 +23,6 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
 
 #define TARGETS "catalog/TARGETID"
 
-static int open_targets(const mill_result_file *file, hid_t *dataset)
-{
-  return mill_ph5_open_dataset(file->file, file->path, TARGETS, H5T_STD_I64LE, 1, file->n_row, 1,
-                               dataset);
-}
-
-/* Rows [at, at + n), packed, and what /catalog has as their TARGETID. */
-static int read_rows(const mill_result_file *file, hid_t targets, int64_t at, int64_t n, char *row,
-                     char *value, int64_t *target)
-{
-  int err = MILL_OK;
-  const mill_columns *columns = &file->columns;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  for (int i = 0; i < columns->n_column; i++) {
-    const mill_column *c = &columns->column[i];
-    MILL_TRY(mill_ph5_select_range(file->path, c->vector ? 2 : 1, file->n_row, c->n_value, at, n,
-                                   &rows));
-    MILL_TRY(mill_ph5_read(file->dataset[i], file->path, c->name, mill_column_hdf5_type(c->type),
-                           &rows, value));
-    mill_ph5_unselect(&rows);
-    for (int64_t k = 0; k < n; k++)
-      memcpy(row + (size_t)k * columns->row_size + c->at, value + (size_t)k * c->n_byte, c->n_byte);
-  }
-  MILL_TRY(mill_ph5_select_range(file->path, 1, file->n_row, 1, at, n, &rows));
-  MILL_TRY(mill_ph5_read(targets, file->path, TARGETS, H5T_NATIVE_INT64, &rows, target));
-done:
-  mill_ph5_unselect(&rows);
-  return err;
-}
-
 /* Look at the rows [lo, hi) of an earlier run: rows that are not whole, or have
    failed and shall be tried again, are wanted; their STATUS goes back to 0, so
    that no reader takes them for done meanwhile. */
@@ -60,31 +30,32 @@ static int examine_rows(mill_result_file *file, int retry_failed, int was_finish
                         int64_t hi, int64_t **reset, int64_t *n_reset)
 {
   int err = MILL_OK;
-  const mill_columns *columns = &file->columns;
+  mill_stored_rows *rows = NULL;
   char *row = NULL, *value = NULL, text[MILL_ROWS_TEXT];
-  hid_t targets = H5I_INVALID_HID;
   mill_damaged_rows damaged = {0};
   int64_t n_room = 0, *target = NULL;
   *reset = NULL;
   *n_reset = 0;
-  MILL_TRY(mill_alloc_bytes(READ_ROWS, columns->row_size, (void **)&row));
-  MILL_TRY(mill_alloc_bytes(READ_ROWS, columns->widest, (void **)&value));
+  MILL_TRY(MILL_ALLOC(1, &rows));
+  MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, rows));
+  MILL_TRY(mill_alloc_bytes(READ_ROWS, rows->row_size, (void **)&row));
+  MILL_TRY(mill_alloc_bytes(READ_ROWS, rows->widest, (void **)&value));
   MILL_TRY(MILL_ALLOC(READ_ROWS, &target));
-  MILL_TRY(open_targets(file, &targets));
   for (int64_t at = lo; at < hi; at += READ_ROWS) {
     const int64_t n = hi - at < READ_ROWS ? hi - at : READ_ROWS;
-    MILL_TRY(read_rows(file, targets, at, n, row, value, target));
+    MILL_TRY(mill_stored_rows_read(rows, at, n, row, value));
+    MILL_TRY(mill_ph5_read_rows(file->file, file->path, TARGETS, H5T_STD_I64LE, file->n_row, NULL,
+                                at, n, target));
     for (int64_t k = 0; k < n; k++) {
-      const char *this_row = row + (size_t)k * columns->row_size;
-      const int32_t status = mill_columns_status(columns, this_row);
-      const int is_whole = mill_columns_is_whole(columns, this_row);
+      const char *this_row = row + (size_t)k * rows->row_size;
+      int is_whole;
+      const int32_t status = mill_stored_row_status(rows, this_row, &is_whole);
       const int done = is_whole && !(retry_failed && status != MILL_STATUS_FITTED);
-      int64_t now;
-      memcpy(&now, this_row + columns->column[columns->i_target].at, sizeof now);
       mill_result_set_bit(file->wanted, at + k, !done);
       if (!is_whole && (was_finished || status != MILL_STATUS_NOT_DONE))
         mill_damaged_rows_add(&damaged, at + k);
-      if (done || (status == MILL_STATUS_NOT_DONE && now == target[k]))
+      /* TARGETID is a row's first value */
+      if (done || (status == MILL_STATUS_NOT_DONE && memcmp(this_row, &target[k], 8) == 0))
         continue;
       MILL_TRY(MILL_GROW(reset, &n_room, *n_reset + 1));
       (*reset)[(*n_reset)++] = at + k;
@@ -94,30 +65,29 @@ static int examine_rows(mill_result_file *file, int retry_failed, int was_finish
     mill_log_warning("%s: %s; they are fitted again", file->path,
                      mill_damaged_rows_text(&damaged, text));
 done:
-  MILL_H5_CLOSE(targets);
-  MILL_FREE(target, value, row);
+  if (rows)
+    mill_stored_rows_close(rows);
+  MILL_FREE(rows, target, value, row);
   return err;
 }
 
 /* Collective: TARGETID, which no fit gives, may be what is damaged in these rows; /catalog has it
    too. */
-static int restore_targets(mill_result_file *file, int64_t n, const mill_ph5_rows *rows)
+static int restore_targets(mill_result_file *file, const int64_t *reset, int64_t n,
+                           const mill_ph5_rows *rows)
 {
   int err = MILL_OK;
   int64_t *target = NULL;
-  hid_t catalog = H5I_INVALID_HID;
   const int i_target = file->columns.i_target;
   err = MILL_ALLOC(n, &target);
   if (err == MILL_OK)
-    err = open_targets(file, &catalog);
-  if (err == MILL_OK)
-    err = mill_ph5_read(catalog, file->path, TARGETS, H5T_NATIVE_INT64, rows, target);
+    err = mill_ph5_read_rows(file->file, file->path, TARGETS, H5T_STD_I64LE, file->n_row, reset, 0,
+                             n, target);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   err = mill_ph5_write(file->dataset[i_target], file->path, "TARGETID", H5T_NATIVE_INT64, rows,
                        target);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
 done:
-  MILL_H5_CLOSE(catalog);
   mill_free(target);
   return err;
 }
@@ -140,7 +110,7 @@ static int reset_rows(mill_result_file *file, int code, const int64_t *reset, in
   err = mill_ph5_write(file->dataset[file->columns.i_status], file->path, status->name,
                        H5T_NATIVE_INT32, &rows, zero);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_TRY(restore_targets(file, n_reset, &rows));
+  MILL_TRY(restore_targets(file, reset, n_reset, &rows));
   for (int64_t at = 0; at < n_byte; at += 1 << 30) {
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
     MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));

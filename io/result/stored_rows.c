@@ -130,26 +130,6 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
   return status;
 }
 
-int64_t mill_stored_integer(int type, const char *at)
-{
-  int64_t i64;
-  int32_t i32;
-  uint32_t u32;
-  switch (type) {
-  case MILL_TYPE_I64:
-    memcpy(&i64, at, sizeof i64);
-    return i64;
-  case MILL_TYPE_I32:
-    memcpy(&i32, at, sizeof i32);
-    return i32;
-  case MILL_TYPE_U32:
-    memcpy(&u32, at, sizeof u32);
-    return u32;
-  default:
-    return (uint8_t)*at;
-  }
-}
-
 void mill_stored_rows_close(mill_stored_rows *rows)
 {
   for (int i = 0; i < rows->n_column; i++)

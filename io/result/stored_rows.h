@@ -46,9 +46,6 @@ int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, c
 /** STATUS of a packed row of /fits; *is_whole: it is done and its CRC agrees. */
 int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole);
 
-/** A value of an integer type (enum mill_column_type) in a packed row, aligned or not. */
-int64_t mill_stored_integer(int type, const char *at);
-
 void mill_stored_rows_close(mill_stored_rows *rows);
 
 #endif

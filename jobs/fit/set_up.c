@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/catalog/input_table.h"
 #include "io/library/library_file.h"
 #include "src/run/backend_choice.h"
 #include "jobs/fit/fit_same.h"
@@ -131,6 +132,8 @@ static int check_roles(mill_fit_job *job)
       mill_refuse_data(job->setup.stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
     MILL_CHECK(mill_log_refuse_other(options->log));
+  if (options->input_table)
+    MILL_CHECK(mill_input_table_check(options->input_table));
   if (options->input_table && job->setup.config.join_by_name)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--input-table is kept file by file, and join_by_name makes one row "

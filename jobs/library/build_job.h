@@ -20,7 +20,7 @@ typedef struct mill_build_options {
   int n_exclude; /**< ranges; length says to which --exclude each belongs, from 1 */
   mill_named exclude[MILL_MAX_NAMED];
   double native_sigma_aa, native_resolving_power; /**< NAN: not given */
-  int normalise;                                  /**< enum mill_build_normalise */
+  enum mill_build_normalise normalise;
   int n_thread;
 } mill_build_options;
 

@@ -125,7 +125,7 @@ static int check_ranges(const mill_build_job *job)
     const int keeps = i < o->in.n_keep;
     const char *name = keeps ? o->in.keep[i].name : o->exclude[i - o->in.n_keep].name;
     if (find_label(job, name) < 0)
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: is none of the labels (--labels)",
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: not one of the labels (--labels)",
                         keeps ? "keep" : "exclude", name);
   }
   return MILL_OK;

@@ -44,12 +44,12 @@ int mill_take_labels(const mill_option *row, const char *text, void *base)
   o->n_label = 0;
   for (const char *at = text; at;) {
     if (o->n_label == MILL_MAX_GRID_AXIS)
-      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: at most %d labels are possible", text,
+      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: expected at most %d labels", text,
                         MILL_MAX_GRID_AXIS);
     mill_named *label = &o->label[o->n_label++];
     MILL_CHECK(next_item("labels", text, &at, label->name, label->column, sizeof label->column));
     if (strpbrk(label->column, "*?#")) /* CFITSIO's wild cards */
-      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s is no name of a column", text,
+      return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s is not a column name", text,
                         label->column);
     for (const char *c = label->name; *c; c++)
       if (!isalnum((unsigned char)*c) && *c != '_')
@@ -145,7 +145,7 @@ int mill_labelled_check_options(const mill_option_table *table, const unsigned c
     n_wave += is_given(table, given, wave[i]);
   if (n_wave > 1)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "--wave, --log-wave, --wave-file and --columns exclude one another");
+                      "give only one of --wave, --log-wave, --wave-file and --columns");
   if (is_given(table, given, "name-column") && !options->request.table)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--name-column is a column of --table FILE, which is not given");

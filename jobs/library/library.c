@@ -15,7 +15,7 @@
 #include "jobs/library/library_rows.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
-#include "jobs/library/train_functions.h"
+#include "jobs/library/train_options.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -112,7 +112,6 @@ const mill_option_help *const mill_library_help[] = {HELP(&head_table),
                                                      HELP(&import_table),
                                                      HELP(&mill_library_spectra_table),
                                                      HELP(&mill_library_train_table),
-                                                     HELP(&mill_train_functions_table),
                                                      HELP(&mill_library_error_table),
                                                      HELP(&info_table),
                                                      NULL};
@@ -223,43 +222,41 @@ done:
   return err;
 }
 
-static int run(int argc, char **argv)
+/* ---- sub-commands ------------------------------------------------------------------------- */
+
+typedef struct sub_command {
+  const char *name;
+  int by_all; /* 1: collective, and run returns an exit status; 0: by rank 0, an error code */
+  int (*run)(int argc, char **argv);
+} sub_command;
+
+static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build},
+                                           {"train", 1, mill_job_library_train},
+                                           {"import", 0, run_import},
+                                           {"spectra", 0, mill_job_library_spectra},
+                                           {"model-error", 0, mill_job_library_error},
+                                           {"info", 0, run_info}};
+
+static int unknown(const char *name)
 {
-  if (argc < 1)
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "library needs a sub-command: build, train, import, spectra, model-error or info; "
-        "see starmill library --help");
-  if (strcmp(argv[0], "import") == 0)
-    MILL_CHECK(run_import(argc, argv));
-  else if (strcmp(argv[0], "spectra") == 0)
-    MILL_CHECK(mill_job_library_spectra(argc, argv));
-  else if (strcmp(argv[0], "train") == 0)
-    MILL_CHECK(mill_job_train_functions(argc, argv));
-  else if (strcmp(argv[0], "model-error") == 0)
-    MILL_CHECK(mill_job_library_error(argc, argv));
-  else if (strcmp(argv[0], "info") == 0)
-    MILL_CHECK(run_info(argc, argv));
-  else
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "unknown sub-command %s; library has build, train, import, spectra, model-error "
-        "and info",
-        argv[0]);
-  return MILL_OK;
+  return MILL_ERROR(
+      MILL_ERR_USAGE, "%s%s; library has build, train, import, spectra, model-error and info",
+      name ? "unknown sub-command " : "library needs a sub-command", name ? name : "");
 }
 
 int mill_job_library(int argc, char **argv)
 {
+  const sub_command *sub = NULL;
   int rank = 0, status = 0;
-  if (argc > 0 && strcmp(argv[0], "build") == 0) /* these two by all ranks */
-    return mill_job_library_build(argc, argv);
-  if (argc > 0 && strcmp(argv[0], "train") == 0 && !mill_train_functions_asked(argc, argv))
-    return mill_job_library_train(argc, argv);
+  for (size_t i = 0; argc > 0 && i < sizeof sub_commands / sizeof *sub_commands; i++)
+    if (strcmp(argv[0], sub_commands[i].name) == 0)
+      sub = &sub_commands[i];
+  if (sub && sub->by_all)
+    return sub->run(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {
-    const int err = run(argc, argv);
+    const int err = sub ? sub->run(argc, argv) : unknown(argc > 0 ? argv[0] : NULL);
     if (err != MILL_OK)
       fprintf(stderr, "starmill library: %s\n", mill_error_message());
     fflush(stdout);

@@ -340,7 +340,7 @@ static int find_origin(mill_build_job *job)
   const mill_build_options *o = &job->options;
   if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(job->origin.fwhm_aa > 0))
     MILL_FAIL(MILL_ERR_USAGE,
-              "%s does not say its resolution (no card FWHM); give --native-sigma A or "
+              "%s does not give its resolution (no card FWHM); give --native-sigma A or "
               "--native-resolving-power R",
               job->path[0]);
 done:

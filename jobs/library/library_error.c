@@ -50,16 +50,16 @@ const mill_option_table mill_library_error_table = {
         {"columns", NAMES(column, MILL_MAX_GRID_AXIS), .argument = "TEFF,LOGG,...",
          .help = "columns of the labels, in the library's order (default: the library's own)"},
         {"arms", NAMES(arm, MILL_MAX_ARM), .argument = "b,r",
-         .help = "arms to measure (default: those of which the spectra cover half or more); the "
-                 "others stay as they are"},
+         .help = "arms to measure (default: those that the spectra cover by half or more); the "
+                 "others keep their model error"},
         {"medium", MILL_OPTION_CHOICE, AT(medium), .words = media,
-         .help = "of the spectra's wavelengths: as their header says, or given"},
+         .help = "medium of the wavelengths; auto follows the header"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .max = MILL_MAX_ERROR,
          .help = "principal components an arm (default 8)"},
         {"continuum", MILL_OPTION_COUNT, AT(n_continuum), .min = 4, .max = MILL_MAX_CONT,
-         .help = "continuum functions of a spectrum in an arm, as fits will have (default 10)"},
+         .help = "continuum functions per spectrum in an arm, as in the fits (default 10)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(sn), .min = 1, .max = DBL_MAX,
-         .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
+         .help = "S/N of a pixel of the spectra; their noise is not model error (default: without "
                  "noise)"},
         {"spectra-sigma", MILL_OPTION_REAL, AT(sigma_aa), .min = 0, .max = DBL_MAX, .argument = "A",
          .help = "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, "
@@ -116,7 +116,7 @@ static int read_spectra(options *o, const mill_library *lib, mill_labelled_spect
                       o->n_column, lib->n_label);
   for (int l = 0; l < lib->n_label; l++)
     memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
-  MILL_CHECK(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
+  MILL_CHECK(mill_labelled_read(&o->spectra, 1, 1, &request, spectra, &origin));
   if (isnan(o->sigma_aa))
     o->sigma_aa = origin.fwhm_aa / MILL_FWHM_PER_SIGMA;
   return MILL_OK;

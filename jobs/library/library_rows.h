@@ -12,17 +12,6 @@
     "overwrite", MILL_OPTION_FLAG, MILL_AT(type, overwrite), .help = "replace LIB.h5 if it exists" \
   }
 
-/** How `train` chooses templates and hulls; n_guess, hulls: members of type. */
-#define MILL_TRAIN_GUESS_ROWS(type, n_guess, hulls)                                                \
-  {"guess-templates", MILL_OPTION_COUNT, MILL_AT(type, n_guess),                                   \
-   .min = 1,          .max = 10000,      .help = "templates of the initial guess (default 300)"},  \
-  {                                                                                                \
-    "hulls", MILL_OPTION_CHOICE, MILL_AT(type, hulls),                                             \
-        .words = mill_train_hull_words,                                                            \
-        .help = "within which fits stay: of every pair of labels, or one of all labels together, " \
-                "by qhull"                                                                         \
-  }
-
 /** Where files with one spectrum keep it, and their wavelengths; type has a mill_labelled_options
  *  in.  shown: what --columns takes. */
 #define MILL_LABELLED_FILE_ROWS(type, shown)                                                       \

@@ -90,7 +90,7 @@ const mill_option_table mill_library_spectra_table = {
         {"resolving-power", ABOVE_0(resolving_power), .argument = "R",
          .help = "the same, as wavelength over FWHM"},
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
-         .help = "the spectra's resolution is the instrument's whose stars will be fitted"},
+         .help = "the spectra have the resolution of the instrument whose stars will be fitted"},
         {"continuum", OTHER(take_continuum, "N|keep"),
          .help = "degree of the polynomials that are taken out of ln flux (default 8)"},
         {"components", COUNT(settings.n_component, MILL_MAX_WIDTH),
@@ -103,24 +103,24 @@ const mill_option_table mill_library_spectra_table = {
          .offset2 = offsetof(options, n_length),
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
-         .help = "neither weigh down nor reject spectra unlike those with like labels"},
+         .help = "keep spectra unlike those with similar labels, at full weight"},
         {"align", MILL_OPTION_FLAG, AT(settings.align),
-         .help = "find the spectra's own velocities and take them out"},
+         .help = "find the velocities of the spectra and remove them"},
         {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
-         .help = "hulls of the labels: around all spectra, or without those that stand alone "
+         .help = "hulls of the labels: around all spectra, or without isolated ones "
                  "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the spectra without which a second library is made, to say how good it "
-                 "is (default 0.1); 0: no report"},
+         .help = "part of the spectra left out of a second library that measures this one "
+                 "(default 0.1); 0: no report"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
          .help = "of what is left out (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
-         .help = "measure the templates' errors on spectra left out, with so many components, for "
+         .help = "measure the templates' errors on spectra left out, with N components, for "
                  "fits to count them (default: no)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
-         .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
+         .help = "S/N of a pixel of the spectra; their noise is not model error (default: without "
                  "noise)"},
         {"threads", COUNT(settings.n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
@@ -144,16 +144,15 @@ static int parse(int argc, char **argv, options *o, int *first_file)
     return MILL_ERROR(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
   if (argc == first)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "library spectra takes one file of spectra, a folder, or several files "
-                      "of one spectrum each, not 0");
+                      "library spectra needs one file of spectra, a folder, or several files "
+                      "of one spectrum each");
   *first_file = first;
   MILL_CHECK(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
     return MILL_ERROR(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
-                      "exclude one another");
+    return MILL_ERROR(MILL_ERR_USAGE, "give only one of --fwhm, --sigma, --resolving-power and "
+                                      "--at-instrument-resolution");
   return MILL_OK;
 }
 
@@ -175,7 +174,7 @@ static int bind_labels(options *o)
       while (l < o->in.n_label && strcmp(o->in.label[l].name, item[i].name) != 0)
         l++;
       if (l == o->in.n_label)
-        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
+        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: not one of the labels (--labels)",
                           list ? "--lengths" : "--keep", item[i].name);
       if (list) {
         o->settings.label[l].length = item[i].length;
@@ -222,10 +221,12 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
     set->template_sigma_aa = origin->fwhm_aa / FWHM_PER_SIGMA;
     snprintf(text, size, "card FWHM, %g A", origin->fwhm_aa);
   } else {
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
-                      "--resolving-power R, or --at-instrument-resolution",
-                      path);
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s does not give its resolution (no card FWHM), which the fit needs to match "
+        "the stars'; give --fwhm A, --sigma A, --resolving-power R or "
+        "--at-instrument-resolution",
+        path);
   }
   /* mill_library_check would say so after the work */
   const double width_aa =
@@ -233,9 +234,8 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
   if (width_aa > 0 && set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "
-        "possible",
-        path, set->template_sigma_aa, text, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
+        "%s: the resolution is sigma %g A (%s), expected at most %.3g A for spectra of %.6g A",
+        path, set->template_sigma_aa, text, MILL_MAX_SIGMA_WIDTH * width_aa, width_aa);
   return MILL_OK;
 }
 
@@ -423,13 +423,11 @@ static int read_spectra(const options *o, int n_path, char **path, mill_labelled
   const char *const *file = (const char *const *)(listed ? listed : path);
   const int n_file = listed ? n_listed : n_path;
   MILL_TRY(check_output(o, file, n_file));
-  if (listed || n_path > 1)
-    MILL_TRY(mill_labelled_files_read(file, n_file, &o->in.request, spectra, origin));
-  else if (o->in.request.table || o->in.request.flux_column[0])
+  const int is_many = !listed && n_path == 1;
+  if (is_many && (o->in.request.table || o->in.request.flux_column[0]))
     MILL_FAIL(MILL_ERR_USAGE,
-              "--table and --columns are for files with one spectrum; %s is no folder", path[0]);
-  else
-    MILL_TRY(mill_labelled_spectra_read(path[0], &o->in.request, spectra, origin));
+              "--table and --columns are for files with one spectrum; %s is not a folder", path[0]);
+  MILL_TRY(mill_labelled_read(file, n_file, is_many, &o->in.request, spectra, origin));
 done:
   mill_labelled_files_free(listed, n_listed);
   return err;

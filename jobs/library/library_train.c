@@ -9,16 +9,15 @@
 
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "src/run/backend_choice.h"
-#include "src/run/stop_watch.h"
 #include "jobs/library/library_left_out.h"
-#include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
+#include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
 #include "src/system/file_roles.h"
 #include "src/system/random.h"
@@ -28,124 +27,6 @@
 
 enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
-/* ---- options ------------------------------------------------------------------------------------
- */
-
-typedef struct options {
-  const char *output, *checkpoint, *stop_file;
-  int overwrite, help, emulator, backend, n_thread, n_guess, hulls, is_linear, unfinished;
-  int n_error; /* components of a model error to keep; -1: none is kept */
-  double left_out, interval_s;
-  mill_train_arm_settings arm;
-} options;
-
-/* the others have options of their own (train_functions.h), and do not come here */
-static const char *const emulator_words[] = {"network", "radial", "splines", "linear", NULL};
-static const char *const schedule_words[] = {"cosine", "plateau", NULL};
-static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
-static const char *const unit_words[] = {"noise", "spread", NULL};
-static const char *const last_words[] = {"components", "pixels", NULL};
-static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
-                  MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
-                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
-              "order of the words");
-
-static int take_hidden(const mill_option *row, const char *text, void *base)
-{
-  return mill_train_read_hidden(row->name, text, &((options *)base)->arm.net);
-}
-
-#define AT(member)  MILL_AT(options, member)
-#define NET(member) MILL_AT(options, arm.net.member)
-const mill_option_table mill_library_train_table = {
-    "starmill library train",
-    "usage: starmill library train --output LIB.h5 [options] GRID.h5\n"
-    "\n"
-    "train --emulator network, or without --emulator, makes a library from the spectra of a grid\n"
-    "file (library build): a network for each arm, trained by all ranks.  The same command\n"
-    "continues what was stopped.\n"
-    "\n",
-    NULL,
-    (const mill_option[]){
-        MILL_LIBRARY_OUTPUT_ROWS(options),
-        {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
-         .help = "what stands between labels and spectra"},
-        {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help =
-             "part of the models that is not learned; they say how good it is and when it is best "
-             "(default 0.1); 0: no report, and the last layer stays as the steps leave it"},
-        {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
-         .help = "neurons of the hidden layers (default 256,256,200)"},
-        {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
-         .help = "passes over all models (default 400)"},
-        {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
-         .help = "models of a step, of all ranks together (default 64)"},
-        {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
-         .help = "learning rate to begin with (default 0.005)"},
-        {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
-         .help = "and to end with (default 1e-6)"},
-        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
-         .help = "how the rate falls: as half a cosine over all epochs, or by --factor where the "
-                 "loss of the models left out has not fallen for --patience epochs"},
-        {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
-         .help = "epochs (default 20)"},
-        {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
-         .help = "by which the rate falls (default 0.5)"},
-        {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
-         .help = "end after as many epochs without a lower loss of the models left out; 0: never"},
-        {"decay", MILL_OPTION_REAL, NET(decay), .max = 100,
-         .help = "decoupled weight decay (default 0)"},
-        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
-         .help = "of a pixel; l1 and huber need --last pixels"},
-        {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
-         .help = "residual, in units of the loss, from which huber is linear (default 1)"},
-        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
-         .help = "of residuals: the noise of a spectrum with the same S/N everywhere, or each "
-                 "pixel's spread over the models"},
-        {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX,
-         .help = "that S/N (default 100)"},
-        {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
-         .help = "learn flux in the place of its logarithm"},
-        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
-         .help = "train scores of principal components, with the loss of the pixels, or every "
-                 "weight of the pixels"},
-        {"components", MILL_OPTION_COUNT, AT(arm.n_component), .min = 1, .max = MILL_MAX_WIDTH,
-         .help = "principal components (default: those that leave 1e-8 of the variance, at most "
-                 "256)"},
-        {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
-         .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
-                 "for every step (default 4)"},
-        MILL_TRAIN_GUESS_ROWS(options, n_guess, hulls),
-        {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
-         .help = "of what is left out, first weights and batches (default 1)"},
-        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
-         .help = "keep what the templates get wrong of the models left out, with N components; "
-                 "fits then count it (default: not kept)"},
-        {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
-         .help = "take the models that there are of a grid file whose building has not ended"},
-        {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
-         .help = "threads of a rank (default: its share of the cores); the result does not depend "
-                 "on them"},
-        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
-         .help =
-             "what computes components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
-             "and cuSOLVER; auto is the CPU until starmill bench train --keep has measured from "
-             "which size of a step on the GPU is faster"},
-        {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
-         .help = "factors of products on a GPU; sums are float32 always"},
-        {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
-         .help = "from which the same command goes on (default LIB.h5.training); removed at the "
-                 "end"},
-        {"checkpoint-interval", MILL_OPTION_REAL, AT(interval_s), .max = DBL_MAX, .argument = "S",
-         .help = "seconds from one to the next (default 60)"},
-        {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
-         .help = "when it appears, save and end with status 75, as SIGTERM does (default "
-                 "LIB.h5.stop)"},
-        MILL_OPTION_HELP(options),
-        {0}}};
-#undef NET
-#undef AT
-
 /* ---- job ----------------------------------------------------------------------------------------
  */
 
@@ -153,8 +34,7 @@ enum { MAX_PATH = 4096 };
 
 typedef struct job {
   mill_mpi mpi;
-  options o;
-  const char *input;
+  mill_train_options o;
   char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH];
   mill_grid_file *grid;
   mill_grid_info info;
@@ -174,12 +54,12 @@ static int name_file(const char *given, const char *output, const char *end, cha
 static int check_files(const job *j)
 {
   mill_file_roles roles = {0};
-  const options *o = &j->o;
+  const mill_train_options *o = &j->o;
   MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
   MILL_CHECK(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
                                    j->checkpoint));
   MILL_CHECK(mill_file_roles_write(&roles, "the table of losses", j->table));
-  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", j->input));
+  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", j->o.input));
   MILL_CHECK(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
   MILL_CHECK(mill_library_writable(o->output, o->overwrite));
@@ -212,7 +92,7 @@ static int split_models(job *j)
   unsigned char *left_out = NULL;
   const mill_grid_info *info = &j->info;
   mill_train_split *s = &j->split;
-  MILL_TRY(mill_good_models(info, j->input, j->o.unfinished, &s->n, &good));
+  MILL_TRY(mill_good_models(info, j->o.input, j->o.unfinished, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
   if (n_left_out < MILL_MODEL_ERROR_MIN && j->o.n_error >= 0)
@@ -221,8 +101,8 @@ static int split_models(job *j)
               n_left_out, s->n, MILL_MODEL_ERROR_MIN);
   if (s->n_train < MIN_MODEL)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %d good models, of which %d would be learned; at least %d are needed", j->input,
-              s->n, s->n_train, MIN_MODEL);
+              "%s: %d good models, of which %d would be learned; at least %d are needed",
+              j->o.input, s->n, s->n_train, MIN_MODEL);
   MILL_TRY(MILL_ALLOC(s->n, &s->model));
   MILL_TRY(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
@@ -247,11 +127,11 @@ static int make_frame(job *j)
   for (int i = 0; i < n; i++)
     memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
            n_label * sizeof *value);
-  MILL_TRY(mill_library_frame(info, j->input, lib));
+  MILL_TRY(mill_library_frame(info, j->o.input, lib));
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
   MILL_TRY(mill_library_make_hulls(n, j->mapped, j->o.hulls, lib));
   MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
-  snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->input));
+  snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->o.input));
   for (int a = 0; a < lib->n_arm; a++)
     snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "network");
 done:
@@ -263,55 +143,19 @@ done:
 static int open_grid(void *context)
 {
   job *j = context;
-  MILL_CHECK(mill_grid_open(j->input, &j->grid, &j->info));
+  MILL_CHECK(mill_grid_open(j->o.input, &j->grid, &j->info));
   MILL_CHECK(split_models(j));
   return make_frame(j);
 }
 
-/* Options that would be ignored. */
-static int check_needs(const options *o, const unsigned char *given)
+static int prepare(job *j)
 {
-  const mill_train_settings *net = &o->arm.net;
-  const int plateau = net->schedule == MILL_TRAIN_PLATEAU;
-  const mill_option_need need[] = {
-      {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
-      {"patience", plateau, "without --schedule plateau"},
-      {"factor", plateau, "without --schedule plateau"},
-      {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
-      {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"}};
-  return mill_option_check_needs(&mill_library_train_table, given,
-                                 (int)(sizeof need / sizeof *need), need);
-}
-
-static int parse(int argc, char **argv, options *o, int *first)
-{
-  unsigned char given[MILL_OPTION_MAX];
-  MILL_CHECK(mill_option_refuse_others(&mill_library_train_table, &mill_train_functions_table,
-                                       "--emulator radial, splines and linear", argc, argv));
-  MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, given, first));
-  return check_needs(o, given);
-}
-
-static int prepare(job *j, int argc, char **argv, int first)
-{
-  options *o = &j->o;
-  if (!o->output)
-    return MILL_ERROR(MILL_ERR_USAGE, "library train needs --output LIB.h5");
-  if (argc - first != 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
-  if (o->n_error >= 0 && !(o->left_out > 0))
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--model-error is measured on models left out: give --left-out above 0");
-  j->input = argv[first];
-  o->arm.log_flux = !o->is_linear;
-  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
-    return MILL_ERROR(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
-                      mill_train_product_words[o->arm.net.precision]);
-  MILL_CHECK(mill_train_arm_settings_check(&o->arm));
+  const mill_train_options *o = &j->o;
   MILL_CHECK(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
   MILL_CHECK(name_file(o->stop_file, o->output, ".stop", j->stop_file));
   MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
   MILL_CHECK(mill_thread_check_number(o->n_thread));
+  MILL_CHECK(j->mpi.rank == 0 ? check_files(j) : MILL_OK);
   return mill_stop_signal_catch();
 }
 
@@ -333,7 +177,7 @@ static int64_t step_mflop(const job *j)
 static int train(job *j)
 {
   int err = MILL_OK, n_blas = 0;
-  options *o = &j->o;
+  mill_train_options *o = &j->o;
   const mill_train_ops *ops = NULL;
   if (o->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
@@ -388,17 +232,23 @@ static int write_library(job *j)
   return MILL_OK;
 }
 
-static int run(job *j, int argc, char **argv)
+static int train_networks(job *j)
 {
-  int first = 0;
-  MILL_CHECK(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
-  if (mill_option_helped(j->o.help, j->mpi.rank, &mill_library_train_table, NULL))
-    return MILL_OK;
-  MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));
-  MILL_CHECK(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
+  MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j)));
   MILL_CHECK(mill_mpi_rank0_first(&j->mpi, open_grid, j));
   MILL_CHECK(train(j));
   return mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? write_library(j) : MILL_OK);
+}
+
+static int run(job *j, int argc, char **argv)
+{
+  mill_train_options *o = &j->o;
+  MILL_CHECK(mill_mpi_agree(&j->mpi, mill_train_options_parse(argc, argv, o)));
+  if (mill_option_helped(o->help, j->mpi.rank, &mill_library_train_table, NULL))
+    return MILL_OK;
+  if (o->emulator == MILL_TRAIN_NETWORK)
+    return train_networks(j);
+  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? mill_train_functions(o) : MILL_OK);
 }
 
 int mill_job_library_train(int argc, char **argv)
@@ -407,11 +257,6 @@ int mill_job_library_train(int argc, char **argv)
   job *j = NULL;
   MILL_TRY(MILL_ALLOC(1, &j));
   MILL_TRY(MILL_ALLOC(1, &j->lib));
-  mill_train_arm_settings_init(&j->o.arm);
-  j->o.n_guess = 300;
-  j->o.left_out = 0.1;
-  j->o.n_error = -1;
-  j->o.interval_s = 60;
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &j->mpi));
   MILL_TRY(run(j, argc, argv));
 done:

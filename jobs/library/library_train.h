@@ -2,10 +2,6 @@
 #ifndef MILL_LIBRARY_TRAIN_H
 #define MILL_LIBRARY_TRAIN_H
 
-#include "jobs/options/option_table.h"
-
-extern const mill_option_table mill_library_train_table;
-
 /** Which good models of a grid file an emulator is made from, and which are left out to see how
  *  well it works. */
 typedef struct mill_train_split {
@@ -15,7 +11,7 @@ typedef struct mill_train_split {
 } mill_train_split;
 
 /** Collective over MPI_COMM_WORLD, with equal arguments; argv[0] is the sub-command.  Returns the
- *  exit status, the same on every rank, and has told a failure. */
+ *  exit status, the same on every rank, and has printed a failure. */
 int mill_job_library_train(int argc, char **argv);
 
 #endif

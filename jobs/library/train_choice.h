@@ -1,4 +1,4 @@
-/** What `library train` and `bench train` are told alike: hidden layers, and what computes. */
+/** Options that `library train` and `bench train` share: hidden layers, and what computes. */
 #ifndef MILL_TRAIN_CHOICE_H
 #define MILL_TRAIN_CHOICE_H
 

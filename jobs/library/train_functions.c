@@ -9,98 +9,12 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
-#include "jobs/library/library_rows.h"
-#include "jobs/library/library_train.h"
-#include "jobs/library/train_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/libraries/grid_emulators.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
-
-/* ---- options ------------------------------------------------------------------------------------
- */
-
-static_assert(MILL_WAY_RADIAL == 0 && MILL_WAY_SPLINES == 1 && MILL_WAY_LINEAR == 2,
-              "order of the words");
-static const char *const way_words[] = {"radial", "splines", "linear", NULL};
-static const char *const gap_words[] = {"refuse", "fill", NULL};
-
-typedef struct options {
-  const char *output, *validation;
-  int overwrite, help, unfinished;
-  int n_error; /* components of a model error to keep; -1: none is kept */
-  double left_out;
-  uint64_t seed;
-  mill_grid_settings settings; /* n_thread 0: not given */
-} options;
-
-#define AT(member)  MILL_AT(options, member)
-#define SET(member) MILL_AT(options, settings.member)
-const mill_option_table mill_train_functions_table = {
-    "starmill library train",
-    "usage: starmill library train --emulator radial|splines|linear --output LIB.h5 [options] "
-    "GRID.h5\n"
-    "\n"
-    "train --emulator radial | splines | linear makes a library from the spectra of a grid file:\n"
-    "functions of the labels for the principal components of ln flux of each arm.\n"
-    "\n",
-    NULL,
-    (const mill_option[]){
-        {"emulator", MILL_OPTION_CHOICE, SET(way), .words = way_words,
-         .help = "radial functions through scattered labels; cubic splines, or linear "
-                 "interpolation, over a grid of labels"},
-        MILL_LIBRARY_OUTPUT_ROWS(options),
-        {"gaps", MILL_OPTION_CHOICE, SET(fill_gaps), .words = gap_words,
-         .help = "nodes of the grid without a model: an error, or filled from their neighbours"},
-        {"components", MILL_OPTION_COUNT, SET(n_component), .min = 1, .max = MILL_MAX_WIDTH,
-         .help = "principal components of an arm (default 128; linear: as many as leave 1e-5 of "
-                 "the flux of the worst model, at most 1024)"},
-        {"smoothing", MILL_OPTION_REAL, SET(smoothing), .max = 1e8,
-         .help = "of radial functions (default 1e-8, through the models); 0: chosen by "
-                 "leave-one-out for each component"},
-        {"degree", MILL_OPTION_COUNT, SET(degree), .min = 1, .max = 3,
-         .help = "of the polynomial beside the radial functions (default 2)"},
-        {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the models without which a second library is made, to say how good it is "
-                 "(default 0.1); 0: no report"},
-        {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
-         .help = "of what is left out (default 1)"},
-        {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
-         .help = "models with other labels and the same arms, for the report in the place of those "
-                 "left out"},
-        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
-         .help = "keep what the templates of the report get wrong, with N components; fits then "
-                 "count it (default: not kept)"},
-        MILL_TRAIN_GUESS_ROWS(options, settings.n_guess, settings.hulls),
-        {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
-         .help = "take the models that there are of a grid file whose building has not ended"},
-        {"threads", MILL_OPTION_COUNT, SET(n_thread), .min = 1, .max = 4096,
-         .help = "threads (default: the cores that this process may use); the result does not "
-                 "depend on them"},
-        MILL_OPTION_HELP(options),
-        {0}}};
-#undef SET
-#undef AT
-
-int mill_train_functions_asked(int argc, char *const *argv)
-{
-  for (int i = 1; i < argc; i++) {
-    const char *word = NULL;
-    if (strncmp(argv[i], "--emulator=", 11) == 0)
-      word = argv[i] + 11;
-    else if (strcmp(argv[i], "--emulator") == 0 && i + 1 < argc)
-      word = argv[i + 1];
-    for (int k = 0; word && way_words[k]; k++)
-      if (strcmp(word, way_words[k]) == 0)
-        return 1;
-  }
-  return 0;
-}
-
-/* ---- job ----------------------------------------------------------------------------------------
- */
 
 /* A grid file and its good models. */
 typedef struct models {
@@ -228,7 +142,7 @@ void mill_print_grid_facts(int way, const mill_library *lib, const mill_grid_fac
 }
 
 /* The report from models left out, by a library that is made without them. */
-static int report_left_out(const options *o, models *m, mill_library *lib)
+static int report_left_out(const mill_train_options *o, models *m, mill_library *lib)
 {
   int err = MILL_OK, n_out = 0;
   unsigned char *left_out = NULL;
@@ -236,7 +150,7 @@ static int report_left_out(const options *o, models *m, mill_library *lib)
   selection all = {0}, rest = {0};
   mill_library *without = NULL;
   mill_grid_facts facts;
-  mill_grid_settings settings = o->settings;
+  mill_grid_settings settings = o->functions;
   const int most = (int)(o->left_out * m->n + 0.5);
   MILL_TRY(MILL_ALLOC(m->n, &left_out));
   MILL_TRY(MILL_ALLOC(1, &without));
@@ -270,7 +184,7 @@ done:
 }
 
 /* The report from models of another file. */
-static int report_validation(const options *o, const models *m, mill_library *lib)
+static int report_validation(const mill_train_options *o, const models *m, mill_library *lib)
 {
   int err = MILL_OK;
   char how[512];
@@ -280,45 +194,31 @@ static int report_validation(const options *o, const models *m, mill_library *li
   snprintf(how, sizeof how, "of %.200s; the library is made of %d models",
            mill_base_name(o->validation), m->n);
   MILL_TRY(mill_library_measure_rows(
-      lib, other.file, &other.info, other.n, other.row, o->settings.n_thread,
+      lib, other.file, &other.info, other.n, other.row, o->functions.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
 done:
   models_clear(&other);
   return err;
 }
 
-/* Options that would be ignored. */
-static int check_needs(const options *o, const unsigned char *given)
-{
-  const int radial = o->settings.way == MILL_WAY_RADIAL, alone = !o->validation;
-  const mill_option_need need[] = {
-      {"smoothing", radial, "without --emulator radial"},
-      {"degree", radial, "without --emulator radial"},
-      {"gaps", !radial, "with --emulator radial"},
-      {"left-out", alone, "with --validation"},
-      {"seed", alone && o->left_out > 0, "where nothing is left out (--left-out 0, --validation)"}};
-  return mill_option_check_needs(&mill_train_functions_table, given,
-                                 (int)(sizeof need / sizeof *need), need);
-}
-
-/* Everything but the command line. */
-static int make(const options *o, const char *path, mill_library *lib)
+static int make(const mill_train_options *o, mill_library *lib)
 {
   int err = MILL_OK;
   models m = {0};
   selection all = {0};
   mill_grid_facts facts;
   const double start_s = mill_wall_s();
-  MILL_TRY(models_open(path, o->unfinished, &m));
+  MILL_TRY(models_open(o->input, o->unfinished, &m));
   MILL_TRY(select_models(&m, NULL, &all));
-  MILL_TRY(mill_library_frame(&m.info, path, lib));
-  MILL_TRY(mill_grid_emulators_make(&o->settings, &all.models, lib, &facts));
+  MILL_TRY(mill_library_frame(&m.info, o->input, lib));
+  MILL_TRY(mill_grid_emulators_make(&o->functions, &all.models, lib, &facts));
   printf("made in %.1f s\n", mill_wall_s() - start_s);
-  mill_print_grid_facts(o->settings.way, lib, &facts);
+  mill_print_grid_facts(o->functions.way, lib, &facts);
   for (int a = 0; a < lib->n_arm; a++)
-    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "%s", way_words[o->settings.way]);
-  snprintf(lib->name, sizeof lib->name, "%s of %.100s", way_words[o->settings.way],
-           mill_base_name(path));
+    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "%s",
+             mill_train_emulator_words[o->emulator]);
+  snprintf(lib->name, sizeof lib->name, "%s of %.100s", mill_train_emulator_words[o->emulator],
+           mill_base_name(o->input));
   if (o->validation)
     MILL_TRY(report_validation(o, &m, lib));
   else if (o->left_out > 0)
@@ -331,42 +231,26 @@ done:
   return err;
 }
 
-static int prepare(options *o, int argc, char **argv, int first)
+static int prepare(mill_train_options *o)
 {
   mill_file_roles roles = {0};
-  if (!o->output)
-    return MILL_ERROR(MILL_ERR_USAGE, "library train needs --output LIB.h5");
-  if (argc - first != 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
-  if (o->n_error >= 0 && !o->validation && !(o->left_out > 0))
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--model-error is measured on models left out: give --left-out above "
-                      "0 or --validation");
   MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", argv[first]));
+  MILL_CHECK(mill_file_roles_read(&roles, "the grid file", o->input));
   MILL_CHECK(mill_file_roles_read(&roles, "--validation", o->validation));
   MILL_CHECK(mill_library_writable(o->output, o->overwrite));
-  return mill_mpi_alone_threads(&o->settings.n_thread);
+  MILL_CHECK(mill_mpi_alone_threads(&o->n_thread));
+  o->functions.n_thread = o->n_thread;
+  return MILL_OK;
 }
 
-int mill_job_train_functions(int argc, char **argv)
+int mill_train_functions(mill_train_options *o)
 {
-  int err = MILL_OK, first = 0;
-  unsigned char given[MILL_OPTION_MAX];
-  options o = {.n_error = -1, .left_out = 0.1, .seed = 1};
+  int err = MILL_OK;
   mill_library *lib = NULL;
-  mill_grid_settings_init(&o.settings);
-  o.settings.n_thread = 0;
-  MILL_TRY(mill_option_refuse_others(&mill_train_functions_table, &mill_library_train_table,
-                                     "--emulator network", argc, argv));
-  MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
-  MILL_TRY(check_needs(&o, given));
-  if (mill_option_helped(o.help, 0, &mill_train_functions_table, NULL))
-    goto done;
-  MILL_TRY(prepare(&o, argc, argv, first));
+  MILL_TRY(prepare(o));
   MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(make(&o, argv[first], lib));
-  MILL_TRY(mill_library_keep(o.output, o.overwrite, lib));
+  MILL_TRY(make(o, lib));
+  MILL_TRY(mill_library_keep(o->output, o->overwrite, lib));
 done:
   mill_library_clear(lib);
   mill_free(lib);

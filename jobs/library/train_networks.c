@@ -182,7 +182,7 @@ static const char *error_text(const run *r, double loss, char out[48])
   return out;
 }
 
-/* Of which models the error is told. */
+/* The models of which the error is. */
 static const char *whose(const run *r)
 {
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";

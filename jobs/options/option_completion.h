@@ -10,7 +10,7 @@
  *  job in a table's usage), options, words that a value may be, and else names of files.
  *
  *  job    ends with a row without a name
- *  pages  what `starmill help` takes beside jobs, blanks between */
+ *  pages  what `starmill help` takes besides jobs, blanks between */
 void mill_completion_print(const mill_job_row *job, const char *pages, FILE *out);
 
 #endif

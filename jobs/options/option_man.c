@@ -5,7 +5,7 @@
 
 #include "src/system/version.h"
 
-/* n characters as they are: roff would take some for its own, and make others typographic. */
+/* n characters unchanged: some are roff's commands, others become typographic. */
 static void put(const char *text, size_t n, FILE *out)
 {
   static const struct {

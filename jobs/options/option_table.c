@@ -77,27 +77,6 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
   return MILL_OK;
 }
 
-static int has_option(const mill_option_table *table, const char *name, size_t n)
-{
-  for (const mill_option *row = table->row; row->name; row++)
-    if (strlen(row->name) == n && strncmp(row->name, name, n) == 0)
-      return 1;
-  return 0;
-}
-
-int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
-                              const char *whose, int argc, char *const *argv)
-{
-  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-    const char *name = argv[i] + 2;
-    const size_t n = strncmp(argv[i], "--", 2) == 0 ? strcspn(name, "=") : 0;
-    if (n > 0 && !has_option(table, name, n) && has_option(other, name, n))
-      return MILL_ERROR(MILL_ERR_USAGE, "--%.*s is an option of %s; see %s --help", (int)n, name,
-                        whose, table->command);
-  }
-  return MILL_OK;
-}
-
 /* ---- help ---- */
 
 /* Words of text from column on, lines broken before WIDTH and indented. */

@@ -16,7 +16,7 @@ typedef struct mill_option_table {
   const mill_option *row; /**< ends with a row without a name */
 } mill_option_table;
 
-/** A table, and the defaults that its help tells. */
+/** A table, and the defaults that its help shows. */
 typedef struct mill_option_help {
   const mill_option_table *table;
   const void *usual; /**< NULL: none are told */
@@ -57,20 +57,13 @@ typedef struct mill_option_need {
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
-/** MILL_ERR_USAGE for an option of argv, before it is parsed, that this table lacks and another one
- *  has.
- *
- *  whose  says what the other table is of */
-int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
-                              const char *whose, int argc, char *const *argv);
-
 /** A line for each row, given or not, in which the ranks of a run must agree, so that the first
  * line that differs names the option.  Left out are rows with a key, which the configurations are
  *  compared for, and the kinds OTHER and NAMES, which the job itself must print. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out);
 
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
- *  base: the defaults; NULL: none are told. */
+ *  base: the defaults; NULL: none are shown. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
 
 /** That on standard output of rank 0, where --help was among the options; returns help. */

@@ -24,38 +24,37 @@ static int take_pattern(const mill_option *row, const char *text, void *base);
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", KEY(library, "template_lib"),
-     .help = "template library (default: template_lib of the configuration, else the one that came "
-             "with starmill, if any)"},
+     .help = "template library (default: template_lib of the configuration, else the shipped "
+             "one)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
-     .help = "text file with one input path per line; such inputs come after those named on the "
-             "command line"},
+     .help = "text file with one input path per line, read after those of the command line"},
     {"pattern", MILL_OPTION_OTHER, .take = take_pattern, .argument = "GLOB",
-     .help = "inputs by their paths, with * ? and [...], quoted from the shell; may be repeated. "
-             "{n}, {n:8} (with zeros to 8 digits) and {n/100} stand for each of --numbers"},
+     .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; "
+             "may be repeated. {n}, {n:8} (zero-padded to 8 digits) and {n/100} stand for "
+             "each of --numbers"},
     {"numbers", TEXT(numbers), .argument = "N,N-M",
-     .help = "tiles, healpix pixels, exposures: what {n} of --pattern stands for"},
-    {"numbers-file", TEXT(numbers_file), .help = "the same in a text file, one or more a line"},
+     .help = "tiles, healpix pixels or exposures: the values of {n} in --pattern"},
+    {"numbers-file", TEXT(numbers_file), .help = "the same from a text file, one or more a line"},
     {"input-table", TEXT(input_table),
-     .help = "table of inputs that runs keep: a line for each file of a finished result, done or "
+     .help = "table of inputs kept across runs: for each file of a finished result, done, or "
              "failed and why"},
     {"skip-done", FLAG(skip_done),
-     .help = "leave out inputs that the input table has as done, with the same settings, and that "
-             "have not changed since"},
+     .help = "skip inputs that the input table lists as done, with the same settings and "
+             "unchanged since"},
     {"config", TEXT(config), .may_differ = 1,
      .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"rvtab-dir", TEXT(rvtab_dir), .argument = "FOLDER",
-     .help = "when all rows are done also write a file rvtab- for each input there, as starmill "
-             "export does, and with --models one rvmod-"},
+     .help = "when all rows are done, also write a file rvtab- for each input there, as "
+             "starmill export does, and with --models a file rvmod-"},
     {"overwrite", FLAG(overwrite),
-     .help =
-         "start over, and replace the result that is there when the new one is finished and has "
-         "a fitted row (leave it out of batch scripts that are requeued: they continue without "
-         "it)"},
+     .help = "start over, and replace an existing result when the new one is finished and "
+             "has a fitted row (leave it out of batch scripts that are requeued: they "
+             "continue without it)"},
     {"retry-failed", FLAG(retry_failed),
-     .help = "fit again the rows of an earlier run that failed"},
+     .help = "fit the rows again that failed in an earlier run"},
     {.name = "selection"},
     {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
@@ -75,7 +74,7 @@ static const mill_option rows[] = {
     {.name = "spectra"},
     {"arms", MILL_OPTION_NAMES, .offset = offsetof(mill_fit_options, arm), .size = MILL_MAX_NAME,
      .max = MILL_MAX_ARM, .offset2 = offsetof(mill_fit_options, n_arm), .argument = "A,B",
-     .help = "only these arms; what the key arms says of them holds"},
+     .help = "only these arms, with their settings from the key arms"},
     {"format", KEY(format, "format")},
     {"lsf", KEY(lsf, "lsf")},
     {"resolving-power", KEY(resolving_power, "resolving_power")},
@@ -90,9 +89,8 @@ static const mill_option rows[] = {
     MILL_OPTION_HELP(mill_fit_options),
     {.name = "planning"},
     {"plan", FLAG(plan),
-     .help =
-         "say what would be done: files, rows, work of the ranks, time, sizes of files; nothing "
-         "is written"},
+     .help = "print what would be done (files, rows, work of the ranks, time, sizes of "
+             "files) and write nothing"},
     {"ranks", TEXT(ranks), .argument = "N",
      .help = "of the planned run (default: those that make the plan)"},
     {"rate", TEXT(rate), .argument = "R",
@@ -173,8 +171,8 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     return MILL_ERROR(MILL_ERR_USAGE, "--skip-done needs --input-table, which says what is done");
   if (options->skip_done && options->overwrite)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "--skip-done and --overwrite exclude each other: the stars of the "
-                      "result that is there would be lost, and not be fitted again");
+                      "--skip-done and --overwrite exclude each other: the result would lose the "
+                      "stars that are skipped");
   if ((options->numbers || options->numbers_file) && options->n_pattern == 0)
     return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --pattern",
                       options->numbers ? "numbers" : "numbers-file");
@@ -332,15 +330,14 @@ static int left_of_job(double *seconds)
   if (!text)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is no Slurm job, "
-        "or an older Slurm; give a time");
+        "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is not a Slurm job, "
+        "or Slurm is older; give a time");
   char *end = NULL;
   end_s = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || end_s <= 0)
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "--time-limit auto: SLURM_JOB_END_TIME is '%.40s' and no time since 1970; give a time",
-        text);
+        "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
   /* over already: stop before the first star */
   if (*seconds < 1)

@@ -564,14 +564,14 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
   else
     timing->n_value[phase]++;
   if (slot->request == MILL_REQ_JACOBIAN && phase == MILL_PHASE_POLISH) {
-    timing->n_led[slot->lead]++;
-    timing->n_stored[slot->lead] += slot->stored > 0;
-    timing->n_rough[slot->lead] += slot->stored == 0 && slot->rough == MILL_ROUGH_ASKED;
+    timing->n_led[slot->lead.arm]++;
+    timing->n_stored[slot->lead.arm] += slot->stored > 0;
+    timing->n_rough[slot->lead.arm] += slot->stored == 0 && slot->rough == MILL_ROUGH_ASKED;
   }
   if (slot->request == MILL_REQ_PROFILE)
     for (int i = 0; i < MILL_N_PROFILE; i++)
-      timing->n_velocity += slot->profile_vel[i] >= m->set.min_vel_km_s &&
-                            slot->profile_vel[i] <= m->set.max_vel_km_s;
+      timing->n_velocity += slot->profile.vel[i] >= m->set.min_vel_km_s &&
+                            slot->profile.vel[i] <= m->set.max_vel_km_s;
 }
 
 /** Share what the emulator took among the phases of its slots, by rows. */

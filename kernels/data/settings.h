@@ -52,13 +52,13 @@ MILL_HD static inline int mill_n_temperature(const mill_sample_settings *s)
 }
 
 typedef struct mill_fit_settings {
-  int optimizer;  /**< enum mill_optimizer */
-  int likelihood; /**< enum mill_likelihood_kind */
-  int continuum;  /**< enum mill_continuum_kind */
+  enum mill_optimizer optimizer;
+  enum mill_likelihood_kind likelihood;
+  enum mill_continuum_kind continuum;
   int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT, at least */
-  int precision;  /**< enum mill_precision: of the emulator and the templates */
-  int resolution; /**< enum mill_resolution_use */
-  int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
+  enum mill_precision precision; /**< of the emulator and the templates */
+  enum mill_resolution_use resolution;
+  enum mill_rotation_kind rotation; /**< how rotation acts below a grid step */
   double n_cont_per_1000aa; /**< as many by width, where more: mill_continuum_count */
   int model_error;          /**< 1: what the library knows of its templates' errors is used */
   double min_vel_km_s, max_vel_km_s;

@@ -80,8 +80,8 @@ MILL_HD_CALLED static inline void mill_arm_velocity_known(const mill_model *m,
 {
   const double v = slot->theta[MILL_PAR_VRAD], first = at->step;
   const double most = MILL_N_PROFILE_FEW / 2;
-  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile_width;
-  if (!at->go || !slot->has_profile_arm || slot->stage != MILL_STAGE_FINAL)
+  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile.width;
+  if (!at->go || !slot->profile.has_arm || slot->stage != MILL_STAGE_FINAL)
     return;
   const double left = at->v - mill_arm_vrad(m, slot, i_arm, v - along);
   const double right = mill_arm_vrad(m, slot, i_arm, v + along) - at->v;
@@ -89,7 +89,7 @@ MILL_HD_CALLED static inline void mill_arm_velocity_known(const mill_model *m,
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
     return;
   double c[MILL_N_QUARTIC];
-  mill_quartic(slot->profile_arm[i_arm], c);
+  mill_quartic(slot->profile.arm[i_arm], c);
   if (at->step > right)
     at->step = right;
   const double x = most * at->step / right;

@@ -55,7 +55,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** slot->guess_chisq of the templates from k0 on, one group, from the transformed bins of all used
+/** slot->guess.chisq of the templates from k0 on, one group, from the transformed bins of all used
  *  segments. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
@@ -90,7 +90,7 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
   MILL_FOR(b, e, nv * n_lane)
   {
     const int k = e / nv, v = e % nv;
-    slot->guess_chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
+    slot->guess.chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
   }
   MILL_BARRIER(b);
 }
@@ -151,8 +151,8 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     mill_block_fourier(b, n_fourier, 0, m->guess_root, s->guess + (ptrdiff_t)i * n_number);
 }
 
-/** The least chi^2 of each template among velocities [v0, v1) into slot->guess_least, infinite
- *  where none is finite, and its velocity into slot->guess_velocity. */
+/** The least chi^2 of each template among velocities [v0, v1) into slot->guess.least, infinite
+ *  where none is finite, and its velocity into slot->guess.velocity. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {
@@ -162,12 +162,12 @@ MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mi
     double least = INFINITY;
     int at = v0;
     for (int v = v0; v < v1; v++)
-      if (slot->guess_chisq[k * nv + v] < least) {
-        least = slot->guess_chisq[k * nv + v];
+      if (slot->guess.chisq[k * nv + v] < least) {
+        least = slot->guess.chisq[k * nv + v];
         at = v;
       }
-    slot->guess_least[k] = least;
-    slot->guess_velocity[k] = at;
+    slot->guess.least[k] = least;
+    slot->guess.velocity[k] = at;
   }
   MILL_BARRIER(b);
 }
@@ -193,8 +193,8 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   int best_k = -1;
   MILL_FOR(b, k, m->n_templ)
   {
-    if (slot->guess_least[k] < best) {
-      best = slot->guess_least[k];
+    if (slot->guess.least[k] < best) {
+      best = slot->guess.least[k];
       best_k = k;
     }
   }
@@ -209,22 +209,22 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   {
     if (i == taken / nr || mill_guess_distance2(m, i, taken / nr) < apart * apart)
       for (int r = 0; r < nr; r++)
-        slot->guess_least[i * nr + r] = INFINITY;
+        slot->guess.least[i * nr + r] = INFINITY;
   }
   MILL_BARRIER(b);
   return taken;
 }
 
-/** Start number slot->n_start from a template at its best velocity. */
+/** Start number slot->starts.n from a template at its best velocity. */
 MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int templ)
 {
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
-  const int i_label = templ / m->n_guess_vsini, iv = slot->guess_velocity[templ];
+  const int i_label = templ / m->n_guess_vsini, iv = slot->guess.velocity[templ];
   const int best = templ * nv + iv;
   double at = (double)(iv - m->guess_half);
   if (iv > 0 && iv < nv - 1) {
-    const double y0 = slot->guess_chisq[best - 1], y1 = slot->guess_chisq[best],
-                 y2 = slot->guess_chisq[best + 1];
+    const double y0 = slot->guess.chisq[best - 1], y1 = slot->guess.chisq[best],
+                 y2 = slot->guess.chisq[best + 1];
     const double bend = y0 - 2.0 * y1 + y2;
     if (bend > 0.0) {
       double shift = 0.5 * (y0 - y2) / bend;
@@ -232,9 +232,9 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       at += shift;
     }
   }
-  slot->start_chisq[slot->n_start] = slot->guess_chisq[best];
-  slot->start_label[slot->n_start] = i_label;
-  double *theta = slot->start[slot->n_start++];
+  slot->starts.chisq[slot->starts.n] = slot->guess.chisq[best];
+  slot->starts.label[slot->starts.n] = i_label;
+  double *theta = slot->starts.theta[slot->starts.n++];
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
   v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
@@ -259,7 +259,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
   MILL_SERIAL(b)
   {
     for (int a = 0; a < MILL_MAX_ARM; a++)
-      slot->arm_signal[a] = 0.0;
+      slot->lead.signal[a] = 0.0;
   }
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
@@ -271,14 +271,14 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     /* what a continuum alone leaves, beyond noise */
     MILL_SERIAL(b)
     {
-      slot->arm_signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
+      slot->lead.signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
     }
     mill_block_guess_bins(b, m, has_fit ? s->ws->n_cont : 0, s, work);
   }
 }
 
-/** Fill slot->start from slot->guess_chisq: the best template, the best of those whose labels are
- *  apart from its, and so on.  Fixed parameters keep their value. */
+/** Fill slot->starts.theta from slot->guess.chisq: the best template, the best of those whose
+ * labels are apart from its, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   const int nv = 2 * m->guess_half + 1;
@@ -292,7 +292,7 @@ MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, m
   mill_block_guess_least(b, m, slot, v0, v1);
   MILL_SERIAL(b)
   {
-    slot->n_start = 0;
+    slot->starts.n = 0;
   }
   MILL_BARRIER(b);
   for (int i = 0; i < MILL_MAX_GUESS_START; i++) {

@@ -393,7 +393,7 @@ MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_s
   mill_team team;
   mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
   for (int i = team.first; i < MILL_N_PROFILE; i += team.step) {
-    const double v = slot->profile_vel[i];
+    const double v = slot->profile.vel[i];
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       continue;
     const double f =
@@ -416,14 +416,14 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
   const int keep = mill_template_keeps(slot), kept = mill_template_kept(m, slot);
   mill_real *templ = (mill_real *)work->rotated;
   if (keep)
-    templ = (mill_real *)slot->kept + (size_t)i_arm * (size_t)m->max_pix_pad;
+    templ = (mill_real *)slot->kept.flux + (size_t)i_arm * (size_t)m->max_pix_pad;
   MILL_SERIAL(b)
   {
     work->templ = templ;
     if (kept)
-      work->mean[0] = slot->kept_mean[i_arm];
+      work->mean[0] = slot->kept.mean[i_arm];
     else if (keep)
-      slot->kept_mean[i_arm] = work->mean[0];
+      slot->kept.mean[i_arm] = work->mean[0];
   } /* no thread reads these before the barriers of the spline */
   if (!kept) {
     mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);

@@ -14,6 +14,9 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
 
+/** Labels within this distance of a hull's facet are at the edge. */
+#define MILL_HULL_EDGE 1e-3
+
 #define MILL_POLISH_TOLERANCE   1e-2 /**< predicted decrease of -2 ln L that ends it */
 #define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
 #define MILL_POLISH_NOISE_STEP  1e-2

@@ -22,13 +22,13 @@ enum { MILL_N_PROFILE_QUARTIC = 25 };
 
 MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *slot)
 {
-  const int n = slot->n_profile;
-  const double step = (n == MILL_N_PROFILE ? 0.5 : MILL_PROFILE_FEW_STEP) * slot->profile_width;
+  const int n = slot->profile.n_vel;
+  const double step = (n == MILL_N_PROFILE ? 0.5 : MILL_PROFILE_FEW_STEP) * slot->profile.width;
   for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->best_end[j];
+    slot->theta[j] = slot->best.end[j];
   for (int i = 0; i < MILL_N_PROFILE; i++)
-    slot->profile_vel[i] =
-        i < n ? slot->best_end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
+    slot->profile.vel[i] =
+        i < n ? slot->best.end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
   slot->stage = MILL_STAGE_PROFILE;
   slot->request = MILL_REQ_PROFILE;
 }
@@ -36,16 +36,16 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
 /** The first grid, few or full, as wide as the curvature says. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
-  double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
+  double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
   for (int a = 1; a < m->n_arm; a++)
     if (mill_par_offset(m, a) >= 0)
       h += mill_offset_slope(m, slot, a) *
-           slot->best.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
+           slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
   const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
-  slot->n_profile = n;
-  slot->profile_width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
-  if (slot->profile_width > widest)
-    slot->profile_width = widest;
+  slot->profile.n_vel = n;
+  slot->profile.width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
+  if (slot->profile.width > widest)
+    slot->profile.width = widest;
   mill_profile_request(m, slot);
 }
 
@@ -67,8 +67,8 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
-  for (int i = 0; i < slot->n_profile; i++) {
-    const double v = slot->profile_vel[i];
+  for (int i = 0; i < slot->profile.n_vel; i++) {
+    const double v = slot->profile.vel[i];
     slot->eval.profile[i] += mill_offset_penalty(m, slot, v);
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
       slot->eval.profile[i] = INFINITY;
@@ -82,8 +82,8 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
  *  it is not to be believed. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
-  const double h = MILL_PROFILE_FEW_STEP, v = slot->best_end[MILL_PAR_VRAD];
-  const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile_width;
+  const double h = MILL_PROFILE_FEW_STEP, v = slot->best.end[MILL_PAR_VRAD];
+  const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
   mill_quartic(slot->eval.profile, c);
   const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
@@ -92,23 +92,23 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
       !(fabs(c4) < MILL_PROFILE_MOST_C4) ||
       !(v - reach >= m->set.min_vel_km_s && v + reach <= m->set.max_vel_km_s))
     return 0;
-  slot->n_profile = MILL_N_PROFILE_QUARTIC;
+  slot->profile.n_vel = MILL_N_PROFILE_QUARTIC;
   for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++) {
     const double x = 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2);
-    slot->profile_vel[i] = v + x * slot->profile_width;
+    slot->profile.vel[i] = v + x * slot->profile.width;
     slot->eval.profile[i] = mill_quartic_at(c, x / h);
   }
-  slot->has_profile_arm = 1;
+  slot->profile.has_arm = 1;
   for (int a = 0; a < m->n_arm; a++)
     for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
-      slot->profile_arm[a][i] = slot->eval.profile_arm[a][i];
+      slot->profile.arm[a][i] = slot->eval.profile_arm[a][i];
   return 1;
 }
 
 /** Width, skewness and kurtosis of exp(-dF/2) over the velocities. */
 MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, double *moment)
 {
-  const int n = slot->n_profile;
+  const int n = slot->profile.n_vel;
   const double *f = slot->eval.profile;
   double least = f[0], sum = 0.0, mean = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0;
   for (int i = 1; i < n; i++)
@@ -117,12 +117,12 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, do
     const double w = exp(-0.5 * (f[i] - least));
     sum += w;
     if (w > 0.0)
-      mean += w * slot->profile_vel[i];
+      mean += w * slot->profile.vel[i];
   }
   mean /= sum;
   for (int i = 0; i < n; i++) {
     const double w = exp(-0.5 * (f[i] - least)) / sum;
-    const double d = slot->profile_vel[i] - mean;
+    const double d = slot->profile.vel[i] - mean;
     m2 += w * d * d;
     m3 += w * d * d * d;
     m4 += w * d * d * d * d;
@@ -136,18 +136,18 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, do
  *  the limits)?  If so, request the next one. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
-  const double step = 0.5 * slot->profile_width;
+  const double step = 0.5 * slot->profile.width;
   const double range = m->set.max_vel_km_s - m->set.min_vel_km_s;
   const int coarse = width < 1.6 * step;
   const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;
-  if (!(coarse || cut) || slot->n_profile_round >= MILL_MAX_PROFILE_ROUND)
+  if (!(coarse || cut) || slot->profile.n_round >= MILL_MAX_PROFILE_ROUND)
     return 0;
   double next = width < 0.25 * step ? 0.25 * step : width;
   if (next > 0.1 * range)
     next = 0.1 * range;
-  if (next == slot->profile_width)
+  if (next == slot->profile.width)
     return 0;
-  slot->profile_width = next;
+  slot->profile.width = next;
   mill_profile_request(m, slot);
   return 1;
 }
@@ -158,10 +158,10 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
 {
   mill_fit_result *r = &slot->result;
   double moment[3];
-  const int few = slot->n_profile == MILL_N_PROFILE_FEW;
+  const int few = slot->profile.n_vel == MILL_N_PROFILE_FEW;
   const double least = mill_profile_weigh(m, slot);
   if (!few)
-    slot->n_profile_round++;
+    slot->profile.n_round++;
   if (!isfinite(least)) {
     slot->nonfinite = 1;
     return 1;

@@ -30,7 +30,7 @@ MILL_HD_CALLED static inline void mill_sample_fit_axes(const mill_model *m, mill
   double *a = slot->sample.axes;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
-      a[i * n + k] = slot->best.hess[slot->free_par[i] * m->n_par + slot->free_par[k]];
+      a[i * n + k] = slot->best.at.hess[slot->free_par[i] * m->n_par + slot->free_par[k]];
   if (mill_cholesky(n, a, n) == 0)
     return;
   for (int i = 0; i < n; i++)
@@ -41,11 +41,11 @@ MILL_HD_CALLED static inline void mill_sample_fit_axes(const mill_model *m, mill
 /** A start has ended: keep where, for the walkers. */
 MILL_HD static inline void mill_sample_note(const mill_model *m, mill_slot *slot)
 {
-  if (slot->n_minimum == MILL_MAX_START)
+  if (slot->starts.n_minimum == MILL_MAX_START)
     return;
   for (int j = 0; j < m->n_par; j++)
-    slot->minimum[slot->n_minimum][j] = slot->polish.end[j];
-  slot->minimum_f[slot->n_minimum++] = slot->polish.at.f;
+    slot->starts.minimum[slot->starts.n_minimum][j] = slot->polish.end[j];
+  slot->starts.minimum_f[slot->starts.n_minimum++] = slot->polish.at.f;
 }
 
 /** The minima about which walkers begin: the solution and those noted that lie apart from it and
@@ -58,18 +58,19 @@ MILL_HD_CALLED static inline void mill_sample_origins(const mill_model *m, mill_
   double f[MILL_MAX_START + 1];
   int n = 0;
   f[0] = slot->result.m2ll;
-  for (int i = 0; i < slot->n_minimum; i++) {
-    int is_new = slot->minimum_f[i] < f[0] + MILL_SAMPLE_ORIGIN_F &&
-                 mill_point_distance2(m, slot, slot->best_end, slot->minimum[i]) > apart;
+  for (int i = 0; i < slot->starts.n_minimum; i++) {
+    int is_new = slot->starts.minimum_f[i] < f[0] + MILL_SAMPLE_ORIGIN_F &&
+                 mill_point_distance2(m, slot, slot->best.end, slot->starts.minimum[i]) > apart;
     for (int e = 0; e < n; e++)
-      is_new = is_new && mill_point_distance2(m, slot, slot->minimum[e], slot->minimum[i]) > apart;
+      is_new = is_new && mill_point_distance2(m, slot, slot->starts.minimum[e],
+                                              slot->starts.minimum[i]) > apart;
     if (!is_new)
       continue;
     for (int j = 0; j < m->n_par; j++)
-      slot->minimum[n][j] = slot->minimum[i][j];
-    f[++n] = slot->minimum_f[i];
+      slot->starts.minimum[n][j] = slot->starts.minimum[i][j];
+    f[++n] = slot->starts.minimum_f[i];
   }
-  slot->n_minimum = n;
+  slot->starts.n_minimum = n;
   s->n_origin = n + 1;
   double sum = 0.0, all = 0.0;
   for (int i = 0; i <= n; i++)
@@ -91,7 +92,7 @@ MILL_HD static inline const double *mill_sample_origin(const mill_model *m, cons
   int i = 0;
   while (i < slot->sample.n_origin - 1 && at > slot->sample.share[i])
     i++;
-  return i == 0 ? slot->best_end : slot->minimum[i - 1];
+  return i == 0 ? slot->best.end : slot->starts.minimum[i - 1];
 }
 
 /** A walker's first position: of the Gaussian that the fit's curvature says about one of the
@@ -191,8 +192,8 @@ MILL_HD static inline void mill_sample_put(const mill_model *m, mill_slot *slot,
   double *x = mill_sample_walker(slot, i);
   for (int k = 0; k < slot->n_free; k++)
     x[k] = slot->theta[slot->free_par[k]];
-  slot->walker_f[i] = f;
-  slot->walker_penalty[i] = penalty;
+  slot->sample.walker_f[i] = f;
+  slot->sample.walker_penalty[i] = penalty;
   if ((m->set.sample.moves & MILL_MOVE_LANGEVIN) != 0 && i < m->set.sample.n_walker)
     for (int k = 0; k < slot->n_free; k++)
       mill_sample_gradient(slot, i)[k] = grad ? grad[k] : (double)NAN;
@@ -279,8 +280,8 @@ MILL_HD_CALLED static inline void mill_sample_digest(const mill_model *m, mill_s
   const mill_counter_words w = mill_sample_words(m, slot, MILL_DRAW_CHOICE);
   const double u = mill_counter_uniform(w.v[0], w.v[1]);
   const double power = mill_temper_power(m, slot, s->i_walker);
-  const double rise = power * (f - slot->walker_f[s->i_walker]) +
-                      (1.0 - power) * (penalty - slot->walker_penalty[s->i_walker]);
+  const double rise = power * (f - slot->sample.walker_f[s->i_walker]) +
+                      (1.0 - power) * (penalty - slot->sample.walker_penalty[s->i_walker]);
   /* written so that NaN is refused */
   if (s->log_factor - 0.5 * rise > log(u)) {
     mill_sample_put(m, slot, f, penalty, has_gradient ? grad : NULL);

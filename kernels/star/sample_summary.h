@@ -18,7 +18,7 @@
 
 MILL_HD static inline float *mill_sample_kept(const mill_model *m, const mill_slot *slot, int i)
 {
-  return slot->chain + (size_t)i * (size_t)m->set.sample.n_walker * (size_t)slot->n_free;
+  return slot->sample.chain + (size_t)i * (size_t)m->set.sample.n_walker * (size_t)slot->n_free;
 }
 
 /** Keep where the walkers are, as differences from the solution: float32 is then exact enough.
@@ -43,7 +43,7 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
   mill_temper_keep_stone(m, slot, s->n_kept);
   float *to = mill_sample_kept(m, slot, s->n_kept++);
   for (int k = 0; k < n_row; k++)
-    to[k] = (float)(slot->walker[k] - slot->best_end[slot->free_par[k % n]]);
+    to[k] = (float)(slot->sample.walker[k] - slot->best.end[slot->free_par[k % n]]);
 }
 
 /** Mean [n_free], as difference from the solution, and covariance [n_free][n_free] of the kept
@@ -77,7 +77,7 @@ MILL_HD_CALLED static inline void mill_sample_adapt(const mill_model *m, mill_sl
   const int n = slot->n_free;
   mill_sample_moments(m, slot, s->n_kept / 2, s->mean, axes);
   for (int k = 0; k < n; k++)
-    s->mean[k] += slot->best_end[slot->free_par[k]];
+    s->mean[k] += slot->best.end[slot->free_par[k]];
   if (mill_cholesky(n, axes, n) == 0) {
     for (int e = 0; e < n * n; e++)
       s->axes[e] = axes[e];
@@ -126,7 +126,7 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
 {
   const float *x = mill_sample_kept(m, slot, mill_sample_skipped(slot)) + (size_t)i * slot->n_free;
   for (int j = 0; j < m->n_par; j++)
-    theta[j] = slot->best_end[j];
+    theta[j] = slot->best.end[j];
   for (int k = 0; k < slot->n_free; k++)
     theta[slot->free_par[k]] += (double)x[k];
 }
@@ -144,8 +144,8 @@ MILL_HD_CALLED static inline int mill_sample_par_flags(const mill_model *m, cons
                                                        int j, int n, const float *sorted,
                                                        double sigma)
 {
-  const mill_posterior *p = slot->posterior;
-  const double at = slot->best_end[j], error = mill_sample_fit_error(&slot->result, j);
+  const mill_posterior *p = slot->sample.posterior;
+  const double at = slot->best.end[j], error = mill_sample_fit_error(&slot->result, j);
   const double shift = p->mean[j] - at, near = 0.1 * sigma;
   const int is_label = j >= MILL_PAR_LABEL0;
   double lo, hi;
@@ -190,7 +190,7 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_model *m, const mi
   s.n = (slot->sample.n_kept - first) * m->set.sample.n_walker;
   s.n_free = slot->n_free;
   s.par = slot->free_par;
-  s.at = slot->best_end;
+  s.at = slot->best.end;
   return s;
 }
 
@@ -198,13 +198,13 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_model *m, const mi
 MILL_HD_CALLED static inline void mill_sample_density(const mill_model *m, mill_slot *slot, int k,
                                                       double sigma)
 {
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   const mill_samples s = mill_sample_set(m, slot);
   const int j = slot->free_par[k];
   const double error = mill_sample_fit_error(&slot->result, j);
   double *density = p->density + (size_t)j * MILL_N_DENSITY, *space = slot->space.density;
-  double low = s.at[j] + mill_chains_quantile(s.n, slot->sorted, MILL_POST_TAIL);
-  double high = s.at[j] + mill_chains_quantile(s.n, slot->sorted, 1.0 - MILL_POST_TAIL);
+  double low = s.at[j] + mill_chains_quantile(s.n, slot->sample.sorted, MILL_POST_TAIL);
+  double high = s.at[j] + mill_chains_quantile(s.n, slot->sample.sorted, 1.0 - MILL_POST_TAIL);
   mill_modes all;
   all.n = 1;
   all.n_cut = 0;
@@ -224,11 +224,11 @@ MILL_HD_CALLED static inline void mill_sample_put_mode(const mill_model *m, mill
                                                        const mill_samples *s,
                                                        const mill_modes *modes, int mode, int to)
 {
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   const int nd = m->n_deriv;
   double *at = p->mode_mean + to * nd, *spread = p->mode_sigma + to * nd;
   for (int j = 0; j < nd; j++) {
-    at[j] = slot->best_end[j];
+    at[j] = slot->best.end[j];
     spread[j] = 0.0;
   }
   for (int k = 0; k < s->n_free; k++) {
@@ -245,7 +245,7 @@ MILL_HD_CALLED static inline void mill_sample_put_mode(const mill_model *m, mill
 /** The modes, the heaviest first. */
 MILL_HD_CALLED static inline void mill_sample_put_modes(const mill_model *m, mill_slot *slot)
 {
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   const mill_samples s = mill_sample_set(m, slot);
   mill_modes modes;
   double least = (double)INFINITY;
@@ -275,29 +275,30 @@ MILL_HD_CALLED static inline void mill_sample_put_modes(const mill_model *m, mil
 MILL_HD_CALLED static inline void mill_sample_summarize_par(const mill_model *m, mill_slot *slot,
                                                             int k, double sigma)
 {
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   const double quantile[MILL_N_PERCENTILE] = {0.025, 0.16, 0.5, 0.84, 0.975};
   const mill_chains c = mill_sample_chains(m, slot, k);
   const int j = slot->free_par[k], n = c.n_step * c.n_walker;
   if (j >= m->n_deriv)
     return; /* velocity offsets are integrated over */
   for (int i = 0; i < n; i++)
-    slot->sorted[i] = c.x[(size_t)i * (size_t)c.n_par];
-  mill_chains_sort(n, slot->sorted);
+    slot->sample.sorted[i] = c.x[(size_t)i * (size_t)c.n_par];
+  mill_chains_sort(n, slot->sample.sorted);
   for (int q = 0; q < MILL_N_PERCENTILE; q++)
-    p->percentile[q][j] = slot->best_end[j] + mill_chains_quantile(n, slot->sorted, quantile[q]);
+    p->percentile[q][j] =
+        slot->best.end[j] + mill_chains_quantile(n, slot->sample.sorted, quantile[q]);
   mill_chains_diagnose(&c, &p->rhat[j], &p->ess[j]);
-  p->flag |= mill_sample_par_flags(m, slot, j, n, slot->sorted, sigma);
+  p->flag |= mill_sample_par_flags(m, slot, j, n, slot->sample.sorted, sigma);
   mill_sample_density(m, slot, k, sigma);
 }
 
 /** What a parameter has that is not sampled; 0 beyond the parameters. */
 MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_slot *slot)
 {
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   for (int j = 0; j < MILL_MAX_PAR; j++) {
     const int is_par = j < m->n_deriv;
-    p->mean[j] = is_par ? slot->best_end[j] : 0.0;
+    p->mean[j] = is_par ? slot->best.end[j] : 0.0;
     for (int q = 0; q < MILL_N_PERCENTILE; q++)
       p->percentile[q][j] = p->mean[j];
     p->rhat[j] = p->ess[j] = is_par ? (double)NAN : 0.0;
@@ -319,7 +320,7 @@ MILL_HD_CALLED static inline void mill_sample_end(const mill_model *m, mill_slot
                                                   int converged)
 {
   const mill_sample *s = &slot->sample;
-  mill_posterior *p = slot->posterior;
+  mill_posterior *p = slot->sample.posterior;
   double mean[MILL_MAX_PAR], *covar = slot->space.matrix[0];
   const int n = slot->n_free, nd = m->n_deriv;
   const int n_sample = (s->n_kept - mill_sample_skipped(slot)) * m->set.sample.n_walker;

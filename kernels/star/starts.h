@@ -15,8 +15,6 @@
  *  fitted about as well by narrower ones. */
 #define MILL_FAST_ROTATION 100.0
 #define MILL_FASTER        1.5
-/** Labels within this distance of a hull's facet are at the edge. */
-#define MILL_HULL_EDGE 1e-3
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
 /** Doubts about the first solution (enum mill_doubt): more Jacobians than an easy star takes, those
@@ -39,7 +37,7 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
     d[j] = mill_par_inner(m, j, b[j]) - mill_par_inner(m, j, a[j]);
   for (int j = 0; j < m->n_par; j++)
     for (int k = 0; k < m->n_par; k++)
-      sum += d[j] * slot->best.hess[j * m->n_par + k] * d[k];
+      sum += d[j] * slot->best.at.hess[j * m->n_par + k] * d[k];
   return sum;
 }
 
@@ -51,26 +49,27 @@ MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
       ln_var += slot->segment[i].sum_ln_var;
-  const double x = (slot->best.f - ln_var) / (double)slot->result.n_pix_tot;
+  const double x = (slot->best.at.f - ln_var) / (double)slot->result.n_pix_tot;
   return x > 1.0 ? x : 1.0;
 }
 
 /** How doubtful the solution of the first start is, the worst doubt that holds. */
-MILL_HD_CALLED static inline int mill_fit_doubt(const mill_model *m, const mill_slot *slot)
+MILL_HD_CALLED static inline enum mill_doubt mill_fit_doubt(const mill_model *m,
+                                                            const mill_slot *slot)
 {
   double mapped[MILL_MAX_LABEL];
   /* nelder-mead has its simplex and a few Jacobians for the axes without any doubt */
   const int asked =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
-  if (slot->try_all || !slot->best_converged ||
-      (!asked && (slot->had_simplex ||
-                  slot->result.n_jac - slot->n_lead + (slot->n_lead > 0) > MILL_DOUBT_JAC)))
+  if (slot->starts.try_all || !slot->best.converged ||
+      (!asked && (slot->simplex.done ||
+                  slot->result.n_jac - slot->lead.n_jac + (slot->lead.n_jac > 0) > MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
   if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
     return MILL_DOUBT_POOR;
-  if (!m->set.fixed[MILL_PAR_VSINI] && slot->best_end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI)
+  if (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI)
     return MILL_DOUBT_ROTATION;
-  mill_map_labels(m, slot->best_end, mapped);
+  mill_map_labels(m, slot->best.end, mapped);
   return mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE ? MILL_DOUBT_EDGE
                                                                         : MILL_DOUBT_NONE;
 }
@@ -79,8 +78,8 @@ MILL_HD_CALLED static inline int mill_fit_doubt(const mill_model *m, const mill_
 MILL_HD static inline int mill_start_agree(const mill_slot *slot)
 {
   int n = 0;
-  for (int i = 0; i < slot->i_start; i++)
-    n += slot->start_f[i] < slot->best.f + MILL_SAME_F;
+  for (int i = 0; i < slot->starts.i; i++)
+    n += slot->starts.f[i] < slot->best.at.f + MILL_SAME_F;
   return n;
 }
 
@@ -88,14 +87,14 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
  *  agree as the doubt asks for, or the guess found the template too bad. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
-  const int i = slot->i_start;
-  if (i >= slot->n_start || (slot->have_best && slot->result.n_eval >= m->set.max_eval))
+  const int i = slot->starts.i;
+  if (i >= slot->starts.n || (slot->best.have && slot->result.n_eval >= m->set.max_eval))
     return 0;
-  if (!slot->have_best || (slot->low_sn && i == 1))
+  if (!slot->best.have || (slot->starts.low_sn && i == 1))
     return 1;
-  const double gap = (slot->start_chisq[i] - slot->start_chisq[0]) / mill_fit_reduced(slot);
+  const double gap = (slot->starts.chisq[i] - slot->starts.chisq[0]) / mill_fit_reduced(slot);
   const int n_agree = mill_start_agree(slot);
-  switch (slot->doubt) {
+  switch (slot->starts.doubt) {
   case MILL_DOUBT_LOST:
     return 1;
   case MILL_DOUBT_POOR:
@@ -113,15 +112,15 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
  *  i, when the others are done.  Returns whether this is it. */
 MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot)
 {
-  const int i = slot->i_start;
-  if (i < 2 || i > slot->n_start || !slot->have_best || slot->result.n_eval >= m->set.max_eval ||
-      m->set.fixed[MILL_PAR_VSINI] || !(slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
+  const int i = slot->starts.i;
+  if (i < 2 || i > slot->starts.n || !slot->best.have || slot->result.n_eval >= m->set.max_eval ||
+      m->set.fixed[MILL_PAR_VSINI] || !(slot->best.end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
     return 0;
-  slot->n_start = i; /* which the starts are beyond when this one is done */
+  slot->starts.n = i; /* which the starts are beyond when this one is done */
   for (int j = 0; j < m->n_par; j++)
-    slot->start[i][j] = slot->best_end[j];
-  slot->start[i][MILL_PAR_VSINI] *= MILL_FASTER;
-  slot->start_label[i] = m->n_stored; /* no template's */
+    slot->starts.theta[i][j] = slot->best.end[j];
+  slot->starts.theta[i][MILL_PAR_VSINI] *= MILL_FASTER;
+  slot->starts.label[i] = m->n_stored; /* no template's */
   return 1;
 }
 

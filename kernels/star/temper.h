@@ -46,7 +46,7 @@ MILL_HD_CALLED static inline double mill_temper_prior(const mill_model *m, int j
 /** F_L of a walker. */
 MILL_HD static inline double mill_temper_f(const mill_slot *slot, int i)
 {
-  return slot->walker_f[i] - slot->walker_penalty[i];
+  return slot->sample.walker_f[i] - slot->sample.walker_penalty[i];
 }
 
 /** Two walkers trade places; what is known of gradients goes. */
@@ -54,16 +54,16 @@ MILL_HD_CALLED static inline void mill_temper_trade(const mill_model *m, mill_sl
                                                     int b)
 {
   double *x = mill_sample_walker(slot, a), *y = mill_sample_walker(slot, b);
-  const double f = slot->walker_f[a], penalty = slot->walker_penalty[a];
+  const double f = slot->sample.walker_f[a], penalty = slot->sample.walker_penalty[a];
   for (int k = 0; k < slot->n_free; k++) {
     const double keep = x[k];
     x[k] = y[k];
     y[k] = keep;
   }
-  slot->walker_f[a] = slot->walker_f[b];
-  slot->walker_f[b] = f;
-  slot->walker_penalty[a] = slot->walker_penalty[b];
-  slot->walker_penalty[b] = penalty;
+  slot->sample.walker_f[a] = slot->sample.walker_f[b];
+  slot->sample.walker_f[b] = f;
+  slot->sample.walker_penalty[a] = slot->sample.walker_penalty[b];
+  slot->sample.walker_penalty[b] = penalty;
   if ((m->set.sample.moves & MILL_MOVE_LANGEVIN) != 0 && a < m->set.sample.n_walker)
     mill_sample_gradient(slot, a)[0] = (double)NAN;
 }
@@ -101,7 +101,7 @@ MILL_HD_CALLED static inline void mill_temper_keep_stone(const mill_model *m, mi
     double sum = 0.0;
     for (int w = (t + 1) * n; w < (t + 2) * n; w++)
       sum += exp(-0.5 * step * (mill_temper_f(slot, w) - slot->result.m2ll));
-    slot->stone[(size_t)i * (size_t)n_stone + (size_t)t] = sum / (double)n;
+    slot->sample.stone[(size_t)i * (size_t)n_stone + (size_t)t] = sum / (double)n;
   }
 }
 
@@ -110,7 +110,7 @@ MILL_HD static inline void mill_temper_move_stone(const mill_model *m, mill_slot
 {
   const size_t n_stone = (size_t)mill_n_temperature(&m->set.sample) - 1;
   for (size_t t = 0; t < n_stone; t++)
-    slot->stone[(size_t)to * n_stone + t] = slot->stone[(size_t)from * n_stone + t];
+    slot->sample.stone[(size_t)to * n_stone + t] = slot->sample.stone[(size_t)from * n_stone + t];
 }
 
 /** ln of the evidence from the kept sweeps from `first` on, and its error from the scatter of
@@ -128,7 +128,7 @@ MILL_HD_CALLED static inline void mill_temper_evidence(const mill_model *m, cons
     for (int b = 0; b < MILL_TEMPER_BATCH; b++) {
       double batch = 0.0;
       for (int i = first + b * n; i < first + (b + 1) * n; i++)
-        batch += slot->stone[(size_t)i * (size_t)n_stone + (size_t)t] / (double)n;
+        batch += slot->sample.stone[(size_t)i * (size_t)n_stone + (size_t)t] / (double)n;
       sum += batch;
       sum2 += batch * batch;
     }

@@ -118,7 +118,7 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
  *  no pixel within the velocity limits sees the difference below v sin i of some
  *  hundred km/s. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
-                                       const mill_real *in, mill_real *out)
+                                     const mill_real *in, mill_real *out)
 {
   MILL_GLOBAL(kernel);
   MILL_GLOBAL(in);
@@ -528,8 +528,7 @@ MILL_BLOCK_CALLED void mill_block_template_row(mill_block own, const mill_model 
   mill_real *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
   if (r >= 2)
     mill_block_flux_tangent(b, arm, work->mean[r - 1], value, row);
-  mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row,
-                      rotated);
+  mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
   mill_block_spline(*b, arm, rotated, bend);
 }
 

@@ -50,7 +50,7 @@ MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
                                                            const mill_slot *slot, int draw)
 {
   const mill_counter_key key =
-      mill_counter_key_of(m->set.sample.seed, slot->identity, MILL_SAMPLE_PURPOSE);
+      mill_counter_key_of(m->set.sample.seed, slot->sample.identity, MILL_SAMPLE_PURPOSE);
   return mill_counter_at(key, (uint32_t)slot->sample.i_walker, (uint32_t)slot->sample.n_sweep,
                          (uint32_t)draw);
 }
@@ -79,13 +79,13 @@ MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const
 
 MILL_HD static inline double *mill_sample_walker(const mill_slot *slot, int i)
 {
-  return slot->walker + (size_t)i * (size_t)slot->n_free;
+  return slot->sample.walker + (size_t)i * (size_t)slot->n_free;
 }
 
 /** Gradient of F at a walker of the posterior itself; the first is NaN when it is not known. */
 MILL_HD static inline double *mill_sample_gradient(const mill_slot *slot, int i)
 {
-  return slot->walker_grad + (size_t)i * (size_t)slot->n_free;
+  return slot->sample.walker_grad + (size_t)i * (size_t)slot->n_free;
 }
 
 /** Is the request's point within limits and not far off the hulls? */

@@ -12,7 +12,7 @@ templates and the settings of a fit, a `Spectrum` the pixels of one arm in one e
 
 Parameters are ordered as `Library.parameters` says: velocity and v sin i in km/s, then the
 library's labels.  Wavelengths are in Angstrom, in vacuum unless ``air`` is set.  Calls release the
-interpreter's lock; those of one library wait for each other, so threads that shall work in parallel
+interpreter's lock; those of one library wait for each other, so threads that are to work in parallel
 take a library each.
 """
 

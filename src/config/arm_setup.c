@@ -57,7 +57,7 @@ static int get_points(const reader *in, const yaml_node_t *node, const char *key
   if (n < 0)
     return get_number(in, node, key, &arm->value[0]);
   if (n < 1 || n > MILL_MAX_SETUP_POINT)
-    return BAD(in, node, "%s: %d points; 1 to %d are possible", key, n, MILL_MAX_SETUP_POINT);
+    return BAD(in, node, "%s: expected 1 to %d points, got %d", key, MILL_MAX_SETUP_POINT, n);
   for (int i = 0; i < n; i++) {
     const yaml_node_t *pair = item_of(in, node, i);
     if (n_item(pair) != 2)
@@ -77,9 +77,8 @@ static int get_name(const reader *in, const yaml_node_t *node, mill_setup_arm *a
   for (const char *c = text; *c; c++)
     good &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
   if (!good)
-    return BAD(in, node,
-               "name: '%.40s' is none for an arm: small letters, digits and _, %d at most", text,
-               MILL_MAX_NAME - 1);
+    return BAD(in, node, "name: '%.40s': expected small letters, digits and _, at most %d of them",
+               text, MILL_MAX_NAME - 1);
   snprintf(arm->name, sizeof arm->name, "%s", text);
   return MILL_OK;
 }
@@ -133,11 +132,12 @@ static int get_arm(const reader *in, const yaml_node_t *node, mill_setup_arm *ar
   if (!arm->name[0] || !(arm->min_aa > 0) || !(arm->max_aa > 0) || !(arm->ln_step > 0))
     return BAD(in, node, "an arm needs name, min, max and ln_step");
   if (!(arm->min_aa >= 100 && arm->max_aa <= 1e6 && arm->min_aa < arm->max_aa))
-    return BAD(in, node, "arm %s: %g to %g is no range in A", arm->name, arm->min_aa, arm->max_aa);
+    return BAD(in, node, "arm %s: %g to %g A: expected 100 <= min < max <= 1e6", arm->name,
+               arm->min_aa, arm->max_aa);
   const double n_pix = log(arm->max_aa / arm->min_aa) / arm->ln_step;
   if (!(n_pix >= MIN_PIX && n_pix < MAX_PIX))
-    return BAD(in, node, "arm %s: %.0f pixels of ln_step %g; %d to %d are possible", arm->name,
-               n_pix, arm->ln_step, MIN_PIX, MAX_PIX);
+    return BAD(in, node, "arm %s: ln_step %g makes %.0f pixels, expected %d to %d", arm->name,
+               arm->ln_step, n_pix, MIN_PIX, MAX_PIX);
   return MILL_OK;
 }
 

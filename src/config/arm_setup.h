@@ -23,7 +23,7 @@ enum mill_setup_kind { MILL_SETUP_NATIVE = 0, MILL_SETUP_SIGMA, MILL_SETUP_RESOL
 typedef struct mill_setup_arm {
   char name[MILL_MAX_NAME];
   double min_aa, max_aa, ln_step; /**< vacuum */
-  int kind;                       /**< enum mill_setup_kind */
+  enum mill_setup_kind kind;
   int n_point;
   double wave_aa[MILL_MAX_SETUP_POINT], value[MILL_MAX_SETUP_POINT];
   int at_instrument;

@@ -33,7 +33,7 @@ typedef struct mill_selection {
   int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
   size_t n_target_id;
   double min_sn; /**< against the largest of the arms' S/N; -inf: none */
-  int sn_source; /**< enum mill_sn_source */
+  enum mill_sn_source sn_source;
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
   int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
@@ -42,7 +42,7 @@ typedef struct mill_selection {
   uint64_t fiberstatus_allowed;                 /**< FIBERSTATUS bits that may be set */
   int n_target_class;                           /**< 0: nothing is selected by classes */
   char target_class[MILL_MAX_TARGET_CLASS][64]; /**< regular expressions on names of classes */
-  int select_by;                                /**< enum mill_select_by */
+  enum mill_select_by select_by;
   int min_exp_id, max_exp_id;                   /**< EXPID kept; 0: no limit */
 } mill_selection;
 
@@ -90,12 +90,12 @@ typedef struct mill_config {
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
   char format[16];           /**< auto, desi, sdss, lamost, weave, generic */
-  int exposures;             /**< enum mill_exposures */
+  enum mill_exposures exposures;
   int join_by_name;          /**< files of one object (by name) are one row */
   double join_radius_arcsec; /**< with it also those that are so near; 0: only by name */
-  int lsf;                   /**< enum mill_lsf_source */
+  enum mill_lsf_source lsf;
   double resolving_power;    /**< 0: none */
-  int medium;                /**< enum mill_medium: overrides what the file says */
+  enum mill_medium medium; /**< overrides what the file says */
   int wave_mask_auto;        /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */

@@ -48,8 +48,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm}`"),
      SCIENCE, .unit = "Angstrom, vacuum",
      .range = "arms of the library, or parts of its only one, each once; 0 ≤ min < max",
-     .help = "arms to fit, and what is special about them (below); empty: all of the "
-             "library",
+     .help = "arms to fit and their settings (below); empty: all arms of the library",
      .elsewhere = "`--fitarm`"},
     {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
      .range = "below `max_vel`", .help = "lowest radial velocity", .elsewhere = "same"},
@@ -61,99 +60,98 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"max_vsini", REAL(fit.max_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
      .range = "above `min_vsini`", .help = "highest v sin i", .elsewhere = "same"},
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
-     .help = "continuum functions of each spectrum in an arm", .elsewhere = "same"},
+     .help = "continuum functions per spectrum in an arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
-     .help = "continuum functions by the width of a spectrum in its arm, where that is more than "
-             "npoly; at most 24; 0: npoly everywhere",
+     .help = "continuum functions by the width of a spectrum in its arm, if more than npoly; "
+             "at most 24; 0: npoly everywhere",
      .elsewhere = "–"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},
     {"likelihood", CHOICE(fit.likelihood, "marginal", "profile"), SCIENCE,
-     .help = "whether the continuum is integrated over (with the determinant) or only maximised "
-             "over",
+     .help = "integrate over the continuum (marginal, with the determinant) or only maximise "
+             "over it (profile)",
      .elsewhere = "– (marginal)"},
     {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
      .help = "arithmetic of the emulator and the templates"},
     {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE,
-     .help = "how v sin i acts on the pixels of a template: as on a smooth spectrum, or as on one "
-             "that is linear between pixels, which broadens too much below about two of them",
+     .help = "how v sin i broadens a template: spline treats it as smooth; linear "
+             "interpolates between pixels, which broadens too much below about two pixels",
      .elsewhere = "– (linear)"},
     {"model_error", YES_NO(fit.model_error), SCIENCE,
-     .help = "whether the errors of the templates that the library has measured count in the "
-             "likelihood; nothing where it has none"},
+     .help = "include the library's measured template errors in the likelihood; no effect "
+             "for a library without them"},
     {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
-     .help = "errors are multiplied by the root of the reduced chi-square where that is above 1"},
+     .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
     {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,
-     .help = "whether a star's arms but its first have velocities of their own, VRAD and an offset "
-             "that is fitted; nothing where a star has one arm"},
+     .help = "fit a velocity offset for each arm of a star but its first; no effect for a "
+             "star with one arm"},
     {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
      .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
     {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
      .section = "Spectra",
-     .help = "format of the input files: recognised from what they hold, or forced"},
+     .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
-     .help = "where a file holds exposures apart: its own coadd where there is one; every exposure "
-             "a row; all exposures of an object one row"},
+     .help = "what to fit where a file holds single exposures: its coadd if it has one; each "
+             "exposure as a row; all exposures of an object jointly as a row"},
     {"join_by_name", YES_NO(join_by_name), SCIENCE,
-     .help =
-         "rows of one object, by its name, else its TARGETID, become one row, also from several "
-         "files"},
+     .help = "make one row of all rows of an object, by its name, else its TARGETID, also "
+             "across files"},
     {"join_radius", REAL(join_radius_arcsec, 0, MILL_MAX_RADIUS), SCIENCE, .unit = "arcsec",
-     .help = "with join_by_name rows that lie so near to each other are one object too, whatever "
-             "their names; 0: only by name"},
+     .help = "with join_by_name, rows this close together are one object too, whatever their "
+             "names; 0: by name alone"},
     {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
      .help = "where the line-spread function comes from", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function; 0: none"},
     {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
-     .help = "medium of the wavelengths: as the file says, or overridden",
+     .help = "medium of the wavelengths; auto follows the file",
      .more = "; air wavelengths are converted to vacuum"},
 
     {"optimizer", CHOICE(fit.optimizer, "hybrid", "nelder-mead", "levenberg-marquardt"), SCIENCE,
      .section = "Optimizer",
-     .help = "polish, with a short simplex where a step goes wrong; simplex to convergence then "
-             "polish; polish alone",
+     .help = "hybrid: polish, with a short simplex where a step fails; nelder-mead: simplex "
+             "to convergence, then polish; levenberg-marquardt: polish alone",
      .more = ". One that does not converge falls to the next",
      .elsewhere = "– (`second_minimizer` adds a polish)"},
     /* in the identity by the hash of its contents */
     {"start", PATH(start), SCIENCE,
-     .help = "table that fits start from instead of the guess: FITS, or a result file; stars are "
-             "matched by TARGETID, else by name",
+     .help = "table to start fits from instead of the initial guess: FITS, or a result file; "
+             "stars are matched by TARGETID, else by name",
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
-     .help = "velocity bins of the initial guess; refused where they would need more than 4 GB a "
-             "rank",
+     .help = "velocity bins of the initial guess; refused if they would need more than 4 GB "
+             "a rank",
      .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
-     .help = "below this S/N the fit always starts from the second-best guess too, above it only "
-             "where the first solution leaves a doubt"},
+     .help = "below this S/N also start from the second-best guess, above it only if the "
+             "first solution is doubtful"},
     {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
-     .help = "templates of the guess that a star may start from; 1: only the best one"},
+     .help = "templates of the guess that a star may start from; 1: only the best"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
-     .help = "likelihood evaluations of a star; a simplex that reaches it hands its best point to "
-             "the polish, whose own limit is 41, and no other method is begun"},
+     .help = "likelihood evaluations of a star; a simplex that reaches it hands its best "
+             "point to the polish, which may take 41 more, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
      .help = "dropped at each end of an arm when a resolution matrix is used",
      .elsewhere = "– (5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "sigma of good pixels is at least this times its median", .elsewhere = "– (0.3)"},
+     .help = "least sigma of a good pixel, in units of the median sigma", .elsewhere = "– (0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
-     .help = "sigma of bad pixels in units of the absolute median flux", .elsewhere = "– (1000)"},
+     .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "– (1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
      .range = "0 ≤ min < max, ascending, at most 32, without overlap",
-     .help = "wavelengths that are never fitted; auto: the dichroic of DESI, `[[4300, 4450]]`, for "
-             "DESI files, none for other formats, and a run with files of both must give a list",
+     .help = "wavelengths never fitted; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI "
+             "files, none for other formats; a run with both must give a list",
      .elsewhere = "– (the same range)"},
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
      .range = "0 … 0xffffffff", .help = "mask bits that leave a pixel good"},
@@ -162,30 +160,29 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .section = "Selection", .range = "finite",
      .help = "lowest S/N, compared with the largest of the arms'", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
-     .help = "S/N that minsn is compared with: of the pixels as they are read, or the survey's own "
-             "of DESI's SCORES, by which rows are left out without reading them",
+     .help = "S/N that minsn is compared with: measured from the pixels, or from DESI's "
+             "SCORES, by which rows are left out without reading them",
      .elsewhere = "– (SCORES, where they are there)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
-     .range = "at most 8 of 15 bytes",
-     .help = "values of OBJTYPE to fit; empty: all but SKY and BAD",
+     .range = "at most 8 of 15 bytes", .help = "OBJTYPE values to fit; empty: all but SKY and BAD",
      .elsewhere = "– (its `--objtypes` is target_classes here)"},
     {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
      .range = "at most 16 of 63 bytes",
-     .help = "regular expressions on the names of DESI's target bits, or of WEAVE's TARGCAT: fit "
-             "what matches one of them at its beginning; empty: all",
+     .help = "regular expressions on the names of DESI's target bits, or of WEAVE's TARGCAT: "
+             "fit rows of which one matches at its beginning; empty: all",
      .elsewhere = "`--objtypes`"},
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
-     .help = "with target_classes and redrock both: fit what any of them keeps, or what all keep",
+     .help = "with both target_classes and redrock: fit what either keeps, or what both keep",
      .elsewhere = "– (any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "lowest EXPID of a spectra file's rows to fit; 0: any",
+     .help = "lowest EXPID of a spectra file's rows to fit; 0: no limit",
      .elsewhere = "`--minexpid` (above it)"},
     {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "highest EXPID of them; 0: any", .elsewhere = "`--maxexpid`"},
+     .help = "highest EXPID of them; 0: no limit", .elsewhere = "`--maxexpid`"},
     {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
      .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",

@@ -28,7 +28,7 @@ enum mill_option_kind {
 
 typedef struct mill_option {
   const char *name; /**< of a key, or of an option without its dashes */
-  int kind;         /**< enum mill_option_kind */
+  enum mill_option_kind kind;
   char letter;      /**< short form of an option; 0: none */
   size_t offset, size, offset2;
   double min, max;          /**< both 0: any */

@@ -7,6 +7,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/limits.h"
 
 enum {
   SPARE_COMPONENT = 16, /* of the iteration, so that the last ones kept converge too */
@@ -165,9 +166,7 @@ int mill_components_layer(int n_thread, mill_spectra_matrix *m, int n_component,
   float *dir = NULL, *score = NULL;
   const int most = mill_components_most(m);
   const int n_dir = n_component + SPARE_COMPONENT < most ? n_component + SPARE_COMPONENT : most;
-  if (n_component > n_dir)
-    MILL_FAIL(MILL_ERR_RANGE, "%d principal components of %d spectra; at most %d are possible",
-              n_component, m->n_row, most);
+  MILL_TRY(mill_expect_within(MILL_ERR_RANGE, "principal components", n_component, 1, n_dir));
   MILL_TRY(MILL_ALLOC((size_t)n_dir * (size_t)m->n_pix, &dir));
   MILL_TRY(MILL_ALLOC((size_t)n_dir * (size_t)m->n_row, &score));
   e->log_flux = 1;

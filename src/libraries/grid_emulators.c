@@ -33,8 +33,6 @@ void mill_grid_settings_init(mill_grid_settings *settings)
 
 static int check_settings(const mill_grid_settings *s)
 {
-  if (s->way < MILL_WAY_RADIAL || s->way > MILL_WAY_LINEAR)
-    return MILL_ERROR(MILL_ERR_RANGE, "emulator %d of a grid file; 0 to 2 are possible", s->way);
   return mill_library_make_check(s->n_component, s->smoothing, s->n_guess, s->n_thread);
 }
 
@@ -202,7 +200,7 @@ static int make_radial(const work *w, mill_library *lib, mill_grid_facts *facts)
   for (int a = 0; a < lib->n_arm; a++)
     n_out += lib->arm[a].emulator.n_in[0];
   if (n_out > MILL_MAX_WIDTH)
-    MILL_FAIL(MILL_ERR_INPUT, "%d components in all arms, %d are possible; give fewer --components",
+    MILL_FAIL(MILL_ERR_INPUT, "%d components in all arms, at most %d: give fewer --components",
               n_out, MILL_MAX_WIDTH);
   MILL_TRY(MILL_ALLOC((size_t)w->models->n * (size_t)n_out, &value));
   size_t from = 0;

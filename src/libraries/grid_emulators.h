@@ -4,10 +4,11 @@
 #define MILL_GRID_EMULATORS_H
 
 #include "kernels/data/library.h"
+#include "src/libraries/library_make.h"
 
 enum mill_grid_way { MILL_WAY_RADIAL = 0, MILL_WAY_SPLINES = 1, MILL_WAY_LINEAR = 2 };
 
-enum { MILL_GRID_COMPONENT = 128 }; /**< components of an arm unless told otherwise */
+enum { MILL_GRID_COMPONENT = 128 }; /**< components of an arm by default */
 
 /** Largest rms of ln flux that the components of linear interpolation may leave of a model. */
 #define MILL_GRID_LEFT 1e-5
@@ -16,13 +17,13 @@ enum { MILL_GRID_COMPONENT = 128 }; /**< components of an arm unless told otherw
 #define MILL_GRID_SMOOTHING 1e-8
 
 typedef struct mill_grid_settings {
-  int way;          /**< enum mill_grid_way */
+  enum mill_grid_way way;
   int n_component;  /**< of an arm; 0: the default, of linear interpolation as many as leave
                          MILL_GRID_LEFT */
   int fill_gaps;    /**< 1: nodes without a model are filled (mill_label_lattice_fill) */
-  int degree;       /**< of the polynomial beside radial functions */
+  int degree;       /**< of the polynomial added to the radial functions */
   double smoothing; /**< of radial functions; 0: chosen by leave-one-out for each component */
-  int hulls;        /**< enum mill_hulls of library_make.h */
+  enum mill_hulls hulls;
   int n_guess;      /**< templates of the initial guess */
   int n_thread;     /**< 1 or more; the library does not depend on it */
 } mill_grid_settings;

@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/libraries/limits.h"
 #include "src/libraries/quantile.h"
 
 #define SAME_NODE 1e-6 /* of a label's range */
@@ -67,9 +68,8 @@ int mill_label_lattice_find(const mill_library *lib, int n, const double *mapped
   int err = MILL_OK;
   double size = 1;
   memset(lattice, 0, sizeof *lattice);
-  if (lib->n_label > MILL_MAX_GRID_AXIS)
-    MILL_FAIL(MILL_ERR_INPUT, "a grid of %d labels; 1 to %d are possible", lib->n_label,
-              MILL_MAX_GRID_AXIS);
+  MILL_TRY(
+      mill_expect_within(MILL_ERR_INPUT, "labels of a grid", lib->n_label, 1, MILL_MAX_GRID_AXIS));
   lattice->n_axis = lib->n_label;
   for (int l = 0; l < lib->n_label; l++) {
     MILL_TRY(find_nodes(lib, n, mapped, l, lattice));

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/libraries/limits.h"
 #include "src/libraries/point_hull.h"
 #include "src/libraries/whole_hull.h"
 
@@ -77,8 +78,7 @@ static int make_whole_hull(int n, const double *mapped, mill_library *lib)
   if (hull->n_facet > MILL_MAX_FACET)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "the hull of %d labels of %d models has %d facets, %d are possible: take hulls of "
-        "pairs",
+        "the hull of %d labels of %d models has %d facets, at most %d: take hulls of pairs",
         lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
   return MILL_OK;
 }
@@ -258,10 +258,8 @@ done:
 
 int mill_library_make_check(int n_component, double smoothing, int n_guess, int n_thread)
 {
-  if (n_component < 0 || n_component > MILL_MAX_WIDTH)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d principal components; 1 to %d are possible, 0 is the default",
-                      n_component, MILL_MAX_WIDTH);
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "principal components (0: the default)",
+                                n_component, 0, MILL_MAX_WIDTH));
   if (!(smoothing >= 0) || !isfinite(smoothing))
     return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
                       smoothing);

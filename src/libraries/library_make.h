@@ -16,7 +16,7 @@ int mill_label_measure(int n, const double *value, mill_label *label);
 enum mill_hulls {
   MILL_HULLS_PAIRS = 0, /**< of every pair of labels, of all points */
   MILL_HULLS_WHOLE = 1, /**< of all labels together: mill_whole_hull */
-  MILL_HULLS_DENSE = 2  /**< of every pair of labels, without points that stand alone */
+  MILL_HULLS_DENSE = 2  /**< of every pair of labels, without isolated points */
 };
 
 enum { MILL_MAX_FACET = 100000 }; /**< of a hull */

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/emulator.h"
+#include "src/libraries/limits.h"
 #include "src/libraries/quantile.h"
 #include "src/libraries/report_fit.h"
 #include "src/system/blas_threads.h"
@@ -29,9 +30,7 @@ void mill_library_report_clear(mill_library_report *report)
 static int keep_inside(const mill_library *lib, const mill_model_set *in, int *kept,
                        mill_library_report *report)
 {
-  if (in->n < 1 || in->n > MILL_REPORT_MAX)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d spectra left out; 1 to %d are possible", in->n,
-                      MILL_REPORT_MAX);
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "spectra left out", in->n, 1, MILL_REPORT_MAX));
   for (int i = 0; i < in->n; i++) {
     double x[MILL_MAX_LABEL];
     for (int l = 0; l < lib->n_label; l++)
@@ -328,7 +327,7 @@ int mill_library_report_text(const mill_library *lib, const mill_library_report 
   MILL_CHECK(MILL_ALLOC(w.size, &w.text));
   say(&w, "report  %d spectra that were left out", report->n);
   if (report->n_outside > 0)
-    say(&w, ", beside %d outside of the hulls", report->n_outside);
+    say(&w, ", and %d outside the hulls", report->n_outside);
   say(&w, "\n%s\n", how);
   say_pixels(lib, report, &w);
   say_labels(lib, report, &w);

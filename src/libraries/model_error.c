@@ -11,6 +11,7 @@
 #include "kernels/math/linalg.h"
 #include "src/libraries/arm_cut.h"
 #include "src/libraries/emulator.h"
+#include "src/libraries/limits.h"
 
 #define LEAST_LEVEL 0.01 /* of the mean flux of an arm */
 #define SMALL_ERROR 0.02 /* of the flux: most spectra have as much noise */
@@ -396,12 +397,11 @@ int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, i
   const int n_pix = residuals->n_pix, n_cont = residuals->n_continuum;
   const double noise2 = residuals->noise * residuals->noise;
   memset(report, 0, sizeof *report);
-  if (n_component < 0 || n_component > MILL_MAX_ERROR)
-    MILL_FAIL(MILL_ERR_RANGE, "%d components of model error; 0 to %d are possible", n_component,
-              MILL_MAX_ERROR);
-  if (n_cont != 0 && (n_cont < 4 || n_cont > MILL_MAX_CONT))
-    MILL_FAIL(MILL_ERR_RANGE, "%d functions of the continuum; 4 to %d are possible", n_cont,
-              MILL_MAX_CONT);
+  MILL_TRY(mill_expect_within(MILL_ERR_RANGE, "components of the model error", n_component, 0,
+                              MILL_MAX_ERROR));
+  if (n_cont != 0)
+    MILL_TRY(
+        mill_expect_within(MILL_ERR_RANGE, "functions of the continuum", n_cont, 4, MILL_MAX_CONT));
   MILL_TRY(MILL_ALLOC(n_pix, &n_known));
   MILL_TRY(flatten(wave_aa, residuals, &known, n_known, &n));
   if (n < MILL_MODEL_ERROR_MIN || n < 2 * n_component)

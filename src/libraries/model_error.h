@@ -7,9 +7,9 @@
 
 enum {
   MILL_MODEL_ERROR_MIN = 8,        /**< spectra that a measurement needs */
-  MILL_MODEL_ERROR_COMPONENT = 8,  /**< components unless told otherwise */
-  MILL_MODEL_ERROR_CONTINUUM = 10, /**< functions of the continuum, as of the fit (npoly), unless
-                                        told otherwise */
+  MILL_MODEL_ERROR_COMPONENT = 8,  /**< components by default */
+  MILL_MODEL_ERROR_CONTINUUM = 10, /**< functions of the continuum by default, as of the fit
+                                        (npoly) */
   MILL_MODEL_ERROR_MAX_LAG = 64    /**< pixels over which correlation is looked for */
 };
 

@@ -8,6 +8,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/limits.h"
 #include "kernels/math/rbf.h"
 
 /* A column of the weighted polynomials whose part at right angles to those before it is
@@ -64,30 +65,24 @@ void mill_rbf_eval(const mill_rbf *rbf, const double *x, double *h)
 
 static int check(const mill_rbf_problem *p)
 {
-  if (p->n_axis < 1 || p->n_axis > MILL_MAX_GRID_AXIS)
-    return MILL_ERROR(MILL_ERR_RANGE, "radial functions of %d labels; 1 to %d are possible",
-                      p->n_axis, MILL_MAX_GRID_AXIS);
-  if (p->n_out < 1 || p->n_out > MILL_MAX_WIDTH)
-    return MILL_ERROR(MILL_ERR_RANGE, "radial functions with %d components; 1 to %d are possible",
-                      p->n_out, MILL_MAX_WIDTH);
-  if (p->degree < 1 || p->degree > MILL_MAX_RBF_DEGREE)
-    return MILL_ERROR(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible", p->degree,
-                      MILL_MAX_RBF_DEGREE);
-  if (p->n_point < p->n_axis + 3 || p->n_point > MILL_MAX_RBF_CENTER)
-    return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d points for radial functions of %d labels; %d to %d are possible",
-                      p->n_point, p->n_axis, p->n_axis + 3, MILL_MAX_RBF_CENTER);
+  const struct {
+    const char *what;
+    int value, low, high;
+  } limit[] = {{"labels", p->n_axis, 1, MILL_MAX_GRID_AXIS},
+               {"components", p->n_out, 1, MILL_MAX_WIDTH},
+               {"degree of the polynomial", p->degree, 1, MILL_MAX_RBF_DEGREE},
+               {"points of radial functions", p->n_point, p->n_axis + 3, MILL_MAX_RBF_CENTER}};
+  for (size_t i = 0; i < sizeof limit / sizeof *limit; i++)
+    MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, limit[i].what, limit[i].value, limit[i].low,
+                                  limit[i].high));
   if (!(p->tolerance >= 0) || !isfinite(p->tolerance))
     return MILL_ERROR(MILL_ERR_RANGE, "a tolerance of %g; it must be 0 or above", p->tolerance);
   if (p->n_smooth < 1)
     return MILL_ERROR(MILL_ERR_RANGE, "no smoothing to choose from");
   for (int i = 0; i < p->n_smooth; i++)
-    if (!(p->smooth[i] > 0) || !isfinite(p->smooth[i]))
-      return MILL_ERROR(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0", p->smooth[i]);
+    MILL_CHECK(mill_expect_above_0(MILL_ERR_RANGE, "smoothing", p->smooth[i]));
   for (int l = 0; l < p->n_axis; l++)
-    if (!(p->length[l] > 0) || !isfinite(p->length[l]))
-      return MILL_ERROR(MILL_ERR_RANGE, "a length of %g along label %d; it must be above 0",
-                        p->length[l], l);
+    MILL_CHECK(mill_expect_above_0(MILL_ERR_RANGE, "length along a label", p->length[l]));
   const size_t n = (size_t)p->n_point;
   for (size_t i = 0; i < n * (size_t)p->n_axis; i++)
     if (!isfinite(p->x[i]))
@@ -153,8 +148,8 @@ static int factor_polynomials(mill_rbf_fit *f, int degree, double **qr, double *
     if (f->degree == 1)
       return MILL_ERROR(
           MILL_ERR_RANGE,
-          "the points' labels lie in a plane or on a line, so that not every label can be "
-          "told from the others: leave labels out or add points");
+          "the points' labels lie in a plane or on a line, so a label follows from the "
+          "others: leave labels out or add points");
   }
   return MILL_OK;
 }
@@ -407,10 +402,9 @@ int mill_rbf_fit_export(const mill_rbf_fit *fit, mill_rbf *rbf)
   const size_t size = n_row * (size_t)fit->q;
   memset(rbf, 0, sizeof *rbf);
   if (size > MILL_MAX_RBF_COEF)
-    MILL_FAIL(
-        MILL_ERR_RANGE,
-        "radial functions with %zu coefficients; %d are possible: take fewer points or components",
-        size, MILL_MAX_RBF_COEF);
+    MILL_FAIL(MILL_ERR_RANGE,
+              "radial functions with %zu coefficients, at most %d: take fewer points or components",
+              size, MILL_MAX_RBF_COEF);
   MILL_TRY(MILL_ALLOC(size, &coef));
   mill_rbf_fit_coef(fit, coef);
   rbf->n_axis = fit->n_axis;

@@ -8,7 +8,7 @@
  *  kernels/math/rbf.h. */
 void mill_rbf_eval(const mill_rbf *rbf, const double *x, double *h);
 
-/** Values at scattered points that a smooth function shall pass close to.
+/** Values at scattered points that a smooth function is to pass close to.
  *
  *  x      [n_point][n_axis]  mapped labels; points may coincide
  *  length [n_axis]           units of the labels in which distances are measured, > 0

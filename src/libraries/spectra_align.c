@@ -121,7 +121,7 @@ int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
       double *v = &report->velocity[w->row[i]];
       *v = MILL_C_KM_S * tanh(atanh(*v / MILL_C_KM_S) + atanh(found[i] / MILL_C_KM_S));
     }
-  /* the zero point is that of the collection, which no comparison within it can tell */
+  /* comparing the spectra with each other leaves their common velocity open: its median is 0 */
   for (int i = 0; i < w->n; i++)
     sorted[i] = report->velocity[w->row[i]];
   double scatter;

@@ -16,14 +16,14 @@
 enum {
   N_REWEIGHT = 3,
   N_FILL = 3,
-  N_NEIGHBOUR = 40 /* with like labels, that a spectrum is compared with */
+  N_NEIGHBOUR = 40 /* with similar labels, that a spectrum is compared with */
 };
 #define TOLERANCE 1.0 /* of the smoothings: the one-standard-error rule */
 
 /* Leaves the polynomial. */
 #define SMOOTH_STIFF 1e8
 
-/* Residuals in units of those of spectra with like labels: beyond the first a spectrum counts
+/* Residuals in units of those of spectra with similar labels: beyond the first a spectrum counts
    less, beyond the second not at all. */
 #define DOUBT_LIMIT  1.5
 #define REJECT_LIMIT 5.0
@@ -172,7 +172,7 @@ static void standard_residuals(const mill_spectra_work *w, double *out)
   }
 }
 
-/* Each spectrum's residual in units of the median of those with like labels. */
+/* Each spectrum's residual in units of the median of those with similar labels. */
 static int doubt(const mill_spectra_work *w, double *out)
 {
   int err = MILL_OK;
@@ -268,7 +268,7 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
     drop_outliers(ratio, fate, w);
     if (w->n < MILL_SPECTRA_MIN)
       MILL_FAIL(MILL_ERR_INPUT,
-                "all but %d spectra are unlike those with like labels; see whether the labels "
+                "all but %d spectra are unlike those with similar labels; check that the labels "
                 "belong to them",
                 w->n);
     memset(lib->label, 0, sizeof lib->label);

@@ -149,8 +149,8 @@ static int make_arm(const mill_spectra_library_settings *set, const double *wave
   const double n_pix = floor(span / step * (1 + 1e-12)) + 1;
   if (n_pix > MILL_SPECTRA_MAX_PIX)
     return MILL_ERROR(MILL_ERR_INPUT,
-                      "wavelengths whose finest step would make %.3g pixels; %d are possible",
-                      n_pix, MILL_SPECTRA_MAX_PIX);
+                      "the finest step of the wavelengths makes %.3g pixels, at most %d", n_pix,
+                      MILL_SPECTRA_MAX_PIX);
   snprintf(arm->name, sizeof arm->name, "%s", set->arm);
   snprintf(arm->setup, sizeof arm->setup, "%s", set->arm);
   snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s", set->sigma_origin);

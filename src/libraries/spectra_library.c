@@ -7,6 +7,7 @@
 #include "src/libraries/grid_emulators.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/library_report.h"
+#include "src/libraries/limits.h"
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
 
@@ -53,7 +54,7 @@ const char *mill_spectrum_fate_text(int fate)
       [MILL_SPECTRUM_NO_LABEL] = "a label is not known",
       [MILL_SPECTRUM_OUTSIDE] = "a label is outside the range to keep",
       [MILL_SPECTRUM_BAD_FLUX] = "more than a fifth of the pixels are not finite or not above 0",
-      [MILL_SPECTRUM_OUTLIER] = "unlike the spectra with like labels"};
+      [MILL_SPECTRUM_OUTLIER] = "unlike the spectra with similar labels"};
   return fate >= 0 && fate < MILL_N_SPECTRUM_FATE ? text[fate] : "unknown";
 }
 
@@ -119,17 +120,14 @@ static int make_emulator(const mill_spectra_work *w, mill_emulator *e)
 
 static int check_settings(const mill_spectra_library_settings *set, const mill_labelled_spectra *in)
 {
-  if (in->n_label < 1 || in->n_label > MILL_MAX_GRID_AXIS)
-    return MILL_ERROR(MILL_ERR_RANGE, "spectra with %d labels; 1 to %d are possible", in->n_label,
-                      MILL_MAX_GRID_AXIS);
+  MILL_CHECK(
+      mill_expect_within(MILL_ERR_RANGE, "labels of spectra", in->n_label, 1, MILL_MAX_GRID_AXIS));
   if (in->n_spectrum < 1 || in->n_pix < 2)
     return MILL_ERROR(MILL_ERR_INPUT, "%d spectra of %d pixels", in->n_spectrum, in->n_pix);
-  if (set->continuum < -1 || set->continuum > MILL_SPECTRA_LIBRARY_MAX_CONTINUUM)
-    return MILL_ERROR(MILL_ERR_RANGE, "a continuum of degree %d; -1 to %d are possible",
-                      set->continuum, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM);
-  if (set->degree < 1 || set->degree > MILL_MAX_RBF_DEGREE)
-    return MILL_ERROR(MILL_ERR_RANGE, "a polynomial of degree %d; 1 to %d are possible",
-                      set->degree, MILL_MAX_RBF_DEGREE);
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "degree of the continuum", set->continuum, -1,
+                                MILL_SPECTRA_LIBRARY_MAX_CONTINUUM));
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "degree of the polynomial", set->degree, 1,
+                                MILL_MAX_RBF_DEGREE));
   if (!isfinite(set->template_sigma_aa))
     return MILL_ERROR(MILL_ERR_RANGE, "the resolution of the spectra is not given");
   return mill_library_make_check(set->n_component, set->smoothing, set->n_guess, set->n_thread);

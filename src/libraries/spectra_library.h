@@ -48,7 +48,7 @@ typedef struct mill_spectra_library_settings {
   double smoothing;         /**< of all components; 0: by leave-one-out, for each */
   int keep_outliers;        /**< 1: no spectrum is weighted down or rejected */
   int align;                /**< 1: velocities of the spectra are found and taken out */
-  int hull_all;             /**< 1: hulls around all spectra; 0: without those that stand alone */
+  int hull_all;             /**< 1: hulls around all spectra; 0: without isolated ones */
   int n_guess;
   int n_error;     /**< components of a model error from spectra left out; -1: no model error */
   double error_sn; /**< S/N a pixel of the spectra, whose noise is no model error; inf: none */
@@ -64,7 +64,7 @@ enum mill_spectrum_fate {
   MILL_SPECTRUM_NO_LABEL, /**< a label is not known */
   MILL_SPECTRUM_OUTSIDE,  /**< a label outside the range asked for */
   MILL_SPECTRUM_BAD_FLUX, /**< too many pixels in range are not finite or not above 0 */
-  MILL_SPECTRUM_OUTLIER,  /**< unlike the spectra with like labels */
+  MILL_SPECTRUM_OUTLIER,  /**< unlike the spectra with similar labels */
   MILL_N_SPECTRUM_FATE
 };
 

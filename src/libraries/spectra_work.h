@@ -29,7 +29,7 @@ typedef struct mill_spectra_work {
   double *y;          /**< [n][n_pix] */
   unsigned char *gap; /**< [n][n_pix] 1: the pixel is bad, and y what the others make of it */
   int n_gap;          /**< of all */
-  int aligning;       /**< enum mill_spectra_stage */
+  enum mill_spectra_stage aligning;
   double *mapped;     /**< [n][n_label] */
   double *length;     /**< [n_label] */
   double *weight;     /**< [n] */

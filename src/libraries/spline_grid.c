@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/limits.h"
 #include "kernels/math/spline_grid.h"
 
 enum {
@@ -79,16 +80,12 @@ static void solve(int n, const double *lu, size_t n_column, size_t pitch, double
 
 static int check(int n_axis, const int *n_node, const double *const *node, int n_out, int n_least)
 {
-  if (n_axis < 1 || n_axis > MILL_MAX_GRID_AXIS)
-    return MILL_ERROR(MILL_ERR_RANGE, "a grid of %d labels; 1 to %d are possible", n_axis,
-                      MILL_MAX_GRID_AXIS);
-  if (n_out < 1 || n_out > MILL_MAX_WIDTH)
-    return MILL_ERROR(MILL_ERR_RANGE, "a grid of %d components; 1 to %d are possible", n_out,
-                      MILL_MAX_WIDTH);
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "labels of a grid", n_axis, 1, MILL_MAX_GRID_AXIS));
+  MILL_CHECK(mill_expect_within(MILL_ERR_RANGE, "components of a grid", n_out, 1, MILL_MAX_WIDTH));
   double size = n_out;
   for (int l = 0; l < n_axis; l++) {
     if (n_node[l] < n_least || n_node[l] > MILL_MAX_GRID_NODE)
-      return MILL_ERROR(MILL_ERR_RANGE, "axis %d of a grid has %d nodes; %d to %d are possible", l,
+      return MILL_ERROR(MILL_ERR_RANGE, "axis %d of a grid has %d nodes, expected %d to %d", l,
                         n_node[l], n_least, MILL_MAX_GRID_NODE);
     size *= n_node[l];
     for (int i = 0; i < n_node[l]; i++)
@@ -99,8 +96,8 @@ static int check(int n_axis, const int *n_node, const double *const *node, int n
   }
   if (size > MILL_MAX_GRID_COEF)
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "a grid of %.3g numbers; %d are possible: take fewer nodes or components",
-                      size, MILL_MAX_GRID_COEF);
+                      "a grid of %.3g numbers, at most %d: take fewer nodes or components", size,
+                      MILL_MAX_GRID_COEF);
   return MILL_OK;
 }
 

@@ -23,9 +23,9 @@ enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< unless a number of them is given 
 typedef struct mill_train_arm_settings {
   mill_train_settings net;
   int log_flux;    /**< 1: ln flux is learned, 0: flux */
-  int unit;        /**< enum mill_train_unit */
+  enum mill_train_unit unit;
   double sn;       /**< of NOISE, > 0 */
-  int last;        /**< enum mill_train_last */
+  enum mill_train_last last;
   int n_component; /**< 0: as many as leave a part of 1e-8 of the variance, at most the above */
   double keep_gib; /**< PIXELS: spectra that need more memory are read again for every step */
 } mill_train_arm_settings;

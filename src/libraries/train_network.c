@@ -7,6 +7,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/libraries/limits.h"
 #include "src/libraries/train_work.h"
 #include "src/system/random.h"
 
@@ -36,13 +37,11 @@ void mill_train_settings_init(mill_train_settings *settings)
 
 int mill_train_settings_check(const mill_train_settings *s)
 {
-  if (s->n_hidden < 1 || s->n_hidden > MILL_MAX_LAYER - 1)
-    return MILL_ERROR(MILL_ERR_USAGE, "%d hidden layers; 1 to %d are possible", s->n_hidden,
-                      MILL_MAX_LAYER - 1);
+  MILL_CHECK(
+      mill_expect_within(MILL_ERR_USAGE, "hidden layers", s->n_hidden, 1, MILL_MAX_LAYER - 1));
   for (int i = 0; i < s->n_hidden; i++)
-    if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
-      return MILL_ERROR(MILL_ERR_USAGE, "a hidden layer of %d neurons; 1 to %d are possible",
-                        s->width[i], MILL_MAX_WIDTH);
+    MILL_CHECK(mill_expect_within(MILL_ERR_USAGE, "neurons of a hidden layer", s->width[i], 1,
+                                  MILL_MAX_WIDTH));
   if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
@@ -307,8 +306,7 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
   state->n_epoch++;
   const double judged = p->n > p->n_train ? epoch->validation : epoch->train;
   if (!isfinite(judged))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "the training of epoch %d ended with a loss that is no number: take a lower --rate",
+    MILL_FAIL(MILL_ERR_INPUT, "the loss is not finite after epoch %d: give a lower --rate",
               state->n_epoch);
 done:
   return err;

@@ -20,17 +20,17 @@ typedef struct mill_train_settings {
   int width[MILL_MAX_LAYER - 1]; /**< of each, 1 .. MILL_MAX_WIDTH */
   int batch;                     /**< models of a step, of all ranks together */
   int n_epoch;                   /**< at most */
-  int schedule;                  /**< enum mill_train_schedule */
+  enum mill_train_schedule schedule;
   double rate, least_rate;       /**< learning rates; at a plateau below the least: the end */
   int patience;                  /**< PLATEAU: epochs without a lower loss before the rate falls */
   double factor;                 /**< PLATEAU: by which it falls, in (0, 1) */
   int stop_after;                /**< epochs without a lower loss that end the training; 0: none */
   double decay;                  /**< decoupled weight decay of all parameters, times the rate */
-  int loss;                      /**< enum mill_train_loss_kind */
+  enum mill_train_loss_kind loss;
   double huber;                  /**< delta of HUBER, in units of the loss */
   uint64_t seed;
   int n_thread;  /**< of this rank; the bits do not depend on it */
-  int precision; /**< enum mill_train_precision; of a GPU */
+  enum mill_train_precision precision; /**< of a GPU */
 } mill_train_settings;
 
 void mill_train_settings_init(mill_train_settings *settings);

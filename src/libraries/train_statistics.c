@@ -297,7 +297,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   const int most = s->n < s->n_row ? (int)s->n : s->n_row;
   if (n_component < 1 || n_component >= most)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%d principal components of %lld spectra; 1 to %d are possible: take fewer of them, "
+              "%d principal components of %lld spectra, expected 1 to %d: take fewer components, "
               "or more spectra",
               n_component, (long long)s->n, most - 1);
   MILL_TRY(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));

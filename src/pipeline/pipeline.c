@@ -27,7 +27,7 @@ enum {
   MOST_VELOCITIES = 16
 };
 
-/** What a view is told with a point: the members of a slot up to its velocities. */
+/** What a view is told with a point: the members of a slot before its answer. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
 
 /** The star in the first slot where it stays to be evaluated, and copies of its slot. */
@@ -284,8 +284,8 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   h->n_copied = 0;
   /* a stage that the state machine leaves alone; views have no room for a template of their own */
   host->stage = MILL_STAGE_EMPTY;
-  host->kept = NULL;
-  host->lead = host->stored = host->rough = 0;
+  host->kept.flux = NULL;
+  host->lead.arm = host->stored = host->rough = 0;
 done:
   if (err != MILL_OK)
     mill_pipeline_drop(p);
@@ -332,7 +332,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
     host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
     memcpy(host->theta, theta, n_par * sizeof *theta);
     for (int k = 0; k < MILL_N_PROFILE; k++)
-      host->profile_vel[k] =
+      host->profile.vel[k] =
           k < h->n_shared[i] ? theta[(size_t)k * n_par + MILL_PAR_VRAD] : (double)INFINITY;
     memcpy(head, host, VIEW_HEAD_BYTES);
     h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES};
@@ -406,10 +406,10 @@ int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, dou
 {
   const mill_slot *host = &p->slots.host;
   const size_t n_par = (size_t)p->model.n_par;
-  const int n = host->n_start < n_most ? host->n_start : n_most;
+  const int n = host->starts.n < n_most ? host->starts.n : n_most;
   for (int i = 0; i < n; i++) {
-    memcpy(theta + (size_t)i * n_par, host->start[i], n_par * sizeof *theta);
-    chisq[i] = host->start_chisq[i];
+    memcpy(theta + (size_t)i * n_par, host->starts.theta[i], n_par * sizeof *theta);
+    chisq[i] = host->starts.chisq[i];
   }
   return n;
 }

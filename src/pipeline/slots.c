@@ -333,11 +333,11 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->n_segment = star->n_segment;
   to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
   if (star->start) {
-    to->has_given = 1;
-    to->try_all = star->try_all;
-    memcpy(to->given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
+    to->starts.has_given = 1;
+    to->starts.try_all = star->try_all;
+    memcpy(to->starts.given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
-  to->identity = star->identity;
+  to->sample.identity = star->identity;
   mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;
 }
@@ -369,7 +369,7 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   add_piece(s, block + n_model, e->segment, segment_bytes);
   MILL_CHECK(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
-  e->posterior = s->host.posterior;
+  e->posterior = s->host.sample.posterior;
   add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {

@@ -87,10 +87,13 @@ class Daily(ProgramTest):
             self.assertOneLine(done, says, status=2)
         with open(self.table, "w") as f:
             f.write("notes of mine\n")
-        done = self.run_fit("wrong.h5", "--skip-done", "--input-table", self.table, STAR, status=2)
-        self.assertOneLine(done, self.table, "no table of inputs", status=2)
-        done = self.run_fit("wrong.h5", "--input-table", STAR, STAR, status=2)
-        self.assertOneLine(done, "are one file", status=2)
+        # what is no table is neither read nor appended to
+        for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
+                     ["--input-table", STAR]):
+            before = content(args[-1])
+            done = self.run_fit("wrong.h5", *args, STAR, status=2)
+            self.assertOneLine(done, args[-1], "no table of inputs", status=2)
+            self.assertEqual(content(args[-1]), before)
 
     def test_night_after_night(self):
         daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
@@ -184,7 +187,7 @@ class Daily(ProgramTest):
         self.assertEqual(len(self.lines()), 2)
         done = self.run_fit("c.h5", *daily)
         self.assertIn("nothing to fit", done.stdout)
-        self.assertIn("line 3: is no line of it", done.stderr)
+        self.assertIn("line 3: cannot be read", done.stderr)
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ class FitStart(EndToEnd):
             (table("nothing.fits", nothing), ("none of the", f"{n} have no finite")),
             (table("narrow.fits", narrow), ("lacks VSINI LOGG",)),
             (self.input, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
-            (library(), ("no group /fits",)),
+            (library(), ("no result of starmill",)),
             (tmp("text.txt"), ("start:",)),
             (tmp("missing.fits"), ("cannot be opened",)),
         ):

@@ -155,7 +155,7 @@ class ManPages(ProgramTest):
             shown = " ".join(done.stdout.split())
             self.assertIn("-".join(("starmill",) + job) + " - ", shown)
             if job == ("fit",):
-                self.assertIn("--optimizer NAME polish, with a short simplex", shown)
+                self.assertIn("--optimizer NAME hybrid: polish, with a short simplex", shown)
 
 
 if __name__ == "__main__":

@@ -353,7 +353,7 @@ class LibraryBuild(unittest.TestCase):
         self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
                               tmp("few")), 3, "--medium")
         self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "none is wanted")
-        self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: is none of the labels")
+        self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: not one of the labels")
         self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
                      "--setup")

@@ -218,7 +218,7 @@ class Train(ProgramTest):
             (GRID, ("--factor", 0.3), 2, "--factor means nothing without --schedule plateau"),
             (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn means nothing with --unit spread"),
             (GRID, ("--memory", 1), 2, "--memory means nothing without --last pixels"),
-            (GRID, ("--smoothing=1",), 2, "--smoothing is an option of --emulator radial"),
+            (GRID, ("--smoothing=1",), 2, "--smoothing means nothing with --emulator network"),
             (tmp("absent.h5"), (), 3, "absent.h5"),
         ]
         for i, (grid, args, status, words) in enumerate(cases):

@@ -123,7 +123,7 @@ class Merge(ProgramTest):
 
     def test_refused(self):
         one = self.part("one.h5", FILES[:1])
-        self.assertRefused(one, one, says=[FILES[0], "two of the parts"])
+        self.assertRefused(one, one, says=[FILES[0], "two of the parts", "named twice"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"])
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
         self.assertRefused(one, LIBRARY, says=[LIBRARY, "no result of starmill"])
@@ -144,7 +144,7 @@ class Merge(ProgramTest):
         self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "damaged"], status=4)
 
     def test_the_same_input_by_other_names(self):
-        # three files of one name, size and time, of which the first and the last are one
+        # three files of one size and time, of which the first and the last are one
         def place(folder, make):
             os.mkdir(tmp(folder))
             path = os.path.join(tmp(folder), "coadd.fits")
@@ -152,16 +152,21 @@ class Merge(ProgramTest):
             return path
         first = place("d1", lambda path: shutil.copy2(FILES[0], path))
         second = place("d2", lambda path: shutil.copy2(FILES[1], path))
-        third = place("d3", lambda path: os.symlink(first, path))
+        os.mkdir(tmp("d3"))
+        third = tmp("d3/link-of-another-name.fits")
+        os.symlink(first, third)
         at = os.stat(first)
         os.utime(second, ns=(at.st_atime_ns, at.st_mtime_ns))
         self.assertEqual(os.stat(second).st_size, at.st_size)
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
-        self.assertRefused(*parts, says=["coadd.fits", "two of the parts"])
+        self.assertRefused(*parts, says=["coadd.fits", "another-name", "two of the parts"])
         self.merge("two.h5", *parts[:2])
-        # without the files they cannot be told apart, and count as one
-        shutil.rmtree(tmp("d2"))
-        self.assertRefused(*parts[:2], says=["coadd.fits", "two of the parts"])
+        # a copy has the same size, time and rows, and so has a file that is gone
+        copy = place("d4", lambda path: shutil.copy2(first, path))
+        parts += [self.part("copied.h5", [copy])]
+        self.assertRefused(parts[0], parts[3], says=["coadd.fits", "two of the parts"])
+        shutil.rmtree(tmp("d1"))
+        self.assertRefused(parts[0], parts[2], says=["another-name", "two of the parts"])
 
     def test_an_input_that_was_tried_twice(self):
         parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),

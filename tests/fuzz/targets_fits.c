@@ -203,8 +203,9 @@ int fuzz_labelled(const uint8_t *bytes, size_t n)
       request.table = path;
     }
     const char *const twice[2] = {path, path};
-    const int err = form == 0 ? mill_labelled_spectra_read(path, &request, &spectra, &origin)
-                              : mill_labelled_files_read(twice, 2, &request, &spectra, &origin);
+    const int is_many = form == 0;
+    const int err =
+        mill_labelled_read(twice, is_many ? 1 : 2, is_many, &request, &spectra, &origin);
     fuzz_check_code("labelled spectra", err, of_a_file);
     accepted |= err == MILL_OK;
     mill_labelled_spectra_clear(&spectra);

@@ -78,6 +78,34 @@ static void by_exposure(made_star *made)
     }
 }
 
+/** -2 ln L at one point. */
+static double m2ll_of(starmill_library *library, const starmill_star *star, const double *theta)
+{
+  double m2ll = 0;
+  check(starmill_minus2loglike(library, star, 1, theta, &m2ll, NULL, NULL, NULL, &fx.error));
+  return m2ll;
+}
+
+/** The table of a fit of the first n stars. */
+static starmill_table *fit_of(starmill_library *library, starmill_star *const *star, int n)
+{
+  starmill_table *table = NULL;
+  check(starmill_fit(library, (const starmill_star *const *)star, n, NULL, 0, &table, &fx.error));
+  return table;
+}
+
+static const void *column_of(starmill_table *table, const char *name)
+{
+  starmill_column column;
+  check(starmill_table_column(table, name, &column, &fx.error));
+  return column.data;
+}
+
+static double number_of(starmill_table *table, const char *name)
+{
+  return *(const double *)column_of(table, name);
+}
+
 static int set_up(void **state)
 {
   (void)state;
@@ -259,7 +287,6 @@ static void test_a_systematic_error_is_added_in_quadrature(void **state)
   starmill_spectrum spectrum[MADE_MAX_SEG];
   made_star noisier = fx.made[0];
   starmill_star *by_hand = NULL, *with = NULL;
-  double a, b, plain;
   const int n = spectra_of(&fx.made[0], spectrum);
   for (int p = 0; p < MADE_MAX_PIX; p++)
     systematic[p] = 0.25f + 0.001f * (float)p;
@@ -273,11 +300,9 @@ static void test_a_systematic_error_is_added_in_quadrature(void **state)
   }
   check(starmill_star_create(fx.library, spectrum, n, &with, &fx.error));
   by_hand = make_star(&noisier);
-  check(starmill_minus2loglike(fx.library, with, 1, fx.truth[0], &a, NULL, NULL, NULL, &fx.error));
-  check(
-      starmill_minus2loglike(fx.library, by_hand, 1, fx.truth[0], &b, NULL, NULL, NULL, &fx.error));
-  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &plain, NULL, NULL, NULL,
-                               &fx.error));
+  const double a = m2ll_of(fx.library, with, fx.truth[0]),
+               b = m2ll_of(fx.library, by_hand, fx.truth[0]),
+               plain = m2ll_of(fx.library, fx.star[0], fx.truth[0]);
   /* two roundings of ivar to float32 */
   assert_close(a, b, 1e-6 * fabs(b));
   assert_true(fabs(a - plain) > 1);
@@ -298,12 +323,9 @@ static void test_a_model_is_its_template_times_its_continuum(void **state)
     starmill_model *model = NULL;
     starmill_piece piece;
     starmill_model_arm arm;
-    double m2ll;
     made_evaluate(&fx.lib, &fx.set, &fx.made[i], fx.truth[i], &expected);
     check(starmill_model_create(fx.library, fx.star[i], fx.truth[i], &model, &fx.error));
-    check(starmill_minus2loglike(fx.library, fx.star[i], 1, fx.truth[i], &m2ll, NULL, NULL, NULL,
-                                 &fx.error));
-    assert_true(starmill_model_m2ll(model) == m2ll);
+    assert_true(starmill_model_m2ll(model) == m2ll_of(fx.library, fx.star[i], fx.truth[i]));
     const int n = spectra_of(&fx.made[i], spectrum);
     assert_int_equal(starmill_star_n_piece(fx.star[i]), n);
     for (int a = 0; a < 3; a++) {
@@ -346,10 +368,8 @@ static void test_model_error_counts_where_it_is_fixed(void **state)
   char path[80];
   starmill_library *library = NULL;
   starmill_star *star[2];
-  starmill_table *table = NULL;
-  starmill_column m2ll;
   starmill_spectrum spectrum[MADE_MAX_SEG];
-  double theta[N_PAR], without, with, penalty, again, other;
+  double theta[N_PAR], with, penalty;
   made_check(test_library_add_error(3, &fx.lib));
   snprintf(path, sizeof path, "%s.error.h5", fx.path);
   made_check(mill_library_write(path, &fx.lib, 1));
@@ -359,21 +379,18 @@ static void test_model_error_counts_where_it_is_fixed(void **state)
     const int n = spectra_of(&fx.made[i], spectrum);
     check(starmill_star_create(library, spectrum, n, &star[i], &fx.error));
   }
-  check(starmill_fit(library, (const starmill_star *const *)star, 1, NULL, 0, &table, &fx.error));
+  starmill_table *table = fit_of(library, star, 1);
   check(starmill_table_theta(library, table, 0, theta, &fx.error));
-  check(starmill_table_column(table, "M2LL", &m2ll, &fx.error));
-  check(starmill_minus2loglike(library, star[0], 1, theta, &without, NULL, NULL, NULL, &fx.error));
+  const double without = m2ll_of(library, star[0], theta);
   check(starmill_fix_model_error(library, star[0], theta, &fx.error));
   check(starmill_minus2loglike(library, star[0], 1, theta, &with, &penalty, NULL, NULL, &fx.error));
   /* the fit fixed it at its last Jacobian, less than 0.1 errors away, where F is off by 0.01 */
-  assert_close(with + penalty, *(const double *)m2ll.data, 0.02);
+  assert_close(with + penalty, number_of(table, "M2LL"), 0.02);
   assert_true(fabs(with - without) > 1);
-  check(starmill_minus2loglike(library, star[1], 1, theta, &other, NULL, NULL, NULL, &fx.error));
-  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
-  assert_true(again == with);
+  (void)m2ll_of(library, star[1], theta); /* another star in between */
+  assert_true(m2ll_of(library, star[0], theta) == with);
   check(starmill_fix_model_error(library, star[0], NULL, &fx.error));
-  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
-  assert_true(again == without);
+  assert_true(m2ll_of(library, star[0], theta) == without);
   theta[0] = NAN;
   refused(STARMILL_RANGE, "not finite",
           starmill_fix_model_error(library, star[0], theta, &fx.error));
@@ -431,16 +448,12 @@ static void test_a_guess_is_where_a_fit_starts(void **state)
   (void)state;
   double theta[5 * N_PAR], chisq[5];
   int n = 0;
-  starmill_table *table = NULL;
-  starmill_column guess;
   check(starmill_guess(fx.library, fx.star[0], 5, theta, chisq, &n, &fx.error));
   assert_true(n > 0 && n <= 5);
   for (int i = 1; i < n; i++)
     assert_true(chisq[i] >= chisq[i - 1]);
-  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, NULL, 0, &table,
-                     &fx.error));
-  check(starmill_table_column(table, "VRAD_CCF", &guess, &fx.error));
-  assert_true(*(const double *)guess.data == theta[0]);
+  starmill_table *table = fit_of(fx.library, fx.star, 1);
+  assert_true(number_of(table, "VRAD_CCF") == theta[0]);
   starmill_table_free(table);
 }
 
@@ -472,18 +485,15 @@ static void test_fits_are_those_of_the_pipeline(void **state)
 {
   (void)state;
   mill_fit_result result[N_STAR];
-  starmill_table *table = NULL;
   starmill_column column;
   made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 2, 1, N_STAR, fx.made, NULL, result, NULL);
   starmill_star_set_target_id(fx.star[1], INT64_C(1) << 60);
-  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, N_STAR, NULL, 0, &table,
-                     &fx.error));
+  starmill_table *table = fit_of(fx.library, fx.star, N_STAR);
   assert_int_equal(starmill_table_n_row(table), N_STAR);
   for (int i = 0; i < N_STAR; i++)
     compare_row(table, i, &result[i]);
-  check(starmill_table_column(table, "TARGETID", &column, &fx.error));
-  assert_true(((const int64_t *)column.data)[1] == INT64_C(1) << 60);
-  assert_true(((const int64_t *)column.data)[0] == -1);
+  const int64_t *target_id = column_of(table, "TARGETID");
+  assert_true(target_id[1] == INT64_C(1) << 60 && target_id[0] == -1);
   /* a likelihood asked for in between changes nothing */
   double theta[N_PAR], m2ll, penalty;
   check(starmill_table_theta(fx.library, table, 2, theta, &fx.error));
@@ -492,8 +502,7 @@ static void test_fits_are_those_of_the_pipeline(void **state)
                                &fx.error));
   assert_close(m2ll + penalty, result[2].m2ll, 1e-6 * fabs(result[2].m2ll));
   starmill_table_free(table);
-  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, N_STAR, NULL, 0, &table,
-                     &fx.error));
+  table = fit_of(fx.library, fx.star, N_STAR);
   for (int i = 0; i < N_STAR; i++)
     compare_row(table, i, &result[i]);
   refused(STARMILL_USAGE, "no column NONE",
@@ -508,9 +517,7 @@ static void test_velocity_offsets_are_parameters(void **state)
   char text[200];
   starmill_library *library = NULL;
   starmill_star *star = NULL;
-  starmill_table *table = NULL;
   starmill_parameter parameter;
-  starmill_column column;
   starmill_spectrum spectrum[MADE_MAX_SEG];
   double theta[N], m2ll, penalty, mean[N] = {0}, sigma[N] = {0};
   snprintf(text, sizeof text, "%svelocity_offsets: true\n", config);
@@ -520,13 +527,11 @@ static void test_velocity_offsets_are_parameters(void **state)
   assert_non_null(strstr(parameter.name, "offset_"));
   const int n = spectra_of(&fx.made[0], spectrum);
   check(starmill_star_create(library, spectrum, n, &star, &fx.error));
-  check(starmill_fit(library, (const starmill_star *const *)&star, 1, NULL, 0, &table, &fx.error));
-  check(starmill_table_column(table, parameter.column, &column, &fx.error));
+  starmill_table *table = fit_of(library, &star, 1);
   check(starmill_table_theta(library, table, 0, theta, &fx.error));
-  assert_true(theta[N - 1] == *(const double *)column.data && theta[N - 1] != 0);
+  assert_true(theta[N - 1] == number_of(table, parameter.column) && theta[N - 1] != 0);
   check(starmill_minus2loglike(library, star, 1, theta, &m2ll, &penalty, NULL, NULL, &fx.error));
-  check(starmill_table_column(table, "M2LL", &column, &fx.error));
-  assert_close(m2ll + penalty, *(const double *)column.data, 1e-6 * fabs(m2ll));
+  assert_close(m2ll + penalty, number_of(table, "M2LL"), 1e-6 * fabs(m2ll));
   sigma[N - 1] = 1;
   refused(STARMILL_USAGE, "velocity_offset_sigma",
           starmill_library_constrain(library, NULL, mean, sigma, &fx.error));
@@ -541,7 +546,6 @@ static void test_the_best_of_several_starts_is_kept(void **state)
   enum { N_START = 3 };
   double start[N_START * N_PAR], best = INFINITY;
   starmill_table *all = NULL;
-  starmill_column m2ll, info;
   for (int k = 0; k < N_START; k++)
     memcpy(start + k * N_PAR, fx.truth[0], sizeof fx.truth[0]);
   start[0] -= 700; /* from where the star cannot be found */
@@ -550,16 +554,13 @@ static void test_the_best_of_several_starts_is_kept(void **state)
     starmill_table *one = NULL;
     check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, start + k * N_PAR, 1,
                        &one, &fx.error));
-    check(starmill_table_column(one, "M2LL", &m2ll, &fx.error));
-    best = fmin(best, *(const double *)m2ll.data);
+    best = fmin(best, number_of(one, "M2LL"));
     starmill_table_free(one);
   }
   check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, start, N_START, &all,
                      &fx.error));
-  check(starmill_table_column(all, "M2LL", &m2ll, &fx.error));
-  check(starmill_table_column(all, "FIT_INFO", &info, &fx.error));
-  assert_true(*(const double *)m2ll.data == best);
-  assert_true(*(const int32_t *)info.data & MILL_INFO_GIVEN_START);
+  assert_true(number_of(all, "M2LL") == best);
+  assert_true(*(const int32_t *)column_of(all, "FIT_INFO") & MILL_INFO_GIVEN_START);
   starmill_table_free(all);
   start[4] = NAN;
   refused(STARMILL_USAGE, "not finite",
@@ -571,8 +572,6 @@ static void test_parameters_are_fixed_and_have_priors(void **state)
 {
   (void)state;
   double fixed[N_PAR], mean[N_PAR] = {0}, sigma[N_PAR] = {0}, m2ll, penalty, free_penalty;
-  starmill_table *table = NULL;
-  starmill_column vsini, vsini_err;
   for (int j = 0; j < N_PAR; j++)
     fixed[j] = NAN;
   check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &free_penalty, NULL,
@@ -584,11 +583,8 @@ static void test_parameters_are_fixed_and_have_priors(void **state)
   check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
                                &fx.error));
   assert_close(penalty, free_penalty + 4, 1e-9);
-  check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, NULL, 0, &table,
-                     &fx.error));
-  check(starmill_table_column(table, "VSINI", &vsini, &fx.error));
-  check(starmill_table_column(table, "VSINI_ERR", &vsini_err, &fx.error));
-  assert_true(*(const double *)vsini.data == 12.5);
+  starmill_table *table = fit_of(fx.library, fx.star, 1);
+  assert_true(number_of(table, "VSINI") == 12.5);
   mill_fit_result result;
   mill_fit_settings set = fx.set;
   set.fixed[1] = 1;
@@ -615,8 +611,6 @@ static void test_stars_that_cannot_be_fitted_say_why(void **state)
   double wave[30], m2ll;
   float one[30];
   starmill_star *star[3] = {NULL, NULL, fx.star[1]};
-  starmill_table *table = NULL;
-  starmill_column status;
   for (int i = 0; i < dark.n_segment; i++)
     memset(dark.segment[i].ivar, 0, sizeof dark.segment[i].ivar);
   for (int p = 0; p < 30; p++) {
@@ -634,10 +628,8 @@ static void test_stars_that_cannot_be_fitted_say_why(void **state)
   refused(STARMILL_INPUT, "outside the library",
           starmill_minus2loglike(fx.library, star[1], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
                                  &fx.error));
-  check(
-      starmill_fit(fx.library, (const starmill_star *const *)star, 3, NULL, 0, &table, &fx.error));
-  check(starmill_table_column(table, "STATUS", &status, &fx.error));
-  const int32_t *code = status.data;
+  starmill_table *table = fit_of(fx.library, star, 3);
+  const int32_t *code = column_of(table, "STATUS");
   assert_int_equal(code[0], MILL_STATUS_NO_ARM);
   assert_int_equal(code[1], MILL_STATUS_OUTSIDE_LIBRARY);
   assert_int_equal(code[2], MILL_STATUS_FITTED);

@@ -10,6 +10,7 @@
 #include <mpi.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
@@ -270,10 +271,100 @@ static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t
   return n_put;
 }
 
-static inline int exists(const char *path)
+/* Open, with the same outcome on every rank: its code. */
+static inline int open_code(const survey *s, const char *path, int overwrite, int retry_failed,
+                            mill_result_file **file, int *outcome)
+{
+  mill_error_clear();
+  const int err =
+      mill_result_open(path, overwrite, retry_failed, &s->info, MPI_COMM_WORLD, file, outcome);
+  int worst = err;
+  MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  assert_int_equal(err, worst);
+  return err;
+}
+
+enum { OVERWRITE = 1, RETRY = 2 };
+
+static inline mill_result_file *open_with(const survey *s, const char *path, int how, int expected)
+{
+  mill_result_file *file;
+  int outcome;
+  if (open_code(s, path, how & OVERWRITE, how & RETRY, &file, &outcome) != MILL_OK)
+    fail_msg("open: %s", mill_error_message());
+  assert_int_equal(outcome, expected);
+  return file;
+}
+
+static inline mill_result_file *open_as(const survey *s, const char *path, int expected)
+{
+  return open_with(s, path, 0, expected);
+}
+
+static inline void close_all(mill_result_file *file, mill_result_summary *summary)
+{
+  if (mill_result_close(file, summary) != MILL_OK)
+    fail_msg("close: %s", mill_error_message());
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* until this many rows of all ranks are written */
+static inline void wait_for(const mill_result_file *file, int64_t n)
+{
+  for (int i = 0; i < 4000 && mill_result_n_done(file) < n; i++)
+    usleep(5000);
+  assert_true(mill_result_n_done(file) >= n);
+}
+
+/* The bytes of a regular file, malloc'd; NULL where there is none. */
+static inline char *slurp(const char *path, long *n)
 {
   struct stat status;
-  return lstat(path, &status) == 0;
+  *n = 0;
+  if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+    return NULL;
+  FILE *in = fopen(path, "rb");
+  assert_non_null(in);
+  fseek(in, 0, SEEK_END);
+  *n = ftell(in);
+  rewind(in);
+  char *bytes = malloc((size_t)*n + 1);
+  assert_non_null(bytes);
+  *n = (long)fread(bytes, 1, (size_t)*n, in);
+  fclose(in);
+  return bytes;
+}
+
+static inline void spill(const char *path, const char *bytes, long n)
+{
+  FILE *out = fopen(path, "wb");
+  assert_non_null(out);
+  assert_int_equal(fwrite(bytes, 1, (size_t)n, out), n);
+  fclose(out);
+}
+
+/* Refused on every rank with a line that says why, and what is there is left as it was. */
+static inline void refuses(const survey *s, const char *path, const char *why)
+{
+  mill_result_file *file;
+  int outcome;
+  long n = 0, n_after = 0;
+  char *bytes = test_rank == 0 ? slurp(path, &n) : NULL;
+  MPI_Barrier(MPI_COMM_WORLD);
+  assert_int_equal(open_code(s, path, 0, 0, &file, &outcome), MILL_ERR_OUTPUT);
+  assert_null(file);
+  if (!strstr(mill_error_message(), why) || !strstr(mill_error_message(), path) ||
+      (bytes && !strstr(mill_error_message(), "--overwrite")))
+    fail_msg("\"%s\" does not say \"%s\", the file and --overwrite", mill_error_message(), why);
+  if (test_rank == 0) {
+    char *bytes_after = slurp(path, &n_after);
+    assert_int_equal(n, n_after);
+    if (bytes)
+      assert_memory_equal(bytes, bytes_after, (size_t)n);
+    free(bytes_after);
+    free(bytes);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /* path of a file in the test's folder, in a static buffer */

@@ -269,7 +269,7 @@ static void test_damaged_grid_is_refused(void **state)
   (void)state;
   refused(change_step, "arm r");
   refused(change_version, "version 9");
-  refused(change_label, "model 1 (model1.fits) has a label logg");
+  refused(change_label, "label logg of model 1 (model1.fits) is not finite");
   refused(change_status, "status 77");
   refused(change_flux, "model 3");
   refused(remove_flux, "arms/arm0/flux is missing");

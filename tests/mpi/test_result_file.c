@@ -6,30 +6,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-static void close_all(mill_result_file *file, mill_result_summary *summary)
-{
-  if (mill_result_close(file, summary) != MILL_OK)
-    fail_msg("close: %s", mill_error_message());
-}
-
-static mill_result_file *open_new(const survey *s, const char *path)
-{
-  mill_result_file *file;
-  int outcome;
-  if (mill_result_open(path, 0, 0, &s->info, MPI_COMM_WORLD, &file, &outcome) != MILL_OK)
-    fail_msg("open: %s", mill_error_message());
-  assert_int_equal(outcome, MILL_OPEN_NEW);
-  return file;
-}
-
-/* until this many rows of all ranks are written */
-static void wait_for(const mill_result_file *file, int64_t n)
-{
-  for (int i = 0; i < 4000 && mill_result_n_done(file) < n; i++)
-    usleep(5000);
-  assert_true(mill_result_n_done(file) >= n);
-}
-
 static void check_catalog(const survey *s, const char *path)
 {
   const hid_t file = open_plain(path, H5F_ACC_RDONLY);
@@ -84,7 +60,7 @@ static void test_rows_come_back_bit_for_bit(void **state)
   survey s;
   mill_result_summary summary;
   survey_make(&s, 3, (const int[]){700, 0, 1301});
-  mill_result_file *file = open_new(&s, in_dir("rows.h5"));
+  mill_result_file *file = open_as(&s, in_dir("rows.h5"), MILL_OPEN_NEW);
   assert_int_equal(is_wanted(file, 0), 1);
   assert_int_equal(is_wanted(file, s.info.n_row - 1), 1);
   /* out of order, and in two epochs at least: the second half waits for a write of the first */
@@ -137,7 +113,7 @@ static void test_more_ranks_than_rows(void **state)
   (void)state;
   survey s;
   survey_make(&s, 1, (const int[]){1});
-  mill_result_file *file = open_new(&s, in_dir("one.h5"));
+  mill_result_file *file = open_as(&s, in_dir("one.h5"), MILL_OPEN_NEW);
   if (test_rank == test_size - 1)
     put_row(&s, file, 0);
   close_all(file, NULL);
@@ -159,7 +135,7 @@ static void test_empty_catalog_is_finished_at_once(void **state)
     if (n_file)
       s.file[0].error = "cut";
     const char *path = in_dir(n_file ? "empty1.h5" : "empty0.h5");
-    mill_result_file *file = open_new(&s, path);
+    mill_result_file *file = open_as(&s, path, MILL_OPEN_NEW);
     assert_int_equal(mill_result_n_done(file), 0);
     close_all(file, &summary);
     assert_int_equal(summary.n_status[MILL_STATUS_FITTED], 0);
@@ -227,9 +203,7 @@ static void test_catalog_in_pieces(void **state)
   s.info.index = share;
   s.info.load = load_again;
   s.info.load_context = &a;
-  assert_int_equal(
-      mill_result_open(in_dir("pieces.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
-      MILL_OK);
+  file = open_as(&s, in_dir("pieces.h5"), MILL_OPEN_NEW);
   close_all(file, NULL);
   int n_loaded = 0;
   MPI_Allreduce(&a.n_loaded, &n_loaded, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -238,9 +212,7 @@ static void test_catalog_in_pieces(void **state)
     check_catalog(&s, in_dir("pieces.h5"));
   /* one that cannot be read again ends the start on every rank, with its name */
   a.fails = 1;
-  assert_int_equal(
-      mill_result_open(in_dir("vanished.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
-      MILL_ERR_INPUT);
+  assert_int_equal(open_code(&s, in_dir("vanished.h5"), 0, 0, &file, &outcome), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "has vanished"));
   survey_free(&s);
 }
@@ -253,7 +225,7 @@ static void test_idle_ranks_join_a_busy_one(void **state)
   survey s;
   survey_make(&s, 2, (const int[]){16500, 17000}); /* more than two of MILL_QUEUE_ROWS */
   s.info.write_interval_s = 1e6;
-  mill_result_file *file = open_new(&s, in_dir("busy.h5"));
+  mill_result_file *file = open_as(&s, in_dir("busy.h5"), MILL_OPEN_NEW);
   if (test_rank == test_size - 1) {
     for (int64_t i = 0; i < s.info.n_row; i++)
       put_row(&s, file, s.info.n_row - 1 - i);
@@ -272,7 +244,7 @@ static void test_stopped_run_is_not_finished(void **state)
   survey s;
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){100});
-  mill_result_file *file = open_new(&s, in_dir("stopped.h5"));
+  mill_result_file *file = open_as(&s, in_dir("stopped.h5"), MILL_OPEN_NEW);
   put_share(&s, file, 40);
   close_all(file, &summary);
   assert_int_equal(summary.n_status[MILL_STATUS_NOT_DONE], 60);
@@ -303,7 +275,7 @@ static void test_models(void **state)
   const double wave[5] = {4000, 4001, 4002, 4003, 4004};
   const double *const wave_aa[3] = {wave, NULL, wave + 1};
   const int n_pix[3] = {5, 3, 4}; /* rows of the second arm have wavelengths of their own */
-  mill_result_file *file = open_new(&s, in_dir("with_models.h5"));
+  mill_result_file *file = open_as(&s, in_dir("with_models.h5"), MILL_OPEN_NEW);
   if (mill_result_open_models(file, in_dir("models.h5"), 0, wave_aa, n_pix) != MILL_OK)
     fail_msg("models: %s", mill_error_message());
   int64_t n_model = 0, row = 0;
@@ -374,31 +346,14 @@ static void test_models(void **state)
   survey_free(&s);
 }
 
-/* Opening must fail on every rank alike, and say why. */
-static void refuses(const survey *s, const char *path, const char *why)
-{
-  mill_result_file *file = NULL;
-  int outcome;
-  mill_error_clear();
-  assert_int_equal(mill_result_open(path, 0, 0, &s->info, MPI_COMM_WORLD, &file, &outcome),
-                   MILL_ERR_OUTPUT);
-  assert_null(file);
-  if (!strstr(mill_error_message(), why))
-    fail_msg("\"%s\" does not say \"%s\"", mill_error_message(), why);
-  MPI_Barrier(MPI_COMM_WORLD);
-}
-
 static void test_unwritable_folder(void **state)
 {
   (void)state;
   survey s;
   survey_make(&s, 1, (const int[]){10});
   refuses(&s, in_dir("nowhere/out.h5"), "create the folder");
-  if (test_rank == 0) {
-    FILE *plain = fopen(in_dir("plain"), "w");
-    assert_non_null(plain);
-    fclose(plain);
-  }
+  if (test_rank == 0)
+    spill(in_dir("plain"), "", 0);
   MPI_Barrier(MPI_COMM_WORLD);
   refuses(&s, in_dir("plain/out.h5"), "Not a directory");
   refuses(&s, test_dir, "no regular file");
@@ -426,7 +381,7 @@ static void test_full_disk_at_creation(void **state)
     assert_int_equal(n_left_over("full.h5"), 0);
   MPI_Barrier(MPI_COMM_WORLD);
   /* and it works once there is room */
-  close_all(open_new(&s, in_dir("full.h5")), NULL);
+  close_all(open_as(&s, in_dir("full.h5"), MILL_OPEN_NEW), NULL);
   survey_free(&s);
 }
 
@@ -436,7 +391,7 @@ static void test_failing_write_reaches_every_rank(void **state)
   (void)state;
   survey s;
   survey_make(&s, 1, (const int[]){3000});
-  mill_result_file *file = open_new(&s, in_dir("failing.h5"));
+  mill_result_file *file = open_as(&s, in_dir("failing.h5"), MILL_OPEN_NEW);
   put_share(&s, file, 100);
   wait_for(file, 100);
   assert_int_equal(mill_result_n_done(file), 100);
@@ -462,11 +417,7 @@ static void test_failing_write_reaches_every_rank(void **state)
   }
   MPI_Barrier(MPI_COMM_WORLD);
   /* what was written before is whole, and the run can be continued */
-  int outcome;
-  assert_int_equal(
-      mill_result_open(in_dir("failing.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
-      MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("failing.h5"), MILL_OPEN_CONTINUE);
   assert_true(mill_result_n_done(file) >= 100);
   put_share(&s, file, 3000);
   close_all(file, NULL);
@@ -475,43 +426,28 @@ static void test_failing_write_reaches_every_rank(void **state)
   survey_free(&s);
 }
 
-static void write_lock(const char *text)
-{
-  if (test_rank == 0) {
-    FILE *lock = fopen(in_dir("locked.h5.lock"), "w");
-    assert_non_null(lock);
-    fputs(text, lock);
-    fclose(lock);
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-}
-
 static void test_lock_of_another_job(void **state)
 {
   (void)state;
   survey s;
-  char text[512], host[256] = "", space[64] = "";
+  static const char far[] = "host far-away\npid 12\njob 4711\nrestart 0\nstart 1\nspace -\n";
   survey_make(&s, 1, (const int[]){10});
-  gethostname(host, sizeof host - 1);
-  assert_true(readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0);
-  write_lock("host far-away\npid 12\njob 4711\nrestart 0\nstart 1\nspace -\n");
-  refuses(&s, in_dir("locked.h5"), "Slurm job 4711");
-  refuses(&s, in_dir("locked.h5"), "host far-away");
-  write_lock("");
-  refuses(&s, in_dir("locked.h5"), "remove that file");
   if (test_rank == 0)
-    assert_int_equal(exists(in_dir("locked.h5")), 0);
+    spill(in_dir("locked.h5.lock"), far, sizeof far - 1);
   MPI_Barrier(MPI_COMM_WORLD);
-  /* a process of this host that is gone: no process has this number */
-  snprintf(text, sizeof text, "host %s\npid 2147483646\njob -\nrestart 0\nstart 1\nspace %s\n",
-           host, space);
-  write_lock(text);
-  mill_result_file *file = open_new(&s, in_dir("locked.h5"));
+  refuses(&s, in_dir("locked.h5"), "host far-away, Slurm job 4711");
+  if (test_rank == 0)
+    assert_int_equal(unlink(in_dir("locked.h5.lock")) + n_left_over("locked.h5"), 0);
+  MPI_Barrier(MPI_COMM_WORLD);
   /* and while one run writes, a second is refused */
-  refuses(&s, in_dir("locked.h5"), "is being written");
+  mill_result_file *file = open_as(&s, in_dir("locked.h5"), MILL_OPEN_NEW);
+  mill_result_file *other;
+  int outcome;
+  assert_int_equal(open_code(&s, in_dir("locked.h5"), 0, 0, &other, &outcome), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "is being written"));
   close_all(file, NULL);
   if (test_rank == 0)
-    assert_int_equal(exists(in_dir("locked.h5.lock")), 0);
+    assert_int_equal(n_left_over("locked.h5"), 1);
   MPI_Barrier(MPI_COMM_WORLD);
   survey_free(&s);
 }

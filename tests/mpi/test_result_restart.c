@@ -3,40 +3,11 @@
 
 enum { N_ROW = 500 };
 
-static int open_code(const survey *s, const char *path, int overwrite, int retry_failed,
-                     mill_result_file **file, int *outcome)
-{
-  mill_error_clear();
-  const int err =
-      mill_result_open(path, overwrite, retry_failed, &s->info, MPI_COMM_WORLD, file, outcome);
-  int worst = err;
-  MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  assert_int_equal(err, worst); /* alike on every rank */
-  return err;
-}
-
-static mill_result_file *open_as(const survey *s, const char *path, int retry_failed, int expected)
-{
-  mill_result_file *file;
-  int outcome;
-  if (open_code(s, path, 0, retry_failed, &file, &outcome) != MILL_OK)
-    fail_msg("open: %s", mill_error_message());
-  assert_int_equal(outcome, expected);
-  return file;
-}
-
-static void close_all(mill_result_file *file, mill_result_summary *summary)
-{
-  if (mill_result_close(file, summary) != MILL_OK)
-    fail_msg("close: %s", mill_error_message());
-  MPI_Barrier(MPI_COMM_WORLD);
-}
-
 /* A file with the first n rows fitted, closed in good order. */
 static void make(survey *s, const char *path, int64_t n)
 {
   survey_make(s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(s, path, 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(s, path, MILL_OPEN_NEW);
   put_share(s, file, n);
   close_all(file, NULL);
 }
@@ -67,29 +38,6 @@ static void damage(const char *path, const char *name, int64_t row, double value
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The bytes of a file, malloc'd */
-static char *slurp(const char *path, long *n)
-{
-  FILE *in = fopen(path, "rb");
-  assert_non_null(in);
-  fseek(in, 0, SEEK_END);
-  *n = ftell(in);
-  rewind(in);
-  char *bytes = malloc((size_t)*n + 1);
-  assert_non_null(bytes);
-  assert_int_equal(fread(bytes, 1, (size_t)*n, in), *n);
-  fclose(in);
-  return bytes;
-}
-
-static void spill(const char *path, const char *bytes, long n)
-{
-  FILE *out = fopen(path, "wb");
-  assert_non_null(out);
-  assert_int_equal(fwrite(bytes, 1, (size_t)n, out), n);
-  fclose(out);
-}
-
 static void test_continued_run_equals_an_uninterrupted_one(void **state)
 {
   (void)state;
@@ -101,7 +49,7 @@ static void test_continued_run_equals_an_uninterrupted_one(void **state)
   s.info.n_thread = 5;
   s.info.command = "again";
   s.info.write_interval_s = 1;
-  mill_result_file *file = open_as(&s, in_dir("part.h5"), 0, MILL_OPEN_CONTINUE);
+  mill_result_file *file = open_as(&s, in_dir("part.h5"), MILL_OPEN_CONTINUE);
   assert_int_equal(mill_result_n_done(file), 123);
   assert_int_equal(count_wanted(file), N_ROW - 123);
   assert_int_equal(is_wanted(file, 122), 0);
@@ -145,11 +93,9 @@ static void test_rows_marked_done_are_whole_at_any_moment(void **state)
   survey s;
   long n = 0;
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, in_dir("live.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("live.h5"), MILL_OPEN_NEW);
   put_share(&s, file, 77);
-  for (int i = 0; i < 4000 && mill_result_n_done(file) < 77; i++)
-    usleep(5000);
-  assert_int_equal(mill_result_n_done(file), 77);
+  wait_for(file, 77);
   put_share(&s, file, 300); /* still under way */
   if (test_rank == 0) {
     char *bytes = slurp(in_dir("live.h5"), &n);
@@ -157,7 +103,7 @@ static void test_rows_marked_done_are_whole_at_any_moment(void **state)
     free(bytes);
   }
   close_all(file, NULL);
-  file = open_as(&s, in_dir("killed.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("killed.h5"), MILL_OPEN_CONTINUE);
   const int64_t n_done = mill_result_n_done(file);
   assert_true(n_done >= 77 && n_done <= 300);
   uint8_t done[N_ROW];
@@ -184,7 +130,7 @@ static void test_damaged_rows_are_fitted_again(void **state)
   damage(in_dir("damaged.h5"), "fits/STATUS", 450, 1);   /* never fitted */
   damage(in_dir("damaged.h5"), "fits/TARGETID", 200, 3); /* someone else's row */
   damage(in_dir("damaged.h5"), "fits/TARGETID", 200, 39600000000000200);
-  mill_result_file *file = open_as(&s, in_dir("damaged.h5"), 0, MILL_OPEN_CONTINUE);
+  mill_result_file *file = open_as(&s, in_dir("damaged.h5"), MILL_OPEN_CONTINUE);
   for (int64_t row = 0; row < N_ROW; row++)
     assert_int_equal(is_wanted(file, row), row >= 400 || row == 10 || row == 399 || row == 42);
   assert_int_equal(mill_result_n_done(file), 397);
@@ -224,7 +170,7 @@ static void test_finished_file_is_not_touched(void **state)
     spill(in_dir("finished.h5.lock"), "not ours", 8);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  mill_result_file *file = open_as(&s, in_dir("finished.h5"), 0, MILL_OPEN_FINISHED);
+  mill_result_file *file = open_as(&s, in_dir("finished.h5"), MILL_OPEN_FINISHED);
   assert_int_equal(count_wanted(file), 0);
   assert_int_equal(mill_result_n_done(file), N_ROW);
   close_all(file, &summary);
@@ -253,7 +199,7 @@ static void test_failed_rows_stay_failed_unless_retried(void **state)
   (void)state;
   survey s;
   make(&s, in_dir("retry.h5"), N_ROW);
-  mill_result_file *file = open_as(&s, in_dir("retry.h5"), 1, MILL_OPEN_CONTINUE);
+  mill_result_file *file = open_with(&s, in_dir("retry.h5"), RETRY, MILL_OPEN_CONTINUE);
   for (int64_t row = 0; row < N_ROW; row++)
     assert_int_equal(is_wanted(file, row), row % 17 == 5);
   if (test_rank == 0)
@@ -268,37 +214,14 @@ static void test_failed_rows_stay_failed_unless_retried(void **state)
   survey_free(&s);
   /* in a part-done file as well; without the option only the missing rows */
   make(&s, in_dir("retry2.h5"), 100);
-  file = open_as(&s, in_dir("retry2.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("retry2.h5"), MILL_OPEN_CONTINUE);
   assert_int_equal(is_wanted(file, 5), 0);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("retry2.h5"), 1, MILL_OPEN_CONTINUE);
+  file = open_with(&s, in_dir("retry2.h5"), RETRY, MILL_OPEN_CONTINUE);
   assert_int_equal(is_wanted(file, 5), 1);
   assert_int_equal(is_wanted(file, 6), 0);
   close_all(file, NULL);
   survey_free(&s);
-}
-
-/* Refused with a line that says what differs and what to do, and left as it was. */
-static void refuses(const survey *s, const char *path, const char *why)
-{
-  mill_result_file *file;
-  int outcome;
-  long n = 0, n_after = 0;
-  char *bytes = test_rank == 0 ? slurp(path, &n) : NULL;
-  MPI_Barrier(MPI_COMM_WORLD);
-  assert_int_equal(open_code(s, path, 0, 0, &file, &outcome), MILL_ERR_OUTPUT);
-  assert_null(file);
-  if (!strstr(mill_error_message(), why) || !strstr(mill_error_message(), "--overwrite") ||
-      !strstr(mill_error_message(), path))
-    fail_msg("\"%s\" does not say \"%s\", --overwrite and the file", mill_error_message(), why);
-  if (test_rank == 0) {
-    char *bytes_after = slurp(path, &n_after);
-    assert_int_equal(n, n_after);
-    assert_memory_equal(bytes, bytes_after, (size_t)n);
-    free(bytes_after);
-    free(bytes);
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static void test_other_identity_is_refused(void **state)
@@ -307,36 +230,40 @@ static void test_other_identity_is_refused(void **state)
   survey s;
   const char *path = in_dir("identity.h5");
   make(&s, path, 100);
-  const mill_run_info same = s.info;
-  s.info.identity = "npoly: 10\nmin_vel: -900\n";
-  refuses(&s, path, "other settings (\"min_vel: -1000\", now \"min_vel: -900\")");
-  s.info.identity = "npoly: 10\n";
-  refuses(&s, path, "other settings");
-  s.info = same;
-  s.lib.hash[0] = 'f';
-  refuses(&s, path, "another library");
-  s.lib.hash[0] = '0';
-  s.info.device = "cuda NVIDIA H200";
-  refuses(&s, path, "another device (cpu x86-64-v3, now cuda NVIDIA H200)");
-  s.info = same;
-  s.file[1].mtime += 1;
-  refuses(&s, path, "coadd-1.fits: its time of change differs");
-  s.file[1].mtime -= 1;
-  s.file[0].size++;
-  refuses(&s, path, "coadd-0.fits: its size has changed");
-  s.file[0].size--;
-  s.file[1].rows_hash++;
-  refuses(&s, path, "coadd-1.fits: its selected rows have changed");
-  s.file[1].redrock_size++; /* the cause comes before what follows from it */
+  static const char *const text[] = {"npoly: 10\nmin_vel: -900\n", "npoly: 10\n",
+                                     "cuda NVIDIA H200", "redrock-1.fits", "/data/coadd-0.fits.gz"};
+  const double later = s.file[1].mtime + 1;
+  const int64_t number = 17;
+  const struct {
+    void *at;
+    const void *value;
+    size_t size;
+    const char *why;
+  } row[] = {{&s.info.identity, &text[0], sizeof *text,
+              "other settings (\"min_vel: -1000\", now \"min_vel: -900\")"},
+             {&s.info.identity, &text[1], sizeof *text, "other settings"},
+             {&s.lib.hash, "f", 1, "another library"},
+             {&s.info.device, &text[2], sizeof *text,
+              "another device (cpu x86-64-v3, now cuda NVIDIA H200)"},
+             {&s.file[1].mtime, &later, sizeof later, "coadd-1.fits: its time of change differs"},
+             {&s.file[0].size, &number, sizeof number, "coadd-0.fits: its size has changed"},
+             {&s.file[1].rows_hash, &number, sizeof number,
+              "coadd-1.fits: its selected rows have changed"},
+             {&s.file[1].redrock_size, &number, sizeof number,
+              "coadd-1.fits: the size of its redrock file has changed"},
+             {&s.file[1].redrock, &text[3], sizeof *text,
+              "coadd-1.fits: its redrock file was none, now redrock-1.fits"},
+             {&s.file[0].path, &text[4], sizeof *text, "other inputs"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char before[sizeof(double)];
+    memcpy(before, row[i].at, row[i].size);
+    memcpy(row[i].at, row[i].value, row[i].size);
+    refuses(&s, path, row[i].why);
+    memcpy(row[i].at, before, row[i].size);
+  }
+  s.file[1].rows_hash = s.file[1].redrock_size =
+      1; /* the cause comes before what follows from it */
   refuses(&s, path, "coadd-1.fits: the size of its redrock file has changed");
-  s.file[1].redrock = "redrock-1.fits";
-  refuses(&s, path, "coadd-1.fits: its redrock file was none, now redrock-1.fits");
-  s.file[1].redrock = NULL;
-  s.file[1].redrock_size--;
-  s.file[1].rows_hash--;
-  strcat(s.file_path[0], ".gz");
-  refuses(&s, path, "other inputs");
-  s.file_path[0][strlen(s.file_path[0]) - 3] = '\0';
   survey_free(&s);
   survey_make(&s, 3, (const int[]){200, N_ROW - 200, 0});
   refuses(&s, path, "2 files, now 3");
@@ -346,7 +273,7 @@ static void test_other_identity_is_refused(void **state)
   survey_free(&s);
   /* the right one still continues */
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, path, 0, MILL_OPEN_CONTINUE);
+  mill_result_file *file = open_as(&s, path, MILL_OPEN_CONTINUE);
   close_all(file, NULL);
   survey_free(&s);
 }
@@ -396,8 +323,7 @@ static void test_foreign_files_are_refused_and_damaged_ones_overwritten_on_deman
       assert_non_null(strstr(mill_error_message(), "is no starmill result file"));
       continue;
     }
-    assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-    assert_int_equal(outcome, MILL_OPEN_NEW);
+    file = open_with(&s, path, OVERWRITE, MILL_OPEN_NEW);
     put_share(&s, file, N_ROW);
     close_all(file, NULL);
     if (test_rank == 0)
@@ -425,8 +351,7 @@ static void test_failed_overwrite_keeps_the_old_file(void **state)
     spill(in_dir("kept.h5.tmp-123"), "x", 1);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  assert_int_equal(open_code(&s, in_dir("kept.h5"), 1, 0, &file, &outcome), MILL_OK);
-  close_all(file, NULL);
+  close_all(open_with(&s, in_dir("kept.h5"), OVERWRITE, MILL_OPEN_NEW), NULL);
   if (test_rank == 0)
     assert_int_equal(n_left_over("kept.h5"), 1);
   survey_free(&s);
@@ -442,14 +367,14 @@ static void test_models_belong_to_one_result(void **state)
   const int n_pix[3] = {2, 0, 0};
   const float flux[2] = {1, 2};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("mine.h5"), MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
   if (test_rank == 0)
     assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 2), MILL_OK);
   put_share(&s, file, 10);
   close_all(file, NULL);
   /* continued: used again, what was written stays */
-  file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("mine.h5"), MILL_OPEN_CONTINUE);
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix),
                    MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "other wavelengths"));
@@ -471,7 +396,7 @@ static void test_models_belong_to_one_result(void **state)
     H5Fclose(h5);
   }
   /* another result may not have it, unless it is told to start over */
-  file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
+  file = open_as(&s, in_dir("yours.h5"), MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix),
                    MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "another result file"));
@@ -487,36 +412,28 @@ static void test_overwrite_of_a_requeued_job_is_done_once(void **state)
 {
   (void)state;
   survey s;
-  mill_result_file *file;
-  int outcome;
-  const char *path = in_dir("requeued.h5");
+  const char *path = in_dir("requeued.h5"), *same = NULL;
   make(&s, path, N_ROW); /* of an older job */
-  setenv("SLURM_JOB_ID", "4711", 1);
-  setenv("SLURM_RESTART_COUNT", "0", 1);
-  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_NEW);
-  put_share(&s, file, 100);
-  close_all(file, NULL);
-  setenv("SLURM_RESTART_COUNT", "1", 1);
-  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_n_done(file), 100);
-  put_share(&s, file, N_ROW);
-  close_all(file, NULL);
-  setenv("SLURM_RESTART_COUNT", "2", 1);
-  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_FINISHED);
-  close_all(file, NULL);
-  /* with other settings it is another run */
-  s.info.identity = "npoly: 12\n";
-  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_NEW);
-  close_all(file, NULL);
-  /* and so is one of another job */
-  setenv("SLURM_JOB_ID", "4712", 1);
-  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
-  assert_int_equal(outcome, MILL_OPEN_NEW);
-  close_all(file, NULL);
+  same = s.info.identity;
+  const struct {
+    const char *job, *restart, *identity;
+    int outcome, n_put;
+  } start[] = {{"4711", "0", same, MILL_OPEN_NEW, 100},
+               {"4711", "1", same, MILL_OPEN_CONTINUE, N_ROW},
+               {"4711", "2", same, MILL_OPEN_FINISHED, 0},
+               {"4711", "2", "npoly: 12\n", MILL_OPEN_NEW, 0},  /* with other settings */
+               {"4712", "2", "npoly: 12\n", MILL_OPEN_NEW, 0}}; /* another job */
+  for (size_t i = 0; i < sizeof start / sizeof *start; i++) {
+    setenv("SLURM_JOB_ID", start[i].job, 1);
+    setenv("SLURM_RESTART_COUNT", start[i].restart, 1);
+    s.info.identity = start[i].identity;
+    mill_result_file *file = open_with(&s, path, OVERWRITE, start[i].outcome);
+    if (start[i].outcome == MILL_OPEN_CONTINUE)
+      assert_int_equal(mill_result_n_done(file), start[i - 1].n_put);
+    if (start[i].n_put > 0)
+      put_share(&s, file, start[i].n_put);
+    close_all(file, NULL);
+  }
   unsetenv("SLURM_JOB_ID");
   unsetenv("SLURM_RESTART_COUNT");
   survey_free(&s);
@@ -531,20 +448,20 @@ static void test_models_without_gaps(void **state)
   const double *const wave_aa[3] = {wave, NULL, NULL};
   const int n_pix[3] = {2, 0, 0};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
-  mill_result_file *file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("gap.h5"), MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
   put_share(&s, file, 10);
   close_all(file, NULL);
   /* nothing was fitted meanwhile: no gap */
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("gap.h5"), MILL_OPEN_CONTINUE);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("gap.h5"), MILL_OPEN_CONTINUE);
   assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("gap.h5"), MILL_OPEN_CONTINUE);
   put_share(&s, file, 20);
   close_all(file, NULL);
-  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("gap.h5"), MILL_OPEN_CONTINUE);
   assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
                    MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "without --models"));

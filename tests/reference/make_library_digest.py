@@ -3,7 +3,7 @@
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
 
-tests/io/library/test_library_file.c and tests/io/library/test_library_rbf.c build the same libraries.
+tests/io/library/test_library_file.c builds the same libraries.
 """
 import hashlib
 import struct
@@ -27,27 +27,26 @@ def f32(*x):
 
 
 def digest(kind, linear=False):
-    data = text("starmill library contents " + ("4" if linear else "2" if kind else "1"))
+    data = text("starmill library contents 3")
     data += integer(1) + text("teff", "TEFF", "K") + integer(1)
     data += f64(3.75, 0.125, 4000, 7000, 62.5)
     data += integer(1) + integer(1, 0) + integer(2) + f64(1, -1.5, -1, -1.25)
     data += integer(1) + text("b", "test_b") + integer(2) + f64(8.25, 0.0009765625, 0.5)
-    data += f64(3827.625, 3831.375) + integer(1)
+    data += f64(3827.625, 3831.375) + integer(1, kind)
     if kind:
-        data += integer(kind)
         if linear:
-            data += integer(1) + integer(1) + integer(5) + f64(-1, -1, -0.5, 0, 0.25, 1, 1)
+            data += integer(1, 1, 5) + f64(-1, -1, -0.5, 0, 0.25, 1, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         elif kind == 1:
-            data += integer(1) + integer(5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
+            data += integer(3, 1, 5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         else:
             data += integer(1, 3, 1) + f64(1.5) + f64(-1, 0.25, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         data += integer(1) + integer(2, 2) + f32(0.5, -0.25, 2, 3) + f32(0.125, -8)
-        data += integer(0) if linear else b""
     else:
         data += integer(1) + integer(1, 2) + f32(0.5, -0.25) + f32(0.125, -8)
+    data += integer(0)
     data += integer(1) + f64(5500) + integer(1) + f64(100)
     return hashlib.sha256(data).hexdigest()
 

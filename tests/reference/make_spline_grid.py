@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Write spline_grid.h: tensor products of not-a-knot splines, and linear interpolation, by SciPy.
 
-    /usr/bin/python3 tests/reference/make_spline_grid.py tests/reference/spline_grid.h
+    /usr/bin/python3 tests/reference/make_spline_grid.py OUTPUT.h
 
-Values on the grid are random with a fixed seed and are written with the results. They are
+The build runs it. Values on the grid are random with a fixed seed and are written with the results. They are
 interpolated by scipy.interpolate.make_interp_spline along one axis after the other; inside the
 grid the results must be those of RegularGridInterpolator(method="cubic"). Beyond the grid a
 coordinate goes on linearly. ref_linear_* are those of RegularGridInterpolator(method="linear"),
@@ -79,6 +79,13 @@ def main():
             linear = RegularGridInterpolator(nodes, value, method="linear", bounds_error=False,
                                              fill_value=None)
             table(out, f"ref_linear_{case}", linear(points))
+        out.write("#define REF_CASES")
+        for case, nodes in enumerate(AXES):
+            sizes = ", ".join(str(len(node)) for node in nodes)
+            names = ", ".join(f"ref_node_{case}_{axis}" for axis in range(len(nodes)))
+            of = ", ".join(f"ref_{what}_{case}" for what in ("value", "point", "result", "linear"))
+            out.write(f" \\\n  {{{len(nodes)}, {{{sizes}}}, {{{names}}}, {of}}},")
+        out.write("\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-/** libstarmill: templates, likelihoods and fits of stellar spectra, for programs of your own.
+/** libstarmill: templates, likelihoods and fits of stellar spectra, for your own programs.
  *
- *  What it computes is what `starmill fit` computes, bit for bit (docs/use/library-c-python.md).
+ *  It computes what `starmill fit` computes, bit for bit (docs/use/library-c-python.md).
  *
  *  A library handle holds a template library, the settings of a fit and the work space of both.
  *  It may be used from several threads, which then wait for each other; handles are independent,
@@ -37,7 +37,7 @@ extern "C" {
 
 enum starmill_code {
   STARMILL_OK = 0,
-  STARMILL_USAGE = 1,   /* an argument that cannot be */
+  STARMILL_USAGE = 1,   /* a wrong argument */
   STARMILL_CONFIG = 2,  /* a configuration key or its value */
   STARMILL_LIBRARY = 3, /* the library file */
   STARMILL_INPUT = 4,   /* spectra, or a file of them or of results */
@@ -142,8 +142,8 @@ typedef struct starmill_spectrum {
   const float *resolution, *sigma, *systematic;
 } starmill_spectrum;
 
-/** A star of n spectra, which are copied.  A star without a piece that can be fitted is none the
- *  less one: a fit says why by its STATUS. */
+/** A star of n spectra, which are copied.  A star may lack any piece that can be fitted: the STATUS
+ *  of its fit says why. */
 STARMILL_API int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum,
                                       int n, starmill_star **star, starmill_error *error);
 STARMILL_API void starmill_star_free(starmill_star *star);
@@ -194,9 +194,9 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
                                         const double *theta, double *m2ll, double *penalty,
                                         double *gradient, double *curvature, starmill_error *error);
 
-/** A library may know what its templates get wrong (model error).  A fit counts it as it is at its
- *  solution; so does all that follows for this star, as it is at theta [n_par].  NULL: it does not
- *  count, as before this call.  Nothing for a library without one. */
+/** Include the library's model error (what its templates get wrong) at theta [n_par] in all later
+ *  calls for this star, as a fit does at its solution.  NULL: leave it out, the default.  No effect
+ *  for a library without one. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
@@ -235,7 +235,7 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
                                           starmill_piece *piece, starmill_error *error);
 
 /** Template at theta [n_par] on the wavelengths of a spectrum and with its line-spread function;
- *  its flux, ivar, mask and systematic are not looked at.  flux [n_pix] out, NaN beyond the arms.
+ *  its flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN beyond the arms.
  */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);

@@ -107,9 +107,16 @@ static void test_lines_that_are_none(void **state)
     assert_non_null(mill_input_table_find(table, "/b"));
     mill_input_table_free(table);
   }
+  /* nothing else is read, or appended to */
   maker_save_bytes(path, "mine\n", 5);
   assert_int_equal(mill_input_table_read(path, &table), MILL_ERR_USAGE);
   assert_null(table);
+  assert_int_equal(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), "no table of inputs"));
+  file = fopen(path, "r");
+  assert_non_null(file);
+  assert_int_equal(fread(text, 1, 4095, file), 5);
+  fclose(file);
   free(text);
 }
 
@@ -120,7 +127,7 @@ static void test_paths_that_have_no_room(void **state)
   assert_int_equal(mill_input_table_takes("/a\tb"), 0);
   assert_int_equal(mill_input_table_takes("/a\n"), 0);
   const mill_input_entry e = entry("/a", "/r", "t");
-  assert_int_equal(mill_input_table_append(folder, &e, 1), MILL_ERR_OUTPUT);
+  assert_int_equal(mill_input_table_append(folder, &e, 1), MILL_ERR_USAGE);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)

@@ -2,10 +2,9 @@
 #include "tests/io/fits/fits_maker.h"
 #include "tests/mill_test.h"
 
-#include <hdf5.h>
-
 #include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
+#include "tests/io/result_maker.h"
 
 enum { N_ROW = 5 };
 
@@ -239,16 +238,6 @@ static void test_bad_fits_files(void **state)
 
 /* ---- HDF5 ---- */
 
-static void put(hid_t file, const char *name, hid_t type, const void *values, hsize_t n)
-{
-  const hid_t space = H5Screate_simple(1, &n, NULL);
-  const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  assert_true(set >= 0);
-  assert_true(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-  H5Dclose(set);
-  H5Sclose(space);
-}
-
 /* A column of rows that take no room in the file. */
 static void put_empty(hid_t file, const char *name, hsize_t n)
 {
@@ -263,35 +252,43 @@ static void put_empty(hid_t file, const char *name, hsize_t n)
   H5Sclose(space);
 }
 
-/* A result file as far as it concerns: without the dataset `left_out` (NULL: none). */
+/* A result: without the dataset `left_out` (NULL: none). */
 static void save_result(const char *left_out)
 {
-  const char *const name[] = {"fits/TARGETID", "fits/VRAD",    "fits/VSINI",
-                              "fits/TEFF",     "fits/ALPHAFE", "catalog/OBJECT"};
-  const hid_t text = H5Tcopy(H5T_C_S1);
+  const hid_t text = mill_ph5_text_type(6);
   double teff64[N_ROW];
-  for (int i = 0; i < N_ROW; i++)
-    teff64[i] = (double)teff[i];
-  H5Tset_size(text, 6);
-  H5Tset_strpad(text, H5T_STR_NULLPAD);
+  int32_t info[N_ROW];
   char packed[N_ROW][6];
   memset(packed, 0, sizeof packed);
-  for (int i = 0; i < N_ROW; i++)
+  for (int i = 0; i < N_ROW; i++) {
+    teff64[i] = (double)teff[i];
+    info[i] = i;
     memcpy(packed[i], names[i], strcspn(names[i], " "));
+  }
   memcpy(packed[3], "sixsix", 6); /* as long as the type: no zero after it */
-  const void *const values[] = {ids, vrad, vsini, teff64, alpha, packed};
-  const hid_t type[] = {H5T_NATIVE_INT64,  H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE,
-                        H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, text};
+  const maker_dataset data[] = {
+      {"fits/TARGETID", H5T_STD_I64LE, ids},   {"fits/VRAD", H5T_IEEE_F64LE, vrad},
+      {"fits/VSINI", H5T_IEEE_F64LE, vsini},   {"fits/TEFF", H5T_IEEE_F64LE, teff64},
+      {"fits/ALPHAFE", H5T_IEEE_F64LE, alpha}, {"fits/FIT_INFO", H5T_STD_I32LE, info},
+      {"catalog/OBJECT", text, packed}};
   snprintf(path, sizeof path, "%s/result.h5", folder);
-  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  assert_true(file >= 0);
-  H5Gclose(H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  H5Gclose(H5Gcreate2(file, "catalog", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  for (int i = 0; i < 6; i++)
-    if (!left_out || strcmp(left_out, name[i]) != 0)
-      put(file, name[i], type[i], values[i], N_ROW);
+  maker_result(path, H5P_DEFAULT, N_ROW, sizeof data / sizeof *data, data, left_out);
   H5Tclose(text);
-  assert_true(H5Fclose(file) >= 0);
+}
+
+/* One value of row i of a column of /fits changes. */
+static void change(const char *name, hsize_t i, hid_t type, const void *value)
+{
+  const hsize_t one = 1;
+  const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t set = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(set);
+  const hid_t memory = H5Screate_simple(1, &one, NULL);
+  assert_true(H5Sselect_elements(space, H5S_SELECT_SET, 1, &i) >= 0);
+  assert_true(H5Dwrite(set, type, memory, space, H5P_DEFAULT, value) >= 0);
+  H5Sclose(memory);
+  H5Sclose(space);
+  H5Dclose(set);
+  H5Fclose(file);
 }
 
 static void test_rows_of_a_result_file(void **state)
@@ -317,11 +314,17 @@ static void test_rows_of_a_result_file(void **state)
   assert_string_equal(mill_start_table_hash(t), from_result);
   mill_start_table_free(t);
   t = NULL;
-  /* without names, the rows without TARGETID belong to no star */
-  save_result("catalog/OBJECT");
+  /* a damaged row is no start, nor is one that is not done */
+  const double other = 2.0;
+  const int32_t not_done = MILL_STATUS_NOT_DONE;
+  save_result(NULL);
+  change("fits/VRAD", 0, H5T_NATIVE_DOUBLE, &other);
+  change("fits/STATUS", 3, H5T_NATIVE_INT32, &not_done);
   assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
-  assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);
-  assert_not_given(t, -1, "star", MILL_START_ABSENT);
+  assert_not_given(t, 39, "", MILL_START_ABSENT);
+  assert_not_given(t, -1, "a", MILL_START_ABSENT);
+  assert_not_given(t, -7, "", MILL_START_NOT_FINITE);
+  assert_given(t, -1, "star", 3.0, 12.0, 4200.0, 0.1);
   mill_start_table_free(t);
 }
 
@@ -331,19 +334,22 @@ static void test_bad_hdf5_files(void **state)
   mill_library lib;
   mill_fit_settings set;
   make_library(&lib, &set);
-  save_result("fits/TARGETID");
-  assert_refused(&lib, &set, "/fits/TARGETID");
-  save_result("fits/ALPHAFE");
-  assert_refused(&lib, &set, "/fits/ALPHAFE");
+  static const char *const needed[] = {"fits/TARGETID", "fits/ALPHAFE", "fits/FIT_INFO",
+                                       "catalog/OBJECT"};
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    save_result(needed[i]);
+    assert_refused(&lib, &set, needed[i]);
+  }
   /* some 100 GB, were they believed */
-  save_result("fits/TARGETID");
+  save_result(NULL);
   hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-  put_empty(file, "fits/TARGETID", 2000000000);
+  assert_true(H5Ldelete(file, "fits/STATUS", H5P_DEFAULT) >= 0);
+  put_empty(file, "fits/STATUS", 2000000000);
   H5Fclose(file);
-  assert_refused(&lib, &set, "/fits/TARGETID is said to have 16000000000 bytes");
+  assert_refused(&lib, &set, "/fits/STATUS is said to have 16000000000 bytes");
   file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  assert_refused(&lib, &set, "no group /fits");
+  assert_refused(&lib, &set, "no result of starmill");
   maker_save_bytes(path, "\x89HDF\r\n\x1a\n and no more", 20);
   assert_refused(&lib, &set, "HDF5");
 }

@@ -17,6 +17,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "tests/io/result_maker.h"
 #include "tests/test_library.h"
 
 enum {
@@ -75,40 +76,31 @@ static void make_library(int kind, const char *path)
   mill_library_clear(&lib);
 }
 
-static void put_column(hid_t file, const char *name, hid_t type, hid_t creation, const void *data)
-{
-  const hsize_t dim = N_ROW;
-  const hid_t space = H5Screate_simple(1, &dim, NULL);
-  const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-  assert_true(set >= 0 && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
-  H5Dclose(set);
-  H5Sclose(space);
-}
-
 /* As a result that a user repacked: chunks, packed. */
 static void make_table(const char *path)
 {
-  static const char *const name[] = {"fits/VRAD", "fits/VSINI", "fits/TEFF", "fits/LOGG",
-                                     "fits/FEH"};
   int64_t id[N_ROW];
+  int32_t info[N_ROW] = {0};
   double value[N_ROW];
+  char object[N_ROW][4] = {{0}};
   const hsize_t chunk = 64;
   for (int i = 0; i < N_ROW; i++) {
     id[i] = 1000 + i;
     value[i] = 10.0 + i;
   }
-  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-  assert_true(file >= 0 && creation >= 0);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE), text = mill_ph5_text_type(4);
+  assert_true(creation >= 0);
   H5Pset_chunk(creation, 1, &chunk);
   H5Pset_shuffle(creation);
   H5Pset_deflate(creation, 6);
-  H5Gclose(H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  put_column(file, "fits/TARGETID", H5T_NATIVE_INT64, creation, id);
-  for (int i = 0; i < 5; i++)
-    put_column(file, name[i], H5T_NATIVE_DOUBLE, i % 2 ? creation : H5P_DEFAULT, value);
+  const maker_dataset data[] = {
+      {"fits/TARGETID", H5T_STD_I64LE, id},   {"fits/VRAD", H5T_IEEE_F64LE, value},
+      {"fits/VSINI", H5T_IEEE_F64LE, value},  {"fits/TEFF", H5T_IEEE_F64LE, value},
+      {"fits/LOGG", H5T_IEEE_F64LE, value},   {"fits/FEH", H5T_IEEE_F64LE, value},
+      {"fits/FIT_INFO", H5T_STD_I32LE, info}, {"catalog/OBJECT", text, object}};
+  maker_result(path, creation, N_ROW, sizeof data / sizeof *data, data, NULL);
   H5Pclose(creation);
-  assert_true(H5Fclose(file) >= 0);
+  H5Tclose(text);
 }
 
 static int read_file(int kind, const char *path)

@@ -74,12 +74,12 @@ static inline void make(int n_label, int n_arm, mill_library *lib)
   assert_int_equal(test_library_make(n_label, n_arm, 7, lib), MILL_OK);
 }
 
-/* Arm b with splines over a grid, the others with networks. */
-static inline void make_grid(int n_label, int n_arm, mill_library *lib)
+/* Arm b with an emulator of a kind, the others with networks. */
+static inline void make_kind(int n_label, int n_arm, int kind, mill_library *lib)
 {
   make(n_label, n_arm, lib);
   lib->n_arm = 1;
-  assert_ok(test_library_to_grid(lib));
+  assert_ok(test_library_to(lib, kind));
   lib->n_arm = n_arm;
 }
 
@@ -123,6 +123,21 @@ static inline void assert_same_grid(const mill_spline_grid *a, const mill_spline
     assert_null(b->coef);
 }
 
+static inline void assert_same_rbf(const mill_rbf *a, const mill_rbf *b)
+{
+  assert_int_equal(a->n_axis, b->n_axis);
+  assert_int_equal(a->n_center, b->n_center);
+  assert_int_equal(a->degree, b->degree);
+  assert_int_equal(a->n_poly, b->n_poly);
+  assert_int_equal(a->n_out, b->n_out);
+  if (a->n_axis == 0)
+    return;
+  assert_memory_equal(a->length, b->length, (size_t)a->n_axis * sizeof(double));
+  assert_memory_equal(a->center, b->center, (size_t)(a->n_center * a->n_axis) * sizeof(double));
+  assert_memory_equal(a->coef, b->coef,
+                      (size_t)((a->n_center + a->n_poly) * a->n_out) * sizeof(float));
+}
+
 static inline void assert_same(const mill_library *a, const mill_library *b)
 {
   assert_string_equal(a->name, b->name);
@@ -164,7 +179,9 @@ static inline void assert_same(const mill_library *a, const mill_library *b)
     const mill_emulator *m = &p->emulator, *n = &q->emulator;
     assert_int_equal(m->log_flux, n->log_flux);
     assert_int_equal(m->kind, n->kind);
+    assert_int_equal(m->grid.linear, n->grid.linear);
     assert_same_grid(&m->grid, &n->grid);
+    assert_same_rbf(&m->rbf, &n->rbf);
     assert_int_equal(m->n_layer, n->n_layer);
     assert_memory_equal(m->n_in, n->n_in, sizeof m->n_in);
     assert_memory_equal(m->n_out, n->n_out, sizeof m->n_out);

@@ -7,147 +7,74 @@
 
 #include "tests/reference/library_digest.h"
 
-/* ---- round trip and digest ------------------------------------------------------------------ */
+/* ---- round trip ----------------------------------------------------------------------------- */
 
-static void test_library_round_trip(void **state)
+static void round_trip(const mill_library *lib)
 {
-  (void)state;
-  for (int n_label = 3; n_label <= 4; n_label++)
-    for (int n_arm = 1; n_arm <= 3; n_arm += 2) {
-      mill_library *lib = new_library(), *back = new_library();
-      const char *path = in_folder("round.h5");
-      make(n_label, n_arm, lib);
-      lib->arm[0].template_sigma_aa = -1;
-      snprintf(lib->arm[0].source, sizeof lib->arm[0].source, "net.h5");
-      snprintf(lib->arm[0].revision, sizeof lib->arm[0].revision, "r1");
-      assert_ok(mill_library_write(path, lib, 1));
-      assert_ok(mill_library_read(path, back));
-      assert_same(lib, back);
-      assert_string_equal(back->path, path);
-      mill_library_digest(lib, lib->hash);
-      assert_string_equal(lib->hash, back->hash);
-      free_library(lib);
-      free_library(back);
-    }
-}
-
-static int get_attr_int(hid_t file, const char *object, const char *name)
-{
-  int value = -1;
-  const hid_t attr = H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT);
-  assert_true(attr >= 0 && H5Aread(attr, H5T_NATIVE_INT, &value) >= 0);
-  H5Aclose(attr);
-  return value;
-}
-
-/* Every number of labels that a grid may have, alone and with networks. */
-static void test_grid_library_round_trip(void **state)
-{
-  (void)state;
-  for (int n_label = 3; n_label <= 4; n_label++)
-    for (int n_arm = 1; n_arm <= 3; n_arm++) {
-      mill_library *lib = new_library(), *back = new_library();
-      const char *path = in_folder("grid.h5");
-      make_grid(n_label, n_arm, lib);
-      if (n_arm == 2)
-        lib->arm[0].emulator.log_flux = 0;
-      assert_ok(mill_library_write(path, lib, 1));
-      assert_ok(mill_library_read(path, back));
-      assert_same(lib, back);
-      mill_library_digest(lib, lib->hash);
-      assert_string_equal(lib->hash, back->hash);
-      const hid_t file = open_file(path);
-      assert_int_equal(get_attr_int(file, "/", "format_version"), 2);
-      assert_true(H5Aexists_by_name(file, "arms/arm0", "activation", H5P_DEFAULT) == 0);
-      H5Fclose(file);
-      free_library(lib);
-      free_library(back);
-    }
-}
-
-/* A linear grid needs the format that knows degrees; the cubic one beside it says its own. */
-static void test_linear_grid_round_trip(void **state)
-{
-  (void)state;
-  mill_library *lib = new_library(), *back = new_library();
-  const char *path = in_folder("linear.h5");
-  make(4, 3, lib);
-  assert_ok(test_library_to_grid(lib));
-  mill_spline_grid *grid = &lib->arm[2].emulator.grid;
-  test_library_to_linear(grid);
+  mill_library *back = new_library();
+  char hash[65];
+  const char *path = in_folder("round.h5");
   assert_ok(mill_library_write(path, lib, 1));
   assert_ok(mill_library_read(path, back));
   assert_same(lib, back);
-  assert_int_equal(back->arm[0].emulator.grid.linear, 0);
-  assert_int_equal(back->arm[2].emulator.grid.linear, 1);
-  mill_library_digest(lib, lib->hash);
-  assert_string_equal(lib->hash, back->hash);
-  hid_t file = open_file(path);
-  assert_int_equal(get_attr_int(file, "/", "format_version"), 4);
-  assert_int_equal(get_attr_int(file, "arms/arm0/grid", "degree"), 3);
-  assert_int_equal(get_attr_int(file, "arms/arm2/grid", "degree"), 1);
-  H5Fclose(file);
-  grid->knot[0][1] += 0.5; /* its ends are there twice */
-  assert_int_equal(mill_library_check(lib, "lib"), MILL_ERR_LIBRARY);
-  assert_message("the first and the last two knots of label teff");
-  free_library(lib);
+  assert_string_equal(back->path, path);
+  mill_library_digest(lib, hash);
+  assert_string_equal(hash, back->hash);
   free_library(back);
 }
 
-/* Arms with and without; every part of it changes the hash. */
+/* Every kind of emulator, alone and with networks; the last kind is a linear grid. */
+static void test_library_round_trip(void **state)
+{
+  (void)state;
+  for (int kind = MILL_EMULATOR_MLP; kind <= MILL_EMULATOR_RBF + 1; kind++)
+    for (int n_label = 3; n_label <= 4; n_label++)
+      for (int n_arm = 1; n_arm <= 3; n_arm++) {
+        const int linear = kind > MILL_EMULATOR_RBF;
+        mill_library *lib = new_library();
+        make_kind(n_label, n_arm, linear ? MILL_EMULATOR_GRID : kind, lib);
+        lib->arm[0].template_sigma_aa = -1;
+        snprintf(lib->arm[0].source, sizeof lib->arm[0].source, "net.h5");
+        snprintf(lib->arm[0].revision, sizeof lib->arm[0].revision, "r1");
+        if (n_arm == 2)
+          lib->arm[0].emulator.log_flux = 0;
+        if (linear)
+          test_library_to_linear(&lib->arm[0].emulator.grid);
+        round_trip(lib);
+        free_library(lib);
+      }
+}
+
+/* Arms with and without. */
 static void test_model_error_round_trip(void **state)
 {
   (void)state;
-  const char *path = in_folder("error.h5");
   for (int n_component = 0; n_component <= MILL_MAX_ERROR; n_component += 8) {
-    mill_library *lib = new_library(), *back = new_library();
+    mill_library *lib = new_library();
     make(4, 3, lib);
     assert_ok(test_library_add_error(n_component, lib));
     mill_model_error_clear(&lib->arm[1].error);
-    assert_ok(mill_library_write(path, lib, 1));
-    assert_ok(mill_library_read(path, back));
-    assert_same(lib, back);
-    const hid_t file = open_file(path);
-    assert_int_equal(get_attr_int(file, "/", "format_version"), 3);
-    H5Fclose(file);
-    mill_model_error *error = &back->arm[2].error;
-    char hash[65];
-    memcpy(hash, back->hash, sizeof hash);
-    error->fraction[3] *= 2;
-    mill_library_digest(back, back->hash);
-    assert_string_not_equal(hash, back->hash);
-    error->fraction[3] /= 2;
-    error->correlation += 1;
-    mill_library_digest(back, back->hash);
-    assert_string_not_equal(hash, back->hash);
-    error->correlation -= 1;
-    if (n_component > 0) {
-      error->sigma[0] *= 2;
-      mill_library_digest(back, back->hash);
-      assert_string_not_equal(hash, back->hash);
-      error->sigma[0] /= 2;
-      error->component[5] += 1;
-      mill_library_digest(back, back->hash);
-      assert_string_not_equal(hash, back->hash);
-    }
+    round_trip(lib);
     free_library(lib);
-    free_library(back);
   }
 }
 
-/* What older programs know stays in the format that they read. */
-static void test_networks_stay_in_format_1(void **state)
+/* ---- digest --------------------------------------------------------------------------------- */
+
+static void copy_to(const void *from, size_t n, void **to)
 {
-  (void)state;
-  mill_library *lib = new_library();
-  const char *path = in_folder("old.h5");
-  make(4, 2, lib);
-  assert_ok(mill_library_write(path, lib, 1));
-  const hid_t file = open_file(path);
-  assert_int_equal(get_attr_int(file, "/", "format_version"), 1);
-  assert_true(H5Aexists_by_name(file, "arms/arm0", "emulator", H5P_DEFAULT) == 0);
-  H5Fclose(file);
-  free_library(lib);
+  mill_free(*to);
+  assert_ok(mill_alloc_bytes(n, 1, to));
+  memcpy(*to, from, n);
+}
+#define COPY(to, type, ...)                                                                        \
+  copy_to((const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}), (void **)&(to))
+
+static void expect_digest(const mill_library *lib, const char *expected)
+{
+  char hex[65];
+  mill_library_digest(lib, hex);
+  assert_string_equal(hex, expected);
 }
 
 /* A library of exact numbers, whose digests tests/reference/make_library_digest.py has from
@@ -155,17 +82,13 @@ static void test_networks_stay_in_format_1(void **state)
 static void test_library_digest_is_as_documented(void **state)
 {
   (void)state;
-  char hex[65];
   mill_library *lib = new_library();
-  lib->n_label = 1;
+  lib->n_label = lib->n_hull = lib->n_arm = lib->n_guess = lib->n_guess_vsini = 1;
   lib->label[0] =
       (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5, 0, 0};
-  lib->n_hull = 1;
   lib->hull[0].n_label = 1;
   lib->hull[0].n_facet = 2;
-  assert_ok(MILL_ALLOC(4, &lib->hull[0].facet));
-  memcpy(lib->hull[0].facet, (double[]){1, -1.5, -1, -1.25}, 4 * sizeof(double));
-  lib->n_arm = 1;
+  COPY(lib->hull[0].facet, double, 1, -1.5, -1, -1.25);
   mill_arm *arm = &lib->arm[0];
   mill_emulator *net = &arm->emulator;
   snprintf(arm->name, sizeof arm->name, "b");
@@ -174,68 +97,105 @@ static void test_library_digest_is_as_documented(void **state)
   arm->ln_wave0 = 8.25;
   arm->ln_step = 0.0009765625;
   arm->template_sigma_aa = 0.5;
-  assert_ok(MILL_ALLOC(2, &arm->wave_aa));
-  arm->wave_aa[0] = 3827.625;
-  arm->wave_aa[1] = 3831.375;
-  net->log_flux = 1;
-  net->n_layer = 1;
-  net->n_in[0] = 1;
+  COPY(arm->wave_aa, double, 3827.625, 3831.375);
+  net->log_flux = net->n_layer = net->n_in[0] = 1;
   net->n_out[0] = 2;
-  assert_ok(MILL_ALLOC(4, &net->weight[0]));
-  assert_ok(MILL_ALLOC(2, &net->bias[0]));
-  memcpy(net->weight[0], (float[]){0.5f, -0.25f, 2, 3}, 4 * sizeof(float));
-  memcpy(net->bias[0], (float[]){0.125f, -8}, 2 * sizeof(float));
-  lib->n_guess = lib->n_guess_vsini = 1;
-  assert_ok(MILL_ALLOC(1, &lib->guess_label));
-  lib->guess_label[0] = 5500;
+  COPY(net->weight[0], float, 0.5f, -0.25f, 2, 3);
+  COPY(net->bias[0], float, 0.125f, -8);
+  COPY(lib->guess_label, double, 5500);
   lib->guess_vsini_km_s[0] = 100;
-  mill_library_digest(lib, hex);
-  assert_string_equal(hex, REF_DIGEST_MLP);
+  expect_digest(lib, REF_DIGEST_MLP);
+
   net->kind = MILL_EMULATOR_GRID;
   net->n_in[0] = 2;
-  net->grid.n_axis = 1;
-  net->grid.n_node[0] = 5;
-  net->grid.n_out = 2;
-  assert_ok(MILL_ALLOC(9, &net->grid.knot[0]));
-  memcpy(net->grid.knot[0], (double[]){-1, -1, -1, -1, 0.25, 1, 1, 1, 1}, 9 * sizeof(double));
-  assert_ok(MILL_ALLOC(10, &net->grid.coef));
-  for (int i = 0; i < 10; i++)
-    net->grid.coef[i] = (float)(0.75 * i - 2);
-  mill_library_digest(lib, hex);
-  assert_string_equal(hex, REF_DIGEST_GRID);
+  net->grid = (mill_spline_grid){.n_axis = 1, .n_node = {5}, .n_out = 2};
+  COPY(net->grid.knot[0], double, -1, -1, -1, -1, 0.25, 1, 1, 1, 1);
+  COPY(net->grid.coef, float, -2, -1.25f, -0.5f, 0.25f, 1, 1.75f, 2.5f, 3.25f, 4, 4.75f);
+  expect_digest(lib, REF_DIGEST_GRID);
   net->grid.linear = 1;
-  memcpy(net->grid.knot[0], (double[]){-1, -1, -0.5, 0, 0.25, 1, 1}, 7 * sizeof(double));
-  mill_library_digest(lib, hex);
-  assert_string_equal(hex, REF_DIGEST_LINEAR);
+  COPY(net->grid.knot[0], double, -1, -1, -0.5, 0, 0.25, 1, 1);
+  expect_digest(lib, REF_DIGEST_LINEAR);
+
+  net->kind = MILL_EMULATOR_RBF;
+  net->rbf =
+      (mill_rbf){.n_axis = 1, .n_center = 3, .degree = 1, .n_poly = 2, .n_out = 2, .length = {1.5}};
+  COPY(net->rbf.center, double, -1, 0.25, 1);
+  COPY(net->rbf.coef, float, -2, -1.25f, -0.5f, 0.25f, 1, 1.75f, 2.5f, 3.25f, 4, 4.75f);
+  expect_digest(lib, REF_DIGEST_RBF);
   free_library(lib);
 }
 
-static void test_grid_digest(void **state)
+/* Each of these numbers changes the digest. */
+static void sees(const mill_library *lib, size_t n_wide, double *const *wide, size_t n_narrow,
+                 float *const *narrow)
+{
+  char first[65], now[65];
+  mill_library_digest(lib, first);
+  for (size_t i = 0; i < n_wide; i++) {
+    const double before = *wide[i];
+    *wide[i] = nextafter(before, 1e9);
+    mill_library_digest(lib, now);
+    assert_string_not_equal(now, first);
+    *wide[i] = before;
+  }
+  for (size_t i = 0; i < n_narrow; i++) {
+    const float before = *narrow[i];
+    *narrow[i] = nextafterf(before, 1e9f);
+    mill_library_digest(lib, now);
+    assert_string_not_equal(now, first);
+    *narrow[i] = before;
+  }
+  expect_digest(lib, first);
+}
+#define SEES(lib, wide, narrow)                                                                    \
+  sees(lib, sizeof wide / sizeof *wide, wide, sizeof narrow / sizeof *narrow, narrow)
+
+/* Names and provenance do not change the digest, everything that a fit sees does. */
+static void test_library_digest(void **state)
 {
   (void)state;
   mill_library *lib = new_library();
   char first[65], now[65];
-  make_grid(4, 2, lib);
+  make(4, 2, lib);
+  assert_ok(test_library_add_error(2, lib));
   mill_library_digest(lib, first);
+  snprintf(lib->path, sizeof lib->path, "elsewhere.h5");
+  snprintf(lib->name, sizeof lib->name, "other");
+  snprintf(lib->arm[1].source, sizeof lib->arm[1].source, "other");
+  expect_digest(lib, first);
+  double *const wide[] = {&lib->label[3].mean,         &lib->label[0].std,
+                          &lib->label[1].min,          &lib->label[1].max,
+                          &lib->label[2].scale,        &lib->hull[1].facet[2],
+                          &lib->arm[1].ln_wave0,       &lib->arm[0].ln_step,
+                          &lib->arm[0].wave_aa[9],     &lib->arm[1].template_sigma_aa,
+                          &lib->guess_label[11],       &lib->guess_vsini_km_s[1],
+                          &lib->arm[1].error.sigma[0], &lib->arm[1].error.correlation};
+  float *const narrow[] = {&lib->arm[0].emulator.weight[2][100], &lib->arm[1].emulator.bias[1][3],
+                           &lib->arm[1].error.fraction[3], &lib->arm[1].error.component[5]};
+  SEES(lib, wide, narrow);
+  lib->arm[0].emulator.log_flux = 0;
+  mill_library_digest(lib, now);
+  assert_string_not_equal(now, first);
+  lib->arm[0].emulator.log_flux = 1;
+  lib->arm[0].name[0] = 'x';
+  mill_library_digest(lib, now);
+  assert_string_not_equal(now, first);
+  free_library(lib);
+}
+
+static void test_digest_of_grids_and_radial_functions(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  char first[65], now[65];
+  make_kind(4, 2, MILL_EMULATOR_GRID, lib);
   mill_spline_grid *grid = &lib->arm[0].emulator.grid;
-  for (int l = 0; l < 4; l++)
-    for (int i = 0; i < grid->n_node[l] + 4; i++) {
-      const double before = grid->knot[l][i];
-      grid->knot[l][i] = nextafter(before, 9);
-      mill_library_digest(lib, now);
-      assert_string_not_equal(now, first);
-      grid->knot[l][i] = before;
-    }
-  const int n_coef =
-      grid->n_node[0] * grid->n_node[1] * grid->n_node[2] * grid->n_node[3] * grid->n_out;
-  for (int i = 0; i < n_coef; i += (n_coef - 1) / 5) {
-    const float before = grid->coef[i];
-    grid->coef[i] = nextafterf(before, 9);
-    mill_library_digest(lib, now);
-    assert_string_not_equal(now, first);
-    grid->coef[i] = before;
-  }
+  double *const knot[] = {&grid->knot[0][0], &grid->knot[0][7], &grid->knot[1][4],
+                          &grid->knot[3][10]};
+  float *const coef[] = {&grid->coef[0], &grid->coef[3000], &grid->coef[7559]};
+  SEES(lib, knot, coef);
   /* two labels exchanged, and another kind before the same layer */
+  mill_library_digest(lib, first);
   const mill_spline_grid before = *grid;
   grid->n_node[0] = before.n_node[1];
   grid->n_node[1] = before.n_node[0];
@@ -247,79 +207,45 @@ static void test_grid_digest(void **state)
   lib->arm[0].emulator.kind = MILL_EMULATOR_MLP;
   mill_library_digest(lib, now);
   assert_string_not_equal(now, first);
-  lib->arm[0].emulator.kind = MILL_EMULATOR_GRID;
-  mill_library_digest(lib, now);
-  assert_string_equal(now, first);
+  free_library(lib);
+
+  lib = new_library();
+  make_kind(3, 2, MILL_EMULATOR_RBF, lib);
+  mill_rbf *rbf = &lib->arm[0].emulator.rbf;
+  double *const wide[] = {&rbf->length[1], &rbf->center[0], &rbf->center[209]};
+  float *const narrow[] = {&rbf->coef[0], &rbf->coef[74 * rbf->n_out - 1]};
+  SEES(lib, wide, narrow);
   free_library(lib);
 }
 
-/* Names and provenance do not change the digest, everything that a fit sees does. */
-static void test_library_digest(void **state)
+/* ---- description ---------------------------------------------------------------------------- */
+
+static void test_library_info(void **state)
 {
   (void)state;
-  mill_library *lib = new_library();
-  make(4, 2, lib);
-  char first[65], now[65];
-  mill_library_digest(lib, first);
-  snprintf(lib->path, sizeof lib->path, "elsewhere.h5");
-  snprintf(lib->name, sizeof lib->name, "other");
-  snprintf(lib->arm[1].source, sizeof lib->arm[1].source, "other");
-  mill_library_digest(lib, now);
-  assert_string_equal(now, first);
-
-  double *const number[] = {&lib->label[3].mean,     &lib->label[0].std,
-                            &lib->label[1].min,      &lib->label[1].max,
-                            &lib->label[2].scale,    &lib->hull[1].facet[2],
-                            &lib->arm[1].ln_wave0,   &lib->arm[0].ln_step,
-                            &lib->arm[0].wave_aa[9], &lib->arm[1].template_sigma_aa,
-                            &lib->guess_label[11],   &lib->guess_vsini_km_s[1]};
-  for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-    const double before = *number[i];
-    *number[i] = nextafter(before, 1e9);
-    mill_library_digest(lib, now);
-    assert_string_not_equal(now, first);
-    *number[i] = before;
+  static const char *const line[][3] = {
+      {"    emulator grid 4x5x6x7-9-400, cubic splines, log flux, 11560 parameters\n",
+       "    nodes teff 4 from 4315.19 to 6998.42, logg 5 from 0.8 to 5, feh 6 from -2.9 to 0.4, "
+       "alpha 7 from -0.04 to 0.44; 9 components\n",
+       "    emulator 4-12-9-437, SiLU, log flux, "},
+      {"    emulator rbf 70+5-9-400, radial functions, log flux, ",
+       "polynomial of degree 1; 9 components\n", "SiLU"}};
+  for (int i = 0; i < 2; i++) {
+    mill_library *lib = new_library();
+    char text[4096] = "";
+    make_kind(4, 2, i == 0 ? MILL_EMULATOR_GRID : MILL_EMULATOR_RBF, lib);
+    mill_library_digest(lib, lib->hash);
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    assert_ok(mill_library_print(lib, out));
+    rewind(out);
+    assert_true(fread(text, 1, sizeof text - 1, out) > 0);
+    fclose(out);
+    for (int k = 0; k < 3; k++)
+      if (!strstr(text, line[i][k]))
+        fail_msg("\"%s\" is not in\n%s", line[i][k], text);
+    free_library(lib);
   }
-  float *const weight[] = {&lib->arm[0].emulator.weight[2][100], &lib->arm[1].emulator.bias[1][3]};
-  for (size_t i = 0; i < 2; i++) {
-    const float before = *weight[i];
-    *weight[i] = nextafterf(before, 1e9f);
-    mill_library_digest(lib, now);
-    assert_string_not_equal(now, first);
-    *weight[i] = before;
-  }
-  lib->arm[0].emulator.log_flux = 0;
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
-  lib->arm[0].emulator.log_flux = 1;
-  lib->arm[0].name[0] = 'x';
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
-  free_library(lib);
-}
-
-static void test_grid_library_info(void **state)
-{
-  (void)state;
-  mill_library *lib = new_library();
-  char text[4096] = "";
-  make_grid(4, 2, lib);
-  mill_library_digest(lib, lib->hash);
-  FILE *out = tmpfile();
-  assert_non_null(out);
-  assert_ok(mill_library_print(lib, out));
-  rewind(out);
-  assert_true(fread(text, 1, sizeof text - 1, out) > 0);
-  fclose(out);
-  static const char *const line[] = {
-      "format  2\n", "    emulator grid 4x5x6x7-9-400, cubic splines, log flux, 11560 parameters\n",
-      "    nodes teff 4 from 4315.19 to 6998.42, logg 5 from 0.8 to 5, feh 6 from -2.9 to 0.4, "
-      "alpha 7 from -0.04 to 0.44; 9 components\n",
-      "    emulator 4-12-9-437, SiLU, log flux, "};
-  for (size_t i = 0; i < sizeof line / sizeof *line; i++)
-    if (!strstr(text, line[i]))
-      fail_msg("\"%s\" is not in\n%s", line[i], text);
-  free_library(lib);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -488,7 +414,7 @@ static void test_grid_check(void **state)
 {
   (void)state;
   mill_library *lib = new_library();
-  make_grid(4, 2, lib);
+  make_kind(4, 2, MILL_EMULATOR_GRID, lib);
   mill_emulator *net = &lib->arm[0].emulator;
   mill_spline_grid *grid = &net->grid;
   assert_ok(mill_library_check(lib, "lib"));
@@ -517,7 +443,56 @@ static void test_grid_check(void **state)
   WITH(grid->coef[77], NAN, "coefficient that is not finite");
   WITH(grid->coef[0], -INFINITY, "coefficient that is not finite");
   WITH(net->weight[0][5], NAN, "layer 0 of arm b");
+  test_library_to_linear(grid);
   assert_ok(mill_library_check(lib, "lib"));
+  WITH(grid->knot[0][1], grid->knot[0][1] + 0.5, "the first and the last two knots of label teff");
+  assert_ok(mill_library_check(lib, "lib"));
+  free_library(lib);
+}
+
+static void test_rbf_check(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  make_kind(3, 2, MILL_EMULATOR_RBF, lib);
+  mill_emulator *net = &lib->arm[0].emulator;
+  mill_rbf *rbf = &net->rbf;
+  assert_ok(mill_library_check(lib, "lib"));
+  WITH(net->kind, MILL_EMULATOR_GRID, "the grid of arm b has 0 labels");
+  WITH(lib->arm[1].emulator.kind, MILL_EMULATOR_RBF, "arm r have 0 labels");
+  WITH(net->n_layer, 2, "followed by 2 layers");
+  WITH(net->n_in[0], 8, "takes 8 inputs, expected 9 (components of the radial functions)");
+  WITH(rbf->n_axis, 2, "have 2 labels, the library 3");
+  WITH(rbf->n_out, 0, "0 components");
+  WITH(rbf->n_out, MILL_MAX_WIDTH + 1, "1025 components");
+  WITH(rbf->n_center, 0, "0 centers");
+  WITH(rbf->n_center, MILL_MAX_RBF_CENTER + 1, "65537 centers");
+  WITH(rbf->degree, -1, "degree -1");
+  WITH(rbf->degree, MILL_MAX_RBF_DEGREE + 1, "degree 4");
+  WITH(rbf->degree, 2, "has 4 terms, one of degree 2 has 10");
+  WITH(rbf->length[2], 0, "length 0 of label feh");
+  WITH(rbf->length[2], NAN, "of label feh");
+  WITH(rbf->center, NULL, "center that is not finite");
+  WITH(rbf->center[5], NAN, "center that is not finite");
+  WITH(rbf->coef, NULL, "coefficient that is not finite");
+  WITH(rbf->coef[77], INFINITY, "coefficient that is not finite");
+  assert_ok(mill_library_check(lib, "lib"));
+  free_library(lib);
+}
+
+static void test_error_check(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  make(4, 2, lib);
+  assert_ok(test_library_add_error(3, lib));
+  mill_model_error *error = &lib->arm[1].error;
+  WITH(error->fraction[7], NAN, "arm r is nan of the flux in pixel 7");
+  WITH(error->fraction[7], -0.1f, "in pixel 7");
+  WITH(error->component[11], INFINITY, "model error of arm r is not finite");
+  WITH(error->sigma[1], -1, "component 1 of the model error of arm r");
+  WITH(error->correlation, NAN, "arm r is correlated over");
+  WITH(error->n_component, MILL_MAX_ERROR + 1, "arm r has 17 components");
   free_library(lib);
 }
 
@@ -526,7 +501,7 @@ static void test_grid_of_many_labels_is_refused(void **state)
 {
   (void)state;
   mill_library *lib = new_library();
-  make_grid(4, 1, lib);
+  make_kind(4, 1, MILL_EMULATOR_GRID, lib);
   for (int i = 4; i < MILL_MAX_LABEL; i++) {
     lib->label[i] = lib->label[3];
     snprintf(lib->label[i].name, sizeof lib->label[i].name, "extra%d", i);
@@ -557,20 +532,19 @@ int main(void)
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_round_trip),
-      cmocka_unit_test(test_grid_library_round_trip),
-      cmocka_unit_test(test_linear_grid_round_trip),
       cmocka_unit_test(test_model_error_round_trip),
-      cmocka_unit_test(test_networks_stay_in_format_1),
       cmocka_unit_test(test_library_digest_is_as_documented),
       cmocka_unit_test(test_library_digest),
-      cmocka_unit_test(test_grid_digest),
+      cmocka_unit_test(test_digest_of_grids_and_radial_functions),
+      cmocka_unit_test(test_library_info),
       cmocka_unit_test(test_library_write_refuses_existing),
       cmocka_unit_test(test_library_write_follows_links),
       cmocka_unit_test(test_library_write_full_disk),
       cmocka_unit_test(test_library_check),
       cmocka_unit_test(test_grid_check),
+      cmocka_unit_test(test_rbf_check),
+      cmocka_unit_test(test_error_check),
       cmocka_unit_test(test_grid_of_many_labels_is_refused),
-      cmocka_unit_test(test_grid_library_info),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

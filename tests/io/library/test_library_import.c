@@ -144,7 +144,7 @@ static void test_import_refusals(void **state)
                 {"mapper/mean", 1, 0.1, "check/spectra"},
                 {"mapper/std", 1, -5, "std above"},
                 {"lam", 10, 0.001, "not uniform"},
-                {"lam", 10, NAN, "is no wavelength"},
+                {"lam", 10, NAN, "expected a number above 0"},
                 {"outside/points", 5, INFINITY, "outside/points, row 1"},
                 {"outside/hull01_equations", 0, 0.5, "facet 0 of hull 0"},
                 {"mapper/log_ids", 0, 9, "names label 9"}};

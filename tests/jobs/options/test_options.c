@@ -1,18 +1,9 @@
 /* Command line of `starmill fit`: what is given lands in the configuration. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "jobs/options/options.h"
 #include <time.h>
 
-#include "jobs/options/options.h"
 #include "src/run/stop_watch.h"
-#include "kernels/base/error.h"
-#include "tests/mill_test.h"
+#include "tests/src/config/config_fixture.h"
 
 enum { MAX_ARG = 48 };
 
@@ -59,141 +50,57 @@ static void test_nothing_given_changes_nothing(void **state)
   assert_memory_equal(&before, &after, sizeof before);
 }
 
-static void test_every_option_reaches_the_configuration(void **state)
-{
-  (void)state;
-  call c;
-  mill_config config;
-  mill_config_default(&config);
-  assert_int_equal(parse(&c, "--library l.h5 --threads 3 --slots 7 --npoly 12 --minsn -2.5 "
-                             "--objtype TGT,SKY --redrock --exposures joint --optimizer "
-                             "levenberg-marquardt --precision float64 "
-                             "--backend cpu --log-level debug --format weave --lsf off "
-                             "--resolving-power 1800 --medium air --join-by-name --start t.h5 "
-                             "--minsn-from scores --target-class MWS_ANY,STD_* --select-by all "
-                             "--minexpid 3 --maxexpid 2147483647"),
-                   MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-  assert_string_equal(config.template_lib, "l.h5");
-  assert_string_equal(config.start, "t.h5");
-  assert_int_equal(config.n_thread, 3);
-  assert_int_equal(config.n_slot, 7);
-  assert_int_equal(config.fit.n_cont, 12);
-  assert_close(config.select.min_sn, -2.5, 0);
-  assert_int_equal(config.select.n_objtype, 2);
-  assert_string_equal(config.select.objtype[0], "TGT");
-  assert_string_equal(config.select.objtype[1], "SKY");
-  assert_int_equal(config.select.redrock, 1);
-  assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
-  assert_int_equal(config.select.sn_source, MILL_SN_SCORES);
-  assert_int_equal(config.select.n_target_class, 2);
-  assert_string_equal(config.select.target_class[1], "STD_*");
-  assert_int_equal(config.select.select_by, MILL_SELECT_BY_ALL);
-  assert_int_equal(config.select.min_exp_id, 3);
-  assert_int_equal(config.select.max_exp_id, 2147483647);
-  assert_string_equal(config.format, "weave");
-  assert_int_equal(config.join_by_name, 1);
-  assert_int_equal(config.lsf, MILL_LSF_OFF);
-  assert_close(config.resolving_power, 1800, 0);
-  assert_int_equal(config.medium, MILL_MEDIUM_AIR);
-  assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
-  assert_int_equal(config.fit.precision, MILL_FLOAT64);
-  assert_string_equal(config.backend, "cpu");
-  assert_string_equal(config.log_level, "debug");
-  assert_int_equal(mill_config_check(&config), MILL_OK);
-  mill_fit_options_clear(&c.options);
-  mill_config_clear(&config);
-}
-
-/* They choose among the arms of the configuration, and may name others. */
-static void test_arms_of_the_command_line(void **state)
-{
-  (void)state;
-  call c;
-  mill_config config;
-  mill_config_default(&config);
-  config.n_arm = 2;
-  config.arm[0] = (mill_arm_choice){.arm = "b", .min_aa = 4000, .max_aa = 5000};
-  config.arm[1] = (mill_arm_choice){.arm = "r", .max_aa = 7000, .channel = "red"};
-  assert_int_equal(parse(&c, "--arms z,r"), MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-  assert_int_equal(config.n_arm, 2);
-  assert_string_equal(config.arm[0].arm, "z");
-  assert_close(config.arm[0].min_aa, 0, 0);
-  assert_true(isinf(config.arm[0].max_aa));
-  assert_string_equal(config.arm[1].channel, "red");
-  assert_close(config.arm[1].max_aa, 7000, 0);
-  assert_int_equal(mill_config_check(&config), MILL_OK);
-  mill_fit_options_clear(&c.options);
-  /* none given: as the configuration has them */
-  assert_int_equal(parse(&c, ""), MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-  assert_string_equal(config.arm[0].arm, "z");
-  mill_fit_options_clear(&c.options);
-  mill_config_clear(&config);
-}
-
-static void test_exposures_of_the_command_line_win(void **state)
+/* A line of options, and the configuration that says the same. */
+static void test_options_reach_the_configuration(void **state)
 {
   (void)state;
   static const struct {
-    const char *words;
-    int exposures;
-  } given[] = {
-      {"--exposures single", MILL_EXPOSURES_SINGLE},
-      {"--exposures joint", MILL_EXPOSURES_JOINT},
-      {"--exposures coadd", MILL_EXPOSURES_COADD},
+    const char *words, *yaml, *before; /* before: what the file says; NULL: nothing */
+  } c[] = {
+      {"--library l.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 --redrock",
+       "{template_lib: l.h5, threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
+       "redrock: true}",
+       NULL},
+      {"--objtype TGT,SKY --target-class MWS_ANY,STD_* --select-by all --minexpid 3 "
+       "--maxexpid 2147483647 --minsn-from scores",
+       "{objtypes: [TGT, SKY], target_classes: [MWS_ANY, STD_*], select_by: all, minexpid: 3, "
+       "maxexpid: 2147483647, minsn_from: scores}",
+       NULL},
+      {"--exposures joint --format weave --lsf off --medium air --join-by-name --join-radius 2",
+       "{exposures: joint, format: weave, lsf: off, medium: air, join_by_name: true, "
+       "join_radius: 2}",
+       NULL},
+      {"--optimizer levenberg-marquardt --precision float64 --start t.h5 --backend cpu "
+       "--log-level debug",
+       "{optimizer: levenberg-marquardt, precision: float64, start: t.h5, backend: cpu, "
+       "log_level: debug}",
+       NULL},
+      {"--targetid 39627,-12 --targetid 9223372036854775807",
+       "targetid: [-12, 39627, 9223372036854775807]", "targetid: 5"},
+      {"--exposures coadd", "exposures: coadd", "exposures: single"},
+      {"--resolving-power 1500", "{resolving_power: 1500, arms: [b, r]}",
+       "arms: [{name: b, fwhm: 2.7}, {name: r, resolving_power: 1650}]"},
+      {"--arms z,r", "arms: [z, {name: r, max: 7000, channel: red}]",
+       "arms: [{name: b, min: 4000, max: 5000}, {name: r, max: 7000, channel: red}]"},
+      {"", "arms: [{name: b, min: 4000}]", "arms: [{name: b, min: 4000}]"},
   };
-  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-    call c;
-    mill_config config;
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    call one;
+    mill_config config, expected;
     mill_config_default(&config);
-    config.exposures = MILL_EXPOSURES_SINGLE; /* of a file: the command line wins */
-    assert_int_equal(parse(&c, given[i].words), MILL_OK);
-    assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-    assert_int_equal(config.exposures, given[i].exposures);
-    mill_fit_options_clear(&c.options);
+    mill_config_default(&expected);
+    if (c[i].before)
+      must_read(&config, c[i].before);
+    must_read(&expected, c[i].yaml);
+    assert_int_equal(parse(&one, c[i].words), MILL_OK);
+    if (mill_fit_options_apply(&one.options, &config) != MILL_OK)
+      fail_msg("%s: %s", c[i].words, mill_error_message());
+    assert_int_equal(mill_config_check(&config), MILL_OK);
+    assert_same(&config, &expected);
+    mill_fit_options_clear(&one.options);
     mill_config_clear(&config);
+    mill_config_clear(&expected);
   }
-}
-
-static void test_resolving_power_of_the_command_line_wins_over_that_of_arms(void **state)
-{
-  (void)state;
-  call c;
-  mill_config config;
-  mill_config_default(&config);
-  config.n_arm = 2; /* of a file */
-  strcpy(config.arm[0].arm, "b");
-  strcpy(config.arm[1].arm, "r");
-  config.arm[0].fwhm_aa = 2.7;
-  config.arm[1].resolving_power = 1650;
-  assert_int_equal(parse(&c, "--resolving-power 1500 --npoly 12"), MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-  assert_close(mill_config_resolving_power(&config, "b"), 1500, 0);
-  assert_close(mill_config_resolving_power(&config, "r"), 1500, 0);
-  assert_close(config.arm[0].fwhm_aa, 0, 0);
-  mill_fit_options_clear(&c.options);
-  mill_config_clear(&config);
-}
-
-static void test_target_ids_replace_those_of_the_configuration(void **state)
-{
-  (void)state;
-  call c;
-  mill_config config;
-  mill_config_default(&config);
-  assert_int_equal(MILL_ALLOC(1, &config.select.target_id), MILL_OK);
-  config.select.target_id[0] = 5;
-  config.select.n_target_id = 1;
-  assert_int_equal(parse(&c, "--targetid 39627,-12 --targetid 9223372036854775807"), MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
-  assert_int_equal(config.select.n_target_id, 3);
-  assert_int_equal(config.select.target_id[0], -12);
-  assert_int_equal(config.select.target_id[1], 39627);
-  assert_true(config.select.target_id[2] == INT64_MAX);
-  mill_fit_options_clear(&c.options);
-  mill_config_clear(&config);
 }
 
 static void test_bad_values_are_named(void **state)
@@ -374,16 +281,12 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_inputs_keep_their_order_among_options),
       cmocka_unit_test(test_nothing_given_changes_nothing),
-      cmocka_unit_test(test_every_option_reaches_the_configuration),
-      cmocka_unit_test(test_arms_of_the_command_line),
-      cmocka_unit_test(test_exposures_of_the_command_line_win),
-      cmocka_unit_test(test_resolving_power_of_the_command_line_wins_over_that_of_arms),
-      cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
+      cmocka_unit_test(test_options_reach_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
       cmocka_unit_test(test_running_options),
       cmocka_unit_test(test_durations),
       cmocka_unit_test(test_time_limit),
       cmocka_unit_test(test_margin_of_the_time_limit),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

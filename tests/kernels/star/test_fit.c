@@ -33,7 +33,7 @@ static void make(int optimizer)
   model.set.n_simplex_round = 40;
   model.set.max_eval = 2000;
   slot.result.n_pix_tot = 1000;
-  slot.kept = &slot; /* there is room for a template */
+  slot.kept.flux = &slot; /* there is room for a template */
   for (int l = 0; l < N_LABEL; l++) {
     model.label[l].std = 1;
     model.label[l].scale = 0.1;
@@ -83,7 +83,7 @@ static void answer(void)
     for (int i = 0; i < MILL_N_PROFILE; i++) {
       double theta[NP];
       memcpy(theta, slot.theta, sizeof theta);
-      theta[0] = slot.profile_vel[i];
+      theta[0] = slot.profile.vel[i];
       if (isfinite(theta[0]))
         e->profile[i] = value(theta, NULL);
     }
@@ -102,10 +102,10 @@ static void answer(void)
 
 static void fit(int n_start, const double *start0, const double *start1)
 {
-  memcpy(slot.start[0], start0, NP * sizeof *start0);
+  memcpy(slot.starts.theta[0], start0, NP * sizeof *start0);
   if (start1)
-    memcpy(slot.start[1], start1, NP * sizeof *start1);
-  slot.n_start = n_start;
+    memcpy(slot.starts.theta[1], start1, NP * sizeof *start1);
+  slot.starts.n = n_start;
   for (int j = 0; j < NP; j++)
     if (!model.set.fixed[j])
       slot.free_par[slot.n_free++] = j;
@@ -123,13 +123,13 @@ static void fit(int n_start, const double *start0, const double *start1)
     assert_int_equal(n_kept[MILL_REQ_PROFILE], n_request[MILL_REQ_PROFILE] - 1);
     assert_int_equal(n_kept[MILL_REQ_FINAL], 1);
   }
-  assert_memory_equal(slot.kept_theta + 1, slot.best_end + 1, (NP - 1) * sizeof *slot.best_end);
+  assert_memory_equal(slot.kept.theta + 1, slot.best.end + 1, (NP - 1) * sizeof *slot.best.end);
 }
 
 /** Of parameter j, which is `expected`, in errors of the function. */
 static double off(int j, double expected)
 {
-  return (mill_par_inner(&model, j, slot.best_end[j]) - mill_par_inner(&model, j, expected)) *
+  return (mill_par_inner(&model, j, slot.best.end[j]) - mill_par_inner(&model, j, expected)) *
          sqrt(hess[j * NP + j]);
 }
 
@@ -226,11 +226,11 @@ static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
 {
   (void)state;
   make(MILL_OPT_LM);
-  memcpy(slot.best_end, centre, sizeof centre);
-  memcpy(slot.best.hess, hess, sizeof hess);
+  memcpy(slot.best.end, centre, sizeof centre);
+  memcpy(slot.best.at.hess, hess, sizeof hess);
   memcpy(slot.theta, centre, sizeof centre);
-  slot.have_best = slot.best_converged = slot.polish.have = 1;
-  slot.best.f = 10;
+  slot.best.have = slot.best.converged = slot.polish.have = 1;
+  slot.best.at.f = 10;
   /* where the next step leads, and what it promises there */
   slot.polish.lambda = MILL_POLISH_LAMBDA;
   slot.polish.at.f = 30;
@@ -251,7 +251,7 @@ static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
   slot.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
   assert_false(mill_start_repeats(&model, &slot));
   slot.theta[0] = centre[0];
-  slot.best_converged = 0;
+  slot.best.converged = 0;
   assert_false(mill_start_repeats(&model, &slot));
   /* and the fit of two starts to one minimum */
   const double other[NP] = {-30, 30, 0, 0, 0};
@@ -284,13 +284,13 @@ static void test_a_tie_that_is_beaten_is_none(void **state)
   (void)state;
   for (int better = 0; better < 2; better++) {
     make(MILL_OPT_LM);
-    memcpy(slot.best.theta, centre, sizeof centre);
-    memcpy(slot.best.hess, hess, sizeof hess);
-    slot.have_best = slot.best_converged = 1;
-    slot.best.f = 10;
-    slot.n_start = 3;
+    memcpy(slot.best.at.theta, centre, sizeof centre);
+    memcpy(slot.best.at.hess, hess, sizeof hess);
+    slot.best.have = slot.best.converged = 1;
+    slot.best.at.f = 10;
+    slot.starts.n = 3;
     for (int s = 1; s < 3; s++) {
-      slot.i_start = s;
+      slot.starts.i = s;
       slot.polish.have = 1;
       slot.polish.at.f = s == 1 ? 11 : (better ? 5 : 9.9);
       memcpy(slot.polish.at.hess, hess, sizeof hess);
@@ -300,7 +300,7 @@ static void test_a_tie_that_is_beaten_is_none(void **state)
       mill_start_end(&model, &slot, 1);
       assert_int_equal((slot.result.info & MILL_INFO_TWO_MINIMA) != 0, s == 1 || !better);
     }
-    assert_close(slot.best.f, better ? 5 : 9.9, 0);
+    assert_close(slot.best.at.f, better ? 5 : 9.9, 0);
   }
 }
 
@@ -315,13 +315,13 @@ static void test_a_given_start_is_brought_within_the_limits(void **state)
   }
   model.set.fixed[4] = 1;
   model.set.fixed_value[4] = 0.15;
-  memcpy(slot.given, given, sizeof given);
-  slot.n_start = 2;
+  memcpy(slot.starts.given, given, sizeof given);
+  slot.starts.n = 2;
   mill_take_given_start(&model, &slot);
-  assert_int_equal(slot.n_start, 1);
+  assert_int_equal(slot.starts.n, 1);
   assert_int_equal(slot.result.info, MILL_INFO_GIVEN_START);
   for (int j = 0; j < NP; j++)
-    assert_close(slot.start[0][j], inside[j], 0);
+    assert_close(slot.starts.theta[0][j], inside[j], 0);
 }
 
 static void test_a_fast_rotator_is_started_faster(void **state)
@@ -336,8 +336,8 @@ static void test_a_fast_rotator_is_started_faster(void **state)
     second_centre[1] = 200;
     second_depth = -1;
     fit(2, start, other);
-    assert_true(slot.i_start > slot.n_start);
-    assert_int_equal(slot.i_start, 3);
+    assert_true(slot.starts.i > slot.starts.n);
+    assert_int_equal(slot.starts.i, 3);
     assert_close(off(1, lower ? 200 : 120), 0, 0.06);
   }
 }
@@ -349,8 +349,8 @@ static void test_a_last_step_uphill_is_taken_back(void **state)
   fails_at_end = 1;
   fit(1, start, NULL);
   assert_int_equal(n_request[MILL_REQ_FINAL], 2);
-  assert_memory_equal(slot.best_end, slot.best.theta, sizeof slot.best_end);
-  assert_close(slot.result.m2ll, slot.best.f, 0);
+  assert_memory_equal(slot.best.end, slot.best.at.theta, sizeof slot.best.end);
+  assert_close(slot.result.m2ll, slot.best.at.f, 0);
 }
 
 /** Profile of F = x^2 + skew x^3 + kurt x^4 by the state machine, x = (v - v0) / sigma - shift. */
@@ -359,13 +359,13 @@ static void shifted_profile(double sigma, double shift, double skew, double kurt
 {
   const double v0 = 37;
   memset(&slot, 0, sizeof slot);
-  slot.best_end[0] = v0;
-  slot.best.hess[0] = 1 / (sigma * sigma);
+  slot.best.end[0] = v0;
+  slot.best.at.hess[0] = 1 / (sigma * sigma);
   mill_profile_begin(&model, &slot, n);
   *n_grid = 0;
   do {
     for (int i = 0; i < MILL_N_PROFILE; i++) {
-      const double x = (slot.profile_vel[i] - v0) / sigma - shift;
+      const double x = (slot.profile.vel[i] - v0) / sigma - shift;
       slot.eval.profile[i] = isfinite(x) ? x * x * (1 + x * (skew + x * kurt)) : 0;
     }
     ++*n_grid;
@@ -392,11 +392,11 @@ static void test_few_velocities_suffice_or_are_not_taken(void **state)
       const mill_fit_result full = slot.result;
       profile(3, skew, kurt, MILL_N_PROFILE_FEW, &n_grid);
       const mill_fit_result *few = &slot.result;
-      if (slot.n_profile < MILL_N_PROFILE)
+      if (slot.profile.n_vel < MILL_N_PROFILE)
         n_few++;
       else
         n_full++;
-      assert_int_equal(slot.n_profile < MILL_N_PROFILE, n_grid == 1);
+      assert_int_equal(slot.profile.n_vel < MILL_N_PROFILE, n_grid == 1);
       const double tol = 1e-4; /* the windows end at 6 and at 10 widths */
       assert_close(few->vrad_err_km_s / full.vrad_err_km_s, 1, tol);
       assert_close(few->vrad_skew, full.vrad_skew, tol);
@@ -411,10 +411,10 @@ static void test_few_velocities_suffice_or_are_not_taken(void **state)
   shifted_profile(3, 0.4, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
   assert_int_equal(n_grid, 1);
   shifted_profile(3, 0.6, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
-  assert_int_equal(slot.n_profile, MILL_N_PROFILE);
+  assert_int_equal(slot.profile.n_vel, MILL_N_PROFILE);
   model.set.max_vel_km_s = 40;
   profile(3, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
-  assert_int_equal(slot.n_profile, MILL_N_PROFILE);
+  assert_int_equal(slot.profile.n_vel, MILL_N_PROFILE);
 }
 
 /* Profiles that no Gaussian is like: each comes to an end, and those that a grid can hold have
@@ -446,13 +446,13 @@ static void test_profiles_of_any_shape_end(void **state)
     for (int at_limit = 0; at_limit < 2; at_limit++) {
       make(MILL_OPT_LM);
       const double v0 = at_limit ? 1000 : 37, sigma = 3;
-      slot.best_end[0] = v0;
-      slot.best.hess[0] = 1 / (sigma * sigma);
+      slot.best.end[0] = v0;
+      slot.best.at.hess[0] = 1 / (sigma * sigma);
       mill_profile_begin(&model, &slot, MILL_N_PROFILE_FEW);
       int n_grid = 0, go = 1;
       while (go) {
         for (int i = 0; i < MILL_N_PROFILE; i++)
-          slot.eval.profile[i] = bad_profile(kind, (slot.profile_vel[i] - v0) / sigma);
+          slot.eval.profile[i] = bad_profile(kind, (slot.profile.vel[i] - v0) / sigma);
         go = !mill_profile_digest(&model, &slot);
         assert_true(++n_grid <= 1 + MILL_MAX_PROFILE_ROUND);
       }
@@ -495,10 +495,10 @@ static double vsini_err(double vsini, double sigma_u, int kind)
 {
   make(MILL_OPT_LM);
   model.set.rotation = kind;
-  slot.best_end[1] = slot.best.theta[1] = vsini;
+  slot.best.end[1] = slot.best.at.theta[1] = vsini;
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
-      slot.best.hess[i * NP + j] = i == j ? 1 / (i == 1 ? sigma_u * sigma_u : 1) : 0;
+      slot.best.at.hess[i * NP + j] = i == j ? 1 / (i == 1 ? sigma_u * sigma_u : 1) : 0;
   assert_true(mill_fit_covariance(&model, &slot));
   /* COVAR has it too: row VSINI begins after NP elements */
   assert_close(slot.result.covar[NP], pow(slot.result.vsini_err_km_s, 2), 1e-9);
@@ -535,10 +535,10 @@ static void test_limit_of_vsini(void **state)
         make(MILL_OPT_LM);
         model.set.rotation = kinds[k];
         model.set.max_vsini_km_s = 80;
-        memcpy(slot.best.hess, hess, sizeof hess);
+        memcpy(slot.best.at.hess, hess, sizeof hess);
         const double limit = upper ? 80 : 0, inwards = upper ? -1 : 1;
-        slot.best.theta[1] = slot.best_end[1] = limit;
-        slot.best.grad[1] = inwards * slopes[i_slope];
+        slot.best.at.theta[1] = slot.best.end[1] = limit;
+        slot.best.at.grad[1] = inwards * slopes[i_slope];
         assert_true(mill_fit_covariance(&model, &slot));
         assert_int_equal((slot.result.info & MILL_INFO_VSINI_ZERO) != 0, !upper);
         for (int j = 1; j < NP; j++) /* no part of the covariance */
@@ -555,7 +555,7 @@ static void test_limit_of_vsini(void **state)
         }
         assert_int_equal(mill_cholesky(4, a, 4), 0);
         mill_cholesky_solve(4, a, 4, rhs);
-        double d[NP] = {rhs[0], u, rhs[1], rhs[2], rhs[3]}, rise = slot.best.grad[1] * u;
+        double d[NP] = {rhs[0], u, rhs[1], rhs[2], rhs[3]}, rise = slot.best.at.grad[1] * u;
         for (int i = 0; i < NP; i++)
           for (int j = 0; j < NP; j++)
             rise += d[i] * hess[i * NP + j] * d[j];
@@ -599,12 +599,12 @@ static int near_hull(double label0, double label1, double rho, double normal0, d
   model.hull[0].n_facet = 2;
   model.hull[0].facet = facet;
   for (int j = 0; j < NP; j++)
-    slot.best.hess[j * NP + j] = 1;
+    slot.best.at.hess[j * NP + j] = 1;
   /* the inverse of 0.01 (1, rho; rho, 1) */
-  slot.best.hess[2 * NP + 2] = slot.best.hess[3 * NP + 3] = 100 / (1 - rho * rho);
-  slot.best.hess[2 * NP + 3] = slot.best.hess[3 * NP + 2] = -100 * rho / (1 - rho * rho);
-  slot.best_end[2] = label0;
-  slot.best_end[3] = label1;
+  slot.best.at.hess[2 * NP + 2] = slot.best.at.hess[3 * NP + 3] = 100 / (1 - rho * rho);
+  slot.best.at.hess[2 * NP + 3] = slot.best.at.hess[3 * NP + 2] = -100 * rho / (1 - rho * rho);
+  slot.best.end[2] = label0;
+  slot.best.end[3] = label1;
   assert_true(mill_fit_covariance(&model, &slot));
   return (slot.result.info & MILL_INFO_NEAR_HULL) != 0;
 }
@@ -653,8 +653,8 @@ static void test_errors_are_scaled(void **state)
     r->n_pix[1] = 37;
     r->n_pix_tot = 147;
     r->rchisq_tot = NAN;
-    memcpy(slot.start[0], start, sizeof start);
-    slot.n_start = 1;
+    memcpy(slot.starts.theta[0], start, sizeof start);
+    slot.starts.n = 1;
     for (int j = 0; j < NP; j++)
       if (!model.set.fixed[j])
         slot.free_par[slot.n_free++] = j;

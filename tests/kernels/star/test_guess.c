@@ -98,9 +98,9 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   g.b.s.guess = g.guess;
   g.slot.segment = &g.b.s;
   g.slot.n_segment = 1;
-  g.slot.guess_chisq = g.chisq;
-  g.slot.guess_least = g.least;
-  g.slot.guess_velocity = g.velocity;
+  g.slot.guess.chisq = g.chisq;
+  g.slot.guess.least = g.least;
+  g.slot.guess.velocity = g.velocity;
 }
 
 /** Where the data's bin i stands, its weight; its product MILL_GUESS_LANE on. */
@@ -249,12 +249,12 @@ static void test_starts_are_the_best_that_are_apart(void **state)
 
   g.slot.n_segment = 0; /* nothing to match: chi^2 is 0 everywhere */
   mill_block_guess(&g.b.block, m, &g.slot, &g.b.work);
-  assert_int_equal(g.slot.n_start, MILL_MAX_GUESS_START);
-  assert_close(g.slot.start[0][MILL_PAR_VRAD], mill_guess_velocity(-5, m->guess_ln_step), 1e-9);
+  assert_int_equal(g.slot.starts.n, MILL_MAX_GUESS_START);
+  assert_close(g.slot.starts.theta[0][MILL_PAR_VRAD], mill_guess_velocity(-5, m->guess_ln_step), 1e-9);
   double label = 0; /* one more each time, as that is apart enough for the first four */
   for (int i = 0; i < MILL_MAX_GUESS_START; i++) {
-    assert_close(g.slot.start[i][MILL_PAR_LABEL0], label, 0);
-    assert_close(g.slot.start_chisq[i], 0, 0);
+    assert_close(g.slot.starts.theta[i][MILL_PAR_LABEL0], label, 0);
+    assert_close(g.slot.starts.chisq[i], 0, 0);
     label += mill_guess_apart(i + 1) <= 1 ? 1 : 2;
   }
   for (int e = 0; e < N_WHOLE * NV; e++)

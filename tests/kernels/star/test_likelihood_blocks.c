@@ -315,10 +315,10 @@ static mill_arm_velocity search(double v, double err, double depth, double noise
   memset(&slot, 0, sizeof slot);
   slot.stage = MILL_STAGE_FINAL;
   slot.theta[MILL_PAR_VRAD] = v;
-  slot.result.vrad_err_km_s = slot.profile_width = err;
-  slot.has_profile_arm = has_profile;
+  slot.result.vrad_err_km_s = slot.profile.width = err;
+  slot.profile.has_arm = has_profile;
   for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
-    slot.profile_arm[0][i] =
+    slot.profile.arm[0][i] =
         line_shape(v + (i - MILL_N_PROFILE_FEW / 2) * MILL_PROFILE_FEW_STEP * err, depth);
   mill_arm_velocity_begin(&slot, v, line_shape(v, depth), &at);
   mill_arm_velocity_known(&model, &slot, 0, &at);

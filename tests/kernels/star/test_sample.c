@@ -54,15 +54,15 @@ static void make(void)
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
       hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
-  slot.walker = walker;
-  slot.walker_f = walker_f;
-  slot.walker_penalty = walker_penalty;
-  slot.walker_grad = walker_grad;
-  slot.stone = stone;
-  slot.chain = chain;
-  slot.sorted = sorted;
-  slot.posterior = &out.posterior;
-  slot.identity = 4711;
+  slot.sample.walker = walker;
+  slot.sample.walker_f = walker_f;
+  slot.sample.walker_penalty = walker_penalty;
+  slot.sample.walker_grad = walker_grad;
+  slot.sample.stone = stone;
+  slot.sample.chain = chain;
+  slot.sample.sorted = sorted;
+  slot.sample.posterior = &out.posterior;
+  slot.sample.identity = 4711;
   for (int j = 0; j < NP; j++)
     slot.free_par[slot.n_free++] = j;
 }
@@ -94,8 +94,8 @@ static void differentiate(double (*f)(const double *theta))
 static int sample(double (*f)(const double *theta))
 {
   int n = 0, n_jac = 0;
-  memcpy(slot.best_end, centre, sizeof centre);
-  memcpy(slot.best.hess, hess, sizeof hess);
+  memcpy(slot.best.end, centre, sizeof centre);
+  memcpy(slot.best.at.hess, hess, sizeof hess);
   slot.result.m2ll = f(centre) + mill_penalty(&model, &slot, centre);
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
@@ -253,13 +253,13 @@ static void test_a_lower_minimum_is_flagged(void **state)
 {
   (void)state;
   make();
-  slot.best.hess[0] = 0;
+  slot.best.at.hess[0] = 0;
   model.set.sample.least_ess = 1000;
   for (int e = 0; e < NP * NP; e++)
     hess[e] /= 16; /* walkers begin four times as wide and so in both */
   double narrow[NP * NP];
   memcpy(narrow, hess, sizeof hess);
-  memcpy(slot.best_end, centre, sizeof centre);
+  memcpy(slot.best.end, centre, sizeof centre);
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
@@ -348,10 +348,10 @@ static void test_modes_have_weights_and_places(void **state)
   make();
   for (int j = 0; j < NP; j++)
     far[j] = 9 * deviation(j);
-  slot.n_minimum = 2; /* so that walkers begin in each */
+  slot.starts.n_minimum = 2; /* so that walkers begin in each */
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < NP; j++)
-      slot.minimum[i][j] =
+      slot.starts.minimum[i][j] =
           centre[j] + (i == 0 && j == 4 ? far[4] : 0) - (i == 1 && j == 0 ? far[0] : 0);
   model.set.sample.least_ess = 2000;
   sample(three_modes);
@@ -384,8 +384,8 @@ static void test_walkers_begin_about_all_minima(void **state)
     if (noted)
       for (int i = 0; i < 3; i++) { /* the solution, the two others, and one of them again */
         for (int j = 0; j < NP; j++)
-          slot.minimum[i][j] = centre[j] + (i > 0 && j == 4 ? far[4] * (i == 1 ? 1 : 1.0001) : 0);
-        slot.minimum_f[slot.n_minimum++] = i > 0 ? 0.5 : 0;
+          slot.starts.minimum[i][j] = centre[j] + (i > 0 && j == 4 ? far[4] * (i == 1 ? 1 : 1.0001) : 0);
+        slot.starts.minimum_f[slot.starts.n_minimum++] = i > 0 ? 0.5 : 0;
       }
     sample(three_modes);
     assert_int_equal(out.posterior.n_mode, 1 + noted);
@@ -473,7 +473,7 @@ static void test_numbers_depend_on_seed_and_identity_alone(void **state)
   for (int k = 0; k < 2; k++) {
     make();
     model.set.sample.least_ess = 500;
-    slot.identity += k == 0;
+    slot.sample.identity += k == 0;
     model.set.sample.seed += k == 1;
     sample(gaussian);
     assert_true(memcmp(first.mean, out.posterior.mean, sizeof first.mean) != 0);

@@ -1,56 +1,7 @@
 /* Defaults, reading, checking and printing of configurations. */
 #include "tests/src/config/config_fixture.h"
 
-static void test_defaults(void **state)
-{
-  (void)state;
-  mill_config config;
-  mill_config_default(&config);
-  assert_int_equal(mill_config_check(&config), MILL_OK);
-  assert_string_equal(config.template_lib, "");
-  assert_close(config.fit.min_vel_km_s, -1000.0, 0.0);
-  assert_close(config.fit.max_vel_km_s, 1000.0, 0.0);
-  assert_close(config.fit.min_vsini_km_s, 0.0, 0.0);
-  assert_close(config.fit.max_vsini_km_s, 500.0, 0.0);
-  assert_int_equal(config.fit.n_cont, 10);
-  assert_int_equal(config.fit.continuum, MILL_CONT_RBF);
-  assert_int_equal(config.fit.optimizer, MILL_OPT_HYBRID);
-  assert_int_equal(config.fit.likelihood, MILL_LIKE_MARGINAL);
-  assert_int_equal(config.fit.precision, MILL_FLOAT32);
-  assert_int_equal(config.fit.rotation, MILL_ROT_SPLINE);
-  assert_int_equal(config.fit.resolution, MILL_RES_AUTO);
-  assert_close(config.fit.guess_vel_step_km_s, 60.0, 0.0);
-  assert_close(config.fit.second_start_sn, 6.0, 0.0);
-  assert_int_equal(config.fit.max_starts, 10);
-  assert_int_equal(config.fit.n_simplex_round, 40);
-  assert_int_equal(config.fit.max_eval, 4000);
-  assert_int_equal(config.fit.edge_pix, 5);
-  assert_close(config.fit.sigma_floor, 0.3, 0.0);
-  assert_close(config.fit.bad_sigma_factor, 1000.0, 0.0);
-  assert_int_equal(config.fit.n_wave_mask, 1);
-  assert_close(config.fit.wave_mask[0].min_aa, 4300.0, 0.0);
-  assert_close(config.fit.wave_mask[0].max_aa, 4450.0, 0.0);
-  assert_int_equal(config.fit.mask_ignore, 0);
-  assert_true(config.select.min_sn == -INFINITY && config.fit.min_sn == -INFINITY);
-  assert_int_equal(config.select.n_objtype, 0);
-  assert_null(config.select.target_id);
-  assert_int_equal(config.select.redrock, 0);
-  assert_close(config.select.redrock_max_vel_km_s, 1500.0, 0.0);
-  assert_true(config.select.fiberstatus_allowed == (1u << 3 | 1u << 20));
-  assert_int_equal(config.wave_mask_auto, 1);
-  assert_string_equal(config.format, "auto");
-  assert_int_equal(config.exposures, MILL_EXPOSURES_COADD);
-  assert_int_equal(config.join_by_name, 0);
-  assert_int_equal(config.lsf, MILL_LSF_AUTO);
-  assert_close(config.resolving_power, 0.0, 0.0);
-  assert_int_equal(config.medium, MILL_MEDIUM_AUTO);
-  assert_int_equal(config.n_fixed + config.n_prior + config.n_arm, 0);
-  assert_int_equal(config.n_thread + config.n_reader + config.n_slot, 0);
-  assert_close(config.write_interval_s, 5.0, 0.0);
-  assert_close(config.gzip_limit_mib, 4096.0, 0.0);
-  assert_string_equal(config.backend, "auto");
-  assert_string_equal(config.log_level, "info");
-}
+#include "src/config/config_internal.h"
 
 static void test_empty_files_give_defaults(void **state)
 {
@@ -163,118 +114,112 @@ static void test_documentation_is_that_of_the_table(void **state)
   free(keys);
 }
 
+/* A line that is printed, whole. */
+static int has_line(const char *text, const char *line)
+{
+  const size_t n = strlen(line);
+  for (const char *at = text; (at = strstr(at, line)); at++)
+    if ((at == text || at[-1] == '\n') && at[n] == '\n')
+      return 1;
+  return 0;
+}
+
+/* A value of every key as a user may write it, and as it is printed. */
 static void test_every_key_is_read(void **state)
 {
   (void)state;
-  mill_config config;
+  static const char *const given[][2] = {
+      {"template_lib: 'a b: #c.h5'", "template_lib: \"a b: #c.h5\""},
+      {"arms: [{name: b, fwhm: 2.7}, {name: z, min: 7e3, max: 9000, channel: RED, "
+       "resolving_power: 1800}]",
+       "arms: [{name: \"b\", fwhm: 2.7}, {name: \"z\", min: 7000, max: 9000, channel: \"RED\", "
+       "resolving_power: 1800}]"},
+      {"min_vel: -1.5e2", "min_vel: -150"},
+      {"max_vel: +300", "max_vel: 300"},
+      {"min_vsini: .5", "min_vsini: 0.5"},
+      {"max_vsini: 80.", "max_vsini: 80"},
+      {"npoly: 7", "npoly: 7"},
+      {"npoly_per_1000aa: 2", "npoly_per_1000aa: 2"},
+      {"rbf_continuum: no", "rbf_continuum: false"},
+      {"likelihood: profile", "likelihood: profile"},
+      {"precision: float64", "precision: float64"},
+      {"rotation_kernel: linear", "rotation_kernel: linear"},
+      {"model_error: off", "model_error: false"},
+      {"fix_param: [{value: 3, param: vsini}]", "fix_param:\n  - {param: \"vsini\", value: 3}"},
+      {"priors:\n  - param: teff\n    mean: 5000\n    sigma: 100",
+       "priors:\n  - {param: \"teff\", mean: 5000, sigma: 100}"},
+      {"rescale_errors: Yes", "rescale_errors: true"},
+      {"velocity_offsets: TRUE", "velocity_offsets: true"},
+      {"velocity_offset_sigma: 5", "velocity_offset_sigma: 5"},
+      {"format: sdss", "format: sdss"},
+      {"exposures: joint", "exposures: joint"},
+      {"join_by_name: yes", "join_by_name: true"},
+      {"join_by_name: on\njoin_radius: 1.5", "join_radius: 1.5"},
+      {"lsf: off", "lsf: off"},
+      {"resolving_power: 2e3", "resolving_power: 2000"},
+      {"medium: air", "medium: air"},
+      {"optimizer: levenberg-marquardt", "optimizer: levenberg-marquardt"},
+      {"start: truth.fits", "start: \"truth.fits\""},
+      {"guess_vel_step: 20", "guess_vel_step: 20"},
+      {"second_start_sn: 0", "second_start_sn: 0"},
+      {"max_starts: 3", "max_starts: 3"},
+      {"n_simplex_round: 12", "n_simplex_round: 12"},
+      {"max_eval: 99", "max_eval: 99"},
+      {"edge_pix: 0", "edge_pix: 0"},
+      {"sigma_floor: 0", "sigma_floor: 0"},
+      {"bad_sigma_factor: 10", "bad_sigma_factor: 10"},
+      {"wave_mask:\n  - [1, 2]\n  - [2, 3.5]", "wave_mask: [[1, 2], [2, 3.5]]"},
+      {"mask_ignore: 0x80000001", "mask_ignore: 0x80000001"},
+      {"minsn: -2.5", "minsn: -2.5"},
+      {"minsn_from: scores", "minsn_from: scores"},
+      {"objtypes: TGT", "objtypes: [\"TGT\"]"},
+      {"target_classes: [MWS_ANY, 'STD_*']", "target_classes: [\"MWS_ANY\", \"STD_*\"]"},
+      {"select_by: all", "select_by: all"},
+      {"minexpid: 5", "minexpid: 5"},
+      {"maxexpid: 7", "maxexpid: 7"},
+      {"targetid: [7, -3, 39627000000000001, 7]", "targetid: [-3, 7, 39627000000000001]"},
+      {"fiberstatus_allowed_bits: [0, 63]", "fiberstatus_allowed_bits: [0, 63]"},
+      {"redrock: on", "redrock: true"},
+      {"redrock_file: r.fits", "redrock_file: \"r.fits\""},
+      {"redrock_max_vel: 600", "redrock_max_vel: 600"},
+      {"threads: 2", "threads: 2"},
+      {"readers: 3", "readers: 3"},
+      {"slots: 7", "slots: 7"},
+      {"write_interval: 0.5", "write_interval: 0.5"},
+      {"gzip_limit_mib: 10", "gzip_limit_mib: 10"},
+      {"scratch: /s", "scratch: \"/s\""},
+      {"backend: cpu", "backend: cpu"},
+      {"log_level: debug", "log_level: debug"},
+  };
+  mill_config usual;
+  mill_config_default(&usual);
+  char *before = printed(&usual);
+  assert_int_equal(sizeof given / sizeof *given, MILL_N_KEY);
+  for (size_t i = 0; i < MILL_N_KEY; i++) {
+    mill_config config;
+    mill_config_default(&config);
+    must_read(&config, given[i][0]);
+    char *text = printed(&config);
+    if (!has_line(text, given[i][1]) || has_line(before, given[i][1]))
+      fail_msg("'%s' is not printed as '%s'", given[i][0], given[i][1]);
+    free(text);
+    mill_config_clear(&config);
+  }
+  free(before);
+}
+
+static void test_a_second_file_goes_over_the_first(void **state)
+{
+  (void)state;
+  mill_config config, expected;
   mill_config_default(&config);
-  must_read(&config,
-            "template_lib: 'a b: #c.h5'\n"
-            "arms: [{name: b, fwhm: 2.7}, {name: z, min: 7e3, max: 9000, channel: RED, "
-            "resolving_power: 1800}]\n"
-            "format: sdss\njoin_by_name: yes\njoin_radius: 1.5\nexposures: joint\nlsf: "
-            "matrix\nresolving_power: 2e3\n"
-            "start: truth.fits\nmedium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
-            "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
-            "likelihood: profile\nprecision: float64\n"
-            "rotation_kernel: linear\n"
-            "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
-            "max_starts: 3\nn_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
-            "bad_sigma_factor: 10\nwave_mask:\n  - [1, 2]\n  - [2, 3.5]\n"
-            "mask_ignore: 0x80000001\nfix_param: [{value: 3, param: vsini}]\n"
-            "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
-            "minsn: -2.5\nobjtypes: TGT\ntargetid: [7, -3, 39627000000000001, 7]\n"
-            "fiberstatus_allowed_bits: [0, 63]\nredrock: on\nredrock_file: r.fits\n"
-            "redrock_max_vel: 600\nminsn_from: scores\ntarget_classes: [MWS_ANY, 'STD_*']\n"
-            "select_by: all\nminexpid: 5\nmaxexpid: 7\nthreads: 2\nreaders: 3\nslots: 7\n"
-            "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
-            "log_level: debug\n");
-  assert_string_equal(config.template_lib, "a b: #c.h5");
-  assert_string_equal(config.start, "truth.fits");
-  assert_int_equal(config.n_arm, 2);
-  assert_string_equal(config.arm[0].arm, "b");
-  assert_close(config.arm[0].min_aa, 0.0, 0.0);
-  assert_true(isinf(config.arm[0].max_aa));
-  assert_string_equal(config.arm[0].channel, "");
-  assert_close(config.arm[0].fwhm_aa, 2.7, 0.0);
-  assert_close(config.arm[1].fwhm_aa, 0.0, 0.0);
-  assert_string_equal(config.arm[1].arm, "z");
-  assert_close(config.arm[1].min_aa, 7000.0, 0.0);
-  assert_close(config.arm[1].max_aa, 9000.0, 0.0);
-  assert_string_equal(config.arm[1].channel, "RED");
-  assert_close(config.arm[1].resolving_power, 1800.0, 0.0);
-  assert_string_equal(config.format, "sdss");
-  assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
-  assert_int_equal(config.join_by_name, 1);
-  assert_close(config.join_radius_arcsec, 1.5, 0.0);
-  assert_int_equal(config.lsf, MILL_LSF_MATRIX);
-  assert_close(config.resolving_power, 2000.0, 0.0);
-  assert_int_equal(config.medium, MILL_MEDIUM_AIR);
-  assert_close(config.fit.min_vel_km_s, -150.0, 0.0);
-  assert_close(config.fit.max_vel_km_s, 300.0, 0.0);
-  assert_close(config.fit.min_vsini_km_s, 0.5, 0.0);
-  assert_close(config.fit.max_vsini_km_s, 80.0, 0.0);
-  assert_int_equal(config.fit.n_cont, 7);
-  assert_int_equal(config.fit.continuum, MILL_CONT_CHEBYSHEV);
-  assert_int_equal(config.fit.likelihood, MILL_LIKE_PROFILE);
-  assert_int_equal(config.fit.precision, MILL_FLOAT64);
-  assert_int_equal(config.fit.rotation, MILL_ROT_LINEAR);
-  assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
-  assert_close(config.fit.guess_vel_step_km_s, 20.0, 0.0);
-  assert_close(config.fit.second_start_sn, 0.0, 0.0);
-  assert_int_equal(config.fit.max_starts, 3);
-  assert_int_equal(config.fit.n_simplex_round, 12);
-  assert_int_equal(config.fit.max_eval, 99);
-  assert_int_equal(config.fit.edge_pix, 0);
-  assert_close(config.fit.sigma_floor, 0.0, 0.0);
-  assert_close(config.fit.bad_sigma_factor, 10.0, 0.0);
-  assert_int_equal(config.fit.n_wave_mask, 2);
-  assert_int_equal(config.wave_mask_auto, 0);
-  assert_close(config.fit.wave_mask[1].max_aa, 3.5, 0.0);
-  assert_true(config.fit.mask_ignore == 0x80000001u);
-  assert_int_equal(config.n_fixed, 1);
-  assert_string_equal(config.fixed[0].name, "vsini");
-  assert_close(config.fixed[0].value, 3.0, 0.0);
-  assert_int_equal(config.n_prior, 1);
-  assert_string_equal(config.prior[0].name, "teff");
-  assert_close(config.prior[0].value, 5000.0, 0.0);
-  assert_close(config.prior[0].sigma, 100.0, 0.0);
-  assert_close(config.select.min_sn, -2.5, 0.0);
-  assert_int_equal(config.select.n_objtype, 1);
-  assert_string_equal(config.select.objtype[0], "TGT");
-  assert_int_equal(config.select.n_target_id, 3); /* sorted, once each */
-  assert_true(config.select.target_id[0] == -3 && config.select.target_id[1] == 7 &&
-              config.select.target_id[2] == INT64_C(39627000000000001));
-  assert_true(config.select.fiberstatus_allowed == (UINT64_C(1) << 63 | 1));
-  assert_int_equal(config.select.redrock, 1);
-  assert_string_equal(config.select.redrock_file, "r.fits");
-  assert_close(config.select.redrock_max_vel_km_s, 600.0, 0.0);
-  assert_int_equal(config.select.sn_source, MILL_SN_SCORES);
-  assert_int_equal(config.select.n_target_class, 2);
-  assert_string_equal(config.select.target_class[1], "STD_*");
-  assert_int_equal(config.select.select_by, MILL_SELECT_BY_ALL);
-  assert_int_equal(config.select.min_exp_id, 5);
-  assert_int_equal(config.select.max_exp_id, 7);
-  assert_int_equal(config.n_thread, 2);
-  assert_int_equal(config.n_reader, 3);
-  assert_int_equal(config.n_slot, 7);
-  assert_close(config.write_interval_s, 0.5, 0.0);
-  assert_close(config.gzip_limit_mib, 10.0, 0.0);
-  assert_string_equal(config.scratch, "/s");
-  assert_string_equal(config.backend, "cpu");
-  assert_string_equal(config.log_level, "debug");
-  /* a second file goes over the first */
-  must_read(&config, "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: off\n"
+  mill_config_default(&expected);
+  must_read(&config, "targetid: [7]\nminsn: 5\nnpoly: 7\nwave_mask: []\nlsf: matrix\n"
+                     "exposures: joint\nbackend: cpu\n");
+  must_read(&config, "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: auto\n"
                      "exposures: coadd\n");
-  assert_int_equal(config.wave_mask_auto, 1);
-  assert_int_equal(config.fit.n_wave_mask, 1);
-  assert_close(config.fit.wave_mask[0].max_aa, 4450.0, 0.0);
-  assert_int_equal(config.lsf, MILL_LSF_OFF);
-  assert_int_equal(config.exposures, MILL_EXPOSURES_COADD);
-  assert_null(config.select.target_id);
-  assert_true(config.select.min_sn == -INFINITY);
-  assert_int_equal(config.fit.n_cont, 8);
-  assert_string_equal(config.backend, "cpu");
+  must_read(&expected, "npoly: 8\nbackend: cpu\n");
+  assert_same(&config, &expected);
   mill_config_clear(&config);
   mill_config_clear(NULL);
 }
@@ -356,24 +301,11 @@ static double random_finite(void)
 
 static void random_text(char *out, int size)
 {
-  static const char *const pieces[] = {"a",
-                                       "Z",
-                                       "\"",
-                                       "\\",
-                                       "  ",
-                                       "#",
-                                       ": ",
-                                       "'",
-                                       "/",
-                                       "\xc3\xa9",
-                                       "\xe2\x80\xa8",
-                                       "\xc2\x85",
-                                       "-",
-                                       "~",
-                                       "{",
-                                       "\xef\xbb\xbf",
-                                       "\xf0\x9f\x8c\x9f",
-                                       "%"};
+  /* clang-format off */
+  static const char *const pieces[] = {
+      "a", "Z", "\"", "\\", "  ", "#", ": ", "'", "/", "-", "~", "{", "%", "\xc3\xa9", "\xc2\x85",
+      "\xe2\x80\xa8", "\xef\xbb\xbf", "\xf0\x9f\x8c\x9f"};
+  /* clang-format on */
   int n = 0;
   memset(out, 0, (size_t)size);
   for (int i = random_int(0, size); i > 0; i--) {
@@ -385,37 +317,40 @@ static void random_text(char *out, int size)
   }
 }
 
-static void random_config(mill_config *config)
+/* A value within the limits of a key. */
+static void random_key(const mill_option *k, mill_config *config)
 {
-  mill_config_default(config);
+  char *at = (char *)config + k->offset;
+  int n_word = 0;
+  while (k->words && k->words[n_word])
+    n_word++;
+  switch (k->kind) {
+  case MILL_OPTION_PATH:
+    random_text(at, (int)k->size);
+    break;
+  case MILL_OPTION_COUNT:
+    *(int *)(void *)at = random_int((int)k->min, (int)k->max);
+    break;
+  case MILL_OPTION_REAL:
+    *(double *)(void *)at = k->may_be_none ? (random_int(0, 1) ? random_finite() : -INFINITY)
+                                           : random_real(k->min, k->max);
+    break;
+  case MILL_OPTION_CHOICE:
+    *(int *)(void *)at = random_int(0, n_word - 1);
+    break;
+  case MILL_OPTION_WORD:
+    memset(at, 0, k->size);
+    strcpy(at, k->words[random_int(0, n_word - 1)]);
+    break;
+  default:
+    break;
+  }
+}
+
+static void random_lists(mill_config *config)
+{
   mill_fit_settings *fit = &config->fit;
-  random_text(config->template_lib, sizeof config->template_lib);
-  random_text(config->start, sizeof config->start);
-  fit->min_vel_km_s = random_real(-299792, 100);
-  fit->max_vel_km_s = random_real(1200, 299792);
-  fit->min_vsini_km_s = random_int(0, 1) ? -0.0 : random_real(0, 1);
-  fit->max_vsini_km_s = random_real(2, 1000);
-  fit->n_cont = random_int(1, MILL_MAX_CONT);
-  fit->n_cont_per_1000aa = random_real(0, 1000);
-  fit->rescale_errors = random_int(0, 1);
-  fit->velocity_offsets = random_int(0, 1);
-  fit->velocity_offset_sigma_km_s = random_real(0.001, 1000);
-  fit->continuum = random_int(0, 1);
-  fit->likelihood = random_int(0, 1);
-  fit->precision = random_int(0, 1);
-  fit->rotation = random_int(0, 1);
-  fit->model_error = random_int(0, 1);
-  fit->optimizer = random_int(0, 2);
-  fit->guess_vel_step_km_s = random_real(1, 1000);
-  fit->second_start_sn = fabs(random_finite());
-  if (fit->second_start_sn > 1e6)
-    fit->second_start_sn = 5e-324; /* the smallest there is */
-  fit->max_starts = random_int(1, MILL_MAX_GUESS_START);
-  fit->n_simplex_round = random_int(0, 100000);
-  fit->max_eval = random_int(1, 10000000);
-  fit->edge_pix = random_int(0, 1000);
-  fit->sigma_floor = random_real(0, 10);
-  fit->bad_sigma_factor = random_real(1, 1e6);
+  mill_selection *select = &config->select;
   config->wave_mask_auto = 0;
   fit->n_wave_mask = random_int(0, MILL_MAX_WAVE_MASK);
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
@@ -435,18 +370,12 @@ static void random_config(mill_config *config)
     config->prior[i].value = random_finite();
     config->prior[i].sigma = fabs(random_finite()) + 5e-324;
   }
-  mill_selection *select = &config->select;
-  select->min_sn = random_int(0, 1) ? random_finite() : -INFINITY;
   select->n_objtype = random_int(0, 8);
   for (int i = 0; i < select->n_objtype; i++)
     snprintf(select->objtype[i], sizeof select->objtype[i], "null%d", i * 3 % 8);
   select->n_target_class = random_int(0, MILL_MAX_TARGET_CLASS);
   for (int i = 0; i < select->n_target_class; i++)
     snprintf(select->target_class[i], sizeof select->target_class[i], "^(A|\"%d).*$", i * 3 % 16);
-  select->sn_source = random_int(0, 1);
-  select->select_by = random_int(0, 1);
-  select->min_exp_id = random_int(0, 100);
-  select->max_exp_id = random_int(0, 1) ? random_int(100, 200) : 0;
   select->n_target_id = (size_t)random_int(0, 40);
   if (select->n_target_id > 0)
     assert_int_equal(MILL_ALLOC(select->n_target_id, &select->target_id), MILL_OK);
@@ -454,18 +383,6 @@ static void random_config(mill_config *config)
     select->target_id[i] =
         (int64_t)((uint64_t)INT64_MIN + i * (UINT64_MAX / 41) + (uint64_t)random_int(0, 1000));
   select->fiberstatus_allowed = random64();
-  select->redrock = random_int(0, 1);
-  random_text(select->redrock_file, sizeof select->redrock_file);
-  select->redrock_max_vel_km_s = random_real(0, 299792);
-  static const char *const formats[] = {"auto", "desi", "sdss", "lamost", "weave", "generic"};
-  memset(config->format, 0, sizeof config->format);
-  strcpy(config->format, formats[random_int(0, 5)]);
-  config->exposures = random_int(0, 2);
-  config->join_by_name = random_int(0, 1);
-  config->join_radius_arcsec = config->join_by_name ? random_real(0, 60) : 0.0;
-  config->lsf = random_int(0, 4);
-  config->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
-  config->medium = random_int(0, 2);
   config->n_arm = random_int(0, MILL_MAX_ARM);
   memset(config->arm, 0, sizeof config->arm);
   for (int i = 0; i < config->n_arm; i++) {
@@ -478,18 +395,25 @@ static void random_config(mill_config *config)
     choice->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
     choice->fwhm_aa = choice->resolving_power > 0.0 ? 0.0 : random_real(0, 1e3);
   }
-  config->n_thread = random_int(0, 4096);
-  config->n_reader = random_int(0, 16);
-  config->n_slot = random_int(0, 1000000);
-  config->write_interval_s = random_real(0.1, 86400);
-  config->gzip_limit_mib = random_real(0, 1e9);
-  random_text(config->scratch, 40);
-  static const char *const backends[] = {"auto", "cpu", "cuda"};
-  static const char *const log_levels[] = {"error", "warning", "info", "debug"};
-  memset(config->backend, 0, sizeof config->backend);
-  memset(config->log_level, 0, sizeof config->log_level);
-  strcpy(config->backend, backends[random_int(0, 2)]);
-  strcpy(config->log_level, log_levels[random_int(0, 3)]);
+}
+
+static void random_config(mill_config *config)
+{
+  mill_config_default(config);
+  mill_fit_settings *fit = &config->fit;
+  for (int i = 0; i < MILL_N_KEY; i++)
+    random_key(&mill_config_key[i], config);
+  random_lists(config);
+  /* what belongs together, and the smallest numbers that there are */
+  fit->min_vel_km_s = random_real(-299792, 100);
+  fit->max_vel_km_s = random_real(1200, 299792);
+  fit->min_vsini_km_s = random_int(0, 1) ? -0.0 : random_real(0, 1);
+  fit->max_vsini_km_s = random_real(2, 1000);
+  if (random_int(0, 1))
+    fit->second_start_sn = 5e-324;
+  config->join_radius_arcsec = config->join_by_name ? random_real(0, 60) : 0.0;
+  config->select.min_exp_id = random_int(0, 100);
+  config->select.max_exp_id = random_int(0, 1) ? random_int(100, 200) : 0;
 }
 
 static void test_round_trip_is_bit_for_bit(void **state)
@@ -532,13 +456,13 @@ static void test_numbers_are_printed_short(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_defaults),
       cmocka_unit_test(test_empty_files_give_defaults),
       cmocka_unit_test(test_example_spells_out_the_defaults),
       cmocka_unit_test(test_examples_of_other_surveys_are_read),
       cmocka_unit_test(test_example_has_every_key),
       cmocka_unit_test(test_documentation_is_that_of_the_table),
       cmocka_unit_test(test_every_key_is_read),
+      cmocka_unit_test(test_a_second_file_goes_over_the_first),
       cmocka_unit_test(test_check_finds_values_set_elsewhere),
       cmocka_unit_test(test_print_to_a_full_disk_fails),
       cmocka_unit_test(test_round_trip_is_bit_for_bit),

@@ -307,15 +307,15 @@ static void test_wrong_problems_are_refused(void **state)
     p.field = wrong;                                                                               \
     refuse(&p, text);                                                                              \
   } while (0)
-  REFUSED(n_axis, 0, "0 labels");
-  REFUSED(n_axis, MILL_MAX_GRID_AXIS + 1, "7 labels");
-  REFUSED(n_out, 0, "0 components");
-  REFUSED(degree, 0, "degree 0");
-  REFUSED(degree, 4, "degree 4");
-  REFUSED(n_point, 5, "5 points");
+  REFUSED(n_axis, 0, "labels: expected 1 to 6, got 0");
+  REFUSED(n_axis, MILL_MAX_GRID_AXIS + 1, "labels: expected 1 to 6, got 7");
+  REFUSED(n_out, 0, "components: expected 1 to 1024, got 0");
+  REFUSED(degree, 0, "degree of the polynomial: expected 1 to 3, got 0");
+  REFUSED(degree, 4, "polynomial: expected 1 to 3, got 4");
+  REFUSED(n_point, 5, "points of radial functions: expected 6 to 65536, got 5");
   REFUSED(n_smooth, 0, "no smoothing");
-  REFUSED(smooth, &smooth, "smoothing of 0");
-  REFUSED(length, bad, "length of 0 along label 1");
+  REFUSED(smooth, &smooth, "smoothing: expected a number above 0, got 0");
+  REFUSED(length, bad, "length along a label: expected a number above 0, got 0");
   REFUSED(tolerance, -1, "tolerance");
 #undef REFUSED
   f.x[4] = NAN;

@@ -469,9 +469,9 @@ static void test_useless_spectra_are_refused(void **state)
     refuse(&f, code, text);                                                                        \
     f.set = good;                                                                                  \
   } while (0)
-  REFUSED(continuum, 99, MILL_ERR_RANGE, "degree 99");
-  REFUSED(n_component, -1, MILL_ERR_RANGE, "-1 principal components");
-  REFUSED(degree, 4, MILL_ERR_RANGE, "degree 4");
+  REFUSED(continuum, 99, MILL_ERR_RANGE, "degree of the continuum: expected -1 to 20, got 99");
+  REFUSED(n_component, -1, MILL_ERR_RANGE, "expected 0 to 1024, got -1");
+  REFUSED(degree, 4, MILL_ERR_RANGE, "degree of the polynomial: expected 1 to 3, got 4");
   REFUSED(smoothing, -1, MILL_ERR_RANGE, "smoothing of -1");
   REFUSED(template_sigma_aa, NAN, MILL_ERR_RANGE, "resolution");
   REFUSED(min_aa, 4390, MILL_ERR_INPUT, "pixels between 4390 and inf");

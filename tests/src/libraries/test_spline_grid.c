@@ -7,7 +7,7 @@
 #include "kernels/math/hull.h"
 #include "src/libraries/emulator.h"
 #include "src/libraries/spline_grid.h"
-#include "tests/reference/spline_grid.h"
+#include "reference/spline_grid.h"
 #include "tests/spline_reference.h"
 #include "tests/test_library.h"
 
@@ -61,8 +61,6 @@ static void compare_scipy(int n_axis, const double *const *node, const int *n_no
   mill_spline_grid_clear(&grid);
 }
 
-#define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* Linear interpolation against SciPy's, and its values at the nodes. */
 static void compare_linear(int n_axis, const double *const *node, const int *n_node,
                            const double *value, const double *point, const double *result)
@@ -95,41 +93,17 @@ static void compare_linear(int n_axis, const double *const *node, const int *n_n
   mill_spline_grid_clear(&grid);
 }
 
-static void test_linear_matches_scipy(void **state)
+static void test_grids_match_scipy(void **state)
 {
   (void)state;
-  const double *const node0[] = {ref_node_0_0};
-  const int n0[] = {LENGTH(ref_node_0_0)};
-  compare_linear(1, node0, n0, ref_value_0, ref_point_0, ref_linear_0);
-  const double *const node1[] = {ref_node_1_0, ref_node_1_1};
-  const int n1[] = {LENGTH(ref_node_1_0), LENGTH(ref_node_1_1)};
-  compare_linear(2, node1, n1, ref_value_1, ref_point_1, ref_linear_1);
-  const double *const node2[] = {ref_node_2_0, ref_node_2_1, ref_node_2_2};
-  const int n2[] = {LENGTH(ref_node_2_0), LENGTH(ref_node_2_1), LENGTH(ref_node_2_2)};
-  compare_linear(3, node2, n2, ref_value_2, ref_point_2, ref_linear_2);
-  const double *const node3[] = {ref_node_3_0, ref_node_3_1, ref_node_3_2, ref_node_3_3};
-  const int n3[] = {LENGTH(ref_node_3_0), LENGTH(ref_node_3_1), LENGTH(ref_node_3_2),
-                    LENGTH(ref_node_3_3)};
-  compare_linear(4, node3, n3, ref_value_3, ref_point_3, ref_linear_3);
-}
-
-static void test_fit_matches_scipy(void **state)
-{
-  (void)state;
-  assert_int_equal(REF_N_CASE, 4);
-  const double *const node0[] = {ref_node_0_0};
-  const int n0[] = {LENGTH(ref_node_0_0)};
-  compare_scipy(1, node0, n0, ref_value_0, ref_point_0, ref_result_0);
-  const double *const node1[] = {ref_node_1_0, ref_node_1_1};
-  const int n1[] = {LENGTH(ref_node_1_0), LENGTH(ref_node_1_1)};
-  compare_scipy(2, node1, n1, ref_value_1, ref_point_1, ref_result_1);
-  const double *const node2[] = {ref_node_2_0, ref_node_2_1, ref_node_2_2};
-  const int n2[] = {LENGTH(ref_node_2_0), LENGTH(ref_node_2_1), LENGTH(ref_node_2_2)};
-  compare_scipy(3, node2, n2, ref_value_2, ref_point_2, ref_result_2);
-  const double *const node3[] = {ref_node_3_0, ref_node_3_1, ref_node_3_2, ref_node_3_3};
-  const int n3[] = {LENGTH(ref_node_3_0), LENGTH(ref_node_3_1), LENGTH(ref_node_3_2),
-                    LENGTH(ref_node_3_3)};
-  compare_scipy(4, node3, n3, ref_value_3, ref_point_3, ref_result_3);
+  static const struct {
+    int n_axis, n_node[4];
+    const double *node[4], *value, *point, *cubic, *linear;
+  } c[] = {REF_CASES};
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    compare_scipy(c[i].n_axis, c[i].node, c[i].n_node, c[i].value, c[i].point, c[i].cubic);
+    compare_linear(c[i].n_axis, c[i].node, c[i].n_node, c[i].value, c[i].point, c[i].linear);
+  }
 }
 
 /* --- cubic polynomials --- */
@@ -301,10 +275,10 @@ static void test_fit_refuses(void **state)
   const double *const broken[] = {good, bad};
   const int n_node[] = {5, 5, 5, 5, 5, 5, 5}, few[] = {5, 3}, many[] = {5, 257};
   const int huge[] = {256, 256, 256, 256, 256, 256};
-  refused(0, n_node, node, 1, value, "0 labels");
-  refused(7, n_node, node, 1, value, "7 labels");
-  refused(2, n_node, node, 0, value, "0 components");
-  refused(2, n_node, node, 1025, value, "1025 components");
+  refused(0, n_node, node, 1, value, "labels of a grid: expected 1 to 6, got 0");
+  refused(7, n_node, node, 1, value, "labels of a grid: expected 1 to 6, got 7");
+  refused(2, n_node, node, 0, value, "components of a grid: expected 1 to 1024, got 0");
+  refused(2, n_node, node, 1025, value, "expected 1 to 1024, got 1025");
   refused(2, few, node, 1, value, "axis 1 of a grid has 3 nodes");
   refused(2, many, node, 1, value, "axis 1 of a grid has 257 nodes");
   refused(2, n_node, broken, 1, value, "node 2 of axis 1");
@@ -329,8 +303,7 @@ int main(void)
 {
   printf("seed %d\n", SEED);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_fit_matches_scipy),
-      cmocka_unit_test(test_linear_matches_scipy),
+      cmocka_unit_test(test_grids_match_scipy),
       cmocka_unit_test(test_fit_reproduces_cubics),
       cmocka_unit_test(test_fit_passes_through_its_values),
       cmocka_unit_test(test_emulator_of_a_grid_library),

@@ -1,0 +1,225 @@
+#include "jobs/library/train_options.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jobs/library/library_rows.h"
+#include "jobs/library/train_choice.h"
+#include "kernels/base/error.h"
+#include "src/run/backend_choice.h"
+
+/* Emulators that an option is of. */
+enum {
+  NETWORK = 1 << MILL_TRAIN_NETWORK,
+  RADIAL = 1 << MILL_TRAIN_RADIAL,
+  GRIDS = 1 << MILL_TRAIN_SPLINES | 1 << MILL_TRAIN_LINEAR,
+  FUNCTIONS = RADIAL | GRIDS
+};
+
+const char *const mill_train_emulator_words[] = {"network", "radial", "splines", "linear", NULL};
+static const char *const schedule_words[] = {"cosine", "plateau", NULL};
+static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
+static const char *const unit_words[] = {"noise", "spread", NULL};
+static const char *const last_words[] = {"components", "pixels", NULL};
+static const char *const gap_words[] = {"refuse", "fill", NULL};
+static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
+                  MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
+              "order of the words");
+static_assert(MILL_WAY_RADIAL == MILL_TRAIN_RADIAL - 1 &&
+                  MILL_WAY_SPLINES == MILL_TRAIN_SPLINES - 1 &&
+                  MILL_WAY_LINEAR == MILL_TRAIN_LINEAR - 1,
+              "a way is an emulator without the network");
+
+static int take_hidden(const mill_option *row, const char *text, void *base)
+{
+  return mill_train_read_hidden(row->name, text, &((mill_train_options *)base)->arm.net);
+}
+
+#define AT(member)       MILL_AT(mill_train_options, member)
+#define NET(member)      AT(arm.net.member)
+#define FUNCTION(member) AT(functions.member)
+const mill_option_table mill_library_train_table = {
+    "starmill library train",
+    "usage: starmill library train --output LIB.h5 [options] GRID.h5\n"
+    "\n"
+    "train makes a library from the spectra of a grid file (library build): a network for each "
+    "arm,\n"
+    "trained by all ranks, or functions of the labels.  The same command continues a network that\n"
+    "was stopped.\n"
+    "\n",
+    NULL,
+    (const mill_option[]){
+        MILL_LIBRARY_OUTPUT_ROWS(mill_train_options),
+        {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = mill_train_emulator_words,
+         .help = "how spectra follow from labels: a network; radial functions through scattered "
+                 "labels; cubic splines or linear interpolation over a grid of labels"},
+        {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
+         .help = "part of the models that is not learned and that measures the library (default "
+                 "0.1); functions are then made once more of all models; 0: no report, and no last "
+                 "solve of a network"},
+        {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
+         .help = "of what is left out, and of a network's first weights and batches (default 1)"},
+        {"components", MILL_OPTION_COUNT, AT(n_component), .min = 1, .max = MILL_MAX_WIDTH,
+         .help = "principal components of an arm (default: network, those that leave 1e-8 of the "
+                 "variance, at most 256; radial, splines 128; linear, those that leave 1e-5 of the "
+                 "flux of the worst model, at most 1024)"},
+        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
+         .help = "keep what the templates get wrong of the models left out, with N components; "
+                 "fits then count it (default: not kept)"},
+        {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
+         .help = "templates of the initial guess (default 300)"},
+        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
+         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
+                 "by qhull"},
+        {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
+         .help = "use a grid file whose building has not ended"},
+        {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
+         .help = "threads of a rank (default: its share of the cores); the result does not depend "
+                 "on them"},
+        MILL_OPTION_HELP(mill_train_options),
+        {.name = "network"},
+        {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
+         .help = "neurons of the hidden layers (default 256,256,200)", .tasks = NETWORK},
+        {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
+         .help = "passes over all models (default 400)", .tasks = NETWORK},
+        {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
+         .help = "models of a step, of all ranks together (default 64)", .tasks = NETWORK},
+        {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
+         .help = "learning rate to begin with (default 0.005)", .tasks = NETWORK},
+        {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
+         .help = "and to end with (default 1e-6)", .tasks = NETWORK},
+        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
+         .help = "how the rate falls: as half a cosine over all epochs, or by --factor where the "
+                 "loss of the models left out has not fallen for --patience epochs",
+         .tasks = NETWORK},
+        {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
+         .help = "epochs (default 20)", .tasks = NETWORK},
+        {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
+         .help = "by which the rate falls (default 0.5)", .tasks = NETWORK},
+        {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
+         .help = "end after as many epochs without a lower loss of the models left out; 0: never",
+         .tasks = NETWORK},
+        {"decay", MILL_OPTION_REAL, NET(decay), .max = 100,
+         .help = "decoupled weight decay (default 0)", .tasks = NETWORK},
+        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
+         .help = "of a pixel; l1 and huber need --last pixels", .tasks = NETWORK},
+        {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "residual, in units of the loss, from which huber is linear (default 1)",
+         .tasks = NETWORK},
+        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
+         .help = "of residuals: the noise of a spectrum with the same S/N everywhere, or each "
+                 "pixel's spread over the models",
+         .tasks = NETWORK},
+        {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "that S/N (default 100)", .tasks = NETWORK},
+        {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
+         .help = "learn flux in the place of its logarithm", .tasks = NETWORK},
+        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
+         .help = "train scores of principal components, with the loss of the pixels, or every "
+                 "weight of the pixels",
+         .tasks = NETWORK},
+        {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
+         .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
+                 "for every step (default 4)",
+         .tasks = NETWORK},
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
+         .help =
+             "what computes components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
+             "and cuSOLVER; auto is the CPU until starmill bench train --keep has measured from "
+             "which size of a step on the GPU is faster",
+         .tasks = NETWORK},
+        {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
+         .help = "factors of products on a GPU; sums are float32 always", .tasks = NETWORK},
+        {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
+         .help = "from which the same command goes on (default LIB.h5.training); removed at the "
+                 "end",
+         .tasks = NETWORK},
+        {"checkpoint-interval", MILL_OPTION_REAL, AT(interval_s), .max = DBL_MAX, .argument = "S",
+         .help = "seconds from one to the next (default 60)", .tasks = NETWORK},
+        {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
+         .help = "when it appears, save and end with status 75, as SIGTERM does (default "
+                 "LIB.h5.stop)",
+         .tasks = NETWORK},
+        {.name = "radial, splines, linear"},
+        {"gaps", MILL_OPTION_CHOICE, FUNCTION(fill_gaps), .words = gap_words,
+         .help = "nodes of the grid without a model: an error, or filled from their neighbours",
+         .tasks = GRIDS},
+        {"smoothing", MILL_OPTION_REAL, FUNCTION(smoothing), .max = 1e8,
+         .help = "of radial functions (default 1e-8, through the models); 0: chosen by "
+                 "leave-one-out for each component",
+         .tasks = RADIAL},
+        {"degree", MILL_OPTION_COUNT, FUNCTION(degree), .min = 1, .max = 3,
+         .help = "of the polynomial added to the radial functions (default 2)", .tasks = RADIAL},
+        {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
+         .help = "models with other labels and the same arms that measure the library instead of "
+                 "those left out",
+         .tasks = FUNCTIONS},
+        {0}}};
+#undef FUNCTION
+#undef NET
+#undef AT
+
+/* An option of another emulator, or one that would be ignored. */
+static int check_needs(const mill_train_options *o, const unsigned char *given)
+{
+  const mill_option *row = mill_library_train_table.row;
+  const mill_train_settings *net = &o->arm.net;
+  const int plateau = net->schedule == MILL_TRAIN_PLATEAU, alone = !o->validation;
+  const mill_option_need need[] = {
+      {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
+      {"patience", plateau, "without --schedule plateau"},
+      {"factor", plateau, "without --schedule plateau"},
+      {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
+      {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"},
+      {"left-out", alone, "with --validation"},
+      {"seed", o->emulator == MILL_TRAIN_NETWORK || (alone && o->left_out > 0),
+       "where nothing is left out (--left-out 0, --validation)"}};
+  for (int i = 0; row[i].name; i++)
+    if (given[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s means nothing with --emulator %s; see %s --help",
+                        row[i].name, mill_train_emulator_words[o->emulator],
+                        mill_library_train_table.command);
+  return mill_option_check_needs(&mill_library_train_table, given,
+                                 (int)(sizeof need / sizeof *need), need);
+}
+
+/* What both kinds of emulators have into the settings of each. */
+static void share_out(mill_train_options *o)
+{
+  o->arm.log_flux = !o->is_linear;
+  o->arm.n_component = o->functions.n_component = o->n_component;
+  o->arm.net.seed = o->seed;
+  o->functions.way = o->emulator - 1;
+  o->functions.hulls = o->hulls;
+  o->functions.n_guess = o->n_guess;
+}
+
+int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
+{
+  int first = 0;
+  unsigned char given[MILL_OPTION_MAX];
+  *o = (mill_train_options){
+      .n_error = -1, .n_guess = 300, .left_out = 0.1, .seed = 1, .interval_s = 60};
+  mill_train_arm_settings_init(&o->arm);
+  mill_grid_settings_init(&o->functions);
+  MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, given, &first));
+  MILL_CHECK(check_needs(o, given));
+  if (o->help)
+    return MILL_OK;
+  if (!o->output)
+    return MILL_ERROR(MILL_ERR_USAGE, "library train needs --output LIB.h5");
+  if (argc - first != 1)
+    return MILL_ERROR(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+  o->input = argv[first];
+  if (o->n_error >= 0 && !o->validation && !(o->left_out > 0))
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--model-error is measured on models left out: give --left-out above 0 or "
+                      "--validation");
+  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
+    return MILL_ERROR(MILL_ERR_USAGE, "--products %s needs --backend cuda",
+                      mill_train_product_words[o->arm.net.precision]);
+  share_out(o);
+  return mill_train_arm_settings_check(&o->arm);
+}

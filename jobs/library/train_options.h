@@ -1,0 +1,44 @@
+/** Options of `starmill library train`. */
+#ifndef MILL_TRAIN_OPTIONS_H
+#define MILL_TRAIN_OPTIONS_H
+
+#include "jobs/options/option_table.h"
+#include "src/libraries/grid_emulators.h"
+#include "src/libraries/train_arm.h"
+
+/** What stands between labels and spectra. */
+enum mill_train_emulator {
+  MILL_TRAIN_NETWORK = 0,
+  MILL_TRAIN_RADIAL,
+  MILL_TRAIN_SPLINES,
+  MILL_TRAIN_LINEAR
+};
+
+typedef struct mill_train_options {
+  const char *output, *input;
+  int overwrite, help, unfinished, n_thread;
+  enum mill_train_emulator emulator;
+  int n_error;  /**< components of a model error to keep; -1: none is kept */
+  int n_component, n_guess, hulls;
+  double left_out;
+  uint64_t seed;
+  /* of networks */
+  mill_train_arm_settings arm;
+  int backend, is_linear; /**< is_linear: of the flux */
+  const char *checkpoint, *stop_file;
+  double interval_s;
+  /* of functions of the labels */
+  mill_grid_settings functions;
+  const char *validation;
+} mill_train_options;
+
+extern const mill_option_table mill_library_train_table;
+
+/** The words of --emulator; ends with NULL. */
+extern const char *const mill_train_emulator_words[];
+
+/** Defaults, then the command line, whose options must mean something together.  help: nothing else
+ *  is to be done.  MILL_ERR_USAGE. */
+int mill_train_options_parse(int argc, char **argv, mill_train_options *options);
+
+#endif

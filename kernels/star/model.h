@@ -1,0 +1,133 @@
+/** What a device holds once for all stars: the library's emulators, and wavelengths that spectra
+ *  share.  Plain structures of pointers into one memory space.
+ */
+#ifndef MILL_MODEL_H
+#define MILL_MODEL_H
+
+#include "kernels/base/layout.h"
+#include "kernels/data/library.h"
+#include "kernels/data/settings.h"
+#include "kernels/math/rotation.h"
+
+MILL_EXTERN_C_BEGIN
+
+enum {
+  MILL_SPLINE_END = 28,     /**< grid points from an end that feel it (float64: 1e-16) */
+  MILL_SPLINE_END_F32 = 14, /**< the same for float32 templates: 1e-8 */
+  MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
+  MILL_N_PROFILE_FEW = 5,   /**< of the first grid (kernels/math/quartic.h) */
+  MILL_MAX_PROFILE_ROUND = 8,
+  MILL_COLUMN_PAD = 64,  /**< emulator outputs are padded to this many */
+  MILL_PANEL_BYTES = 64, /**< of a panel of a layer's outputs: 16 floats, 8 doubles */
+  MILL_GUESS_LANE = 16,  /**< templates of the initial guess that lie side by side */
+  MILL_MAX_START = MILL_MAX_GUESS_START + 1
+};
+
+/** Widths between the velocities of a profile's first grid. */
+#define MILL_PROFILE_FEW_STEP 1.5
+
+/** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
+ *  outputs, [panel][n_in][outputs of a panel], so that what a tile of outputs needs lies
+ *  in one piece and fits a first-level cache. */
+typedef struct mill_layer {
+  int n_in, n_out, n_out_pad;
+  const void *weight;  /**< double; of the last layer float unless the run is float64 */
+  const void *bias;    /**< [n_out_pad] */
+  const float *narrow; /**< weights of a hidden layer for a CPU's tangents, or NULL */
+} mill_layer;
+
+/** Where the weight of input k and output i is; panel: outputs of a panel. */
+MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
+{
+  return ((size_t)(i / panel) * (size_t)n_in + (size_t)k) * (size_t)panel + (size_t)(i % panel);
+}
+
+typedef struct mill_model_arm {
+  int n_pix, n_pix_pad;
+  double ln_wave0, ln_step;
+  double expm1_step;         /**< exp(ln_step) - 1 */
+  double spline_scale_right; /**< exp(-2 ln_step): Z[i+1] in units of the left interval */
+  /** Response of the spline coefficients to one second difference, c p^|k| on each side, as
+   *  filters in turn (spline_filter.h): taps 1, 4 and 16 grid points apart, the last one
+   *  for float64 only. */
+  double spline_near[7], spline_far[7], spline_last[3];
+  /** Powers of the decay per grid point, towards the right from the left end and so on. */
+  double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
+  int log_flux;
+  /** The last layer is held without its mean over pixels, which is evaluated
+   *  apart in float64 (mill_workspace.mean), so that float32 keeps its digits for the
+   *  lines and not for the level. */
+  double mean_bias;
+  const double *mean_weight; /**< [n_in of the last layer] */
+  int kind;                  /**< enum mill_emulator_kind */
+  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: what comes before the only layer */
+  mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
+  int n_layer;
+  mill_layer layer[MILL_MAX_LAYER];
+  /** In the place of the last layer for rough tangents (src/pipeline/rough_tangents.h): from its
+   *  inputs to fewer numbers, and from these to pixels.  No weight: there are none. */
+  mill_layer rough[2];
+  /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
+   *  Jacobian takes it from here. */
+  const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
+  const double *stored_mean; /**< mean [n_stored][1 + n_label] */
+  mill_model_error error;    /**< fraction NULL: none, or not wanted */
+} mill_model_arm;
+
+/** Distance of rows over a segment's pixels, such that a GPU may load four floats at once. */
+MILL_HD static inline int mill_row_pitch(int n_pix)
+{
+  return (n_pix + 3) / 4 * 4;
+}
+
+/** Groups of MILL_GUESS_LANE in which n_block blocks of bins lie side by side. */
+MILL_HD static inline int mill_guess_lanes(int n_block)
+{
+  return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
+}
+
+/** Wavelengths that segments share, with all that depends on them alone. */
+typedef struct mill_waveset {
+  int arm, n_pix, n_cont;
+  double *ln_wave; /**< [n_pix] */
+  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
+   *  kernels/math/cells.h); cell 0: they are not as smooth as that. */
+  int cell;
+  double *cell_coef, *cell_power;
+  unsigned char *masked; /**< [n_pix] excluded by wavelength */
+  /* initial guess: bins uniform in ln wavelength, common to all arms */
+  int n_bin;
+  int *bin_first; /**< [n_bin + 1] first pixel of each bin */
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), those of a
+   *  group side by side and the last group filled up with zeros.  Sets with about the same range of
+   *  bins share them. */
+  int n_block;
+  const float *templ;
+} mill_waveset;
+
+typedef struct mill_model {
+  int n_label, n_arm, n_hull;
+  int n_deriv; /**< parameters of a template: velocity, v sin i, labels */
+  int n_par;   /**< of a fit: these, and the velocity offsets */
+  mill_label label[MILL_MAX_LABEL];
+  mill_hull hull[MILL_MAX_HULL];
+  mill_model_arm arm[MILL_MAX_ARM];
+  mill_fit_settings set;
+  int max_pix_pad; /**< largest n_pix_pad of the arms */
+  int max_seg_pix; /**< largest segment so far, as a mill_row_pitch */
+  int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
+  int n_guess_vsini;
+  int guess_half;          /**< velocity bins on each side of zero */
+  int guess_n;             /**< length of the guess's transforms, a power of two */
+  const float *guess_root; /**< [guess_n / 2][2] (fourier.h) */
+  double guess_ln_step;
+  const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
+  double guess_vsini[8];
+  int n_stored;  /**< of guess_label, the first: mill_model_arm.stored */
+  int has_rough; /**< an arm has rough tangents */
+} mill_model;
+
+MILL_EXTERN_C_END
+
+#endif

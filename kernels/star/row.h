@@ -1,0 +1,301 @@
+/** The row of a finished fit: covariance, errors, chi-squares and flags. */
+#ifndef MILL_ROW_H
+#define MILL_ROW_H
+
+#include "kernels/star/polish.h"
+
+/** Errors from a facet within which it cuts a sizeable part off the posterior. */
+#define MILL_HULL_NEAR 1.0
+/** v sin i this many errors (of its inner parameter) above its limit is resolved. */
+#define MILL_VSINI_RESOLVED 2.0
+/** Waves of the residuals are reported when they are this part of an arm's chi-square and this
+ *  many standard deviations above noise. */
+#define MILL_STIFF_PART   0.2
+#define MILL_STIFF_ERRORS 6.0
+
+/** End the fit of this star with a status. */
+MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
+{
+  slot->result.status = status;
+  if (status != MILL_STATUS_FITTED)
+    slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
+  slot->stage = MILL_STAGE_DONE;
+  slot->request = MILL_REQ_NONE;
+}
+
+/** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
+ *  [n][n] over the parameters idx. */
+MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
+                                                const int *idx, const double *cov)
+{
+  double mapped[MILL_MAX_LABEL];
+  mill_map_labels(m, theta, mapped);
+  for (int h = 0; h < m->n_hull; h++)
+    for (int f = 0; f < m->hull[h].n_facet; f++) {
+      const mill_hull *hull = &m->hull[h];
+      const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
+      double slope[MILL_MAX_PAR], var = 0.0;
+      for (int i = 0; i < n; i++) {
+        slope[i] = 0.0;
+        for (int l = 0; l < hull->n_label; l++)
+          if (idx[i] == MILL_PAR_LABEL0 + hull->label[l])
+            slope[i] = normal[l] * mill_label_map_slope(&m->label[hull->label[l]], theta[idx[i]]);
+      }
+      for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+          var += slope[i] * cov[i * n + k] * slope[k];
+      if (mill_facet_value(hull, f, mapped) > -MILL_HULL_NEAR * sqrt(var) && var > 0.0)
+        return 1;
+    }
+  return 0;
+}
+
+/** Error of v sin i, var the variance of its inner parameter: half the interval that one
+ *  standard deviation of that covers, which far from the limit is the usual error. */
+MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
+{
+  const int kind = m->set.rotation;
+  const double sigma = sqrt(var), u = mill_vsini_inner(kind, vsini);
+  const double least = mill_vsini_inner(kind, m->set.min_vsini_km_s);
+  const double low = u - sigma > least ? u - sigma : least;
+  return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
+}
+
+/** 1-sigma limit on the distance of a v sin i at a limit from that limit.  From there F rises
+ *  by g x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
+ *  NaN when it rises nowhere. */
+MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
+                                                     int n, const int *idx, const double *cov)
+{
+  const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
+  const double *hess = slot->best.at.hess, *row = hess + j * np;
+  double g = slot->best.at.grad[j], h = row[j];
+  for (int k = 0; k < np; k++)
+    g += 2.0 * row[k] *
+         (mill_par_inner(m, k, slot->best.end[k]) - mill_par_inner(m, k, slot->best.at.theta[k]));
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
+  const double v = slot->best.end[j], inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
+  g *= inwards;
+  /* a fit that did not converge may still fall from the limit: g < 0 */
+  const double root = sqrt(g * g + 4.0 * (h > 0.0 ? h : 0.0));
+  const double x = g > 0.0 ? 2.0 / (g + root) : (h > 0.0 ? 0.5 * (root - g) / h : (double)NAN);
+  const double u = mill_vsini_inner(kind, v) + inwards * x;
+  return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
+}
+
+/** Covariance of the free parameters that are not at a limit, from the curvature without
+ *  the hull term; 0 when it is not positive definite. */
+MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  const int np = m->n_par, nd = m->n_deriv;
+  int idx[MILL_MAX_PAR], n = 0;
+  for (int j = 0; j < np; j++)
+    if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, slot->best.end[j]))
+      idx[n++] = j;
+  double *a = slot->space.matrix[0], *inv = slot->space.matrix[1];
+  for (int i = 0; i < MILL_MAX_COVAR; i++)
+    r->covar[i] = 0.0;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      a[i * n + k] = slot->best.at.hess[idx[i] * np + idx[k]];
+  if (n > 0 && mill_cholesky(n, a, n) != 0)
+    return 0;
+  if (n > 0)
+    mill_cholesky_inverse(n, a, n, inv, n);
+  if (mill_hull_near(m, slot->best.end, n, idx, inv))
+    r->info |= MILL_INFO_NEAR_HULL;
+  double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];
+  for (int j = 0; j < np; j++) {
+    sigma[j] = 0.0;
+    unit[j] = 1.0;
+  }
+  for (int i = 0; i < n; i++) {
+    const int j = idx[i];
+    const double s = sqrt(inv[i * n + i]);
+    sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, slot->best.end[j], inv[i * n + i]) : s;
+    unit[j] = sigma[j] / s; /* COVAR is of v sin i and has VSINI_ERR on its diagonal */
+  }
+  for (int i = 0; i < n; i++)
+    for (int k = i; k < n; k++) {
+      const int p = idx[i], q = idx[k];
+      if (q < nd)
+        r->covar[p * nd - p * (p - 1) / 2 + (q - p)] = inv[i * n + k] * unit[p] * unit[q];
+    }
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err[l] = sigma[MILL_PAR_LABEL0 + l];
+  for (int i = 0; i < m->n_arm; i++)
+    if (mill_par_offset(m, i) >= 0 && !slot->no_offset[i])
+      r->vrad_offset_err_km_s[i] = sigma[mill_par_offset(m, i)];
+  r->vsini_err_km_s = sigma[MILL_PAR_VSINI];
+  if (m->set.fixed[MILL_PAR_VSINI])
+    return 1;
+  const double vsini = slot->best.end[MILL_PAR_VSINI];
+  if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) {
+    r->vsini_err_km_s = mill_vsini_limit(m, slot, n, idx, inv);
+    if (vsini <= m->set.min_vsini_km_s)
+      r->info |= MILL_INFO_VSINI_ZERO;
+    return 1;
+  }
+  for (int i = 0; i < n; i++)
+    if (idx[i] == MILL_PAR_VSINI &&
+        mill_par_inner(m, MILL_PAR_VSINI, vsini) -
+                mill_par_inner(m, MILL_PAR_VSINI, m->set.min_vsini_km_s) <
+            MILL_VSINI_RESOLVED * sqrt(inv[i * n + i]))
+      r->info |= MILL_INFO_VSINI_ZERO;
+  return 1;
+}
+
+/** Reduced chi-squares.  A segment has as many continuum functions as its wavelength set says;
+ *  one without a good pixel counts for nothing. */
+MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  int64_t n_cont[MILL_MAX_ARM] = {0}, n_left = r->n_pix_tot - slot->n_free;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->used && s->n_good > 0)
+      n_cont[s->arm] += s->ws->n_cont;
+  }
+  for (int a = 0; a < m->n_arm; a++) {
+    n_left -= n_cont[a];
+    if (r->n_pix[a] > n_cont[a])
+      r->rchisq[a] = r->chisq[a] / (double)(r->n_pix[a] - n_cont[a]);
+  }
+  if (n_left > 0)
+    r->rchisq_tot = r->chisq_tot / (double)n_left;
+}
+
+/** Waves in the residuals of an arm, as a part of its chi-square, and whether they are more than
+ *  noise and much of it. */
+MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  for (int a = 0; a < m->n_arm; a++) {
+    const double n = (double)r->n_pix[a], n_block = slot->eval.n_block[a];
+    if (!(n > 2.0 * n_block) || !(r->chisq[a] > 0.0))
+      continue;
+    /* what a pixel has without them */
+    const double noise = (r->chisq[a] - slot->eval.block_gain[a]) / (n - n_block);
+    const double excess = slot->eval.block_gain[a] - n_block * noise;
+    r->stiff[a] = excess / r->chisq[a];
+    if (r->stiff[a] > MILL_STIFF_PART && excess > MILL_STIFF_ERRORS * sqrt(2.0 * n_block) * noise)
+      r->info |= MILL_INFO_STIFF;
+  }
+}
+
+/** Velocities of the arms alone, with errors scaled by their own chi-squares. */
+MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (r->n_pix[a] == 0)
+      continue;
+    const int scaled = m->set.rescale_errors && r->rchisq[a] > 1.0;
+    r->vrad_arm_km_s[a] = slot->eval.vrad_arm[a];
+    r->vrad_arm_err_km_s[a] = slot->eval.vrad_arm_err[a] * (scaled ? sqrt(r->rchisq[a]) : 1.0);
+  }
+}
+
+/** Keep the errors as the likelihood gives them, and scale them where that is asked for. */
+MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
+{
+  r->vrad_err_formal_km_s = r->vrad_err_km_s;
+  r->vsini_err_formal_km_s = r->vsini_err_km_s;
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err_formal[l] = r->label_err[l];
+  r->err_scale = m->set.rescale_errors && r->rchisq_tot > 1.0 ? sqrt(r->rchisq_tot) : 1.0;
+  if (r->err_scale == 1.0)
+    return;
+  r->vrad_err_km_s *= r->err_scale;
+  r->vsini_err_km_s *= r->err_scale;
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err[l] *= r->err_scale;
+  for (int a = 0; a < m->n_arm; a++)
+    r->vrad_offset_err_km_s[a] *= r->err_scale;
+  for (int i = 0; i < m->n_deriv * (m->n_deriv + 1) / 2; i++)
+    r->covar[i] *= r->err_scale * r->err_scale;
+}
+
+/** Bits of RVS_WARN of a finished fit, mapped its labels and f its -2 ln L. */
+MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
+                                                   const double *mapped, double f)
+{
+  const mill_fit_result *r = &slot->result;
+  int at_edge = 0, warn = 0;
+  for (int l = 0; l < m->n_label; l++) {
+    const mill_label *label = &m->label[l];
+    at_edge |= label->edge_min < label->edge_max &&
+               (r->label[l] < label->edge_min || r->label[l] > label->edge_max);
+  }
+  /* comparisons that NaN fails stand under a `!` where NaN must warn */
+  const struct {
+    int bit, holds;
+  } rule[] = {
+      {MILL_WARN_CHISQ, !(r->chisq_c_tot - r->chisq_tot >= 50.0)},
+      {MILL_WARN_VEL_LIMIT,
+       r->vrad_km_s < m->set.min_vel_km_s + 5.0 || r->vrad_km_s > m->set.max_vel_km_s - 5.0},
+      {MILL_WARN_VEL_ERR, !(r->vrad_err_km_s <= 100.0)},
+      {MILL_WARN_LABEL_EDGE, at_edge},
+      {MILL_WARN_VSINI, r->vsini_km_s > 100.0},
+      /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
+      {MILL_WARN_HULL, mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE},
+      {MILL_WARN_NEGATIVE, slot->eval.negative > 100.0},
+      {MILL_WARN_OUTLIER,
+       slot->eval.max_resid2 > 100.0 && slot->eval.max_resid2 > 0.25 * r->chisq_tot},
+      {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
+      {MILL_WARN_NOT_CONVERGED, !slot->best.converged},
+      {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
+  };
+  for (int i = 0; i < (int)(sizeof rule / sizeof rule[0]); i++)
+    warn |= rule[i].holds ? rule[i].bit : 0;
+  return warn;
+}
+
+/** Everything known: the row. */
+MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_fit_result *r = &slot->result;
+  const double *theta = slot->best.end;
+  double mapped[MILL_MAX_LABEL];
+  r->vrad_km_s = theta[MILL_PAR_VRAD];
+  r->vsini_km_s = theta[MILL_PAR_VSINI];
+  for (int l = 0; l < m->n_label; l++)
+    r->label[l] = theta[MILL_PAR_LABEL0 + l];
+  for (int a = 0; a < m->n_arm; a++)
+    if (m->n_par > m->n_deriv && r->n_pix[a] > 0) {
+      const int j = slot->no_offset[a] ? -1 : mill_par_offset(m, a);
+      r->vrad_offset_km_s[a] = j < 0 ? 0.0 : theta[j];
+      r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
+    }
+  r->m2ll = f;
+  mill_map_labels(m, theta, mapped);
+  r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
+  r->chisq_tot = 0.0;
+  r->chisq_c_tot = 0.0;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (r->n_pix[a] == 0)
+      continue;
+    r->chisq[a] = slot->eval.chisq[a];
+    r->chisq_c[a] = slot->eval.chisq_c[a];
+    r->chisq_tot += r->chisq[a];
+    r->chisq_c_tot += r->chisq_c[a];
+  }
+  if (!mill_fit_covariance(m, slot))
+    r->warn |= MILL_WARN_BAD_HESSIAN;
+  if (m->set.fixed[MILL_PAR_VRAD]) {
+    r->vrad_err_km_s = 0.0;
+    r->vrad_skew = 0.0;
+    r->vrad_kurt = 0.0;
+  }
+  mill_fit_reduce(m, slot);
+  mill_fit_scale_errors(m, r);
+  mill_fit_stiffness(m, slot);
+  mill_fit_arm_velocities(m, slot);
+  r->warn |= mill_fit_warnings(m, slot, mapped, f);
+  mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
+}
+
+#endif

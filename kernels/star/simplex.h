@@ -1,0 +1,112 @@
+/** The simplex of a fit, in coordinates in which F rises by about their square. */
+#ifndef MILL_SIMPLEX_H
+#define MILL_SIMPLEX_H
+
+#include "kernels/star/polish.h"
+
+/** First step of a simplex along each axis and its tolerances in value and in each
+ *  coordinate; coordinates are such that F rises by about their square. */
+#define MILL_SIMPLEX_STEP        2.0
+#define MILL_SIMPLEX_F_TOLERANCE 0.03
+#define MILL_SIMPLEX_X_TOLERANCE 0.5
+/** A simplex is flat when its smallest width is this part of its largest. */
+#define MILL_SIMPLEX_FLAT 1e-8
+
+/** The simplex's next point as a request.  v sin i beyond its limits is evaluated at the
+ *  limit with a quadratic penalty, velocities off theirs count as useless. */
+MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
+{
+  const int n = slot->simplex.nm.n;
+  const double *x = mill_nm_ask(&slot->simplex.nm), *l = slot->polish.at.hess;
+  double delta[MILL_MAX_PAR];
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->simplex.centre[j];
+  slot->simplex.off = 0.0;
+  for (int i = n - 1; i >= 0; i--) {
+    double sum = x[i];
+    for (int k = i + 1; k < n; k++)
+      sum -= l[k * n + i] * delta[k];
+    delta[i] = sum / l[i * n + i];
+    if (delta[i] == 0.0)
+      continue;
+    const int j = slot->simplex.par[i];
+    const double u = mill_par_inner(m, j, slot->simplex.centre[j]) + delta[i];
+    slot->theta[j] = mill_par_outer(m, j, u);
+    const double lo = mill_par_inner(m, j, mill_par_min(m, j));
+    const double hi = mill_par_inner(m, j, mill_par_max(m, j));
+    if (u >= lo && u <= hi)
+      continue;
+    const double excess = u < lo ? u - lo : u - hi;
+    double curvature = 0.0;
+    for (int k = 0; k <= i; k++)
+      curvature += l[i * n + k] * l[i * n + k];
+    slot->simplex.off += j == MILL_PAR_VRAD ? MILL_OFF_LIMITS : 4.0 * curvature * excess * excess;
+  }
+  slot->request = MILL_REQ_VALUE;
+}
+
+/** The simplex has ended: polish from its best point, or from where
+ *  it began when that is lower. */
+MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
+{
+  double best, theta[MILL_MAX_PAR];
+  const double *x = mill_nm_best(&slot->simplex.nm, &best);
+  if (slot->polish.have && slot->polish.at.f <= best) {
+    for (int j = 0; j < m->n_par; j++)
+      theta[j] = slot->polish.at.theta[j];
+  } else {
+    for (int j = 0; j < slot->simplex.nm.n; j++)
+      slot->simplex.nm.trial[j] = x[j];
+    mill_simplex_propose(m, slot);
+    for (int j = 0; j < m->n_par; j++)
+      theta[j] = slot->theta[j];
+  }
+  slot->stage = MILL_STAGE_POLISH;
+  mill_polish_begin(m, slot, theta);
+}
+
+/** Begin the simplex of slot->stage with the curvature of polish.at (its point, or with
+ *  step where a step from it leads, is the centre); without one, about theta in typical
+ *  uncertainties. */
+MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot,
+                                                     const double *theta, int step)
+{
+  mill_polish *p = &slot->polish;
+  mill_polish_axes *axes = &slot->space.axes;
+  double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
+  axes->n = 0;
+  p->lambda = MILL_POLISH_LAMBDA;
+  if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
+    for (int j = 0; j < m->n_par; j++)
+      slot->simplex.centre[j] = step ? slot->theta[j] : p->at.theta[j];
+  } else {
+    axes->n = slot->n_free;
+    for (int j = 0; j < m->n_par; j++)
+      slot->simplex.centre[j] = theta[j];
+    for (int i = 0; i < axes->n; i++) {
+      axes->idx[i] = slot->free_par[i];
+      for (int k = 0; k < axes->n; k++)
+        axes->factor[i * axes->n + k] = i == k ? 1.0 / mill_par_scale(m, axes->idx[i]) : 0.0;
+    }
+  }
+  for (int e = 0; e < axes->n * axes->n; e++)
+    p->at.hess[e] = axes->factor[e];
+  for (int i = 0; i < axes->n; i++) {
+    slot->simplex.par[i] = axes->idx[i];
+    x0[i] = 0.0;
+    first[i] = MILL_SIMPLEX_STEP;
+  }
+  mill_nm_simplex(axes->n, x0, first, simplex);
+  mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE,
+                             MILL_SIMPLEX_FLAT};
+  const int left = m->set.max_eval - slot->result.n_eval;
+  options.max_eval = slot->stage == MILL_STAGE_SIMPLEX_SHORT ? m->set.n_simplex_round : left;
+  if (options.max_eval > left)
+    options.max_eval = left;
+  if (options.max_eval < 1)
+    options.max_eval = 1;
+  mill_nm_start(&slot->simplex.nm, axes->n, simplex, &options);
+  mill_simplex_propose(m, slot);
+}
+
+#endif

@@ -1,0 +1,210 @@
+/** The state of a star's fit, a struct for each stage.
+ */
+#ifndef MILL_STAGES_H
+#define MILL_STAGES_H
+
+#include "kernels/data/posterior.h"
+#include "kernels/data/result.h"
+#include "kernels/math/nelder_mead.h"
+#include "kernels/star/model.h"
+
+MILL_EXTERN_C_BEGIN
+
+enum mill_request {
+  MILL_REQ_NONE = 0,
+  MILL_REQ_VALUE,    /**< F at theta */
+  MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
+  MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
+  MILL_REQ_FINAL     /**< F, true chi-squares, models and velocities by arm at theta */
+};
+
+/** The answer to a request. */
+typedef struct mill_eval {
+  double f;
+  double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
+  double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
+  double profile[MILL_N_PROFILE];
+  double profile_arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW]; /**< of each arm alone, the first ones */
+  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
+  double max_resid2; /**< largest squared residual of a good pixel */
+  double negative;   /**< squared significance of negative model pixels */
+  /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */
+  double block_gain[MILL_MAX_ARM], n_block[MILL_MAX_ARM];
+  double vrad_arm[MILL_MAX_ARM], vrad_arm_err[MILL_MAX_ARM]; /**< of the arm alone; NaN: none */
+} mill_eval;
+
+enum mill_stage {
+  MILL_STAGE_EMPTY = 0,
+  MILL_STAGE_SIMPLEX_SHORT,
+  MILL_STAGE_SIMPLEX,
+  MILL_STAGE_POLISH,
+  MILL_STAGE_PROFILE,
+  MILL_STAGE_FINAL,
+  MILL_STAGE_SAMPLE,
+  MILL_STAGE_DONE
+};
+
+/** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
+ *  grad and hess. */
+typedef struct mill_point {
+  double theta[MILL_MAX_PAR];
+  double f;
+  double grad[MILL_MAX_PAR];
+  double hess[MILL_MAX_PAR * MILL_MAX_PAR];
+} mill_point;
+
+/** Work space of the initial guess (kernels/star/guess.h). */
+typedef struct mill_guess_space {
+  double *chisq; /**< [n_templ][2 * guess_half + 1] */
+  double *least; /**< [n_templ] of them; infinite: no choice any more */
+  int *velocity; /**< [n_templ] where that is */
+} mill_guess_space;
+
+/** Why the solution of the first start may not be the best minimum, from bad to worse. */
+enum mill_doubt {
+  MILL_DOUBT_NONE = 0,
+  MILL_DOUBT_EDGE,     /**< at or outside a hull */
+  MILL_DOUBT_ROTATION, /**< broad lines, which other labels imitate */
+  MILL_DOUBT_POOR,     /**< a high reduced chi-square */
+  MILL_DOUBT_LOST      /**< a long way, or none that converged */
+};
+
+/** Where a fit begins, and where each start has ended (kernels/star/starts.h). */
+typedef struct mill_starts {
+  double theta[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
+                                                   after them a faster rotator than the solution */
+  double chisq[MILL_MAX_START];               /**< of the guess; only differences have a meaning */
+  double f[MILL_MAX_START];                   /**< F where each start ended */
+  int label[MILL_MAX_START];                  /**< of guess_label, which its labels may be */
+  int n, i;
+  enum mill_doubt doubt;      /**< of the first start's solution */
+  int low_sn;                 /**< S/N below second_start_sn */
+  int has_given;              /**< start from `given` in place of the guesses */
+  int try_all;                /**< and from all guesses after it */
+  double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
+  int n_minimum; /**< where starts have ended, with the solution until the sample begins */
+  double minimum[MILL_MAX_START][MILL_MAX_PAR], minimum_f[MILL_MAX_START];
+} mill_starts;
+
+/** The arm that leads a start until it is near. */
+typedef struct mill_lead {
+  double signal[MILL_MAX_ARM]; /**< squared significance of an arm's lines */
+  int arm;                     /**< 1 + the arm that the request is of alone; 0: all arms */
+  int n_jac;                   /**< Jacobians of such arms */
+} mill_lead;
+
+/** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
+ *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
+typedef struct mill_simplex {
+  mill_nm nm;
+  double centre[MILL_MAX_PAR];
+  int par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
+  double off;            /**< penalty of the trial for leaving the limits */
+  int done;              /**< this start has had its simplex */
+} mill_simplex;
+
+/** State of the Levenberg-Marquardt polish (kernels/star/polish.h). */
+typedef struct mill_polish {
+  mill_point at; /**< current accepted point; f includes hull and priors */
+  double lambda;
+  double pred;              /**< decrease that the pending step promises */
+  double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
+  double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
+  int n_jac;
+  int have; /**< `at` holds a point */
+} mill_polish;
+
+/** One hull facet that a step of the polish has crossed. */
+typedef struct mill_active_facet {
+  int hull, facet;
+  int state;    /**< enum mill_facet_state */
+  double value; /**< signed distance at the current point */
+  double slope[MILL_MAX_PAR];
+  double reach;              /**< distance where the step leads that no facet holds */
+  double half[MILL_MAX_PAR]; /**< [n] L^-1 slope, L of the damped curvature of the step */
+  double force;              /**< with which it holds the step, 0 or more */
+} mill_active_facet;
+
+/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
+typedef struct mill_polish_axes {
+  int n, idx[MILL_MAX_PAR];
+  double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
+} mill_polish_axes;
+
+enum { MILL_POLISH_MAX_FACET = 32, MILL_DENSITY_NODE = 512 };
+
+/** The lowest point over all starts. */
+typedef struct mill_best {
+  mill_point at;
+  double end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
+  int have, converged;
+  int i_start; /**< the start that found it */
+} mill_best;
+
+/** State of the velocity profile (kernels/star/profile.h). */
+typedef struct mill_profile {
+  double vel[MILL_N_PROFILE]; /**< of the request */
+  double width;
+  int n_round, n_vel; /**< velocities of the grid */
+  /** F of each arm alone on the first grid, where that was enough and best.end is its centre. */
+  double arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW];
+  int has_arm;
+} mill_profile;
+
+/** Rotated templates of the last profile or final answer, which those after it at the same
+ *  v sin i and labels take (mill_template_kept). */
+typedef struct mill_kept {
+  int has;
+  double theta[MILL_MAX_PAR]; /**< parameters that they were made for */
+  double mean[MILL_MAX_ARM];  /**< their mill_workspace.mean[0] */
+  void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
+} mill_kept;
+
+enum mill_sample_phase { MILL_SAMPLE_POSITIONS = 0, MILL_SAMPLE_BURNS, MILL_SAMPLE_MOVES };
+
+enum { MILL_SAMPLE_KEEP = 512 /**< sweeps of which the chains have room */ };
+
+/** State of the ensemble that samples a star's posterior (kernels/star/sample.h). */
+typedef struct mill_sample {
+  uint64_t identity; /**< of the star's random numbers */
+  int phase;         /**< enum mill_sample_phase */
+  int i_walker;      /**< whose proposal the request is */
+  int n_try;         /**< of its first position */
+  int n_sweep, n_kept, thin, next_check;
+  int has_axes;      /**< the independent move has its distribution */
+  double log_factor; /**< ln of the proposal's Hastings factor */
+  int move;          /**< of the proposal, of enum mill_sample_moves */
+  int asks_gradient; /**< the request is not a proposal but the gradient where the walker is */
+  double mean[MILL_MAX_PAR];
+  /** [n_free][n_free] lower triangle: of the first positions that of the fit's curvature, then that
+   *  of the covariance of the independent move. */
+  double axes[MILL_MAX_PAR * MILL_MAX_PAR];
+  int64_t n_eval, n_jac, n_proposal, n_accepted;
+  double least;                        /**< lowest F so far */
+  double ladder[MILL_MAX_TEMPERATURE]; /**< power of the likelihood, 1 first and 0 last */
+  int n_origin;                        /**< minima about which walkers begin */
+  double share[MILL_MAX_START + 1];    /**< of the walkers that begin about them, cumulative */
+  /* NULL where no posterior is wanted */
+  double *walker;            /**< [n_temperature][n_walker][n_free] where the walkers are */
+  double *walker_f;          /**< [n_temperature][n_walker] F there, */
+  double *walker_penalty;    /**< and the part of it that is priors and hull penalty */
+  double *walker_grad;       /**< [n_walker][n_free] gradient of F, first NaN: not known */
+  double *stone;             /**< [MILL_SAMPLE_KEEP][n_temperature - 1] kernels/star/temper.h */
+  float *chain;              /**< [MILL_SAMPLE_KEEP][n_walker][n_free] less the solution */
+  float *sorted;             /**< [MILL_SAMPLE_KEEP][n_walker] work space */
+  mill_posterior *posterior; /**< with its samples behind it */
+} mill_sample;
+
+/** Work space of the state machine (kernels/star/fit.h), which would be too much for the stack
+ *  of a GPU's threads; nothing in it outlives a digest. */
+typedef struct mill_fit_space {
+  double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
+  double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
+  mill_active_facet facet[MILL_POLISH_MAX_FACET];
+  mill_polish_axes axes;
+  double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
+} mill_fit_space;
+
+MILL_EXTERN_C_END
+
+#endif

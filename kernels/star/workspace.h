@@ -1,0 +1,101 @@
+/** Work space of one block: rows of templates on the grid and at the pixels.
+ */
+#ifndef MILL_WORKSPACE_H
+#define MILL_WORKSPACE_H
+
+#include <string.h>
+
+#include "kernels/base/layout.h"
+#include "kernels/star/model.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** Where products of the rows E of model error stand in mill_workspace.error: with the rows S of
+ *  the normal matrix, U [n_error][n_cont]; with the residual [n_error]; N^-1 U. */
+enum {
+  MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
+  MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
+  MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
+};
+
+/** Work space of one block: rows of templates on the grid and at the pixels.
+ *
+ *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
+ *  templates, bend their spline coefficients; all of them float or double.
+ */
+typedef struct mill_workspace {
+  void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
+  void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
+  void *pixel, *smooth; /**< [n_deriv + 1][max_seg_pix] */
+  int *index;           /**< [max_seg_pix] left grid point */
+  float *frac;          /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
+  /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
+   *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
+  double mean[1 + MILL_MAX_LABEL];
+  double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
+  double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
+  double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
+  double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
+  double *error;                 /**< [MILL_ERROR_SPACE] products of the rows of model error */
+} mill_workspace;
+
+/** Regions of work space: the emulator's output, which lies apart, and the rest. */
+enum mill_workspace_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
+
+/** Numbers of elements of a block's arrays. */
+enum mill_workspace_count {
+  MILL_COUNT_GRID_BYTES,  /**< of rows of templates on the grid */
+  MILL_COUNT_PIXEL_BYTES, /**< of rows of templates at the pixels */
+  MILL_COUNT_SEGMENT,     /**< pixels of the largest segment */
+  MILL_COUNT_KERNEL,
+  MILL_COUNT_NORMAL, /**< of this and the next two: 0 where a backend keeps them elsewhere */
+  MILL_COUNT_SOLVE,
+  MILL_COUNT_SUMS,
+  MILL_COUNT_ERROR_SPACE,
+  MILL_N_WORK_COUNT
+};
+
+/** The arrays of a block's work space. */
+static inline int mill_workspace_arrays(const mill_array **table)
+{
+  static const mill_array array[] = {
+      {offsetof(mill_workspace, grid), 1, MILL_WORK_GRID, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, rotated), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, bend), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, pixel), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_workspace, smooth), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_workspace, index), sizeof(int), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_workspace, frac), sizeof(float), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_workspace, kernel), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_workspace, kernel_slope), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_workspace, normal), sizeof(double), MILL_WORK_REST, MILL_COUNT_NORMAL},
+      {offsetof(mill_workspace, solve), sizeof(double), MILL_WORK_REST, MILL_COUNT_SOLVE},
+      {offsetof(mill_workspace, sums), sizeof(double), MILL_WORK_REST, MILL_COUNT_SUMS},
+      {offsetof(mill_workspace, error), sizeof(double), MILL_WORK_REST, MILL_COUNT_ERROR_SPACE},
+  };
+  *table = array;
+  return (int)(sizeof array / sizeof array[0]);
+}
+
+/** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
+ *  normal, solve and sums, which become 0. */
+static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_seg_pix,
+                                         int precision, int guess_n, size_t *count)
+{
+  /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two; and the
+   * transforms of a group of templates on the grid */
+  const size_t guess = 2 * MILL_GUESS_LANE * sizeof(float) * (size_t)guess_n;
+  const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
+  const size_t row = (size_t)(n_deriv + 1) * real;
+  memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
+  count[MILL_COUNT_GRID_BYTES] =
+      row * (size_t)max_pix_pad > guess ? row * (size_t)max_pix_pad : guess;
+  count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;
+  count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
+  count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
+  count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;
+}
+
+MILL_EXTERN_C_END
+
+#endif

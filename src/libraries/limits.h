@@ -1,0 +1,13 @@
+/** Settings within their limits: one message for all of them. */
+#ifndef MILL_LIBRARIES_LIMITS_H
+#define MILL_LIBRARIES_LIMITS_H
+
+#include "kernels/base/error.h"
+
+/** code with "WHAT: expected LOW to HIGH, got VALUE", or MILL_OK. */
+int mill_expect_within(int code, const char *what, long long value, long long low, long long high);
+
+/** The same for a finite number above 0. */
+int mill_expect_above_0(int code, const char *what, double value);
+
+#endif
