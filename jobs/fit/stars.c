@@ -29,26 +29,25 @@ static void forget_wavesets(mill_stars *stars)
 }
 
 /* Making a set is start-up, finding it again is not. */
-static int find_waveset(mill_stars *stars, const mill_read_segment *s, const double *wave_aa,
-                        int *id)
+static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
 {
   mill_waveset_stats before, after;
   mill_fit_meters *meters = &stars->job->meters;
   mill_recent_set *recent = &stars->recent[s->arm];
-  if (recent->wave_aa == wave_aa && recent->n_pix == s->n_pix) {
+  if (recent->wave_aa == s->wave_aa && recent->n_pix == s->n_pix) {
     mill_pipeline_waveset_hold(stars->pipeline, recent->id);
     *id = recent->id;
     return MILL_OK;
   }
   mill_pipeline_waveset_stats(stars->pipeline, &before);
   const double start_s = mill_fit_meter_s(stars->job);
-  const int code = mill_pipeline_waveset(stars->pipeline, s->arm, s->n_pix, wave_aa, id);
+  const int code = mill_pipeline_waveset(stars->pipeline, s->arm, s->n_pix, s->wave_aa, id);
   const double spent_s = mill_fit_meter_s(stars->job) - start_s;
   mill_pipeline_waveset_stats(stars->pipeline, &after);
   if (code == MILL_OK) {
     if (recent->wave_aa)
       mill_pipeline_waveset_release(stars->pipeline, recent->id);
-    *recent = (mill_recent_set){.wave_aa = wave_aa, .n_pix = s->n_pix, .id = *id};
+    *recent = (mill_recent_set){.wave_aa = s->wave_aa, .n_pix = s->n_pix, .id = *id};
     mill_pipeline_waveset_hold(stars->pipeline, *id);
   }
   if (after.n_made > before.n_made) {
@@ -61,30 +60,29 @@ static int find_waveset(mill_stars *stars, const mill_read_segment *s, const dou
 static const double LEAST_SIGMA = 0.1; /* pixels */
 
 /* Is the sigma in the middle of a segment none that a spectrograph has? */
-static int is_odd_sigma(const mill_read_segment *s, const double *wave_aa, mill_left_out *left)
+static int is_odd_sigma(const mill_raw_segment *s, mill_left_out *left)
 {
   const int i = s->n_pix / 2;
   const double sigma = (double)s->sigma_aa[i];
-  const double pixel = s->n_pix > 1 ? (wave_aa[s->n_pix - 1] - wave_aa[0]) / (s->n_pix - 1) : 0.0;
+  const double pixel =
+      s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
   /* beyond the largest kernel (src/pipeline/slots.c), or narrower than any pixel can be */
   const int is_odd = MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
                      (sigma > 0.0 && sigma < LEAST_SIGMA * pixel);
   if (is_odd) {
     left->sigma_aa = sigma;
-    left->sigma_wave_aa = wave_aa[i];
+    left->sigma_wave_aa = s->wave_aa[i];
     left->pixel_aa = pixel;
   }
   return is_odd;
 }
 
-/* The segments of a row that can be fitted, and their wavelengths. */
-static int take_segments(mill_stars *stars, const mill_reader_row *row, const double **wave_aa,
-                         mill_left_out *left)
+/* Leave the segments of a row that can be fitted, at the beginning of its own. */
+static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_left_out *left)
 {
-  for (int i = 0; i < row->n_segment; i++) {
-    const mill_batch_segment *segment = &stars->batch->segment[row->first_segment + i];
-    const mill_read_segment *s = &segment->read;
-    int waveset = -1;
+  mill_raw_segment *first = &stars->batch->segment[row->first_segment];
+  stars->segment = first;
+  for (mill_raw_segment *s = first; s < first + row->n_segment; s++) {
     if (s->use == MILL_SEGMENT_OUTSIDE) {
       left->beyond = 1;
       left->first_aa = s->first_aa;
@@ -92,25 +90,24 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
     } else if (s->use == MILL_SEGMENT_NO_LSF)
       left->no_lsf |= 1u << s->arm;
     if (s->use != MILL_SEGMENT_FIT) {
-      left->i_file = segment->i_file;
+      left->i_file = s->i_file;
       continue;
     }
-    const int code = find_waveset(stars, s, segment->wave_aa, &waveset);
+    const int code = find_waveset(stars, s, &s->waveset);
     if (code == MILL_ERR_RANGE) {
       left->outside |= 1u << s->arm;
-      left->i_file = segment->i_file;
+      left->i_file = s->i_file;
       snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
       continue;
     }
     MILL_CHECK(code);
-    if (s->sigma_aa && is_odd_sigma(s, segment->wave_aa, left)) {
+    if (s->sigma_aa && is_odd_sigma(s, left)) {
       left->odd_lsf |= 1u << s->arm;
-      left->i_file = segment->i_file;
+      left->i_file = s->i_file;
     }
     if (stars->fit.resolution != MILL_RES_NONE)
-      mill_narrow_note(&stars->job->narrow, &stars->job->setup.lib, s, segment->wave_aa);
-    wave_aa[stars->n_held] = segment->wave_aa;
-    stars->segment[stars->n_held++] = mill_read_segment_raw(s, waveset, s->exposure);
+      mill_narrow_note(&stars->job->narrow, &stars->job->setup.lib, s);
+    first[stars->n_held++] = *s;
   }
   return MILL_OK;
 }
@@ -120,15 +117,11 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
 static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *star,
                      mill_left_out *left)
 {
-  int err = MILL_OK;
   mill_fit_job *job = stars->job;
   const mill_fit_observer *observer = job->observer;
-  const double **wave_aa = NULL;
   memset(left, 0, sizeof *left);
   release_wavesets(stars);
-  MILL_TRY(MILL_GROW(&stars->segment, &stars->n_segment_room, row->n_segment));
-  MILL_TRY(mill_alloc_bytes((size_t)row->n_segment, sizeof *wave_aa, (void **)&wave_aa));
-  MILL_TRY(take_segments(stars, row, wave_aa, left));
+  MILL_CHECK(take_segments(stars, row, left));
   *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
   if (job->setup.start)
     mill_start_table_find(job->setup.start, row->target_id, row->object, &star->start);
@@ -136,12 +129,10 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
                   mill_start_table_info(job->setup.start, star->start) & MILL_INFO_TWO_MINIMA;
   star->identity = mill_sampled_identity(row->target_id, row->object);
   if (job->options.models && star->n_segment > 0)
-    MILL_TRY(mill_model_rows_remember(&job->out.models, star, row->model_row, wave_aa));
+    MILL_CHECK(mill_model_rows_remember(&job->out.models, star, row->model_row));
   if (observer && star->n_segment > 0)
-    observer->took(observer->context, &job->setup.lib, &stars->fit, star, wave_aa);
-done:
-  mill_free(wave_aa);
-  return err;
+    observer->took(observer->context, &job->setup.lib, &stars->fit, star);
+  return MILL_OK;
 }
 
 static int put_unfitted(mill_fit_job *job, int64_t row, int status)
@@ -204,6 +195,7 @@ void mill_stars_note_memory(const mill_stars *stars)
 
 static int next_batch(mill_stars *stars)
 {
+  release_wavesets(stars);
   forget_wavesets(stars);
   mill_reader_release(stars->reader, stars->batch);
   stars->batch = NULL;
@@ -260,6 +252,7 @@ int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
 void mill_stars_end(mill_stars *stars)
 {
   mill_fit_job *job = stars->job;
+  release_wavesets(stars);
   mill_reader_release(stars->reader, stars->batch);
   if (stars->reader) {
     job->meters.read_s = mill_reader_cpu_s(stars->reader);
@@ -267,6 +260,4 @@ void mill_stars_end(mill_stars *stars)
   }
   mill_reader_stop(stars->reader);
   forget_wavesets(stars);
-  release_wavesets(stars);
-  mill_free(stars->segment);
 }

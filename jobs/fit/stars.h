@@ -19,12 +19,11 @@ typedef struct mill_stars {
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
-  mill_batch *batch; /**< NULL: none is at hand */
-  int i_row;         /**< the batch's next row */
-  int stops;         /**< the log has the reason */
-  mill_raw_segment *segment;
-  int64_t n_segment_room;
-  int n_held; /**< segments whose wavelength sets are held until the next star is taken */
+  mill_batch *batch;               /**< NULL: none is at hand */
+  int i_row;                       /**< the batch's next row */
+  int stops;                       /**< the log has the reason */
+  const mill_raw_segment *segment; /**< of the last star, in the batch */
+  int n_held; /**< of them, whose wavelength sets are held until the next star is taken */
   mill_recent_set recent[MILL_MAX_ARM];
 } mill_stars;
 

@@ -170,7 +170,7 @@ static int list_input(mill_build_job *job)
   if (job->is_many && (in->table || in->flux_column[0] || job->options.name_pattern))
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "--table, --columns and --name-pattern are for files with one spectrum; %s is no "
+        "--table, --columns and --name-pattern are for files with one spectrum; %s is not a "
         "folder",
         job->path[0]);
   return MILL_OK;
@@ -436,7 +436,7 @@ static void clear(mill_build_job *job)
   }
   mill_grid_info_clear(&job->info);
   mill_labelled_files_free(job->listed, job->n_listed);
-  MILL_FREE(job->index, job->lost, job->settings);
+  MILL_FREE(job->index, job->settings);
   mill_lock_release(&job->lock);
 }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Write blocks.h: float64 reference values of block functions, by SciPy and NumPy.
 
-    /usr/bin/python3 tests/reference/make_blocks.py tests/reference/blocks.h
+    /usr/bin/python3 tests/reference/make_blocks.py OUTPUT.h
+
+The build runs it.
 
 Nothing here shares formulas with the C code: kernels are integrated numerically, the spline
 is SciPy's, the resolution matrix goes through a dense matrix, hulls come from Qhull. Random
@@ -9,13 +11,17 @@ inputs have fixed seeds and are written with the results, so no generator is sha
 """
 import math
 import sys
+import warnings
 
 import numpy as np
 import scipy
-from scipy.integrate import quad
+from scipy.integrate import IntegrationWarning, quad
 from scipy.interpolate import BPoly, CubicSpline, lagrange
 from scipy.sparse import dia_matrix
 from scipy.spatial import ConvexHull
+
+# integrals are asked for more digits than float64 has, and quad says so
+warnings.filterwarnings("ignore", category=IntegrationWarning)
 
 EPS = 0.6  # linear limb darkening
 ROTATION_R = [0.05, 0.3, 0.9, 1.0, 1.7, 2.2, 5.0, 36.2]

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Reference values of training, in float64 by NumPy: writes tests/reference/train.h.
+"""Reference values of training, in float64 by NumPy: writes train.h.
 
-    /usr/bin/python3 tests/reference/make_train.py tests/reference/train.h
+    /usr/bin/python3 tests/reference/make_train.py OUTPUT.h
+
+The build runs it.
 
 Spectra: their mean, variances and principal components by numpy.linalg.svd.
 Network: three steps of Adam with decoupled weight decay over all models at once, for each loss.

@@ -2,7 +2,7 @@
 #include "tests/mill_test.h"
 
 #include "kernels/math/continuum.h"
-#include "tests/reference/blocks.h"
+#include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 
 static double x_of(int i)
 {

@@ -2,7 +2,7 @@
 #include "tests/mill_test.h"
 
 #include "kernels/math/hull.h"
-#include "tests/reference/blocks.h"
+#include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 
 /* the casts drop const only: mill_hull owns its facets elsewhere */
 static void reference_hulls(mill_hull *hull)

@@ -2,7 +2,7 @@
 #include "tests/mill_test.h"
 
 #include "kernels/math/rotation.h"
-#include "tests/reference/blocks.h"
+#include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 
 static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
 

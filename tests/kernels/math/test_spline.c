@@ -3,7 +3,7 @@
 
 #include "tests/kernels/math/block_bench.h"
 #include "tests/kernels/math/blocks_f32.h"
-#include "tests/reference/blocks.h"
+#include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 
 static block_bench b;
 

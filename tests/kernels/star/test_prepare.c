@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/star/prepare.h"
 #include "tests/kernels/star/prepare_reference.h"
-#include "tests/reference/blocks.h"
+#include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 #include "tests/test_library.h"
 
 enum { N = 120, SEED = 4711 };

@@ -8,7 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "src/libraries/train_network.h"
-#include "tests/reference/train.h"
+#include "reference/train.h" /* made in the build folder by tests/reference/make_train.py */
 
 /* as make_train.py has them */
 enum { N_MODEL = 6, N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7, N_STEP = 3 };
