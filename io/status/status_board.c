@@ -67,15 +67,15 @@ void mill_board_finished(mill_board *board, int status)
   pthread_mutex_unlock(&board->mutex);
 }
 
-void mill_board_stage(mill_board *board, int stage)
+void mill_board_stage(mill_board *board, enum mill_rank_stage stage)
 {
   if (!lock(board))
     return;
-  board->mine.stage = stage;
+  board->mine.stage = (int32_t)stage;
   pthread_mutex_unlock(&board->mutex);
 }
 
-void mill_board_memory(mill_board *board, int purpose, size_t bytes)
+void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes)
 {
   if (!lock(board))
     return;

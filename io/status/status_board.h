@@ -30,8 +30,9 @@ int mill_board_meet(void *context, const mill_mpi *mpi);
 /** Notes of this rank; any thread, and board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);     /**< a row from the reader */
 void mill_board_finished(mill_board *board, int status); /**< a row, with its STATUS */
-void mill_board_stage(mill_board *board, int stage);
-void mill_board_memory(mill_board *board, int purpose, size_t bytes); /**< the largest counts */
+void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
+void mill_board_memory(mill_board *board, enum mill_purpose purpose,
+                       size_t bytes); /**< the largest counts */
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** Rows without a fit on all ranks, earlier runs included, as far as this rank knows. */
