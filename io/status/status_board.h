@@ -1,9 +1,9 @@
 /** How a fit is going on all ranks, in a file that others may read at any time.
  *
  *  The threads of a rank note here what they do.  Where the ranks meet anyway, at the write epochs
- * of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so that
- * a reader always finds a whole one, at most write_interval old.  When it cannot be written, the
- * log says so once, and the fit goes on.
+ *  of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so
+ *  that a reader always finds a whole one, at most write_interval old.  When it cannot be written,
+ *  the log says so once, and the fit goes on.
  *
  *  docs/use/formats.md describes the file.
  */

@@ -2,7 +2,7 @@
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; callers
  *  note other ones.  A second signal, a second or more after the first, ends the process at once,
- * with status 128 + its number: launchers often pass one wish on twice.
+ *  with status 128 + its number: launchers often pass one wish on twice.
  */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H

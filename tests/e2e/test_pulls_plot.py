@@ -113,12 +113,6 @@ class PullsPlot(ToolTest):
             lambda i, s: s["RVS_WARN"] == 0 and i not in self.dropped))
         self.assertIn(f"Left out for their flags: {3 + len(self.dropped)} stars", text)
 
-    def test_bins(self):
-        # the stars are at S/N 5, 10 and 39.9; the edges belong to the bin above
-        _, found = self.table("--bins", "6,10,39.9,40", "--leave-out-warn", "all")
-        n = {label: n for (name, label), (n, *_) in found.items() if name == "TEFF"}
-        self.assertEqual(n, {"10-39.9": made.N_BIN, "39.9-40": made.N_BIN, "all": 3 * made.N_BIN})
-
     def test_errors_that_are_none_do_not_count(self):
         shutil.copy(self.path("fit.h5"), self.path("fixed.h5"))
         with h5py.File(self.path("fixed.h5"), "a") as file:
@@ -146,16 +140,6 @@ class PullsPlot(ToolTest):
         self.assertEqual(found[key][0], before[key][0])
         # 50 km/s at an error of 5
         self.assertEqual(found[key][-1], before[key][-1] + len(self.dropped))
-
-    def test_several_surveys_count_together(self):
-        _, once = self.table()
-        _, found = self.table("fit.h5", "truth.fits")
-        self.assertEqual(set(found), set(once))
-        for key in once:
-            self.assertEqual(found[key][0], 2 * once[key][0])
-            self.assertEqual(found[key][-1], 2 * once[key][-1])
-            # percentiles of all values twice lie between the same neighbours
-            np.testing.assert_allclose(found[key][1:8:2], once[key][1:8:2], rtol=0, atol=0.06)
 
     @unittest.skipIf(made.matplotlib is None, "matplotlib or Pillow is missing")
     def test_figure(self):
