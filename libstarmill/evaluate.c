@@ -168,12 +168,12 @@ static void copy_piece(const starmill_library *h, const starmill_star *star, int
                        starmill_model *m)
 {
   mill_segment_model from;
-  const star_piece *p = &star->piece[i];
+  const mill_raw_segment *p = &star->segment[i];
   double *coefficient = m->coefficient + (ptrdiff_t)i * MILL_MAX_CONT;
   mill_pipeline_model(h->pipeline, i, &from);
   const int n = from.n_pix, nk = from.n_cont;
   m->piece[i] = (starmill_piece){.i_spectrum = p->channel,
-                                 .i_arm = star->segment[i].arm,
+                                 .i_arm = p->arm,
                                  .exposure = p->exposure,
                                  .first = p->first,
                                  .n_pix = n,

@@ -30,12 +30,6 @@ struct starmill_library {
   mill_fit_result prepared; /**< of it */
 };
 
-/** A part of a spectrum that is a segment of the pipeline. */
-typedef struct star_piece {
-  int channel, first, exposure;
-  const double *wave_aa; /**< [n_pix] of the batch */
-} star_piece;
-
 struct starmill_star {
   starmill_library *library;
   int64_t number; /**< from 1 */
@@ -44,8 +38,7 @@ struct starmill_star {
   int is_fixed;                  /**< model error counts */
   double fixed_at[MILL_MAX_PAR]; /**< as it is here */
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment], each holds its wavelength set */
-  star_piece *piece;         /**< [n_segment] */
+  mill_raw_segment *segment; /**< [n_segment] of the batch, each holds its wavelength set */
   mill_read_batch batch;     /**< the pixels */
 };
 

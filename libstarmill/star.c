@@ -11,33 +11,31 @@ void mill_star_drop(starmill_star *star)
   for (int i = 0; i < star->n_segment; i++)
     mill_pipeline_waveset_release(star->library->pipeline, star->segment[i].waveset);
   mill_read_batch_clear(&star->batch);
-  MILL_FREE(star->segment, star->piece, star);
+  mill_free(star);
 }
 
-/* The segments that can be fitted; the status of a star without any says why, what can be mended
-   first. */
+/* Leave the segments that can be fitted; the status of a star without any says why, what can be
+   mended first. */
 static int take_segments(starmill_star *star)
 {
   int err = MILL_OK;
   int no_lsf = 0, outside = 0;
   const mill_read_batch *batch = &star->batch;
+  star->segment = batch->segment;
   for (int i = 0; i < batch->n_segment; i++) {
-    const mill_read_segment *s = &batch->segment[i];
-    int waveset = -1;
+    mill_raw_segment *s = &batch->segment[i];
     no_lsf |= s->use == MILL_SEGMENT_NO_LSF;
     outside |= s->use == MILL_SEGMENT_OUTSIDE;
     if (s->use != MILL_SEGMENT_FIT)
       continue;
-    const double *wave_aa = batch->wave[s->wave].wave_aa;
-    err = mill_pipeline_waveset(star->library->pipeline, s->arm, s->n_pix, wave_aa, &waveset);
+    err = mill_pipeline_waveset(star->library->pipeline, s->arm, s->n_pix, s->wave_aa, &s->waveset);
     outside |= err == MILL_ERR_RANGE;
     if (err == MILL_ERR_RANGE) {
       err = MILL_OK;
       continue;
     }
     MILL_TRY(err);
-    star->piece[star->n_segment] = (star_piece){s->channel, s->first, s->exposure, wave_aa};
-    star->segment[star->n_segment++] = mill_read_segment_raw(s, waveset, s->exposure);
+    star->segment[star->n_segment++] = *s; /* in place of those that are left out */
   }
   star->status = no_lsf    ? MILL_STATUS_NO_RESOLUTION
                  : outside ? MILL_STATUS_OUTSIDE_LIBRARY
@@ -58,8 +56,6 @@ static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t ta
   s->target_id = target_id;
   s->batch = *batch;
   *batch = (mill_read_batch){0};
-  MILL_TRY(MILL_ALLOC(s->batch.n_segment, &s->segment));
-  MILL_TRY(MILL_ALLOC(s->batch.n_segment, &s->piece));
   MILL_TRY(take_segments(s));
   *star = s;
   s = NULL;

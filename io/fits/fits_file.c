@@ -119,29 +119,11 @@ enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
 /* Bits of what will be floats or integers. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
-static inline __attribute__((always_inline)) void turn_words(size_t n, stored_word *word)
-{
-  for (size_t i = 0; i < n; i++)
-    word[i] = be32toh(word[i]);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void turn_words_avx2(size_t n, stored_word *word)
-{
-  turn_words(n, word);
-}
-#endif
-
 /* From the order of bytes in the file to that of this machine. */
 static void turn(size_t n, stored_word *word)
 {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    turn_words_avx2(n, word);
-    return;
-  }
-#endif
-  turn_words(n, word);
+  for (size_t i = 0; i < n; i++)
+    word[i] = be32toh(word[i]);
 }
 
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
@@ -180,7 +162,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   char template[FLEN_VALUE];
   *out = (mill_fits_column){0};
   if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    return MILL_ERROR_HDU(file, i_hdu, " is no binary table, so it has no column %s", name);
+    return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", name);
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   snprintf(template, sizeof template, "%s", name);
   fits_get_colnum(file->fptr, CASEINSEN, template, &out->number, &status);
@@ -308,20 +290,78 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
   return read_number(file, i_hdu, name, TDOUBLE, out, found);
 }
 
-#define TABLE(NAME, TYPE)                                                                          \
-  int mill_fits_table_##NAME(mill_fits_file *file, int i_hdu, const char *name, TYPE missing,      \
-                             TYPE **out, int *found)                                               \
-  {                                                                                                \
-    const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];                                           \
-    const int64_t n_row = hdu->kind == MILL_FITS_TABLE ? hdu->axis[1] : 0;                         \
-    MILL_CHECK(MILL_ALLOC(n_row, out));                                                            \
-    for (int64_t i = 0; i < n_row; i++)                                                            \
-      (*out)[i] = missing;                                                                         \
-    return mill_fits_column_##NAME(file, i_hdu, name, *out, found);                                \
+int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
+                          int64_t **out, int *found)
+{
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  const int64_t n_row = hdu->kind == MILL_FITS_TABLE ? hdu->axis[1] : 0;
+  MILL_CHECK(MILL_ALLOC(n_row, out));
+  for (int64_t i = 0; i < n_row; i++)
+    (*out)[i] = missing;
+  return mill_fits_column_int64(file, i_hdu, name, *out, found);
+}
+
+static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, void *to,
+                     int *found)
+{
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  void **out = to;
+  if (wish->as == MILL_AS_TEXT) {
+    mill_fits_texts *texts = to;
+    return mill_fits_column_text(file, i_hdu, wish->name, &texts->text, &texts->stride, found);
   }
-TABLE(int64, int64_t)
-TABLE(int32, int32_t)
-TABLE(double, double)
+  if (wish->as == MILL_AS_INT64)
+    return mill_fits_table_int64(file, i_hdu, wish->name, (int64_t)wish->missing, to, found);
+  if (wish->as == MILL_AS_INT32) {
+    MILL_CHECK(mill_alloc_bytes((size_t)n_row, sizeof(int32_t), out));
+    for (int64_t i = 0; i < n_row; i++)
+      ((int32_t *)*out)[i] = (int32_t)wish->missing;
+    return mill_fits_column_int32(file, i_hdu, wish->name, *out, found);
+  }
+  MILL_CHECK(mill_alloc_bytes((size_t)n_row, sizeof(double), out));
+  for (int64_t i = 0; i < n_row; i++)
+    ((double *)*out)[i] = wish->missing;
+  return mill_fits_column_double(file, i_hdu, wish->name, *out, found);
+}
+
+int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
+                      void *columns, uint64_t *there)
+{
+  uint64_t bits = 0;
+  if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
+    return MILL_ERROR_HDU(file, i_hdu, " must be a binary table with a column %s", wish->name);
+  for (int i = 0; i < n_wish; i++) {
+    int found = 1;
+    MILL_CHECK(take_wish(file, i_hdu, &wish[i], (char *)columns + wish[i].at,
+                         wish[i].is_needed ? NULL : &found));
+    bits |= (uint64_t)(found != 0) << i;
+  }
+  if (there)
+    *there = bits;
+  return MILL_OK;
+}
+
+void mill_fits_columns_free(const mill_fits_wish *wish, int n_wish, void *columns)
+{
+  for (int i = 0; i < n_wish; i++)
+    mill_free(*(void **)(void *)((char *)columns + wish[i].at));
+}
+
+int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pix, double *out)
+{
+  int status = 0, any_null;
+  double nan_value = NAN;
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  long first[MILL_FITS_MAX_AXIS] = {1};
+  for (int i = 1; i < hdu->n_axis; i++)
+    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
+  MILL_CHECK(mill_fits_file_move(file, i_hdu));
+  /* integers and compressed floats have a sign of their own for "no value" */
+  fits_read_pix(file->fptr, TDOUBLE, first, n_pix,
+                hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
+  MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
+  return MILL_OK;
+}
 
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found)

@@ -92,15 +92,44 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
 /** The same into new memory of the caller, where a missing column leaves missing in each row. */
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
                           int64_t **out, int *found);
-int mill_fits_table_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t missing,
-                          int32_t **out, int *found);
-int mill_fits_table_double(mill_fits_file *file, int i_hdu, const char *name, double missing,
-                           double **out, int *found);
 
 /** Text of a column without trailing blanks: row i at *text + i * *stride.
  *  *text is NULL when the column is missing; free with mill_free. */
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found);
+
+/** The texts of a column; NULL: it is missing. */
+typedef struct mill_fits_texts {
+  char *text;
+  size_t stride;
+} mill_fits_texts;
+
+/** Of row i; empty where the column is missing. */
+static inline const char *mill_fits_text_at(const mill_fits_texts *texts, int64_t i)
+{
+  return texts->text ? texts->text + (size_t)i * texts->stride : "";
+}
+
+enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
+
+/** A column that a reader keeps in a struct of its own. */
+typedef struct mill_fits_wish {
+  const char *name;
+  enum mill_fits_as as;
+  size_t at;      /**< where the struct has the pointer (int64_t * ...) or mill_fits_texts */
+  double missing; /**< in each row of numbers whose column is missing */
+  int is_needed;
+} mill_fits_wish;
+
+/** Read the columns of a table into new memory.  *columns is zeroed before, and freed also after a
+ *  failure.  Bit i of *there (NULL is allowed): the table has column i.  MILL_ERR_INPUT. */
+int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
+                      void *columns, uint64_t *there);
+void mill_fits_columns_free(const mill_fits_wish *wish, int n_wish, void *columns);
+
+/** Row i (along its slowest axis) of an image, its first n_pix pixels, scaled; missing ones are
+ *  NaN.  MILL_ERR_INPUT. */
+int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pix, double *out);
 
 /** Copy text, of a column or keyword of that name, into out [size].  One that is longer is cut,
  *  with a warning that names file and column; the log counts how many there are. */

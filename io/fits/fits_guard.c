@@ -354,7 +354,8 @@ static int take_sizes(walk *w)
   MILL_CHECK(integer_at(at, &w->h, 1, "BITPIX", -64, 64, &bitpix));
   MILL_CHECK(integer_at(at, &w->h, 2, "NAXIS", 0, MILL_FITS_MAX_AXIS, &n_axis));
   if (!mill_fits_good_bitpix(bitpix))
-    return ERROR_HDU(at, "BITPIX = %lld is none of the standard's; " BAD, (long long)bitpix);
+    return ERROR_HDU(at, "BITPIX = %lld, expected 8, 16, 32, 64, -32 or -64; " BAD,
+                     (long long)bitpix);
   if (w->is_table && (bitpix != 8 || n_axis != 2))
     return ERROR_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " BAD, (long long)bitpix,
                      (long long)n_axis);
@@ -408,7 +409,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     mill_fits_field *field = &table->field[i_form - 1];
     field->n_byte = field_bytes(c->value);
     if (field->n_byte < 0)
-      return ERROR_HDU(at, "%s = '%s' is no column format; " BAD, c->keyword, c->value);
+      return ERROR_HDU(at, "%s = '%s' must be a column format; " BAD, c->keyword, c->value);
     if (field->have_form)
       return ERROR_HDU(at, "%s stands twice; " BAD, c->keyword);
     field->have_form = 1;

@@ -73,11 +73,9 @@ static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
 static int learn_batch(index_job *job, int i_file)
 {
   const mill_read_batch *batch = &job->batch;
-  int last_wave[MILL_MAX_ARM];
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    last_wave[a] = -1;
+  const double *last_wave[MILL_MAX_ARM] = {NULL};
   for (int i = 0, end; i < batch->n_segment; i = end) {
-    const mill_read_segment *s = &batch->segment[i];
+    const mill_raw_segment *s = &batch->segment[i];
     int n_pix = 0;
     for (end = i; end < batch->n_segment && batch->segment[end].exposure == s->exposure &&
                   batch->segment[end].arm == s->arm;
@@ -86,19 +84,19 @@ static int learn_batch(index_job *job, int i_file)
     if (s->arm < 0)
       continue;
     arm_layout *layout = &job->layout[s->arm];
-    const double *wave_aa = batch->wave[s->wave].wave_aa;
     layout->n_pix = n_pix > layout->n_pix ? n_pix : layout->n_pix;
     if (layout->first_file == INT_MAX) {
       MILL_CHECK(MILL_ALLOC(s->n_pix, &layout->wave_aa));
-      memcpy(layout->wave_aa, wave_aa, (size_t)s->n_pix * sizeof *wave_aa);
+      memcpy(layout->wave_aa, s->wave_aa, (size_t)s->n_pix * sizeof *s->wave_aa);
       layout->n_pix_first = s->n_pix;
       layout->first_file = i_file;
-      last_wave[s->arm] = s->wave;
+      last_wave[s->arm] = s->wave_aa;
     }
-    if (end > i + 1 || (s->wave != last_wave[s->arm] &&
-                        !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, wave_aa)))
+    if (end > i + 1 ||
+        (s->wave_aa != last_wave[s->arm] &&
+         !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
-    last_wave[s->arm] = s->wave;
+    last_wave[s->arm] = s->wave_aa;
   }
   return MILL_OK;
 }

@@ -276,12 +276,10 @@ static int collect_segments(worker *w, mill_batch *batch)
       const mill_read_batch *part = &batch->part[at.part];
       for (int *c = &w->cursor[at.part];
            *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
-        mill_batch_segment *to = &batch->segment[batch->n_segment++];
-        to->read = part->segment[*c];
-        to->wave_aa = to->read.wave >= 0 ? part->wave[to->read.wave].wave_aa : NULL;
+        mill_raw_segment *to = &batch->segment[batch->n_segment++];
+        *to = part->segment[*c];
         to->i_file = w->part_file[at.part];
-        to->read.exposure = i;
-        to->read.wave = -1;
+        to->exposure = i;
       }
     }
     row->n_segment = batch->n_segment - row->first_segment;

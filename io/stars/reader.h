@@ -37,13 +37,6 @@ static inline int64_t mill_reader_rows_ahead(int n_thread)
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** The spectrum of one arm of one exposure of a row. */
-typedef struct mill_batch_segment {
-  mill_read_segment read; /**< its exposure counts in the row, its wave means nothing */
-  const double *wave_aa;  /**< [n_pix], NULL when it is outside */
-  int i_file;             /**< of the catalog: where it was read */
-} mill_batch_segment;
-
 /** One row of a batch. */
 typedef struct mill_reader_row {
   int64_t row;       /**< of /fits */
@@ -63,7 +56,7 @@ typedef struct mill_batch {
   mill_reader_row row[MILL_BATCH_ROWS];
   char error[512]; /**< not empty: these rows are unreadable, and why */
   int n_exposure;
-  mill_batch_segment *segment; /**< [n_segment] of all rows, owned */
+  mill_raw_segment *segment; /**< [n_segment] of all rows, owned; exposures count in their row */
   int n_segment;
   int64_t cap_segment;
   mill_read_batch *part; /**< [n_part] the pixels, one for each file that was read, owned */

@@ -1,3 +1,4 @@
+/* DESI coadd and spectra files, read by HDU name; docs/use/input.md has the rules. */
 #include "io/surveys/desi_file.h"
 
 #include <ctype.h>
@@ -5,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
 
 enum { MAX_PIX = 1 << 19 /* of one spectrum: DESI has 2881 */ };
@@ -17,14 +19,6 @@ static const char *shape_text(int n_axis, const int64_t *axis, char *out, size_t
   for (int i = n_axis - 1; i >= 0 && n + 1 < size; i--)
     n += (size_t)snprintf(out + n, size - n, "[%lld]", (long long)axis[i]);
   return out;
-}
-
-static int find_arm_hdu(const mill_desi_file *file, const mill_desi_file_arm *a, const char *what,
-                        int *i_hdu)
-{
-  char name[2 * MILL_MAX_NAME];
-  snprintf(name, sizeof name, "%s_%s", a->prefix, what);
-  return mill_fits_file_find(file->fits, name, i_hdu);
 }
 
 /* Check that an HDU is an image of the shape expected, slowest axis last. */
@@ -46,9 +40,8 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
-static int read_wavelengths(mill_desi_file *file, mill_desi_file_arm *a, int i_hdu)
+static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
 {
-  int status = 0;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
   char found[256];
   if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
@@ -58,63 +51,66 @@ static int read_wavelengths(mill_desi_file *file, mill_desi_file_arm *a, int i_h
         " has shape %s, expected an image of one axis with 2 to %d wavelengths; make the "
         "file again",
         shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
-  const int n_pix = (int)hdu->axis[0];
-  MILL_CHECK(MILL_ALLOC(n_pix, &a->wave_aa));
-  MILL_CHECK(mill_fits_file_move(file->fits, i_hdu));
-  long first[MILL_FITS_MAX_AXIS] = {1};
-  fits_read_pix(file->fits->fptr, TDOUBLE, first, n_pix, NULL, a->wave_aa, NULL, &status);
-  MILL_CHECK_FITS(file->fits, i_hdu, status, "its pixels cannot be read");
-  for (int i = 0; i < n_pix; i++)
-    if (!isfinite(a->wave_aa[i]) || a->wave_aa[i] <= (i > 0 ? a->wave_aa[i - 1] : 0.0))
-      return MILL_ERROR_HDU(
-          file->fits, i_hdu,
-          ": wavelength %d is %g, but they must be positive and ascending; make the file again", i,
-          a->wave_aa[i]);
-  a->info.n_pix = n_pix;
-  a->info.wave_aa = a->wave_aa;
-  return MILL_OK;
+  a->n_pix = (int)hdu->axis[0];
+  MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
+  MILL_CHECK(mill_fits_image_row(file->fits, i_hdu, 0, a->n_pix, a->wave_aa));
+  return mill_single_check_wave(file->fits, i_hdu, "WAVELENGTH", a->n_pix, a->wave_aa);
 }
 
-static int open_arm(mill_desi_file *file, mill_desi_file_arm *a)
+static const char *const image_name[DESI_N_IMAGE] = {"FLUX", "IVAR", "MASK", "RESOLUTION"};
+
+static int find_image(const mill_desi_file *file, const char *prefix, const char *what, int *i_hdu)
 {
-  static const char *const what[] = {"WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION"};
-  int i_hdu[5], n_there = 0;
-  for (int i = 0; i < 5; i++) {
-    MILL_CHECK(find_arm_hdu(file, a, what[i], &i_hdu[i]));
+  char name[2 * MILL_MAX_NAME];
+  snprintf(name, sizeof name, "%s_%s", prefix, what);
+  return mill_fits_file_find(file->fits, name, i_hdu);
+}
+
+static int lacks(const mill_desi_file *file, const char *prefix, const char *what,
+                 const char *though)
+{
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%s: has no HDU %s_%s though %s; make the file again, or fetch it again if it is cut",
+      file->fits->guard->path, prefix, what, though);
+}
+
+static int open_arm(mill_desi_file *file, mill_desi_arm *a)
+{
+  int i_wave, i_hdu[DESI_N_IMAGE], n_there;
+  MILL_CHECK(find_image(file, a->prefix, "WAVELENGTH", &i_wave));
+  n_there = i_wave >= 0;
+  for (int i = 0; i < DESI_N_IMAGE; i++) {
+    MILL_CHECK(find_image(file, a->prefix, image_name[i], &i_hdu[i]));
     n_there += i_hdu[i] >= 0;
+    a->image[i].i_hdu = -1;
   }
-  a->flux.i_hdu = a->ivar.i_hdu = a->mask.i_hdu = a->resolution.i_hdu = -1;
   if (n_there == 0)
     return MILL_OK;
-  for (int i = 0; i < 3; i++)
+  const char *missing = i_wave < 0             ? "WAVELENGTH"
+                        : i_hdu[DESI_FLUX] < 0 ? image_name[DESI_FLUX]
+                        : i_hdu[DESI_IVAR] < 0 ? image_name[DESI_IVAR]
+                                               : NULL;
+  if (missing)
+    return lacks(file, a->prefix, missing, "it has others of this arm");
+  MILL_CHECK(read_wavelengths(file, a, i_wave));
+  for (int i = 0; i < DESI_N_IMAGE; i++) {
     if (i_hdu[i] < 0)
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
-          "fetch it again if it is cut",
-          file->fits->guard->path, a->prefix, what[i]);
-  MILL_CHECK(read_wavelengths(file, a, i_hdu[0]));
-  const int64_t plane[2] = {a->info.n_pix, file->n_spec};
-  for (int i = 1; i < 4; i++)
-    if (i_hdu[i] >= 0)
-      MILL_CHECK(check_image(file, i_hdu[i], 2, plane));
-  MILL_CHECK(mill_desi_take_image(file, i_hdu[1], 0, &a->flux));
-  MILL_CHECK(mill_desi_take_image(file, i_hdu[2], 0, &a->ivar));
-  if (i_hdu[3] >= 0)
-    MILL_CHECK(mill_desi_take_image(file, i_hdu[3], 1, &a->mask));
-  a->info.has_mask = i_hdu[3] >= 0;
-  if (i_hdu[4] >= 0) {
-    const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu[4]];
-    const int64_t n_diag = hdu->n_axis == 3 ? hdu->axis[1] : 1;
-    if (n_diag < 1 || n_diag > MILL_MAX_DIAG || n_diag % 2 == 0)
-      return MILL_ERROR_HDU(
-          file->fits, i_hdu[4],
-          " has %lld diagonals, expected an odd number up to %d; make the file again",
-          (long long)n_diag, MILL_MAX_DIAG);
-    const int64_t cube[3] = {a->info.n_pix, n_diag, file->n_spec};
-    MILL_CHECK(check_image(file, i_hdu[4], 3, cube));
-    MILL_CHECK(mill_desi_take_image(file, i_hdu[4], 0, &a->resolution));
-    a->info.n_diag = (int)n_diag;
+      continue;
+    int64_t axis[3] = {a->n_pix, file->n_spec, 0};
+    if (i == DESI_RESOLUTION) {
+      const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu[i]];
+      axis[1] = hdu->n_axis == 3 ? hdu->axis[1] : 1;
+      axis[2] = file->n_spec;
+      if (axis[1] < 1 || axis[1] > MILL_MAX_DIAG || axis[1] % 2 == 0)
+        return MILL_ERROR_HDU(
+            file->fits, i_hdu[i],
+            " has %lld diagonals, expected an odd number up to %d; make the file again",
+            (long long)axis[1], MILL_MAX_DIAG);
+      a->n_diag = (int)axis[1];
+    }
+    MILL_CHECK(check_image(file, i_hdu[i], i == DESI_RESOLUTION ? 3 : 2, axis));
+    MILL_CHECK(mill_desi_take_image(file, i_hdu[i], i == DESI_MASK, &a->image[i]));
   }
   return MILL_OK;
 }
@@ -122,29 +118,22 @@ static int open_arm(mill_desi_file *file, mill_desi_file_arm *a)
 /* Arms whose optional HDUs differ: the file was cut between two HDUs. */
 static int check_alike(const mill_desi_file *file)
 {
-  const mill_desi_file_arm *with_mask = NULL, *with_resolution = NULL;
-  for (int i = 0; i < file->n_arm; i++) {
-    const mill_desi_file_arm *a = &file->arm[i];
-    with_mask = a->info.has_mask ? a : with_mask;
-    with_resolution = a->info.n_diag > 0 ? a : with_resolution;
-  }
-  for (int i = 0; i < file->n_arm; i++) {
-    const mill_desi_file_arm *a = &file->arm[i];
-    const char *missing = a->info.n_pix == 0                       ? NULL
-                          : with_mask && !a->info.has_mask         ? "MASK"
-                          : with_resolution && a->info.n_diag == 0 ? "RESOLUTION"
-                                                                   : NULL;
-    if (missing)
-      return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: has no HDU %s_%s though another arm has one; make the file again, "
-                        "or fetch it again if it is cut",
-                        file->fits->guard->path, a->prefix, missing);
+  for (int image = DESI_MASK; image <= DESI_RESOLUTION; image++) {
+    const mill_desi_arm *without = NULL;
+    int n_with = 0;
+    for (int i = 0; i < file->n_arm; i++)
+      if (file->arm[i].n_pix > 0 && file->arm[i].image[image].i_hdu < 0)
+        without = &file->arm[i];
+      else
+        n_with += file->arm[i].n_pix > 0;
+    if (without && n_with > 0)
+      return lacks(file, without->prefix, image_name[image], "another arm has one");
   }
   return MILL_OK;
 }
 
-/* SCORES that speak of an arm without spectra betray a cut; but files from
- * which an arm was left out on purpose keep their SCORES, so only a warning. */
+/* SCORES of an arm without spectra are the sign of a cut file; but files from which an arm was left
+ * out on purpose keep their SCORES, so this is only a warning. */
 static int warn_missing_arms(mill_desi_file *file)
 {
   int i_scores;
@@ -153,8 +142,8 @@ static int warn_missing_arms(mill_desi_file *file)
     return MILL_OK;
   MILL_CHECK(mill_fits_file_move(file->fits, i_scores));
   for (int i = 0; i < file->n_arm; i++) {
-    const mill_desi_file_arm *a = &file->arm[i];
-    if (a->info.n_pix > 0)
+    const mill_desi_arm *a = &file->arm[i];
+    if (a->n_pix > 0)
       continue;
     char template[MILL_MAX_NAME + 16], name[FLEN_VALUE];
     int number, status = 0;
@@ -180,14 +169,13 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
 /* Structure of a file whose arms' prefixes are set. */
 static int open_arms(mill_desi_file *file)
 {
-  const char *path = file->fits->guard->path;
   MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
   if (file->i_fibermap < 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: has no HDU FIBERMAP; give a DESI coadd or spectra file, or fetch it again if it "
         "is one (it is cut)",
-        path);
+        file->fits->guard->path);
   const mill_fits_hdu *fibermap = &file->fits->guard->hdu[file->i_fibermap];
   if (fibermap->kind != MILL_FITS_TABLE)
     return MILL_ERROR_HDU(file->fits, file->i_fibermap,
@@ -198,61 +186,23 @@ static int open_arms(mill_desi_file *file)
   int n_there = 0;
   char names[MILL_MAX_ARM * (MILL_MAX_NAME + 8)] = "";
   for (int i = 0; i < file->n_arm; i++) {
-    mill_desi_file_arm *a = &file->arm[i];
+    mill_desi_arm *a = &file->arm[i];
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s_FLUX", i ? ", " : "",
              a->prefix);
     MILL_CHECK(open_arm(file, a));
-    n_there += a->info.n_pix > 0;
+    n_there += a->n_pix > 0;
   }
   if (n_there == 0)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: has none of the library's arms (%s); give a DESI file, another library, or "
         "fetch the file again if it should have them (it is cut)",
-        path, names);
+        file->fits->guard->path, names);
   MILL_CHECK(check_alike(file));
   return warn_missing_arms(file);
 }
 
-int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,
-                   mill_desi_file **out)
-{
-  int err = MILL_OK;
-  mill_desi_file *file = NULL;
-  *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
-  file->limits = limits ? *limits : (mill_open_limits){.gzip_limit_mib = MILL_GZIP_LIMIT_MIB};
-  file->owns_fits = 1;
-  MILL_TRY(mill_fits_file_open(path, limits, &file->fits));
-  file->n_arm = lib->n_arm;
-  for (int i = 0; i < lib->n_arm; i++)
-    set_prefix(file->arm[i].prefix, lib->arm[i].name);
-  MILL_TRY(open_arms(file));
-  *out = file;
-  file = NULL;
-done:
-  mill_desi_close(file);
-  return err;
-}
-
-void mill_desi_close(mill_desi_file *file)
-{
-  if (!file)
-    return;
-  for (int i = 0; i < file->n_arm; i++)
-    mill_free(file->arm[i].wave_aa);
-  mill_free(file->convert);
-  if (file->owns_fits)
-    mill_fits_file_close(file->fits);
-  mill_free(file);
-}
-
-const mill_desi_arm *mill_desi_arm_info(const mill_desi_file *file, int i_arm)
-{
-  return &file->arm[i_arm].info;
-}
-
-/* ---- as a format ------------------------------------------------------- */
+/* ---- which arms --------------------------------------------------------- */
 
 /* Does the HDU's name end like that?  *n_prefix is the length of what comes before. */
 static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
@@ -285,53 +235,42 @@ static int find_prefix(const mill_desi_file *file, const char *name)
   return -1;
 }
 
-static int has_arm(const mill_desi_file *file, const char *name)
-{
-  char prefix[MILL_MAX_NAME];
-  char hdu[2 * MILL_MAX_NAME];
-  set_prefix(prefix, name);
-  snprintf(hdu, sizeof hdu, "%s_FLUX", prefix);
-  for (int i = 0; i < file->fits->guard->n_hdu; i++)
-    if (strcmp(file->fits->guard->hdu[i].name, hdu) == 0)
-      return 1;
-  return 0;
-}
-
 /* The arms of the library by name, and channels that the configuration names; when the file
  * has none of these arms, all of its channels are cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   const mill_library *lib = settings->lib;
   const mill_config *config = settings->config;
-  int n_there = 0;
-  file->n_arm = 0;
+  const mill_fits_guard *guard = file->fits->guard;
+  int n_there = 0, n_channel = 0, i_hdu;
+  char name[MILL_MAX_NAME];
+  size_t n;
   for (int i = 0; i < lib->n_arm; i++) {
-    set_prefix(file->arm[file->n_arm++].prefix, lib->arm[i].name);
-    n_there += has_arm(file, lib->arm[i].name);
+    mill_desi_arm *a = &file->arm[file->n_arm++];
+    set_prefix(a->prefix, lib->arm[i].name);
+    MILL_CHECK(find_image(file, a->prefix, image_name[DESI_FLUX], &i_hdu));
+    n_there += i_hdu >= 0;
   }
   for (int i = 0; i < config->n_arm; i++) {
-    const char *name = config->arm[i].channel;
-    if (!name[0] || find_prefix(file, name) >= 0 || !has_arm(file, name))
+    set_prefix(name, config->arm[i].channel);
+    MILL_CHECK(find_image(file, name, image_name[DESI_FLUX], &i_hdu));
+    if (!name[0] || find_prefix(file, name) >= 0 || i_hdu < 0)
       continue;
     if (file->n_arm == MILL_MAX_ARM)
       return MILL_ERROR(MILL_ERR_INPUT,
-                        "%s: more than %d channels are asked for; name fewer in arms",
-                        file->fits->guard->path, MILL_MAX_ARM);
-    set_prefix(file->arm[file->n_arm++].prefix, name);
+                        "%s: more than %d channels are asked for; name fewer in arms", guard->path,
+                        MILL_MAX_ARM);
+    memcpy(file->arm[file->n_arm++].prefix, name, sizeof name);
     n_there++;
   }
-  if (n_there > 0)
-    return MILL_OK;
-  int n_channel = 0;
-  for (int i = 0; i < file->fits->guard->n_hdu; i++) {
-    char name[MILL_MAX_NAME] = "";
-    size_t n;
-    if (!has_suffix(file->fits->guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
+  for (int i = 0; i < guard->n_hdu && n_there == 0; i++) {
+    if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
       continue;
     if (n_channel == MILL_MAX_ARM)
       return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, which is no DESI file",
-                        file->fits->guard->path, MILL_MAX_ARM);
-    memcpy(name, file->fits->guard->hdu[i].name, n);
+                        guard->path, MILL_MAX_ARM);
+    memset(name, 0, sizeof name);
+    memcpy(name, guard->hdu[i].name, n);
     set_prefix(file->arm[n_channel++].prefix, name);
   }
   if (n_channel > 0)
@@ -358,9 +297,14 @@ static void want_arms(mill_desi_file *file, const mill_spectra_settings *setting
   }
 }
 
+/* ---- as a format -------------------------------------------------------- */
+
 static void desi_close(void *state)
 {
-  mill_desi_close(state);
+  mill_desi_file *file = state;
+  for (int i = 0; i < MILL_MAX_ARM; i++)
+    mill_free(file->arm[i].wave_aa);
+  MILL_FREE(file->convert, file);
 }
 
 static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings, int *frame,
@@ -380,94 +324,55 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
   return MILL_OK;
 }
 
-static int desi_index(void *state, const mill_selection *select, mill_file_index *index)
-{
-  mill_desi_file *file = state;
-  return mill_desi_index(file, select, file->joint, index);
-}
-
 /* What does not change from row to row. */
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
-  const mill_desi_file_arm *a = &file->arm[i];
-  mill_channel channel;
-  memset(&channel, 0, sizeof channel);
+  const mill_desi_arm *a = &file->arm[i];
+  mill_channel channel = {
+      .n_pix = a->n_pix, .n_diag = a->n_diag, .wave_aa = a->wave_aa, .wave_token = i + 1};
   for (size_t k = 0; a->prefix[k]; k++)
     channel.name[k] = (char)tolower((unsigned char)a->prefix[k]);
-  channel.n_pix = a->info.n_pix;
-  channel.n_diag = a->info.n_diag;
-  channel.wave_aa = a->wave_aa;
-  channel.wave_token = i + 1;
   return channel;
-}
-
-/* Memory for n exposures of the channels that are wanted, in one piece: new memory takes as
- * long as filling it, so a batch should take it once. */
-static int place_blocks(const mill_desi_file *file, mill_spectra *spectra, const int *wants, int n,
-                        mill_desi_block *block)
-{
-  enum { LINE = 16 }; /* pixels of a cache line */
-  float *memory = NULL;
-  for (int pass = 0; pass < 2; pass++) {
-    size_t at = 0;
-    for (int i = 0; i < file->n_arm; i++) {
-      const mill_desi_arm *info = &file->arm[i].info;
-      const size_t n_plane = ((size_t)n * (size_t)info->n_pix + LINE - 1) / LINE * LINE;
-      if (!(wants[i] & MILL_WANTS_PIXELS))
-        continue;
-      if (pass == 1) {
-        block[i].flux = memory + at;
-        block[i].ivar = memory + at + n_plane;
-      }
-      at += 2 * n_plane;
-      if (info->has_mask) {
-        if (pass == 1)
-          block[i].mask = (int32_t *)(void *)(memory + at);
-        at += n_plane;
-      }
-      if (wants[i] & MILL_WANTS_MATRIX) {
-        if (pass == 1)
-          block[i].resolution = memory + at;
-        at += n_plane * (size_t)info->n_diag;
-      }
-    }
-    if (pass == 0)
-      MILL_CHECK(mill_spectra_alloc(spectra, at * sizeof *memory, (void **)&memory));
-  }
-  return MILL_OK;
 }
 
 /* One read per image for all rows, straight into the batch's memory. */
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   mill_desi_file *file = state;
-  mill_desi_block block[MILL_MAX_ARM];
-  int wants[MILL_MAX_ARM];
-  memset(block, 0, sizeof block);
+  void *pixel[MILL_MAX_ARM][DESI_N_IMAGE] = {{NULL}};
+  int wants[MILL_MAX_ARM] = {0};
+  for (int i = 0; i < n; i++)
+    if (exposure[i] < 0 || exposure[i] >= file->n_spec)
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld",
+                        file->fits->guard->path, (long long)exposure[i], (long long)file->n_spec);
   for (int i = 0; i < file->n_arm; i++) {
     const mill_channel channel = describe_channel(file, i);
-    wants[i] = 0;
-    if (channel.n_pix == 0)
-      continue;
-    MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
+    if (channel.n_pix > 0)
+      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
+    for (int k = 0; k < DESI_N_IMAGE; k++) {
+      const mill_desi_image *image = &file->arm[i].image[k];
+      const int64_t row_pix = (k == DESI_RESOLUTION ? channel.n_diag : 1) * (int64_t)channel.n_pix;
+      if (image->i_hdu < 0 ||
+          !(wants[i] & (k == DESI_RESOLUTION ? MILL_WANTS_MATRIX : MILL_WANTS_PIXELS)))
+        continue;
+      MILL_CHECK(mill_spectra_alloc(spectra, 4 * (size_t)(n * row_pix), &pixel[i][k]));
+      MILL_CHECK(mill_desi_read(file, image, exposure, n, row_pix, pixel[i][k]));
+    }
   }
-  MILL_CHECK(place_blocks(file, spectra, wants, n, block));
-  for (int i = 0; i < file->n_arm; i++)
-    if (wants[i] & MILL_WANTS_PIXELS)
-      MILL_CHECK(mill_desi_read(file, i, exposure, n, &block[i]));
   for (int e = 0; e < n; e++)
     for (int i = 0; i < file->n_arm; i++) {
-      if (!wants[i])
-        continue;
       mill_channel channel = describe_channel(file, i);
       const size_t at = (size_t)e * (size_t)channel.n_pix;
-      if (wants[i] & MILL_WANTS_PIXELS) {
-        channel.flux = block[i].flux + at;
-        channel.ivar = block[i].ivar + at;
-        channel.mask = block[i].mask ? block[i].mask + at : NULL;
+      if (!wants[i])
+        continue;
+      if (pixel[i][DESI_FLUX]) {
+        channel.flux = (const float *)pixel[i][DESI_FLUX] + at;
+        channel.ivar = (const float *)pixel[i][DESI_IVAR] + at;
       }
-      if (block[i].resolution)
-        channel.resolution = block[i].resolution + at * (size_t)channel.n_diag;
+      if (pixel[i][DESI_MASK])
+        channel.mask = (const int32_t *)pixel[i][DESI_MASK] + at;
+      if (pixel[i][DESI_RESOLUTION])
+        channel.resolution = (const float *)pixel[i][DESI_RESOLUTION] + at * (size_t)channel.n_diag;
       MILL_CHECK(mill_spectra_add(spectra, e, &channel));
     }
   return MILL_OK;
@@ -476,5 +381,5 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
 const mill_format mill_format_desi = {
     "desi",         "DESI coadd and spectra files",
     desi_recognise, desi_open,
-    desi_close,     desi_index,
+    desi_close,     mill_desi_index,
     desi_read,      MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES | MILL_SELECTS_EXP_ID};

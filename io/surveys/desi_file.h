@@ -1,42 +1,51 @@
-/** What the parts of the DESI reader share: desi.c opens a file, desi_index.c selects its rows,
- *  desi_pixels.c reads its images. */
+/** What the parts of the DESI reader share: desi.c opens a file and gives its channels,
+ *  desi_index.c and desi_selection.c select rows, desi_pixels.c reads images. */
 #ifndef MILL_DESI_FILE_H
 #define MILL_DESI_FILE_H
 
-#include "io/surveys/desi.h"
 #include "io/surveys/spectra.h"
+
+/** Images of an arm, by the end of their names. */
+enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 
 /** How the pixels of an image are stored. */
 typedef struct mill_desi_image {
-  int i_hdu;       /**< -1: the file has none */
-  int direct;      /**< CFITSIO type that needs no conversion of ours; 0: by way of convert */
-  int convert;     /**< CFITSIO type read before our conversion */
-  uint64_t offset; /**< number to be added to stored values of 64 bits */
-  int fill_null;   /**< integers or compressed: nulls become NaN through CFITSIO */
+  int i_hdu;            /**< -1: the file has none */
+  int is_mask, is_wide; /**< is_wide: of 64 bits */
   int plain;       /**< stored as we keep it but for the order of bytes: read without CFITSIO */
+  uint64_t offset; /**< number to be added to stored values of 64 bits */
 } mill_desi_image;
 
-typedef struct mill_desi_file_arm {
-  mill_desi_arm info;
-  double *wave_aa;
+typedef struct mill_desi_arm {
   char prefix[MILL_MAX_NAME]; /**< of its HDUs, upper case */
-  mill_desi_image flux, ivar, mask, resolution;
+  int n_pix;                  /**< 0: the file lacks the arm */
+  int n_diag;                 /**< 0: no resolution matrix */
+  double *wave_aa;            /**< [n_pix], owned */
+  mill_desi_image image[DESI_N_IMAGE];
   int is_unwanted; /**< not fitted */
-} mill_desi_file_arm;
+} mill_desi_arm;
 
-struct mill_desi_file {
-  mill_fits_file *fits;
-  int owns_fits;
+typedef struct mill_desi_file {
+  mill_fits_file *fits;    /**< borrowed */
   mill_open_limits limits; /**< for the redrock file */
   int joint;               /**< all exposures of a target are one row */
   int i_fibermap, i_exp_fibermap;
   int64_t n_spec;
   int n_arm;
-  mill_desi_file_arm arm[MILL_MAX_ARM];
-  void *convert; /**< buffer of mill_desi_read, made when first needed */
-};
+  mill_desi_arm arm[MILL_MAX_ARM];
+  void *convert; /**< buffer for images that are not plain, made when first needed */
+} mill_desi_file;
 
-/* What desi_selection.c reads of a file, one value a row; NULL: not asked for. */
+/** Decide how the pixels of an image are to be read. */
+int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
+
+/** Read FITS rows (any order; runs of neighbours are read at once), row_pix values each, into out:
+ *  int32 of a mask, else float.  NaN and infinity stay; masks of 64 bits are folded, so that a
+ *  pixel is 0 here only where it is 0 there. */
+int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
+                   int n, int64_t row_pix, void *out);
+
+/** What desi_selection.c reads of a file, one value a row; NULL: not asked for. */
 typedef struct mill_desi_choice {
   int *in_class; /**< the row is of a target class that is wanted */
   double *sn;    /**< the largest of the arms' S/N by SCORES; -inf where no arm has one */
@@ -47,7 +56,7 @@ int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
                           mill_desi_choice *choice);
 void mill_desi_choice_clear(mill_desi_choice *choice);
 
-/** Decide how the pixels of an image are to be read. */
-int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
+/** mill_format's index; state is a mill_desi_file. */
+int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index);
 
 #endif

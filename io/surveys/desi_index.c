@@ -10,31 +10,48 @@
 #include "src/system/log.h"
 #include "src/system/order.h"
 
-enum { N_GAIA = 6, SEVERAL = -2 /* tiles or nights, where one is asked for */ };
+enum { SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 
-/* Columns of FIBERMAP and EXP_FIBERMAP, one value a row. */
+/* Columns of FIBERMAP, or of EXP_FIBERMAP the first four, one value a row. */
 typedef struct fibermap {
-  int64_t *target_id, *status, *ref_id;
-  double *target_ra, *target_dec;
+  int64_t *target_id, *status, *coadd_status, *ref_id;
+  double *target_ra, *target_dec, *pmra, *pmdec, *parallax, *gaia_g, *gaia_bp, *gaia_rp;
   int32_t *fiber, *exp_id, *healpix, *tile_id, *night;
-  char *objtype, *ref_cat, *survey, *program;
-  size_t objtype_stride, ref_cat_stride, survey_stride, program_stride;
-  int has_exp_id, has_tile_id, has_night;
-  double *gaia[N_GAIA];
+  mill_fits_texts objtype, ref_cat, survey, program;
+  uint64_t there; /* bits of enum below */
 } fibermap;
 
-/* Columns of Gaia's that go into the catalogue as they are. */
-static const struct {
-  const char *name;
-  size_t field;
-} gaia_column[N_GAIA] = {
-    {"PMRA", offsetof(mill_catalog_row, pmra)},
-    {"PMDEC", offsetof(mill_catalog_row, pmdec)},
-    {"PARALLAX", offsetof(mill_catalog_row, parallax)},
-    {"GAIA_PHOT_G_MEAN_MAG", offsetof(mill_catalog_row, gaia_g)},
-    {"GAIA_PHOT_BP_MEAN_MAG", offsetof(mill_catalog_row, gaia_bp)},
-    {"GAIA_PHOT_RP_MEAN_MAG", offsetof(mill_catalog_row, gaia_rp)},
+enum { TARGET, EXP, TILE, NIGHT, STATUS, COADD_STATUS, OBJTYPE };
+#define HAS(map, column) ((map)->there >> (column)&1)
+
+#define WISH(name, as, field, missing, is_needed)                                                  \
+  {                                                                                                \
+    name, MILL_AS_##as, offsetof(fibermap, field), missing, is_needed                              \
+  }
+static const mill_fits_wish wish[] = {
+    [TARGET] = WISH("TARGETID", INT64, target_id, -1, 1),
+    [EXP] = WISH("EXPID", INT32, exp_id, -1, 0),
+    [TILE] = WISH("TILEID", INT32, tile_id, -1, 0),
+    [NIGHT] = WISH("NIGHT", INT32, night, -1, 0),
+    [STATUS] = WISH("FIBERSTATUS", INT64, status, 0, 0),
+    [COADD_STATUS] = WISH("COADD_FIBERSTATUS", INT64, coadd_status, 0, 0),
+    [OBJTYPE] = WISH("OBJTYPE", TEXT, objtype, 0, 1),
+    WISH("REF_ID", INT64, ref_id, -1, 0),
+    WISH("REF_CAT", TEXT, ref_cat, 0, 0),
+    WISH("TARGET_RA", DOUBLE, target_ra, NAN, 0),
+    WISH("TARGET_DEC", DOUBLE, target_dec, NAN, 0),
+    WISH("FIBER", INT32, fiber, -1, 0),
+    WISH("PMRA", DOUBLE, pmra, NAN, 0),
+    WISH("PMDEC", DOUBLE, pmdec, NAN, 0),
+    WISH("PARALLAX", DOUBLE, parallax, NAN, 0),
+    WISH("GAIA_PHOT_G_MEAN_MAG", DOUBLE, gaia_g, NAN, 0),
+    WISH("GAIA_PHOT_BP_MEAN_MAG", DOUBLE, gaia_bp, NAN, 0),
+    WISH("GAIA_PHOT_RP_MEAN_MAG", DOUBLE, gaia_rp, NAN, 0),
+    WISH("HEALPIX", INT32, healpix, -1, 0),
+    WISH("SURVEY", TEXT, survey, 0, 0),
+    WISH("PROGRAM", TEXT, program, 0, 0),
 };
+enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
 /* What the headers say of all rows, where FIBERMAP has no column for it. */
 typedef struct division {
@@ -42,76 +59,46 @@ typedef struct division {
   char survey[8], program[16];
 } division;
 
-static void clear_fibermap(fibermap *map)
-{
-  MILL_FREE(map->target_id, map->status, map->ref_id, map->target_ra, map->target_dec, map->fiber,
-            map->exp_id, map->objtype, map->ref_cat, map->healpix, map->survey, map->program,
-            map->tile_id, map->night);
-  for (int i = 0; i < N_GAIA; i++)
-    mill_free(map->gaia[i]);
-}
-
 /* What tables that are joined over files need to tell the rows apart. */
-static int read_division(mill_desi_file *file, fibermap *map, division *all)
+static int read_division(mill_desi_file *file, division *all)
 {
   int found = 0;
   mill_fits_file *fits = file->fits;
-  const int i_hdu = file->i_fibermap;
   char group[FLEN_VALUE] = "";
   *all = (division){.healpix = -1, .tile_id = -1, .night = -1};
-  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
-  MILL_CHECK(
-      mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
-  MILL_CHECK(
-      mill_fits_column_text(fits, i_hdu, "PROGRAM", &map->program, &map->program_stride, &found));
-  MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
+  MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, NULL));
   MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
   if (!found && strcmp(group, "healpix") == 0)
-    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
-  MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, NULL));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, NULL));
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
-    MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
   /* tiles' files say it of FIBERMAP alone */
   for (int k = 0; k < 2; k++) {
-    const int i_key = k == 0 ? 0 : i_hdu;
+    const int i_key = k == 0 ? 0 : file->i_fibermap;
     if (!all->survey[0])
       MILL_CHECK(
-          mill_single_key_text(fits, i_key, "SURVEY", all->survey, sizeof all->survey, &found));
+          mill_single_key_text(fits, i_key, "SURVEY", all->survey, sizeof all->survey, NULL));
     if (!all->program[0])
       MILL_CHECK(
-          mill_single_key_text(fits, i_key, "PROGRAM", all->program, sizeof all->program, &found));
+          mill_single_key_text(fits, i_key, "PROGRAM", all->program, sizeof all->program, NULL));
   }
   return MILL_OK;
 }
 
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
 {
-  mill_fits_file *fits = file->fits;
-  const int i_hdu = file->i_fibermap;
-  int found = 0;
-  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &map->target_id, NULL));
-  MILL_CHECK(
-      mill_fits_column_text(fits, i_hdu, "OBJTYPE", &map->objtype, &map->objtype_stride, NULL));
-  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "FIBERSTATUS", 0, &map->status, &found));
-  if (!found)
-    MILL_CHECK(mill_fits_column_int64(fits, i_hdu, "COADD_FIBERSTATUS", map->status, &found));
-  if (!found && select->fiberstatus_allowed != UINT64_MAX)
+  MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map, &map->there));
+  if (!HAS(map, STATUS) && !HAS(map, COADD_STATUS) && select->fiberstatus_allowed != UINT64_MAX)
     return MILL_ERROR_HDU(
-        fits, i_hdu,
-        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
+        file->fits, file->i_fibermap,
+        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be found; "
         "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
-  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "REF_ID", -1, &map->ref_id, &found));
-  MILL_CHECK(
-      mill_fits_column_text(fits, i_hdu, "REF_CAT", &map->ref_cat, &map->ref_cat_stride, &found));
-  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_RA", NAN, &map->target_ra, &found));
-  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
-  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
-  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
-  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
-  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
-  for (int i = 0; i < N_GAIA; i++)
-    MILL_CHECK(
-        mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
+  if (mill_selection_has_exp_id(select) && !HAS(map, EXP))
+    return MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
+        "leave these out");
   return MILL_OK;
 }
 
@@ -145,27 +132,25 @@ static void share_exposures(const mill_keyed *key, int64_t n, int32_t *exp_id, i
 static int fill_from_exposures(mill_desi_file *file, fibermap *map)
 {
   int err = MILL_OK;
-  int64_t *target_id = NULL;
-  int32_t *exp_id = NULL, *tile_id = NULL, *night = NULL;
+  fibermap exposures = {0};
   mill_keyed *key = NULL;
-  int has_id = 0, found = 0;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
-  if ((map->has_exp_id && map->has_tile_id && map->has_night) || i_hdu < 0 ||
+  mill_fits_wish of_exposures[N_EXP_WISH];
+  if ((HAS(map, EXP) && HAS(map, TILE) && HAS(map, NIGHT)) || i_hdu < 0 ||
       fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     goto done;
   const int64_t n = fits->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &target_id, &has_id));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &exp_id, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &tile_id, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &night, &found));
-  MILL_TRY(MILL_ALLOC(n, &key));
-  if (!has_id)
+  memcpy(of_exposures, wish, sizeof of_exposures);
+  of_exposures[TARGET].is_needed = 0;
+  MILL_TRY(mill_fits_columns(fits, i_hdu, of_exposures, N_EXP_WISH, &exposures, &exposures.there));
+  if (!HAS(&exposures, TARGET))
     goto done;
+  MILL_TRY(MILL_ALLOC(n, &key));
   for (int64_t i = 0; i < n; i++)
-    key[i] = (mill_keyed){target_id[i], i};
+    key[i] = (mill_keyed){exposures.target_id[i], i};
   qsort(key, (size_t)n, sizeof *key, mill_by_key);
-  share_exposures(key, n, exp_id, tile_id, night);
+  share_exposures(key, n, exposures.exp_id, exposures.tile_id, exposures.night);
   for (int64_t i = 0; i < file->n_spec; i++) {
     int64_t low = 0, high = n;
     while (low < high) {
@@ -178,15 +163,16 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
     if (low == n || key[low].key != map->target_id[i])
       continue;
     const int64_t at = key[low].place;
-    if (!map->has_exp_id)
-      map->exp_id[i] = exp_id[at];
-    if (!map->has_tile_id)
-      map->tile_id[i] = tile_id[at];
-    if (!map->has_night)
-      map->night[i] = night[at];
+    if (!HAS(map, EXP))
+      map->exp_id[i] = exposures.exp_id[at];
+    if (!HAS(map, TILE))
+      map->tile_id[i] = exposures.tile_id[at];
+    if (!HAS(map, NIGHT))
+      map->night[i] = exposures.night[at];
   }
 done:
-  MILL_FREE(target_id, exp_id, tile_id, night, key);
+  mill_fits_columns_free(wish, N_EXP_WISH, &exposures);
+  mill_free(key);
   return err;
 }
 
@@ -277,10 +263,10 @@ done:
 }
 
 /* A text of row i of a column, or, where there is no column, of the whole file. */
-static void fill_text(const char *path, const char *name, const char *column, size_t stride,
-                      int64_t i, const char *whole, char *out, size_t size)
+static void fill_text(const char *path, const char *name, const mill_fits_texts *column, int64_t i,
+                      const char *whole, char *out, size_t size)
 {
-  mill_fits_text_copy(path, name, column ? column + (size_t)i * stride : whole, out, size);
+  mill_fits_text_copy(path, name, column->text ? mill_fits_text_at(column, i) : whole, out, size);
 }
 
 /* What the exposures of a row share of a column, or, where it has nothing, of the whole file; -1
@@ -296,21 +282,9 @@ static int32_t of_all(const int32_t *column, int32_t whole, const int64_t *expos
   return first >= 0 ? first : first == SEVERAL ? -1 : whole;
 }
 
-static void fill_division(const char *path, const fibermap *map, const division *all,
-                          const int64_t *exposure_row, mill_catalog_row *row)
-{
-  const int64_t i = row->fits_row;
-  row->healpix = map->healpix[i] >= 0 ? map->healpix[i] : all->healpix;
-  row->tile_id = of_all(map->tile_id, all->tile_id, exposure_row, row);
-  row->night = of_all(map->night, all->night, exposure_row, row);
-  fill_text(path, "SURVEY", map->survey, map->survey_stride, i, all->survey, row->survey,
-            sizeof row->survey);
-  fill_text(path, "PROGRAM", map->program, map->program_stride, i, all->program, row->program,
-            sizeof row->program);
-}
-
-static void fill_row(const char *path, const fibermap *map, const mill_redrock *redrock,
-                     const int64_t *exposure_row, mill_catalog_row *row)
+static void fill_row(const char *path, const fibermap *map, const division *all,
+                     const mill_redrock *redrock, const int64_t *exposure_row,
+                     mill_catalog_row *row)
 {
   const int64_t i = exposure_row[row->first_exposure];
   row->fits_row = i;
@@ -320,11 +294,18 @@ static void fill_row(const char *path, const fibermap *map, const mill_redrock *
   row->fiber = map->fiber[i];
   row->exp_id = row->n_exposure == 1 ? map->exp_id[i] : -1;
   row->ref_id = map->ref_id[i];
-  if (map->ref_cat)
-    mill_fits_text_copy(path, "REF_CAT", map->ref_cat + (size_t)i * map->ref_cat_stride,
-                        row->ref_cat, sizeof row->ref_cat);
-  for (int k = 0; k < N_GAIA; k++)
-    memcpy((char *)row + gaia_column[k].field, &map->gaia[k][i], sizeof(double));
+  row->pmra = map->pmra[i];
+  row->pmdec = map->pmdec[i];
+  row->parallax = map->parallax[i];
+  row->gaia_g = map->gaia_g[i];
+  row->gaia_bp = map->gaia_bp[i];
+  row->gaia_rp = map->gaia_rp[i];
+  row->healpix = map->healpix[i] >= 0 ? map->healpix[i] : all->healpix;
+  row->tile_id = of_all(map->tile_id, all->tile_id, exposure_row, row);
+  row->night = of_all(map->night, all->night, exposure_row, row);
+  fill_text(path, "REF_CAT", &map->ref_cat, i, "", row->ref_cat, sizeof row->ref_cat);
+  fill_text(path, "SURVEY", &map->survey, i, all->survey, row->survey, sizeof row->survey);
+  fill_text(path, "PROGRAM", &map->program, i, all->program, row->program, sizeof row->program);
   row->z = NAN;
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
   if (match) {
@@ -334,33 +315,27 @@ static void fill_row(const char *path, const fibermap *map, const mill_redrock *
   }
 }
 
-int mill_desi_index(mill_desi_file *file, const mill_selection *select, int joint,
-                    mill_file_index *index)
+int mill_desi_index(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
+  mill_desi_file *file = state;
   fibermap map = {0};
   mill_redrock redrock = {0};
   mill_desi_choice choice = {0};
   division all;
-  int64_t *kept = NULL;
-  memset(index, 0, sizeof *index);
+  int64_t *kept = NULL, n_kept = 0;
   MILL_TRY(read_fibermap(file, select, &map));
-  if (mill_selection_has_exp_id(select) && !map.has_exp_id)
-    MILL_TRY(MILL_ERROR_HDU(
-        file->fits, file->i_fibermap,
-        " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
-        "leave these out"));
   MILL_TRY(mill_desi_choice_read(file, select, &choice));
   MILL_TRY(fill_from_exposures(file, &map));
-  MILL_TRY(read_division(file, &map, &all));
+  MILL_TRY(read_division(file, &all));
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
-  int64_t n_kept = 0;
+  const int64_t *status = HAS(&map, STATUS) ? map.status : map.coadd_status;
   for (int64_t i = 0; i < file->n_spec; i++) {
     const mill_redshift *match = mill_redrock_find(&redrock, map.target_id[i]);
     if (mill_selection_keeps_target(select, map.target_id[i]) &&
-        mill_selection_keeps_objtype(select, map.objtype + (size_t)i * map.objtype_stride) &&
-        mill_selection_keeps_fiberstatus(select, (uint64_t)map.status[i]) &&
+        mill_selection_keeps_objtype(select, mill_fits_text_at(&map.objtype, i)) &&
+        mill_selection_keeps_fiberstatus(select, (uint64_t)status[i]) &&
         mill_selection_keeps_exp_id(select, map.exp_id[i]) &&
         !(choice.sn && !(choice.sn[i] >= select->min_sn)) &&
         mill_selection_keeps_star(select, choice.in_class && choice.in_class[i],
@@ -368,21 +343,14 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
       kept[n_kept++] = i;
   }
   /* a coadd has one row a target already */
-  MILL_TRY(group_rows(&map, kept, n_kept, joint && map.has_exp_id, index));
-  for (int64_t i = 0; i < index->n_row; i++) {
-    mill_catalog_row *row = &index->row[i];
-    fill_row(file->fits->guard->path, &map, &redrock, index->exposure_row, row);
-    fill_division(file->fits->guard->path, &map, &all, index->exposure_row, row);
-  }
+  MILL_TRY(group_rows(&map, kept, n_kept, file->joint && HAS(&map, EXP), index));
+  for (int64_t i = 0; i < index->n_row; i++)
+    fill_row(file->fits->guard->path, &map, &all, &redrock, index->exposure_row, &index->row[i]);
   index->n_fits_row = file->n_spec;
-  index->file_size = file->fits->guard->file_size;
-  index->file_mtime = file->fits->guard->file_mtime;
 done:
-  clear_fibermap(&map);
+  mill_fits_columns_free(wish, N_WISH, &map);
   mill_desi_choice_clear(&choice);
   mill_redrock_clear(&redrock);
   mill_free(kept);
-  if (err != MILL_OK)
-    mill_file_index_clear(index);
   return err;
 }

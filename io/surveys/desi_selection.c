@@ -58,10 +58,10 @@ static int check_scores(mill_desi_file *file, int i_scores)
   int64_t *scores_id = NULL, *target_id = NULL;
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
   if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
-    MILL_TRY(MILL_ERROR_HDU(
-        file->fits, i_scores,
-        " is no table with a row for each of the %lld of FIBERMAP; set minsn_from: pixels",
-        (long long)file->n_spec));
+    MILL_TRY(
+        MILL_ERROR_HDU(file->fits, i_scores,
+                       " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
+                       (long long)file->n_spec));
   MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
   MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
   for (int64_t i = 0; found && i < file->n_spec; i++)
@@ -71,26 +71,17 @@ static int check_scores(mill_desi_file *file, int i_scores)
                          " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
                          (long long)scores_id[i], (long long)i, (long long)target_id[i]));
 done:
-  mill_free(scores_id);
-  mill_free(target_id);
+  MILL_FREE(scores_id, target_id);
   return err;
 }
 
-/* The column of an arm's S/N; *found 0: there is none. */
-static int read_score(mill_desi_file *file, int i_scores, const char *begin, const char *prefix,
-                      double **value, int *found)
-{
-  char name[64];
-  snprintf(name, sizeof name, "%s%s", begin, prefix);
-  return mill_fits_table_double(file->fits, i_scores, name, NAN, value, found);
-}
-
+/* S/N of each arm that is fitted, from columns of one kind: the first that the first arm has. */
 static int read_scores(mill_desi_file *file, double *sn)
 {
-  int err = MILL_OK, i_scores = -1, found = 0, i_begin = 0;
+  int err = MILL_OK, i_scores = -1, found = 0;
   static const char *const begin[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
                                       "MEDIAN_COADD_FLUX_SNR_"};
-  enum { N_BEGIN = sizeof begin / sizeof begin[0] };
+  int first = 0, last = sizeof begin / sizeof begin[0] - 1;
   double *value = NULL;
   MILL_TRY(mill_fits_file_find(file->fits, "SCORES", &i_scores));
   if (i_scores < 0)
@@ -98,26 +89,27 @@ static int read_scores(mill_desi_file *file, double *sn)
               "%s: has no HDU SCORES, by which minsn selects; set minsn_from: pixels",
               file->fits->guard->path);
   MILL_TRY(check_scores(file, i_scores));
+  MILL_TRY(MILL_ALLOC(file->n_spec, &value));
   for (int64_t k = 0; k < file->n_spec; k++)
     sn[k] = -INFINITY;
-  for (int i = 0, is_first = 1; i < file->n_arm; i++) {
-    const mill_desi_file_arm *a = &file->arm[i];
-    if (a->info.n_pix == 0 || a->is_unwanted)
+  for (int i = 0; i < file->n_arm; i++) {
+    const mill_desi_arm *a = &file->arm[i];
+    char name[64];
+    if (a->n_pix == 0 || a->is_unwanted)
       continue;
-    found = 0;
-    for (int k = is_first ? 0 : i_begin; k < (is_first ? N_BEGIN : i_begin + 1) && !found; k++) {
-      mill_free(value);
-      value = NULL;
-      MILL_TRY(read_score(file, i_scores, begin[k], a->prefix, &value, &found));
-      i_begin = k;
+    for (int k = first, none = 1; k <= last && none; k++) {
+      snprintf(name, sizeof name, "%s%s", begin[k], a->prefix);
+      MILL_TRY(mill_fits_column_double(file->fits, i_scores, name, value, &found));
+      if (found)
+        first = last = k;
+      none = !found;
     }
     if (!found)
-      MILL_TRY(MILL_ERROR_HDU(file->fits, i_scores, " has no column %s%s; set minsn_from: pixels",
-                              begin[is_first ? N_BEGIN - 1 : i_begin], a->prefix));
+      MILL_TRY(
+          MILL_ERROR_HDU(file->fits, i_scores, " has no column %s; set minsn_from: pixels", name));
     for (int64_t k = 0; k < file->n_spec; k++)
       if (value[k] > sn[k]) /* not where it is NaN */
         sn[k] = value[k];
-    is_first = 0;
   }
 done:
   mill_free(value);

@@ -9,10 +9,7 @@
 
 #include "io/surveys/selection.h"
 
-enum {
-  N_KNOWN_WAVE = 8, /* wavelength sets remembered, to find rows that share them */
-  SET_APART = 2
-};
+enum { N_KNOWN_WAVE = 8 /* wavelength sets remembered, to find rows that share them */ };
 
 /* Rows of one NAME and one EXPOSURE. */
 typedef struct exposure {
@@ -27,20 +24,36 @@ typedef struct known_wave {
   int64_t token;
 } known_wave;
 
+enum row_kind { FOLLOWS, FIRST, APART };
+
 typedef struct generic {
   mill_generic_table table;
   int joint;
-  char *name, *arm; /* by row, arm NULL: none */
-  size_t name_stride, arm_stride;
-  int64_t *next_row; /* [n_row] of the same exposure, -1: it was the last; SET_APART: whose name */
-  unsigned char *is_first; /* of an exposure; SET_APART: of one that is not read */
+  mill_fits_texts name, arm; /* by row */
+  /* by the index */
+  unsigned char *kind; /* [n_row] FIRST of an exposure, or APART: a row of its own, not read */
+  int64_t *next_row;   /* [n_row] of the same exposure, -1: it was the last; APART: whose name */
   int64_t n_exposure;
-  exposure *exposure; /* in the order of the index */
+  exposure *exposure; /* [n_exposure] */
+  /* for reading */
   known_wave known[N_KNOWN_WAVE];
   int i_known;
-  int64_t last_token;
+  int64_t last_token, row; /* row: the one being read */
   mill_single_spectrum spectrum;
 } generic;
+
+/* Columns of one value a row. */
+typedef struct catalog {
+  int64_t *target_id, *id;
+  double *ra, *dec;
+} catalog;
+
+static const mill_fits_wish wish[] = {
+    {"TARGETID", MILL_AS_INT64, offsetof(catalog, target_id), -1, 0},
+    {"EXPOSURE", MILL_AS_INT64, offsetof(catalog, id), -1, 0},
+    {"RA", MILL_AS_DOUBLE, offsetof(catalog, ra), NAN, 0},
+    {"DEC", MILL_AS_DOUBLE, offsetof(catalog, dec), NAN, 0}};
+enum { N_WISH = sizeof wish / sizeof *wish };
 
 static int recognise(const mill_fits_guard *guard)
 {
@@ -54,6 +67,11 @@ typedef struct row_key {
   int64_t row, id;
 } row_key;
 
+static int ascending(int64_t x, int64_t y)
+{
+  return (x > y) - (x < y);
+}
+
 static int compare_keys(const void *a, const void *b)
 {
   const row_key *x = a, *y = b;
@@ -61,31 +79,26 @@ static int compare_keys(const void *a, const void *b)
   if (by_name != 0)
     return by_name;
   if (x->id != y->id)
-    return x->id < y->id ? -1 : 1;
+    return ascending(x->id, y->id);
   const int by_arm = strcmp(x->arm, y->arm);
-  if (by_arm != 0)
-    return by_arm;
-  return (x->row > y->row) - (x->row < y->row);
+  return by_arm != 0 ? by_arm : ascending(x->row, y->row);
 }
 
 static int compare_rows(const void *a, const void *b)
 {
-  const row_key *x = a, *y = b;
-  return (x->row > y->row) - (x->row < y->row);
+  return ascending(((const row_key *)a)->row, ((const row_key *)b)->row);
 }
 
 static int compare_exposures(const void *a, const void *b)
 {
-  const exposure *x = a, *y = b;
-  return (x->first_row > y->first_row) - (x->first_row < y->first_row);
+  return ascending(((const exposure *)a)->first_row, ((const exposure *)b)->first_row);
 }
 
 static int compare_joint(const void *a, const void *b)
 {
   const exposure *x = a, *y = b;
-  if (x->star_row != y->star_row)
-    return x->star_row < y->star_row ? -1 : 1;
-  return (x->id > y->id) - (x->id < y->id);
+  const int by_star = ascending(x->star_row, y->star_row);
+  return by_star != 0 ? by_star : ascending(x->id, y->id);
 }
 
 /* Names that the result can hold, arms as names of channels. */
@@ -93,14 +106,14 @@ static int check_names(generic *g)
 {
   const size_t max_name = sizeof((mill_catalog_row *)0)->object - 1;
   for (int64_t i = 0; i < g->table.n_row; i++) {
-    const char *name = g->name + (size_t)i * g->name_stride;
+    const char *name = mill_fits_text_at(&g->name, i);
     if (!name[0] || strlen(name) > max_name)
       return MILL_ERROR_TABLE(
           &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %zu characters",
           (long long)i, name, max_name);
-    if (!g->arm)
+    if (!g->arm.text)
       continue;
-    char *arm = g->arm + (size_t)i * g->arm_stride;
+    char *arm = g->arm.text + (size_t)i * g->arm.stride;
     if (strlen(arm) >= MILL_MAX_NAME)
       return MILL_ERROR_TABLE(
           &g->table,
@@ -112,93 +125,97 @@ static int check_names(generic *g)
   return MILL_OK;
 }
 
-/* An exposure cannot be told from row other, or is another star's: it is a row of its own that is
-   not read, and has no name by which it could be joined. */
-static void set_apart(generic *g, exposure *e, int64_t other)
+/* key [n] is sorted, all of one NAME: leave out the rows that cannot be told from an earlier one,
+ * or whose TARGETID is not that of the first row, star_row; how many are left.  A row left out is
+ * an exposure of its own that is not read, and has no name by which it could be joined. */
+static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
+                         const int64_t *target_id)
 {
-  g->is_first[e->first_row] = SET_APART;
-  g->next_row[e->first_row] = other;
-  e->star_row = e->first_row;
-}
-
-/* key [n] is sorted, all of one NAME: leave out, and set apart, what has NAME, EXPOSURE and ARM of
-   an earlier row; how many are left. */
-static int64_t set_repeats_apart(generic *g, row_key *key, int64_t n)
-{
-  int64_t n_left = 1;
-  for (int64_t i = 1; i < n; i++) {
-    const row_key *first = &key[n_left - 1];
-    if (key[i].id != first->id || strcmp(key[i].arm, first->arm) != 0) {
-      key[n_left++] = key[i];
+  int64_t n_left = 0;
+  row_key unique = {0};
+  for (int64_t i = 0; i < n; i++) {
+    const row_key k = key[i];
+    int64_t other = -1;
+    if (i > 0 && k.id == unique.id && strcmp(k.arm, unique.arm) == 0) {
+      other = unique.row;
+    } else {
+      unique = k;
+      other = target_id[k.row] != target_id[star_row] ? star_row : -1;
+    }
+    if (other < 0) {
+      key[n_left++] = k;
       continue;
     }
-    exposure *e = &g->exposure[g->n_exposure++];
-    *e = (exposure){.first_row = key[i].row, .id = (int32_t)key[i].id};
-    set_apart(g, e, first->row);
+    g->kind[k.row] = APART;
+    g->next_row[k.row] = other;
+    g->exposure[g->n_exposure++] =
+        (exposure){.first_row = k.row, .star_row = k.row, .id = (int32_t)k.id};
   }
   return n_left;
 }
 
 /* key [n] is sorted, all of one NAME: make its exposures. */
-static void add_star(generic *g, row_key *key, int64_t n)
+static void add_star(generic *g, row_key *key, int64_t n, const int64_t *target_id)
 {
-  n = set_repeats_apart(g, key, n);
   int64_t star_row = key[0].row;
   for (int64_t i = 1; i < n; i++)
     star_row = key[i].row < star_row ? key[i].row : star_row;
+  n = set_apart(g, key, n, star_row, target_id);
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && key[end].id == key[i].id;)
       end++;
-    exposure *e = &g->exposure[g->n_exposure++];
-    const int64_t id = key[i].id;
     qsort(key + i, (size_t)(end - i), sizeof *key, compare_rows);
-    *e = (exposure){.first_row = key[i].row, .star_row = star_row, .id = (int32_t)id};
-    g->is_first[e->first_row] = 1;
+    g->exposure[g->n_exposure++] =
+        (exposure){.first_row = key[i].row, .star_row = star_row, .id = (int32_t)key[i].id};
+    g->kind[key[i].row] = FIRST;
     for (int64_t k = i; k < end; k++)
       g->next_row[key[k].row] = k + 1 < end ? key[k + 1].row : -1;
   }
 }
 
-static int group_rows(generic *g)
+static int group_rows(generic *g, const catalog *c)
 {
   int err = MILL_OK;
   row_key *key = NULL;
-  int64_t *id = NULL;
-  int found;
-  MILL_TRY(mill_fits_table_int64(g->table.file, g->table.i_hdu, "EXPOSURE", -1, &id, &found));
-  MILL_TRY(MILL_ALLOC(g->table.n_row, &key));
-  MILL_TRY(MILL_ALLOC(g->table.n_row, &g->next_row));
-  MILL_TRY(MILL_ALLOC(g->table.n_row, &g->is_first));
-  /* one more, for a row that is set apart before its exposure gives its place up */
-  MILL_TRY(MILL_ALLOC(g->table.n_row + 1, &g->exposure));
-  for (int64_t i = 0; i < g->table.n_row; i++) {
-    if (id[i] < INT32_MIN || id[i] > INT32_MAX)
+  const int64_t n_row = g->table.n_row;
+  MILL_FREE(g->kind, g->next_row, g->exposure); /* of an earlier index */
+  g->kind = NULL;
+  g->next_row = NULL;
+  g->exposure = NULL;
+  g->n_exposure = 0;
+  MILL_TRY(MILL_ALLOC(n_row, &key));
+  MILL_TRY(MILL_ALLOC(n_row, &g->next_row));
+  MILL_TRY(MILL_ALLOC(n_row, &g->kind));
+  MILL_TRY(MILL_ALLOC(n_row, &g->exposure));
+  for (int64_t i = 0; i < n_row; i++) {
+    if (c->id[i] < INT32_MIN || c->id[i] > INT32_MAX)
       MILL_TRY(MILL_ERROR_TABLE(&g->table,
                                 "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
-                                (long long)i, (long long)id[i]));
-    key[i] = (row_key){.name = g->name + (size_t)i * g->name_stride,
-                       .arm = g->arm ? g->arm + (size_t)i * g->arm_stride : "",
+                                (long long)i, (long long)c->id[i]));
+    key[i] = (row_key){.name = mill_fits_text_at(&g->name, i),
+                       .arm = mill_fits_text_at(&g->arm, i),
                        .row = i,
-                       .id = id[i]};
+                       .id = c->id[i]};
   }
-  qsort(key, (size_t)g->table.n_row, sizeof *key, compare_keys);
-  for (int64_t i = 0, end; i < g->table.n_row; i = end) {
-    for (end = i + 1; end < g->table.n_row && strcmp(key[end].name, key[i].name) == 0;)
+  qsort(key, (size_t)n_row, sizeof *key, compare_keys);
+  for (int64_t i = 0, end; i < n_row; i = end) {
+    for (end = i + 1; end < n_row && strcmp(key[end].name, key[i].name) == 0;)
       end++;
-    add_star(g, key + i, end - i);
+    add_star(g, key + i, end - i, c->target_id);
   }
+  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
+        g->joint ? compare_joint : compare_exposures);
 done:
   mill_free(key);
-  mill_free(id);
   return err;
 }
 
-/* ---- opening ---------------------------------------------------------- */
+/* ---- opening and index -------------------------------------------------- */
 
 static void close_file(void *state)
 {
   generic *g = state;
-  MILL_FREE(g->table.shared_wave_aa, g->name, g->arm, g->next_row, g->is_first, g->exposure);
+  MILL_FREE(g->table.shared_wave_aa, g->name.text, g->arm.text, g->next_row, g->kind, g->exposure);
   for (int i = 0; i < N_KNOWN_WAVE; i++)
     mill_free(g->known[i].wave_aa);
   mill_single_clear(&g->spectrum);
@@ -208,99 +225,62 @@ static void close_file(void *state)
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
+  static const mill_fits_wish texts[] = {{"NAME", MILL_AS_TEXT, offsetof(generic, name), 0, 1},
+                                         {"ARM", MILL_AS_TEXT, offsetof(generic, arm), 0, 0}};
   generic *g = NULL;
-  int found;
   MILL_CHECK(MILL_ALLOC(1, &g));
   *state = g;
   g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
   MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
   *frame = g->table.frame;
-  MILL_CHECK(mill_fits_column_text(file, g->table.i_hdu, "NAME", &g->name, &g->name_stride, NULL));
-  MILL_CHECK(mill_fits_column_text(file, g->table.i_hdu, "ARM", &g->arm, &g->arm_stride, &found));
-  MILL_CHECK(check_names(g));
-  return group_rows(g);
+  MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g, NULL));
+  return check_names(g);
 }
 
-/* ---- index ------------------------------------------------------------ */
-
-/* Rows of one NAME have one TARGETID, that of the first of them. */
-static void set_other_targets_apart(generic *g, const int64_t *target_id)
+/* Exposures [i, end) as a row. */
+static void fill_row(const generic *g, const catalog *c, int64_t i, int64_t end,
+                     mill_file_index *index)
 {
-  const int64_t n = g->n_exposure;
-  for (int64_t i = 0; i < n; i++) {
-    exposure *e = &g->exposure[i];
-    int64_t first = -1, last = -1;
-    if (g->is_first[e->first_row] == SET_APART)
-      continue;
-    for (int64_t row = e->first_row, next; row >= 0; row = next) {
-      next = g->next_row[row];
-      if (target_id[row] != target_id[e->star_row]) {
-        exposure *other = &g->exposure[g->n_exposure++];
-        *other = (exposure){.first_row = row, .id = e->id};
-        set_apart(g, other, e->star_row);
-        continue;
-      }
-      if (last >= 0)
-        g->next_row[last] = row;
-      else
-        first = row;
-      g->next_row[row] = -1;
-      last = row;
-    }
-    if (first < 0) { /* its place is that of the last row that was set apart */
-      *e = g->exposure[--g->n_exposure];
-      continue;
-    }
-    e->first_row = first;
-    g->is_first[first] = 1;
-  }
+  mill_catalog_row *row = &index->row[index->n_row++];
+  const int64_t first = g->exposure[i].first_row;
+  if (g->kind[first] != APART)
+    snprintf(row->object, sizeof row->object, "%s", mill_fits_text_at(&g->name, first));
+  row->target_ra = c->ra[first];
+  row->target_dec = c->dec[first];
+  row->fits_row = first;
+  row->n_exposure = (int32_t)(end - i);
+  row->exp_id = row->n_exposure == 1 ? g->exposure[i].id : -1;
+  row->first_exposure = index->n_exposure;
+  for (int64_t k = i; k < end; k++)
+    mill_file_index_add(index, g->exposure[k].first_row, g->exposure[k].id);
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   generic *g = state;
-  int64_t *target_id = NULL;
-  double *ra = NULL, *dec = NULL;
-  int found;
-  mill_fits_file *file = g->table.file;
-  const int i_hdu = g->table.i_hdu;
-  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &target_id, &found));
-  MILL_TRY(mill_fits_table_double(file, i_hdu, "RA", NAN, &ra, &found));
-  MILL_TRY(mill_fits_table_double(file, i_hdu, "DEC", NAN, &dec, &found));
-  set_other_targets_apart(g, target_id);
-  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
-        g->joint ? compare_joint : compare_exposures);
+  catalog c = {0};
+  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, &c, NULL));
+  MILL_TRY(group_rows(g, &c));
   MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
-    const int64_t first = g->exposure[i].first_row;
     mill_catalog_row *row = &index->row[index->n_row];
     for (end = i + 1;
          g->joint && end < g->n_exposure && g->exposure[end].star_row == g->exposure[i].star_row;)
       end++;
     mill_catalog_row_init(row);
-    row->target_id = target_id[first];
+    row->target_id = c.target_id[g->exposure[i].first_row];
     if (!mill_selection_keeps_target(select, row->target_id) ||
         !mill_selection_keeps_redrock(select, row->z, row->spectype))
       continue;
     if (end - i > INT32_MAX)
       MILL_TRY(MILL_ERROR_TABLE(&g->table, "NAME '%s' has too many exposures",
-                                g->name + (size_t)first * g->name_stride));
-    if (g->is_first[first] != SET_APART)
-      snprintf(row->object, sizeof row->object, "%s", g->name + (size_t)first * g->name_stride);
-    row->target_ra = ra[first];
-    row->target_dec = dec[first];
-    row->fits_row = first;
-    row->n_exposure = (int32_t)(end - i);
-    row->exp_id = row->n_exposure == 1 ? g->exposure[i].id : -1;
-    row->first_exposure = index->n_exposure;
-    for (int64_t k = i; k < end; k++)
-      mill_file_index_add(index, g->exposure[k].first_row, g->exposure[k].id);
-    index->n_row++;
+                                mill_fits_text_at(&g->name, g->exposure[i].first_row)));
+    fill_row(g, &c, i, end, index);
   }
   index->n_fits_row = g->table.n_row;
 done:
-  MILL_FREE(target_id, ra, dec);
+  mill_fits_columns_free(wish, N_WISH, &c);
   return err;
 }
 
@@ -483,7 +463,7 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   MILL_CHECK(mill_fits_file_move(g->table.file, g->table.i_hdu));
   MILL_CHECK(row_length(g, row, &n_pix));
   MILL_CHECK(mill_single_resize(spectrum, n_pix));
-  const char *arm = g->arm ? g->arm + (size_t)row * g->arm_stride : "";
+  const char *arm = mill_fits_text_at(&g->arm, row);
   snprintf(channel->name, sizeof channel->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
   channel->n_pix = n_pix;
   channel->sigma_aa =
@@ -503,19 +483,21 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
 }
 
-static int read_pixels(generic *g, int64_t row, mill_channel *channel)
+static int read_pixels(void *context, mill_channel *channel)
 {
+  generic *g = context;
   mill_single_spectrum *spectrum = &g->spectrum;
+  const mill_generic_vector *vector = g->table.vector;
   const int n_pix = channel->n_pix;
-  MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, row, n_pix, spectrum->flux));
-  if (g->table.vector[MILL_GENERIC_ERROR].number > 0)
-    MILL_CHECK(read_errors(g, row, n_pix, spectrum->ivar));
+  MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, g->row, n_pix, spectrum->flux));
+  if (vector[MILL_GENERIC_ERROR].number > 0)
+    MILL_CHECK(read_errors(g, g->row, n_pix, spectrum->ivar));
   else
-    MILL_CHECK(read_floats(g, MILL_GENERIC_IVAR, row, n_pix, spectrum->ivar));
-  if (g->table.vector[MILL_GENERIC_LSF_SIGMA].number > 0)
-    MILL_CHECK(read_sigma(g, row, n_pix, spectrum->ivar));
-  if (g->table.vector[MILL_GENERIC_MASK].number > 0) {
-    MILL_CHECK(read_mask(g, row, n_pix));
+    MILL_CHECK(read_floats(g, MILL_GENERIC_IVAR, g->row, n_pix, spectrum->ivar));
+  if (vector[MILL_GENERIC_LSF_SIGMA].number > 0)
+    MILL_CHECK(read_sigma(g, g->row, n_pix, spectrum->ivar));
+  if (vector[MILL_GENERIC_MASK].number > 0) {
+    MILL_CHECK(read_mask(g, g->row, n_pix));
     channel->mask = spectrum->mask;
   }
   channel->flux = spectrum->flux;
@@ -527,24 +509,21 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 {
   generic *g = state;
   for (int i = 0; i < n; i++) {
-    if (number[i] < 0 || number[i] >= g->table.n_row || !g->is_first[number[i]])
+    const int is_row = g->kind && number[i] >= 0 && number[i] < g->table.n_row;
+    if (!is_row || g->kind[number[i]] == FOLLOWS)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
                         g->table.file->guard->path, (long long)number[i]);
-    if (g->is_first[number[i]] == SET_APART)
+    if (g->kind[number[i]] == APART)
       return MILL_ERROR_TABLE(
           &g->table,
           "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
           "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
-          (long long)number[i], g->name + (size_t)number[i] * g->name_stride,
+          (long long)number[i], mill_fits_text_at(&g->name, number[i]),
           (long long)g->next_row[number[i]]);
-    for (int64_t row = number[i]; row >= 0; row = g->next_row[row]) {
+    for (g->row = number[i]; g->row >= 0; g->row = g->next_row[g->row]) {
       mill_channel channel;
-      int wants;
-      MILL_CHECK(describe_row(g, row, &channel));
-      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
-      if (wants & MILL_WANTS_PIXELS)
-        MILL_CHECK(read_pixels(g, row, &channel));
-      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
+      MILL_CHECK(describe_row(g, g->row, &channel));
+      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, g));
     }
   }
   return MILL_OK;

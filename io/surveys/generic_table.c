@@ -13,16 +13,8 @@ const char *const mill_generic_vector_name[MILL_GENERIC_N_VECTOR] = {
 static int unit_to_aa(const mill_generic_table *t, int i_hdu, const char *what, const char *text,
                       double *out)
 {
-  static const struct {
-    const char *name;
-    double to_aa;
-  } unit[] = {{"Angstrom", 1.0}, {"Angstroms", 1.0}, {"AA", 1.0},
-              {"nm", 10.0},      {"um", 1e4},        {"micron", 1e4}};
-  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
-    if (strcasecmp(text, unit[i].name) == 0) {
-      *out = unit[i].to_aa;
-      return MILL_OK;
-    }
+  if (mill_single_unit(text, out))
+    return MILL_OK;
   return MILL_ERROR_HDU(t->file, i_hdu, ": %s %s%s%s; set its unit to Angstrom, nm or um", what,
                         text[0] ? "has the unit '" : "has no unit", text, text[0] ? "'" : "");
 }
@@ -30,10 +22,9 @@ static int unit_to_aa(const mill_generic_table *t, int i_hdu, const char *what, 
 static int column_unit(mill_generic_table *t, int i_hdu, int number, char *out, size_t size)
 {
   char key[16];
-  int found;
   snprintf(key, sizeof key, "TUNIT%d", number);
   out[0] = '\0';
-  return mill_single_key_text(t->file, i_hdu, key, out, size, &found);
+  return mill_single_key_text(t->file, i_hdu, key, out, size, NULL);
 }
 
 /* ---- columns ---------------------------------------------------------- */
@@ -44,11 +35,10 @@ static int take_mask64(mill_generic_table *t, mill_generic_vector *v)
 {
   double scale = 1.0, zero = 0.0;
   char key[16];
-  int found;
   snprintf(key, sizeof key, "TSCAL%d", v->number);
-  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &scale, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &scale, NULL));
   snprintf(key, sizeof key, "TZERO%d", v->number);
-  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &zero, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &zero, NULL));
   if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
     return MILL_ERROR_TABLE(
         t, "column MASK holds scaled integers, which no mask has (TSCAL%d, TZERO%d)", v->number,
@@ -191,8 +181,6 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   const char *name = mill_generic_vector_name[MILL_GENERIC_WAVELENGTH];
   char unit[FLEN_VALUE] = "";
   double to_aa = 0.0;
-  int found, status = 0;
-  long first[1] = {1};
   mill_fits_column c;
   if (hdu->kind == MILL_FITS_TABLE) {
     MILL_CHECK(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
@@ -210,11 +198,8 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
           MILL_SINGLE_MAX_PIX);
     t->n_shared = (int)hdu->axis[0];
     MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
-    MILL_CHECK(mill_fits_file_move(t->file, i_hdu));
-    fits_read_pix(t->file->fptr, TDOUBLE, first, t->n_shared, NULL, t->shared_wave_aa, NULL,
-                  &status);
-    MILL_CHECK_FITS(t->file, i_hdu, status, "its wavelengths cannot be read");
-    MILL_CHECK(mill_single_key_text(t->file, i_hdu, "BUNIT", unit, sizeof unit, &found));
+    MILL_CHECK(mill_fits_image_row(t->file, i_hdu, 0, t->n_shared, t->shared_wave_aa));
+    MILL_CHECK(mill_single_key_text(t->file, i_hdu, "BUNIT", unit, sizeof unit, NULL));
   }
   MILL_CHECK(unit_to_aa(t, i_hdu, "the wavelength", unit, &to_aa));
   for (int i = 0; i < t->n_shared; i++)
@@ -276,8 +261,7 @@ static int measure_heap(mill_generic_table *t)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[t->i_hdu];
   double start = (double)hdu->axis[0] * (double)hdu->axis[1];
-  int found;
-  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, "THEAP", &start, &found));
+  MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, "THEAP", &start, NULL));
   t->heap_bytes = hdu->data_bytes - (int64_t)start; /* the guard saw that it is within */
   return MILL_OK;
 }

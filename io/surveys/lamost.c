@@ -1,4 +1,5 @@
-#include "io/surveys/lamost.h"
+/* LAMOST low-resolution files: the COADD table of DR8 and later, or the image of five rows of the
+ * releases before; docs/use/input.md has the rules. */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -11,8 +12,9 @@
 
 enum { CARD = 80 };
 
-static const char *const row_name[MILL_LAMOST_N_ROW] = {"FLUX", "IVAR", "WAVELENGTH", "ANDMASK",
-                                                        "ORMASK"};
+/* Rows of the image, and columns of the table. */
+enum { FLUX, IVAR, WAVELENGTH, ANDMASK, ORMASK, N_ROW };
+static const char *const row_name[N_ROW] = {"FLUX", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"};
 
 typedef struct lamost {
   mill_fits_file *file; /* borrowed */
@@ -44,7 +46,7 @@ static int says_lamost(const mill_fits_guard *guard)
 
 static int is_image_of_rows(const mill_fits_hdu *hdu)
 {
-  return hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[1] == MILL_LAMOST_N_ROW;
+  return hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[1] == N_ROW;
 }
 
 static int recognise(const mill_fits_guard *guard)
@@ -70,7 +72,7 @@ static int find_pixels(lamost *l)
   l->i_hdu = mill_single_find_table(guard, "COADD");
   if (l->i_hdu >= 0) {
     /* ORMASK is the last and not looked at */
-    return mill_single_check_columns(l->file, l->i_hdu, row_name, MILL_LAMOST_ORMASK, &l->n_pix);
+    return mill_single_check_columns(l->file, l->i_hdu, row_name, ORMASK, &l->n_pix);
   }
   l->i_hdu = 0;
   l->is_image = 1;
@@ -79,7 +81,7 @@ static int find_pixels(lamost *l)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has neither a table COADD nor a primary image of %d rows (flux, ivar, "
                       "wavelength, andmask, ormask); give a LAMOST low-resolution file",
-                      guard->path, MILL_LAMOST_N_ROW);
+                      guard->path, N_ROW);
   if (hdu->axis[0] < 2 || hdu->axis[0] > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: HDU 1 has %lld pixels a row, expected 2 to %d",
                       guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
@@ -91,7 +93,6 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
                      void **state)
 {
   lamost *l = NULL;
-  int found;
   (void)settings; /* a visit is one spectrum: there is nothing to choose */
   MILL_CHECK(MILL_ALLOC(1, &l));
   *state = l;
@@ -101,7 +102,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(mill_single_medium(file, 0, &l->air));
   l->exposure_number = l->i_hdu;
   l->exposure_id = -1;
-  return mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, &found);
+  return mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, NULL);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -110,20 +111,15 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
  * two stars one. */
 static int read_name(lamost *l, char *out, size_t size)
 {
-  int found;
-  char text[MILL_FITS_MAX_VALUE];
+  char text[MILL_FITS_MAX_VALUE] = "";
   const char *name = text;
-  MILL_CHECK(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, &found));
-  if (found && *text)
-    goto have;
-  if (l->exposure_id >= 0) {
-    snprintf(out, size, "%d", l->exposure_id);
-    return MILL_OK;
-  }
-  MILL_CHECK(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, &found));
-  if (!found || !*text)
+  MILL_CHECK(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, NULL));
+  if (!*text && l->exposure_id >= 0)
+    snprintf(text, sizeof text, "%d", l->exposure_id);
+  if (!*text)
+    MILL_CHECK(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, NULL));
+  if (!*text)
     name = mill_base_name(l->file->guard->path);
-have:
   if (strlen(name) >= size)
     return MILL_ERROR(
         MILL_ERR_INPUT,
@@ -137,9 +133,8 @@ have:
 /* What the fibre looked at, in the words of the selection: SKY, BAD, or its own. */
 static int read_objtype(lamost *l, char *out, size_t size)
 {
-  int found;
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
-  MILL_CHECK(mill_single_key_text(l->file, 0, "FIB_TYPE", out, size, &found));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "FIB_TYPE", out, size, NULL));
   for (char *p = out; *p; p++)
     *p = (char)toupper((unsigned char)*p);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -166,20 +161,17 @@ static int identify(lamost *l, mill_catalog_row *row)
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   lamost *l = state;
-  int found;
   mill_single_object object = {
       .n_exposure = 1, .exposure = &l->exposure_number, .exposure_id = &l->exposure_id, .joint = 1};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);
   MILL_CHECK(read_name(l, row->object, sizeof row->object));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "RA", &row->target_ra, &found));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, &found));
-  MILL_CHECK(mill_single_key_int32(l->file, 0, "FIBERID", &row->fiber, &found));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "Z", &row->z, &found));
-  MILL_CHECK(
-      mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, &found));
-  MILL_CHECK(
-      mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, &found));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "RA", &row->target_ra, NULL));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, NULL));
+  MILL_CHECK(mill_single_key_int32(l->file, 0, "FIBERID", &row->fiber, NULL));
+  MILL_CHECK(mill_single_key_double(l->file, 0, "Z", &row->z, NULL));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, NULL));
+  MILL_CHECK(mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, NULL));
   MILL_CHECK(read_objtype(l, object.objtype, sizeof object.objtype));
   MILL_CHECK(identify(l, row));
   return mill_single_index(&object, select, index);
@@ -195,24 +187,19 @@ static int read_row(lamost *l, int row, double *out, char *what, size_t size)
     return mill_single_column(l->file, l->i_hdu, row_name[row], l->n_pix, out);
   }
   snprintf(what, size, "row %d (%s)", row + 1, row_name[row]);
-  int status = 0;
-  long first[2] = {1, row + 1};
-  MILL_CHECK(mill_fits_file_move(l->file, l->i_hdu));
-  MILL_CHECK_FITS(l->file, l->i_hdu,
-                  fits_read_pix(l->file->fptr, TDOUBLE, first, l->n_pix, NULL, out, NULL, &status),
-                  "%s", what);
-  return MILL_OK;
+  return mill_fits_image_row(l->file, l->i_hdu, row, l->n_pix, out);
 }
 
-static int read_pixels(lamost *l, mill_channel *channel)
+static int read_pixels(void *context, mill_channel *channel)
 {
+  lamost *l = context;
   mill_single_spectrum *spectrum = &l->spectrum;
   char what[32];
-  MILL_CHECK(read_row(l, MILL_LAMOST_FLUX, spectrum->number, what, sizeof what));
+  MILL_CHECK(read_row(l, FLUX, spectrum->number, what, sizeof what));
   mill_single_narrow(spectrum->number, l->n_pix, spectrum->flux);
-  MILL_CHECK(read_row(l, MILL_LAMOST_IVAR, spectrum->number, what, sizeof what));
+  MILL_CHECK(read_row(l, IVAR, spectrum->number, what, sizeof what));
   mill_single_narrow(spectrum->number, l->n_pix, spectrum->ivar);
-  MILL_CHECK(read_row(l, MILL_LAMOST_ANDMASK, spectrum->number, what, sizeof what));
+  MILL_CHECK(read_row(l, ANDMASK, spectrum->number, what, sizeof what));
   MILL_CHECK(mill_single_mask(l->file, l->i_hdu, what, spectrum->number, l->n_pix, spectrum->mask));
   channel->flux = spectrum->flux;
   channel->ivar = spectrum->ivar;
@@ -223,25 +210,19 @@ static int read_pixels(lamost *l, mill_channel *channel)
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
   lamost *l = state;
-  mill_single_spectrum *spectrum = &l->spectrum;
+  double *wave_aa;
   char what[32];
-  MILL_CHECK(mill_single_resize(spectrum, l->n_pix));
-  MILL_CHECK(read_row(l, MILL_LAMOST_WAVELENGTH, spectrum->wave_aa, what, sizeof what));
-  MILL_CHECK(mill_single_check_wave(l->file, l->i_hdu, what, l->n_pix, spectrum->wave_aa));
-  mill_channel channel = {.name = "coadd",
-                          .n_pix = l->n_pix,
-                          .wave_aa = spectrum->wave_aa,
-                          .air = l->air,
-                          .wave_token = 1};
-  int wants;
-  MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
-  if (wants & MILL_WANTS_PIXELS)
-    MILL_CHECK(read_pixels(l, &channel));
+  MILL_CHECK(mill_single_resize(&l->spectrum, l->n_pix));
+  wave_aa = l->spectrum.wave_aa;
+  MILL_CHECK(read_row(l, WAVELENGTH, wave_aa, what, sizeof what));
+  MILL_CHECK(mill_single_check_wave(l->file, l->i_hdu, what, l->n_pix, wave_aa));
   for (int i = 0; i < n; i++) {
+    mill_channel channel = {
+        .name = "coadd", .n_pix = l->n_pix, .wave_aa = wave_aa, .air = l->air, .wave_token = 1};
     if (number[i] != l->exposure_number)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
                         (long long)number[i] + 1);
-    MILL_CHECK(mill_spectra_add(spectra, i, &channel));
+    MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, l));
   }
   return MILL_OK;
 }

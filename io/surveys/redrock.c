@@ -1,5 +1,6 @@
 #include "io/surveys/redrock.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,26 @@
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
 
+typedef struct columns {
+  int64_t *target_id;
+  double *z;
+  mill_fits_texts spectype, subtype;
+} columns;
+
+static const mill_fits_wish wish[] = {
+    {"TARGETID", MILL_AS_INT64, offsetof(columns, target_id), -1, 1},
+    {"Z", MILL_AS_DOUBLE, offsetof(columns, z), NAN, 1},
+    {"SPECTYPE", MILL_AS_TEXT, offsetof(columns, spectype), 0, 1},
+    {"SUBTYPE", MILL_AS_TEXT, offsetof(columns, subtype), 0, 0}};
+enum { N_WISH = sizeof wish / sizeof *wish };
+
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
-  int64_t *target_id = NULL;
-  double *z = NULL;
-  char *spectype = NULL, *subtype = NULL;
-  size_t spectype_stride, subtype_stride = 0;
+  columns c = {0};
   mill_keyed *key = NULL;
-  int i_hdu, has_subtype;
+  int i_hdu;
   MILL_TRY(mill_fits_file_open(path, limits, &file));
   MILL_TRY(mill_fits_file_check_rows(file));
   MILL_TRY(mill_fits_file_find(file, "REDSHIFTS", &i_hdu));
@@ -29,32 +40,27 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
     MILL_FAIL(MILL_ERR_INPUT, "%s: has no HDU REDSHIFTS or ZBEST; give a redrock file", path);
   out->file_size = file->guard->file_size;
   out->file_mtime = file->guard->file_mtime;
-  const int64_t n_row =
-      file->guard->hdu[i_hdu].kind == MILL_FITS_TABLE ? file->guard->hdu[i_hdu].axis[1] : 0;
+  MILL_TRY(mill_fits_columns(file, i_hdu, wish, N_WISH, &c, NULL));
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   MILL_TRY(MILL_ALLOC(n_row, &key));
   MILL_TRY(MILL_ALLOC(n_row, &out->row));
-  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &target_id, NULL));
-  MILL_TRY(mill_fits_table_double(file, i_hdu, "Z", NAN, &z, NULL));
-  MILL_TRY(mill_fits_column_text(file, i_hdu, "SPECTYPE", &spectype, &spectype_stride, NULL));
-  MILL_TRY(mill_fits_column_text(file, i_hdu, "SUBTYPE", &subtype, &subtype_stride, &has_subtype));
   for (int64_t i = 0; i < n_row; i++)
-    key[i] = (mill_keyed){target_id[i], i};
+    key[i] = (mill_keyed){c.target_id[i], i};
   qsort(key, (size_t)n_row, sizeof *key, mill_by_key);
   for (int64_t i = 0; i < n_row; i++) {
     if (out->n > 0 && out->row[out->n - 1].target_id == key[i].key)
       continue;
     mill_redshift *row = &out->row[out->n++];
-    const size_t place = (size_t)key[i].place;
     row->target_id = key[i].key;
-    row->z = z[place];
-    mill_fits_text_copy(path, "SPECTYPE", spectype + place * spectype_stride, row->spectype,
-                        sizeof row->spectype);
-    if (has_subtype)
-      mill_fits_text_copy(path, "SUBTYPE", subtype + place * subtype_stride, row->subtype,
-                          sizeof row->subtype);
+    row->z = c.z[key[i].place];
+    mill_fits_text_copy(path, "SPECTYPE", mill_fits_text_at(&c.spectype, key[i].place),
+                        row->spectype, sizeof row->spectype);
+    mill_fits_text_copy(path, "SUBTYPE", mill_fits_text_at(&c.subtype, key[i].place), row->subtype,
+                        sizeof row->subtype);
   }
 done:
-  MILL_FREE(target_id, z, spectype, subtype, key);
+  mill_fits_columns_free(wish, N_WISH, &c);
+  mill_free(key);
   mill_fits_file_close(file);
   if (err != MILL_OK)
     mill_redrock_clear(out);

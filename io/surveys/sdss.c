@@ -285,22 +285,23 @@ static int read_wave(sdss *s, const camera *c, mill_channel *channel)
   return MILL_OK;
 }
 
-static int read_pixels(sdss *s, const camera *c, mill_channel *channel)
+static int read_pixels(void *context, mill_channel *channel)
 {
+  sdss *s = context;
+  const int i_hdu = (int)channel->wave_token - 1;
+  const char *mask = strcmp(channel->name, "coadd") == 0 ? "and_mask" : "mask";
   mill_single_spectrum *spectrum = &s->spectrum;
   const int n_pix = channel->n_pix;
   char what[32];
-  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "flux", n_pix, spectrum->number));
-  mill_single_narrow(spectrum->number, n_pix, spectrum->flux);
-  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "ivar", n_pix, spectrum->number));
-  mill_single_narrow(spectrum->number, n_pix, spectrum->ivar);
-  snprintf(what, sizeof what, "column %s", c->mask);
-  MILL_CHECK(mill_single_column(s->file, c->i_hdu, c->mask, n_pix, spectrum->number));
-  MILL_CHECK(mill_single_mask(s->file, c->i_hdu, what, spectrum->number, n_pix, spectrum->mask));
+  MILL_CHECK(mill_single_floats(s->file, i_hdu, "flux", spectrum, spectrum->flux));
+  MILL_CHECK(mill_single_floats(s->file, i_hdu, "ivar", spectrum, spectrum->ivar));
+  snprintf(what, sizeof what, "column %s", mask);
+  MILL_CHECK(mill_single_column(s->file, i_hdu, mask, n_pix, spectrum->number));
+  MILL_CHECK(mill_single_mask(s->file, i_hdu, what, spectrum->number, n_pix, spectrum->mask));
   /* most bits only tell that a pixel had a history */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= MILL_SDSS_BAD;
-  MILL_CHECK(mill_single_column(s->file, c->i_hdu, "wdisp", n_pix, spectrum->number));
+  MILL_CHECK(mill_single_column(s->file, i_hdu, "wdisp", n_pix, spectrum->number));
   take_wdisp(spectrum);
   channel->flux = spectrum->flux;
   channel->ivar = spectrum->ivar;
@@ -321,12 +322,8 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     const exposure *e = &s->exposure[i_exposure];
     for (int j = 0; j < e->n_camera; j++) {
       mill_channel channel;
-      int wants;
       MILL_CHECK(read_wave(s, &e->camera[j], &channel));
-      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
-      if (wants & MILL_WANTS_PIXELS)
-        MILL_CHECK(read_pixels(s, &e->camera[j], &channel));
-      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
+      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, s));
     }
   }
   return MILL_OK;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/surveys/selection.h"
 
@@ -46,6 +47,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
   return -1;
 }
 
+/* *found: a keyword without a value is one that is not there. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, int *found)
 {
@@ -53,7 +55,6 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   fits_read_key(file->fptr, type, key, out, NULL, &status);
   fits_clear_errmsg();
-  /* a keyword without a value is one that is not there */
   *found = status == 0;
   if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
     return MILL_ERROR_HDU(file, i_hdu,
@@ -66,9 +67,12 @@ int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char 
                          int *found)
 {
   char value[FLEN_VALUE] = "";
-  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, found));
-  if (*found)
+  int is_there;
+  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, &is_there));
+  if (is_there)
     mill_fits_text_copy(file->guard->path, key, value, out, size);
+  if (found)
+    *found = is_there;
   return MILL_OK;
 }
 
@@ -76,10 +80,13 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
                            int *found)
 {
   double value = 0.0;
-  const int err = read_key(file, i_hdu, key, TDOUBLE, "a number", &value, found);
-  if (err == MILL_OK && *found)
+  int is_there;
+  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "a number", &value, &is_there));
+  if (is_there)
     *out = value;
-  return err;
+  if (found)
+    *found = is_there;
+  return MILL_OK;
 }
 
 /* CFITSIO 4.2 writes beyond a buffer of its own when a long value is no integer, but not when it
@@ -88,49 +95,54 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
                           int *found)
 {
   double value = 0.0;
-  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, found));
+  int is_there;
+  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, &is_there));
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 32 bits, not %g; make the file again",
         key, value);
-  if (*found)
+  if (is_there)
     *out = (int32_t)value;
+  if (found)
+    *found = is_there;
   return MILL_OK;
-}
-
-/* T or F */
-static int key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found)
-{
-  int value = 0;
-  const int err = read_key(file, i_hdu, key, TLOGICAL, "T or F", &value, found);
-  if (err == MILL_OK && *found)
-    *out = value;
-  return err;
 }
 
 int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
 {
   int corrected = 0, found;
   double velocity;
-  *frame = MILL_FRAME_UNKNOWN;
-  MILL_CHECK(key_logical(file, i_hdu, "HELIO", &corrected, &found));
-  if (found) {
-    *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
-  } else {
-    MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
-    if (found)
-      *frame = MILL_FRAME_HELIOCENTRIC;
-  }
+  MILL_CHECK(read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, &found));
+  *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
+  if (found)
+    return MILL_OK;
+  MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
+  *frame = found ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
 
 int mill_single_medium(mill_fits_file *file, int i_hdu, int *air)
 {
   int vacuum = 1, found;
-  MILL_CHECK(key_logical(file, i_hdu, "VACUUM", &vacuum, &found));
-  *air = !vacuum;
+  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, &found));
+  *air = found && !vacuum;
   return MILL_OK;
+}
+
+int mill_single_unit(const char *text, double *to_aa)
+{
+  static const struct {
+    const char *name;
+    double to_aa;
+  } unit[] = {{"Angstrom", 1.0}, {"Angstroms", 1.0}, {"AA", 1.0}, {"nm", 10.0},
+              {"um", 1e4},       {"micron", 1e4},    {"m", 1e10}};
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    if (strcasecmp(text, unit[i].name) == 0) {
+      *to_aa = unit[i].to_aa;
+      return 1;
+    }
+  return 0;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -155,7 +167,7 @@ static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int
   if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
     return MILL_ERROR_HDU(
         file, i_hdu,
-        ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
+        ": %lld rows with %lld values of column %s, expected a spectrum: one row a pixel "
         "or one row with all, of 2 to %d pixels; make the file again",
         (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
   *n_pix = (int)n;
@@ -196,6 +208,14 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
   MILL_CHECK_FITS(file, i_hdu,
                   fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
                   "column %s cannot be read", column);
+  return MILL_OK;
+}
+
+int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
+                       mill_single_spectrum *spectrum, float *out)
+{
+  MILL_CHECK(mill_single_column(file, i_hdu, column, spectrum->n_pix, spectrum->number));
+  mill_single_narrow(spectrum->number, spectrum->n_pix, out);
   return MILL_OK;
 }
 

@@ -1,5 +1,5 @@
-/** Steps that formats with one object a file share (io/surveys/sdss.c, io/surveys/lamost.c):
- *  keywords, the pixels of one HDU, the rows of the index. */
+/** Steps that formats share: keywords, units, the pixels of one HDU, the rows of a file with one
+ *  object. */
 #ifndef MILL_SINGLE_SPECTRUM_H
 #define MILL_SINGLE_SPECTRUM_H
 
@@ -27,7 +27,7 @@ void mill_single_clear(mill_single_spectrum *spectrum);
 /** First HDU of that EXTNAME (upper case) that is a table, -1 when there is none. */
 int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 
-/** Value of a keyword of an HDU.  *found is 0, and out untouched, when the
+/** Value of a keyword of an HDU.  *found (NULL is allowed) is 0, and out untouched, when the
  *  header has none.  MILL_ERR_INPUT names file, HDU and keyword: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found);
@@ -43,6 +43,9 @@ int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
 /** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
  *  definition, so a header without the keyword means vacuum. */
 int mill_single_medium(mill_fits_file *file, int i_hdu, int *air);
+
+/** Angstroms in a unit of length; 0: it is none that is known (Angstrom, AA, nm, um, micron, m). */
+int mill_single_unit(const char *text, double *to_aa);
 
 /** Check that a table has the columns of a spectrum, all of one length, and give
  *  the number of pixels: one row a pixel, or one row that holds all of them.  Names
@@ -61,6 +64,10 @@ int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const
  *
  *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another shape. */
 int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out);
+
+/** The same to float32, of all pixels that spectrum has room for. */
+int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
+                       mill_single_spectrum *spectrum, float *out);
 
 /** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
  *  HDU, what (a column or row), pixel and value. */

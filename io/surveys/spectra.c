@@ -8,12 +8,11 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "io/files/sha256.h"
 #include "io/surveys/arena.h"
+#include "io/surveys/row_identity.h"
 #include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
-#include "src/system/regular_file.h"
 #include "src/system/watchdog.h"
 
 enum {
@@ -27,7 +26,7 @@ enum {
 
 struct mill_read_store {
   mill_arena arena;
-  int64_t segment_room, wave_room;
+  int64_t segment_room;
 };
 
 void mill_read_batch_clear(mill_read_batch *batch)
@@ -36,7 +35,7 @@ void mill_read_batch_clear(mill_read_batch *batch)
     return;
   if (batch->store)
     mill_arena_clear(&batch->store->arena);
-  MILL_FREE(batch->store, batch->segment, batch->wave);
+  MILL_FREE(batch->store, batch->segment);
   memset(batch, 0, sizeof *batch);
 }
 
@@ -45,14 +44,13 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
   if (!batch->store)
     return 0;
   return mill_arena_bytes(&batch->store->arena) +
-         (size_t)batch->store->segment_room * sizeof *batch->segment +
-         (size_t)batch->store->wave_room * sizeof *batch->wave;
+         (size_t)batch->store->segment_room * sizeof *batch->segment;
 }
 
 /* Forget what the batch holds. */
 static int reset_batch(mill_read_batch *batch)
 {
-  batch->n_segment = batch->n_wave = 0;
+  batch->n_segment = 0;
   if (!batch->store)
     MILL_CHECK(MILL_ALLOC(1, &batch->store));
   return mill_arena_reset(&batch->store->arena);
@@ -63,8 +61,9 @@ static int reset_batch(mill_read_batch *batch)
 /* A run of neighbouring pixels of a channel, for one arm. */
 typedef struct piece {
   int arm, first, n;
-  int wave;        /* of the batch under way, -1: not there yet */
-  float *sigma_aa; /* by resolving power, in the batch under way; NULL: not there yet */
+  /* in the batch under way; NULL: not there yet */
+  const double *wave_aa;
+  const float *sigma_aa; /* by resolving power */
 } piece;
 
 /* Wavelengths that a channel brought, in vacuum, and how they are cut. */
@@ -191,7 +190,7 @@ static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, i
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: channel %s is cut into more than %d pieces; name fewer arms",
                       spectra->name, known->name, MAX_PIECE);
-  known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n, .wave = -1};
+  known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n};
   return MILL_OK;
 }
 
@@ -228,8 +227,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
       end--;
     /* whole: however few they are, the pipeline says what is wrong with them */
     if (end > first)
-      known->piece[known->n_piece++] =
-          (piece){.arm = same_name, .first = first, .n = end - first, .wave = -1};
+      known->piece[known->n_piece++] = (piece){.arm = same_name, .first = first, .n = end - first};
     else
       known->outside = 1;
     return MILL_OK;
@@ -393,15 +391,13 @@ static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const
 /* The piece's wavelengths in the batch. */
 static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
 {
-  mill_read_batch *batch = spectra->batch;
   double *copy = NULL;
-  if (p->wave >= 0)
+  const size_t n_byte = (size_t)p->n * sizeof *copy;
+  if (p->wave_aa)
     return MILL_OK;
-  MILL_CHECK(MILL_GROW(&batch->wave, &batch->store->wave_room, batch->n_wave + 1));
-  MILL_CHECK(mill_arena_take(&batch->store->arena, (size_t)p->n * sizeof *copy, (void **)&copy));
-  memcpy(copy, known->wave_aa + p->first, (size_t)p->n * sizeof *copy);
-  p->wave = batch->n_wave++;
-  batch->wave[p->wave] = (mill_read_wave){.arm = p->arm, .n_pix = p->n, .wave_aa = copy};
+  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, n_byte, (void **)&copy));
+  memcpy(copy, known->wave_aa + p->first, n_byte);
+  p->wave_aa = copy;
   return MILL_OK;
 }
 
@@ -421,7 +417,7 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   return MILL_OK;
 }
 
-static int add_segment(mill_spectra *spectra, const mill_read_segment *segment)
+static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 {
   mill_read_batch *batch = spectra->batch;
   MILL_CHECK(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
@@ -430,7 +426,7 @@ static int add_segment(mill_spectra *spectra, const mill_read_segment *segment)
 }
 
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
-                        const known_waves *known, piece *p, mill_read_segment *s)
+                        const known_waves *known, piece *p, mill_raw_segment *s)
 {
   const size_t first = (size_t)p->first, n = (size_t)p->n;
   const int lsf = lsf_of(spectra, channel, p->arm);
@@ -473,28 +469,37 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
                       spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
   MILL_CHECK(know(spectra, channel, &known));
   if (known->outside) {
-    const mill_read_segment none = {.use = MILL_SEGMENT_OUTSIDE,
-                                    .exposure = i_exposure,
-                                    .channel = i_channel,
-                                    .arm = -1,
-                                    .wave = -1,
-                                    .first_aa = known->wave_aa[0],
-                                    .last_aa = known->wave_aa[known->n_pix - 1]};
+    const mill_raw_segment none = {.use = MILL_SEGMENT_OUTSIDE,
+                                   .exposure = i_exposure,
+                                   .channel = i_channel,
+                                   .arm = -1,
+                                   .first_aa = known->wave_aa[0],
+                                   .last_aa = known->wave_aa[known->n_pix - 1]};
     MILL_CHECK(add_segment(spectra, &none));
   }
   for (int i = 0; i < known->n_piece; i++) {
     piece *p = &known->piece[i];
-    mill_read_segment segment = {.exposure = i_exposure,
-                                 .channel = i_channel,
-                                 .first = p->first,
-                                 .arm = p->arm,
-                                 .n_pix = p->n};
+    mill_raw_segment segment = {.exposure = i_exposure,
+                                .channel = i_channel,
+                                .first = p->first,
+                                .arm = p->arm,
+                                .n_pix = p->n};
     MILL_CHECK(add_wave(spectra, known, p));
-    segment.wave = p->wave;
+    segment.wave_aa = p->wave_aa;
     MILL_CHECK(fill_segment(spectra, channel, known, p, &segment));
     MILL_CHECK(add_segment(spectra, &segment));
   }
   return MILL_OK;
+}
+
+int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
+                      int (*fill)(void *context, mill_channel *channel), void *context)
+{
+  int wants;
+  MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
+  if (wants & MILL_WANTS_PIXELS)
+    MILL_CHECK(fill(context, channel));
+  return mill_spectra_add(spectra, i_exposure, channel);
 }
 
 /* By exposure, then arm, else as they came.  They nearly are already: formats give their
@@ -502,10 +507,10 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
 static void sort_segments(mill_read_batch *batch)
 {
   for (int i = 1; i < batch->n_segment; i++) {
-    const mill_read_segment s = batch->segment[i];
+    const mill_raw_segment s = batch->segment[i];
     int j = i;
     for (; j > 0; j--) {
-      const mill_read_segment *before = &batch->segment[j - 1];
+      const mill_raw_segment *before = &batch->segment[j - 1];
       if (before->exposure < s.exposure || (before->exposure == s.exposure && before->arm <= s.arm))
         break;
       batch->segment[j] = *before;
@@ -521,7 +526,7 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
   MILL_TRY(reset_batch(batch));
   for (int i = 0; i < spectra->n_known; i++)
     for (int k = 0; k < spectra->known[i].n_piece; k++) {
-      spectra->known[i].piece[k].wave = -1;
+      spectra->known[i].piece[k].wave_aa = NULL;
       spectra->known[i].piece[k].sigma_aa = NULL;
     }
   spectra->batch = batch;
@@ -533,7 +538,7 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
 done:
   spectra->batch = NULL;
   if (err != MILL_OK)
-    batch->n_segment = batch->n_wave = 0;
+    batch->n_segment = 0;
   return err;
 }
 
@@ -599,8 +604,7 @@ static int find_format(mill_spectra *spectra, const mill_format *const *formats,
     return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
   return MILL_ERROR(
       MILL_ERR_INPUT,
-      "%s: is of no known format; there are %s. Give such a file, or say by --format which "
-      "one it is",
+      "%s: is of no known format (%s); give such a file, or name its format by --format",
       spectra->name, names);
 }
 
@@ -639,22 +643,6 @@ int mill_spectra_open_memory(const char *name, const mill_spectra_settings *sett
   (*out)->state = state;
   set_rules(*out);
   return MILL_OK;
-}
-
-mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure)
-{
-  return (mill_raw_segment){
-      .arm = segment->arm,
-      .waveset = waveset,
-      .exposure = exposure,
-      .n_pix = segment->n_pix,
-      .n_diag = segment->n_diag,
-      .flux = segment->flux,
-      .ivar = segment->ivar,
-      .mask = segment->mask,
-      .resolution = segment->resolution,
-      .sigma_aa = segment->sigma_aa,
-  };
 }
 
 int mill_spectra_threads(void)
@@ -696,58 +684,6 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* The same for the same rows of the same exposures in the same order, and under the names by which
-   they may be joined.  A row's place in its file is not enough: another file has it too. */
-static int64_t hash_rows(const mill_file_index *index)
-{
-  mill_sha256 sha;
-  char hex[65];
-  mill_sha256_init(&sha);
-  for (int64_t i = 0; i < index->n_row; i++) {
-    const mill_catalog_row *row = &index->row[i];
-    char object[sizeof row->object] = ""; /* what follows the end of a text is no content */
-    memcpy(object, row->object, strnlen(row->object, sizeof object));
-    mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
-    mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
-    mill_sha256_update(&sha, object, sizeof object);
-    for (int64_t k = row->first_exposure; k < row->first_exposure + row->n_exposure; k++) {
-      mill_sha256_update(&sha, &index->exposure_row[k], sizeof *index->exposure_row);
-      mill_sha256_update(&sha, &index->exposure_id[k], sizeof *index->exposure_id);
-    }
-  }
-  mill_sha256_final(&sha, hex);
-  hex[16] = '\0';
-  return (int64_t)strtoull(hex, NULL, 16);
-}
-
-/* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
-static void identify_rows(const char *path, mill_file_index *index)
-{
-  const char *name = mill_base_name(path);
-  size_t n = strlen(name);
-  if (n > 3 && strcmp(name + n - 3, ".gz") == 0)
-    n -= 3; /* the same file */
-  enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
-  char file[MOST + 1], hex[65];
-  if (n <= MOST) {
-    snprintf(file, sizeof file, "%.*s", (int)n, name);
-  } else {
-    mill_sha256 sha;
-    mill_sha256_init(&sha);
-    mill_sha256_update(&sha, name, n);
-    mill_sha256_final(&sha, hex);
-    snprintf(file, sizeof file, "%.*s~%.8s", MOST - 9, name, hex);
-  }
-  for (int64_t i = 0; i < index->n_row; i++) {
-    mill_catalog_row *row = &index->row[i];
-    if (row->identifier[0] && index->n_row == 1)
-      continue;
-    if (row->identifier[0])
-      snprintf(file, sizeof file, "%.*s", MOST, row->identifier);
-    snprintf(row->identifier, SIZE, "%s:%lld", file, (long long)row->fits_row);
-  }
-}
-
 /* What a format knows nothing of must not keep all of its rows, nor none of them, in silence. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
@@ -783,8 +719,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
-  index->rows_hash = hash_rows(index);
-  identify_rows(spectra->name, index);
+  mill_rows_identify(spectra->name, index);
 done:
   mill_watch_end(watch);
   if (err != MILL_OK)

@@ -2,9 +2,9 @@
  *
  *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c and generic.c of
  *  this folder) knows where things are in its files.  It hands over CHANNELS: one spectrum of one
- * exposure with its own wavelengths, as they are in the file but for vacuum wavelengths and ivar.
- * This module recognises the format, gives each channel to the library's arms and keeps the pixels
- * of a batch.
+ *  exposure with its own wavelengths, as they are in the file but for vacuum wavelengths and ivar.
+ *  This module recognises the format, gives each channel to the library's arms and keeps the pixels
+ *  of a batch.
  *
  *  A channel whose name is that of an arm of the library goes to that arm whole, or where the
  *  configuration gives the arm a range, what of it is in the range and in the templates' reach.
@@ -52,43 +52,11 @@ typedef struct mill_channel {
   int64_t wave_token;
 } mill_channel;
 
-/** What can be done with a segment. */
-enum mill_segment_use {
-  MILL_SEGMENT_FIT,    /**< fit it */
-  MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function and none is known */
-  MILL_SEGMENT_OUTSIDE /**< a channel beyond all arms; arm and wave are -1, n_pix is 0 */
-};
-
-/** One piece of a channel, for one arm. */
-typedef struct mill_read_segment {
-  int use;      /**< enum mill_segment_use; other than MILL_SEGMENT_FIT: no pixels */
-  int exposure; /**< index into the request of mill_spectra_read */
-  int channel;  /**< index among the channels that the format has added in this read */
-  int first;    /**< pixel of the channel with which it begins */
-  int arm;      /**< of the library */
-  int wave;     /**< index into the batch's wavelengths; -1: outside */
-  int n_pix, n_diag;
-  const float *flux, *ivar; /**< [n_pix] */
-  const int32_t *mask;      /**< NULL: none */
-  const float *resolution;  /**< [n_diag][n_pix], NULL: none */
-  const float *sigma_aa;    /**< [n_pix], NULL: none */
-  double first_aa, last_aa; /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
-} mill_read_segment;
-
-/** A segment that can be fitted as the pipeline takes it, with the id of its wavelengths and its
- *  exposure among those of its star; borrows the pixels. */
-mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure);
-
-typedef struct mill_read_wave {
-  int arm, n_pix;
-  const double *wave_aa; /**< [n_pix] vacuum A */
-} mill_read_wave;
-
 /** What a call of mill_spectra_read brings; its memory is reused by the next one. */
 typedef struct mill_read_batch {
-  int n_segment, n_wave;
-  mill_read_segment *segment;    /**< [n_segment], ordered by exposure, then arm */
-  mill_read_wave *wave;          /**< [n_wave] */
+  int n_segment;
+  mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
+                                  *   into the request, waveset and i_file mean nothing */
   struct mill_read_store *store; /**< the memory behind all pointers, owned */
 } mill_read_batch;
 
@@ -107,7 +75,8 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** May several threads read, each files of its own?  As CFITSIO was built. */
+/** 1: several threads may read at once, each its own files.  It depends on how CFITSIO was built.
+ */
 int mill_spectra_threads(void);
 
 /** Open, check and recognise.  A file belongs to one thread at a time, and several may be open,
@@ -158,7 +127,12 @@ enum mill_wants {
  *  A format need not ask: what is not wanted is ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
-/** What a format can select rows by, beside targets, OBJTYPE and redrock. */
+/** Add a channel that is described but for its pixels: fill(context, channel) reads those where
+ *  they are wanted. */
+int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
+                      int (*fill)(void *context, mill_channel *channel), void *context);
+
+/** What a format can select rows by, in addition to targets, OBJTYPE and redrock. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */

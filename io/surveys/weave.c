@@ -1,5 +1,8 @@
-#include "io/surveys/weave.h"
-
+/* WEAVE L1: row-stacked spectra of single exposures and of stacks, MOS and IFU alike;
+ * docs/use/input.md has the rules.
+ *
+ * flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2; where SENSFUNC is no positive number the flux
+ * is left as DATA has it and ivar is 0. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +13,12 @@
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 
-enum { N_ARM = 3, N_IMAGE = 3 };
+/* A SENSFUNC of physical units (erg / s / cm2 / A a count) would bring 1 / flux^2 to the end of
+ * float32: where it stays below PHYSICAL everywhere in the first row that has one, fluxes of the
+ * file are counted in units of 1 / SCALE. */
+static const double PHYSICAL = 1e-10, SCALE = 1e17;
+
+enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };
 
 /* HDUs <ARM>_DATA, ..., in the order in which the arms become channels. */
 static const char *const arm_name[N_ARM] = {"BLUE", "GREEN", "RED"};
@@ -33,31 +41,31 @@ typedef struct arm {
 typedef struct weave {
   mill_fits_file *file; /* borrowed */
   int i_table;
-  int64_t n_spec;
+  int64_t n_spec, i_row; /* rows; the one being read */
   int n_arm;
   arm arm[N_ARM];
 } weave;
 
-/* ---- structure -------------------------------------------------------- */
+static void name_image(char name[MAX_NAME], int i_arm, int i_image)
+{
+  snprintf(name, MAX_NAME, "%s_%s", arm_name[i_arm], image_name[i_image]);
+}
 
 static int recognise(const mill_fits_guard *guard)
 {
+  char name[MAX_NAME];
   if (mill_single_find_table(guard, "FIBTABLE") < 0)
     return 0;
   for (int i = 0; i < guard->n_hdu; i++)
     for (int k = 0; k < N_ARM; k++) {
-      char name[32];
-      snprintf(name, sizeof name, "%s_%s", arm_name[k], image_name[DATA]);
+      name_image(name, k, DATA);
       if (strcmp(guard->hdu[i].name, name) == 0)
         return 1;
     }
   return 0;
 }
 
-static int is_image_of(const mill_fits_hdu *hdu, int64_t n_pix, int64_t n_row)
-{
-  return hdu->n_axis == 2 && hdu->axis[0] == n_pix && hdu->axis[1] == n_row;
-}
+/* ---- structure -------------------------------------------------------- */
 
 static int check_shapes(const weave *w, arm *a)
 {
@@ -75,48 +83,28 @@ static int check_shapes(const weave *w, arm *a)
   a->n_pix = (int)data->axis[0];
   for (int i = 1; i < N_IMAGE; i++) {
     const mill_fits_hdu *hdu = &guard->hdu[a->i_hdu[i]];
-    const int is_row = i == SENSFUNC && hdu->n_axis == 1 && hdu->axis[0] == a->n_pix;
-    if (hdu->kind != MILL_FITS_IMAGE || (!is_row && !is_image_of(hdu, a->n_pix, w->n_spec)))
+    const int is_row = i == SENSFUNC && hdu->n_axis == 1;
+    if (hdu->kind != MILL_FITS_IMAGE || hdu->axis[0] != a->n_pix ||
+        (!is_row && (hdu->n_axis != 2 || hdu->axis[1] != w->n_spec)))
       return MILL_ERROR_HDU(w->file, a->i_hdu[i],
-                            " has not the %lld rows of %d pixels of %s; make the file again",
+                            " must have the %lld rows of %d pixels of %s; make the file again",
                             (long long)w->n_spec, a->n_pix, data->name);
     a->one_sensfunc |= is_row;
   }
   return MILL_OK;
 }
 
-/* ---- wavelengths ------------------------------------------------------ */
-
-static int read_unit(weave *w, int i_hdu, double *to_aa)
-{
-  static const struct {
-    const char *name;
-    double to_aa;
-  } unit[] = {{"Angstrom", 1.0}, {"Angstroms", 1.0}, {"nm", 10.0}, {"um", 1e4}, {"m", 1e10}};
-  char text[FLEN_VALUE] = "Angstrom"; /* the unit of WEAVE's wavelengths */
-  int found;
-  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CUNIT1", text, sizeof text, &found));
-  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
-    if (strcasecmp(text, unit[i].name) == 0) {
-      *to_aa = unit[i].to_aa;
-      return MILL_OK;
-    }
-  return MILL_ERROR_HDU(w->file, i_hdu,
-                        ": CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, m)",
-                        text);
-}
-
 /* CTYPE1 says AWAV or WAVE; without it the configuration must say what the file does not. */
 static int read_medium(weave *w, int i_hdu, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
-  int found;
-  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CTYPE1", text, sizeof text, &found));
+  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CTYPE1", text, sizeof text, NULL));
   *air = strcasecmp(text, "AWAV") == 0;
   if (*air || strcasecmp(text, "WAVE") == 0)
     return MILL_OK;
   if (strchr(text, '-'))
-    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s' is no linear scale of wavelengths", text);
+    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s', expected wavelengths on a linear scale",
+                          text);
   if (configured == MILL_MEDIUM_AUTO)
     return MILL_ERROR_HDU(w->file, i_hdu,
                           ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium",
@@ -140,11 +128,13 @@ static int read_wavelengths(weave *w, arm *a, int medium)
 {
   const int i_hdu = a->i_hdu[DATA];
   double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
-  int found;
+  char unit[FLEN_VALUE] = "Angstrom";                           /* of WEAVE's wavelengths */
   MILL_CHECK(need_key(w, i_hdu, "CRVAL1", NULL, &start));
   MILL_CHECK(need_key(w, i_hdu, "CD1_1", "CDELT1", &step));
-  MILL_CHECK(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, &found));
-  MILL_CHECK(read_unit(w, i_hdu, &to_aa));
+  MILL_CHECK(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, NULL));
+  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CUNIT1", unit, sizeof unit, NULL));
+  if (!mill_single_unit(unit, &to_aa))
+    return MILL_ERROR_HDU(w->file, i_hdu, ": CUNIT1 '%s', expected Angstrom, nm, um or m", unit);
   MILL_CHECK(read_medium(w, i_hdu, medium, &a->air));
   for (int i = 0; i < a->n_pix; i++)
     a->wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
@@ -162,11 +152,10 @@ static int read_frame(weave *w, int *frame_of_all)
                {"TOPOCENT", MILL_FRAME_TOPOCENTRIC}};
   for (int i = 0; i < w->n_arm; i++) {
     char text[FLEN_VALUE] = "";
-    int found, frame = MILL_FRAME_UNKNOWN;
+    int frame = MILL_FRAME_UNKNOWN;
+    MILL_CHECK(mill_single_key_text(w->file, 0, "SPECSYS", text, sizeof text, NULL));
     MILL_CHECK(
-        mill_single_key_text(w->file, w->arm[i].i_hdu[DATA], "SPECSYS", text, sizeof text, &found));
-    if (!found)
-      MILL_CHECK(mill_single_key_text(w->file, 0, "SPECSYS", text, sizeof text, &found));
+        mill_single_key_text(w->file, w->arm[i].i_hdu[DATA], "SPECSYS", text, sizeof text, NULL));
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
       if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
         frame = known[k].frame;
@@ -177,25 +166,14 @@ static int read_frame(weave *w, int *frame_of_all)
 
 /* ---- pixels ----------------------------------------------------------- */
 
-static int read_row(weave *w, arm *a, int image, int64_t i_row)
-{
-  int status = 0, any_null;
-  double nan_value = NAN;
-  const int i_hdu = a->i_hdu[image];
-  const mill_fits_hdu *hdu = &w->file->guard->hdu[i_hdu];
-  long first[2] = {1, hdu->n_axis == 2 ? (long)i_row + 1 : 1};
-  MILL_CHECK(mill_fits_file_move(w->file, i_hdu));
-  /* integers and compressed floats have a sign of their own for "no value" */
-  const int fill = hdu->compressed || hdu->bitpix > 0;
-  fits_read_pix(w->file->fptr, TDOUBLE, first, a->n_pix, fill ? &nan_value : NULL, a->row[image],
-                &any_null, &status);
-  MILL_CHECK_FITS(w->file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
-  return MILL_OK;
-}
-
 static int is_calibrated(double sens)
 {
   return isfinite(sens) && sens > 0.0;
+}
+
+static int read_row(weave *w, arm *a, int image, int64_t i_row)
+{
+  return mill_fits_image_row(w->file, a->i_hdu[image], i_row, a->n_pix, a->row[image]);
 }
 
 /* Is SENSFUNC in physical units?  The first fibre that has one answers for the file. */
@@ -209,15 +187,17 @@ static int choose_scale(weave *w, arm *a)
       if (is_calibrated(a->row[SENSFUNC][k]))
         largest = fmax(largest, a->row[SENSFUNC][k]);
   }
-  a->scale = largest > 0.0 && largest < MILL_WEAVE_PHYSICAL ? MILL_WEAVE_SCALE : 1.0;
+  a->scale = largest > 0.0 && largest < PHYSICAL ? SCALE : 1.0;
   return MILL_OK;
 }
 
-static int read_pixels(weave *w, arm *a, int64_t i_row)
+static int read_pixels(void *context, mill_channel *channel)
 {
+  weave *w = context;
+  arm *a = &w->arm[channel->wave_token - 1];
   double *data = a->row[DATA], *ivar = a->row[IVAR];
   for (int i = 0; i < N_IMAGE; i++)
-    MILL_CHECK(read_row(w, a, i, i_row));
+    MILL_CHECK(read_row(w, a, i, w->i_row));
   for (int i = 0; i < a->n_pix; i++) {
     const double sens = a->row[SENSFUNC][i];
     if (is_calibrated(sens)) {
@@ -229,6 +209,8 @@ static int read_pixels(weave *w, arm *a, int64_t i_row)
   }
   mill_single_narrow(data, a->n_pix, a->flux);
   mill_single_narrow(ivar, a->n_pix, a->ivar);
+  channel->flux = a->flux;
+  channel->ivar = a->ivar;
   return MILL_OK;
 }
 
@@ -239,19 +221,13 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     if (number[i] < 0 || number[i] >= w->n_spec)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", w->file->guard->path,
                         (long long)number[i], (long long)w->n_spec);
+    w->i_row = number[i];
     for (int k = 0; k < w->n_arm; k++) {
-      arm *a = &w->arm[k];
+      const arm *a = &w->arm[k];
       mill_channel channel = {
           .n_pix = a->n_pix, .wave_aa = a->wave_aa, .air = a->air, .wave_token = k + 1};
-      int wants;
       memcpy(channel.name, a->channel, sizeof channel.name);
-      MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
-      if (wants & MILL_WANTS_PIXELS) {
-        MILL_CHECK(read_pixels(w, a, number[i]));
-        channel.flux = a->flux;
-        channel.ivar = a->ivar;
-      }
-      MILL_CHECK(mill_spectra_add(spectra, i, &channel));
+      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, w));
     }
   }
   return MILL_OK;
@@ -260,13 +236,13 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 /* ---- opening ---------------------------------------------------------- */
 
 /* The arm and its images; *there is 0 when the file has none of them. */
-static int open_arm(weave *w, arm *a, const char *name, int medium, int *there)
+static int open_arm(weave *w, arm *a, int i_arm, int medium, int *there)
 {
+  char name[MAX_NAME];
   int n_there = 0;
   for (int i = 0; i < N_IMAGE; i++) {
-    char hdu[32];
-    snprintf(hdu, sizeof hdu, "%s_%s", name, image_name[i]);
-    MILL_CHECK(mill_fits_file_find(w->file, hdu, &a->i_hdu[i]));
+    name_image(name, i_arm, i);
+    MILL_CHECK(mill_fits_file_find(w->file, name, &a->i_hdu[i]));
     n_there += a->i_hdu[i] >= 0;
   }
   *there = n_there > 0;
@@ -278,9 +254,9 @@ static int open_arm(weave *w, arm *a, const char *name, int medium, int *there)
           MILL_ERR_INPUT,
           "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
           "fetch it again if it is cut",
-          w->file->guard->path, name, image_name[i]);
-  for (size_t k = 0; name[k]; k++)
-    a->channel[k] = (char)tolower((unsigned char)name[k]);
+          w->file->guard->path, arm_name[i_arm], image_name[i]);
+  for (size_t k = 0; arm_name[i_arm][k]; k++)
+    a->channel[k] = (char)tolower((unsigned char)arm_name[i_arm][k]);
   MILL_CHECK(check_shapes(w, a));
   MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
   for (int i = 0; i < N_IMAGE; i++)
@@ -295,11 +271,8 @@ static void close_file(void *state)
 {
   weave *w = state;
   for (int i = 0; i < N_ARM; i++) {
-    mill_free(w->arm[i].wave_aa);
-    for (int k = 0; k < N_IMAGE; k++)
-      mill_free(w->arm[i].row[k]);
-    mill_free(w->arm[i].flux);
-    mill_free(w->arm[i].ivar);
+    arm *a = &w->arm[i];
+    MILL_FREE(a->wave_aa, a->row[DATA], a->row[IVAR], a->row[SENSFUNC], a->flux, a->ivar);
   }
   mill_free(w);
 }
@@ -320,7 +293,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   w->n_spec = file->guard->hdu[w->i_table].axis[1];
   for (int i = 0; i < N_ARM; i++) {
     int there;
-    MILL_CHECK(open_arm(w, &w->arm[w->n_arm], arm_name[i], settings->config->medium, &there));
+    MILL_CHECK(open_arm(w, &w->arm[w->n_arm], i, settings->config->medium, &there));
     w->n_arm += there;
   }
   if (w->n_arm == 0)
@@ -338,31 +311,20 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
 typedef struct fibtable {
   int32_t *fiber;
   double *ra, *dec;
-  char *name, *status, *use, *category; /* category: TARGCAT, NULL: not asked for */
-  size_t name_stride, status_stride, use_stride, category_stride;
+  mill_fits_texts name, status, use, category;
 } fibtable;
 
-static void clear_fibtable(fibtable *t)
-{
-  MILL_FREE(t->fiber, t->ra, t->dec, t->name, t->status, t->use, t->category);
-}
-
-static int read_fibtable(weave *w, const mill_selection *select, fibtable *t)
-{
-  int found;
-  MILL_CHECK(mill_fits_table_int32(w->file, w->i_table, "FIBREID", -1, &t->fiber, &found));
-  MILL_CHECK(mill_fits_table_double(w->file, w->i_table, "TARGRA", NAN, &t->ra, &found));
-  MILL_CHECK(mill_fits_table_double(w->file, w->i_table, "TARGDEC", NAN, &t->dec, &found));
-  MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "CNAME", &t->name, &t->name_stride, NULL));
-  /* without these two it is not known which fibres saw a target */
-  MILL_CHECK(
-      mill_fits_column_text(w->file, w->i_table, "STATUS", &t->status, &t->status_stride, NULL));
-  MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "TARGUSE", &t->use, &t->use_stride, NULL));
-  if (select->n_target_class > 0)
-    MILL_CHECK(mill_fits_column_text(w->file, w->i_table, "TARGCAT", &t->category,
-                                     &t->category_stride, NULL));
-  return MILL_OK;
-}
+/* Without STATUS and TARGUSE it is not known which fibres saw a target; TARGCAT, the last, is read
+ * when rows are selected by it. */
+static const mill_fits_wish fibtable_wish[] = {
+    {"FIBREID", MILL_AS_INT32, offsetof(fibtable, fiber), -1, 0},
+    {"TARGRA", MILL_AS_DOUBLE, offsetof(fibtable, ra), NAN, 0},
+    {"TARGDEC", MILL_AS_DOUBLE, offsetof(fibtable, dec), NAN, 0},
+    {"CNAME", MILL_AS_TEXT, offsetof(fibtable, name), 0, 1},
+    {"STATUS", MILL_AS_TEXT, offsetof(fibtable, status), 0, 1},
+    {"TARGUSE", MILL_AS_TEXT, offsetof(fibtable, use), 0, 1},
+    {"TARGCAT", MILL_AS_TEXT, offsetof(fibtable, category), 0, 1}};
+enum { N_WISH = sizeof fibtable_wish / sizeof *fibtable_wish };
 
 /* What the fibre looked at in the words of the selection: SKY, BAD, or TARGUSE itself.
  * STATUS A is a fibre that is on its target; others are parked, disabled or lost. */
@@ -379,20 +341,19 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   weave *w = state;
   fibtable t = {0};
   mill_class_patterns *patterns = NULL;
+  const int by_class = select->n_target_class > 0;
   MILL_TRY(mill_class_patterns_make(select, &patterns));
-  MILL_TRY(read_fibtable(w, select, &t));
+  MILL_TRY(mill_fits_columns(w->file, w->i_table, fibtable_wish, N_WISH - !by_class, &t, NULL));
   MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
   for (int64_t i = 0; i < w->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    const char *name = t.name + (size_t)i * t.name_stride;
-    const char *objtype =
-        objtype_of(t.status + (size_t)i * t.status_stride, t.use + (size_t)i * t.use_stride);
+    const char *name = mill_fits_text_at(&t.name, i);
+    const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
     mill_catalog_row_init(row);
     if (!mill_selection_keeps_target(select, row->target_id) ||
         !mill_selection_keeps_objtype(select, objtype) ||
         !mill_selection_keeps_star(
-            select,
-            t.category && mill_class_matches(patterns, t.category + (size_t)i * t.category_stride),
+            select, by_class && mill_class_matches(patterns, mill_fits_text_at(&t.category, i)),
             row->z, row->spectype))
       continue;
     if (strlen(name) >= sizeof row->object)
@@ -412,7 +373,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   }
   index->n_fits_row = w->n_spec;
 done:
-  clear_fibtable(&t);
+  mill_fits_columns_free(fibtable_wish, N_WISH, &t);
   mill_class_patterns_free(patterns);
   return err;
 }

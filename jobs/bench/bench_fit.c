@@ -49,10 +49,10 @@ static void remove_folder(const char *folder)
 }
 
 static void count_star(void *context, const mill_library *lib, const mill_fit_settings *set,
-                       const mill_star *star, const double *const *wave_aa)
+                       const mill_star *star)
 {
   mill_bench_run *run = context;
-  mill_bench_shape_add(&run->shape, lib, set, star, wave_aa);
+  mill_bench_shape_add(&run->shape, lib, set, star);
 }
 
 static void count_row(void *context, const mill_library *lib, const mill_fit_settings *set,

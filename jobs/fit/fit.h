@@ -56,9 +56,9 @@ typedef struct mill_fit_meters {
  *  time of the run. */
 typedef struct mill_fit_observer {
   void *context;
-  /** A row became a star, wave_aa [n_segment][n_pix] vacuum A. */
+  /** A row became a star. */
   void (*took)(void *context, const mill_library *lib, const mill_fit_settings *set,
-               const mill_star *star, const double *const *wave_aa);
+               const mill_star *star);
   /** A star's result was handed over.  NULL: not wanted. */
   void (*put)(void *context, const mill_library *lib, const mill_fit_settings *set,
               const mill_fit_result *result);

@@ -13,16 +13,15 @@
 enum { N_LOOK = 20, I_TENTH = 2 };
 
 /* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
-static double row_width(const mill_read_segment *s, int i)
+static double row_width(const mill_raw_segment *s, int i)
 {
   double sum, square;
   mill_sum_row(s->n_diag, s->n_pix, s->resolution, i, &sum, &square);
   return square > 0.0 ? sum * sum / (2.0 * sqrt(M_PI) * square) : (double)NAN;
 }
 
-double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
+double mill_lsf_width(const mill_raw_segment *s)
 {
-  const mill_read_segment *s = segment;
   const int is_matrix = s->resolution && s->n_diag > 0;
   const int edge = is_matrix ? s->n_diag / 2 : 0;
   const int n_whole = s->n_pix - 2 * edge;
@@ -31,7 +30,7 @@ double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
   for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
     const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
     const int left = i > 0 ? i - 1 : 0, right = i < s->n_pix - 1 ? i + 1 : i;
-    const double pixel_aa = (wave_aa[right] - wave_aa[left]) / (double)(right - left);
+    const double pixel_aa = (s->wave_aa[right] - s->wave_aa[left]) / (double)(right - left);
     const double sigma = is_matrix ? pixel_aa * row_width(s, i) : (double)s->sigma_aa[i];
     if (isfinite(sigma) && sigma > 0.0)
       width[n++] = sigma;
@@ -43,12 +42,12 @@ double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
 }
 
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
-                      const mill_read_segment *segment, const double *wave_aa)
+                      const mill_raw_segment *segment)
 {
   const double most = MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa;
   if (!(most > 0.0)) /* no star's time for nothing */
     return;
-  const double sigma = mill_lsf_width(segment, wave_aa);
+  const double sigma = mill_lsf_width(segment);
   if (!(sigma < most))
     return;
   widths->n[segment->arm]++;

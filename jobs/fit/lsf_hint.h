@@ -14,12 +14,12 @@ typedef struct mill_narrow_widths {
 
 /** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
  *  its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
- *  neither.  wave_aa [n_pix] */
-double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa);
+ *  neither. */
+double mill_lsf_width(const mill_raw_segment *segment);
 
 /** Count a segment that is narrower than the templates of its arm. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
-                      const mill_read_segment *segment, const double *wave_aa);
+                      const mill_raw_segment *segment);
 
 /** Collective: say so on rank 0 when n_narrow are most of n_fitted rows. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,

@@ -35,8 +35,7 @@ int mill_model_rows_open(mill_model_rows *models, const mill_library *lib,
   return MILL_ALLOC(models->n_pix, &models->wave);
 }
 
-int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row,
-                             const double *const *wave_aa)
+int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row)
 {
   int err = MILL_OK;
   flight f = {.row = star->row, .model_row = model_row};
@@ -49,7 +48,7 @@ int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int
     if (models->inputs->wave_aa[from->arm])
       continue;
     MILL_TRY(MILL_ALLOC(from->n_pix, &to->wave_aa));
-    memcpy(to->wave_aa, wave_aa[f.n_segment], (size_t)from->n_pix * sizeof(double));
+    memcpy(to->wave_aa, from->wave_aa, (size_t)from->n_pix * sizeof(double));
   }
   models->flight[models->n_flight++] = f;
   memset(&f, 0, sizeof f);

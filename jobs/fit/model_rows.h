@@ -24,9 +24,8 @@ int mill_model_rows_open(mill_model_rows *models, const mill_library *lib,
                          const mill_inputs *inputs, mill_result_file *result);
 
 /** Keep what the models of a star need when it comes back; model_row: of its first exposure,
- *  wave_aa [n_segment][n_pix] vacuum A.  MILL_ERR_MEMORY. */
-int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row,
-                             const double *const *wave_aa);
+ *  MILL_ERR_MEMORY. */
+int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row);
 
 /** Hand over the models of a row, model [n_segment][n_pix]; NULL: it was not fitted.
  *  MILL_ERR_INTERNAL for a row that was not remembered, else the codes of mill_result_put_model. */

@@ -2,9 +2,9 @@
 #ifndef MILL_STARS_H
 #define MILL_STARS_H
 
-#include "jobs/fit/complaints.h"
-#include "jobs/fit/fit_job.h"
 #include "io/stars/reader.h"
+#include "jobs/fit/complaints.h"
+#include "jobs/fit/share.h"
 #include "src/pipeline/pipeline.h"
 
 /** A set of wavelengths that a row of the batch had. */
@@ -14,22 +14,21 @@ typedef struct mill_recent_set {
 } mill_recent_set;
 
 typedef struct mill_stars {
-  mill_fit_job *job;
+  const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
-  mill_batch *batch; /**< NULL: none is at hand */
-  int i_row;         /**< the batch's next row */
-  int stops;         /**< the log has the reason */
-  mill_raw_segment *segment;
-  int64_t n_segment_room;
-  int n_held; /**< segments whose wavelength sets are held until the next star is taken */
+  mill_batch *batch;               /**< NULL: none is at hand */
+  int i_row;                       /**< the batch's next row */
+  int stops;                       /**< the log has the reason */
+  const mill_raw_segment *segment; /**< of the last star, in the batch */
+  int n_held; /**< of them, whose wavelength sets are held until the next star is taken */
   mill_recent_set recent[MILL_MAX_ARM];
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
-int mill_stars_begin(mill_fit_job *job, mill_stars *stars);
+int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
 /** The next row that is a star; rows that are none are finished here.  *is_star 0: there are no
  *  more, or there is a reason to stop.  *star is the pipeline's until the next call. */

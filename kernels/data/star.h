@@ -1,5 +1,4 @@
-/** One star's raw spectra as a reader hands them to the fit, on the host, and where to
- *  start from. */
+/** One star's spectra as a reader hands them to the fit, on the host, and where to start from. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H
 
@@ -7,8 +6,16 @@
 
 MILL_EXTERN_C_BEGIN
 
+/** What can be done with a segment. */
+enum mill_segment_use {
+  MILL_SEGMENT_FIT,    /**< fit it */
+  MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function and none is known */
+  MILL_SEGMENT_OUTSIDE /**< a channel beyond all arms; arm is -1, n_pix is 0 */
+};
+
 /** One arm of one exposure (or coadd).
  *
+ *  wave_aa [n_pix] vacuum A; equal wavelengths of a file are one array;
  *  flux [n_pix], ivar [n_pix] as in the file, any unit; mask [n_pix] bits, NULL
  *  for none; resolution [n_diag][n_pix] as DESI stores it (scipy dia layout,
  *  offsets +n_diag/2 ... -n_diag/2), NULL for none; sigma_aa [n_pix] Gaussian sigma
@@ -22,11 +29,18 @@ typedef struct mill_raw_segment {
   int exposure; /**< 0 ... n_exposure - 1 of this star */
   int n_pix;
   int n_diag;
+  const double *wave_aa;
   const float *flux;
   const float *ivar;
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
+  /* what its reader knows of it; the pipeline does not ask */
+  enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
+  int i_file;                /**< of the catalog */
+  int channel;               /**< among the channels that the format has added in this read */
+  int first;                 /**< pixel of the channel with which it begins */
+  double first_aa, last_aa;  /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
 } mill_raw_segment;
 
 typedef struct mill_star {

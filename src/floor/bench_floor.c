@@ -14,8 +14,7 @@
 /* ---- sizes of the stars ---- */
 
 void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
-                          const mill_fit_settings *set, const mill_star *star,
-                          const double *const *wave_aa)
+                          const mill_fit_settings *set, const mill_star *star)
 {
   const double bin = set->guess_vel_step_km_s / MILL_C_KM_S;
   unsigned seen = 0;
@@ -32,7 +31,7 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
     shape->arm[s->arm].n_segment++;
     shape->arm[s->arm].n_pix += n;
     shape->arm[s->arm].n_guess_bin +=
-        (int64_t)floor(log(wave_aa[i][n - 1]) / bin) - (int64_t)floor(log(wave_aa[i][0]) / bin) + 1;
+        (int64_t)floor(log(s->wave_aa[n - 1]) / bin) - (int64_t)floor(log(s->wave_aa[0]) / bin) + 1;
     shape->arm[s->arm].raw_bytes += n * (s->mask ? 12 : 8);
     if (matrix) {
       shape->arm[s->arm].n_res += n * s->n_diag;

@@ -45,11 +45,9 @@ typedef struct mill_bench_shape {
   } arm[MILL_MAX_ARM];
 } mill_bench_shape;
 
-/** Add a star as the pipeline is about to take it: segments whose pixels it copies, and
- *  their wavelengths, wave_aa [n_segment][n_pix] vacuum A. */
+/** Add a star as the pipeline is about to take it. */
 void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
-                          const mill_fit_settings *set, const mill_star *star,
-                          const double *const *wave_aa);
+                          const mill_fit_settings *set, const mill_star *star);
 
 /** The least work of one stage, all stars together. */
 typedef struct mill_bench_work {

@@ -79,9 +79,9 @@ typedef struct rows {
 } rows;
 
 static void took(void *context, const mill_library *lib, const mill_fit_settings *set,
-                 const mill_star *star, const double *const *wave_aa)
+                 const mill_star *star)
 {
-  (void)context, (void)lib, (void)set, (void)star, (void)wave_aa;
+  (void)context, (void)lib, (void)set, (void)star;
 }
 
 static void put(void *context, const mill_library *lib, const mill_fit_settings *set,

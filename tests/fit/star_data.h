@@ -4,30 +4,21 @@
 
 #include <string.h>
 
-#include "io/surveys/desi.h"
 #include "kernels/base/error.h"
 #include "src/pipeline/pipeline.h"
+#include "tests/io/surveys/desi_rows.h"
 
 typedef struct star_data {
-  mill_desi_file *file;
-  int n_row;
-  int n_arm;
-  int n_pix[MILL_MAX_ARM], n_diag[MILL_MAX_ARM];
+  desi_rows rows;
+  int n_row, n_arm;
+  int n_pix[MILL_MAX_ARM];
   const double *wave_aa[MILL_MAX_ARM];
-  mill_desi_block block[MILL_MAX_ARM];
   int waveset[MILL_MAX_ARM];
 } star_data;
 
 static void star_data_close(star_data *d)
 {
-  for (int a = 0; a < d->n_arm; a++) {
-    mill_free(d->block[a].flux);
-    mill_free(d->block[a].ivar);
-    mill_free(d->block[a].mask);
-    mill_free(d->block[a].resolution);
-  }
-  mill_desi_close(d->file);
-  memset(d, 0, sizeof *d);
+  desi_rows_close(&d->rows);
 }
 
 /** All rows [0, n_row) of every arm that the file has. */
@@ -35,29 +26,18 @@ static int star_data_open(const char *path, const mill_library *lib, int n_row, 
 {
   int err = MILL_OK;
   int64_t *row = NULL;
-  const mill_open_limits limits = {4096.0, NULL};
   memset(d, 0, sizeof *d);
-  MILL_TRY(mill_desi_open(path, lib, &limits, &d->file));
+  MILL_TRY(desi_rows_open(&d->rows, path, lib));
   MILL_TRY(MILL_ALLOC(n_row, &row));
   for (int i = 0; i < n_row; i++)
     row[i] = i;
+  MILL_TRY(desi_rows_read(&d->rows, row, n_row));
   d->n_row = n_row;
   d->n_arm = lib->n_arm;
   for (int a = 0; a < lib->n_arm; a++) {
-    const mill_desi_arm *arm = mill_desi_arm_info(d->file, a);
-    const size_t n = (size_t)n_row * (size_t)arm->n_pix;
-    d->n_pix[a] = arm->n_pix;
-    d->n_diag[a] = arm->n_diag;
-    d->wave_aa[a] = arm->wave_aa;
-    if (n == 0)
-      continue;
-    MILL_TRY(MILL_ALLOC(n, &d->block[a].flux));
-    MILL_TRY(MILL_ALLOC(n, &d->block[a].ivar));
-    if (arm->has_mask)
-      MILL_TRY(MILL_ALLOC(n, &d->block[a].mask));
-    if (arm->n_diag)
-      MILL_TRY(MILL_ALLOC(n * (size_t)arm->n_diag, &d->block[a].resolution));
-    MILL_TRY(mill_desi_read(d->file, a, row, n_row, &d->block[a]));
+    const mill_raw_segment *s = desi_rows_of(&d->rows, 0, a);
+    d->n_pix[a] = s ? s->n_pix : 0;
+    d->wave_aa[a] = s ? s->wave_aa : NULL;
   }
 done:
   mill_free(row);
@@ -80,26 +60,17 @@ done:
 /** Row i as a star; segment [n_arm] is the caller's. */
 static void star_data_star(const star_data *d, int i, mill_raw_segment *segment, mill_star *star)
 {
-  int n = 0;
-  for (int a = 0; a < d->n_arm; a++) {
-    const size_t np = (size_t)d->n_pix[a], at = (size_t)i * np;
-    if (np == 0)
-      continue;
-    mill_raw_segment *s = &segment[n++];
-    memset(s, 0, sizeof *s);
-    s->arm = a;
-    s->waveset = d->waveset[a];
-    s->n_pix = d->n_pix[a];
-    s->n_diag = d->n_diag[a];
-    s->flux = d->block[a].flux + at;
-    s->ivar = d->block[a].ivar + at;
-    s->mask = d->block[a].mask ? d->block[a].mask + at : NULL;
-    s->resolution =
-        d->block[a].resolution ? d->block[a].resolution + at * (size_t)d->n_diag[a] : NULL;
-  }
   star->row = i;
-  star->n_segment = n;
+  star->n_segment = 0;
   star->segment = segment;
+  for (int a = 0; a < d->n_arm; a++) {
+    const mill_raw_segment *s = desi_rows_of(&d->rows, i, a);
+    if (!s)
+      continue;
+    segment[star->n_segment] = *s;
+    segment[star->n_segment].waveset = d->waveset[a];
+    segment[star->n_segment++].exposure = 0;
+  }
 }
 
 #endif

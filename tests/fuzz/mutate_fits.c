@@ -40,92 +40,28 @@ static int find_card(uint64_t *state, const uint8_t *bytes, size_t n, size_t *at
   return 0;
 }
 
+/* Values of cards, one a line; the last is empty. */
+static const char values[] =
+    "-1\n0\n1\n2\n3\n4\n8\n16\n32\n64\n-32\n-64\n999\n1000\n2147483647\n2147483648\n"
+    "4294967296\n4611686018427387904\n9223372036854775807\n-9223372036854775808\n0.5\n1E400\n"
+    "-1E-400\nNAN\n1D3\nT\nF\n''\n'\n'A'\n'1PE(99)'\n'1QD(1)'\n'1PJ'\n'0K'\n'1K'\n'1J'\n"
+    "'2E'\n'1D'\n'65535A'\n'0A'\n'8A'\n'8A2'\n'1QJ'\n'1X'\n'16X'\n'1L'\n'1B'\n'1I'\n'1C'\n"
+    "'1M'\n'0PE'\n'%s%n%d'\n'../../etc/passwd[1]'\n'IMAGE   '\n'BINTABLE'\n'TABLE   '\n"
+    "'RICE_1'\n'GZIP_1'\n'GZIP_2'\n'HCOMPRESS_1'\n'PLIO_1'\n'FLUX'\n'WAVELENGTH'\n'IVAR'\n"
+    "'TARGETID'\n'COMPRESSED_DATA'\n'GZIP_COMPRESSED_DATA'\n'UNCOMPRESSED_DATA'\n'ZSCALE'\n"
+    "'ZBLANK'\n'SUBTRACTIVE_DITHER_1'\n'NO_DITHER'\n'SPECTRA'\n'FIBERMAP'\n'COADD'\n"
+    "'B_FLUX'\n'B_MASK'\n''''\n(1,2)\n/\n\n";
+
 static void set_value(uint64_t *state, uint8_t *card)
 {
-  static const char *const value[] = {"-1",
-                                      "0",
-                                      "1",
-                                      "2",
-                                      "3",
-                                      "4",
-                                      "8",
-                                      "16",
-                                      "32",
-                                      "64",
-                                      "-32",
-                                      "-64",
-                                      "999",
-                                      "1000",
-                                      "2147483647",
-                                      "2147483648",
-                                      "4294967296",
-                                      "4611686018427387904",
-                                      "9223372036854775807",
-                                      "-9223372036854775808",
-                                      "0.5",
-                                      "1E400",
-                                      "-1E-400",
-                                      "NAN",
-                                      "1D3",
-                                      "T",
-                                      "F",
-                                      "''",
-                                      "'",
-                                      "'A'",
-                                      "'1PE(99)'",
-                                      "'1QD(1)'",
-                                      "'1PJ'",
-                                      "'0K'",
-                                      "'1K'",
-                                      "'1J'",
-                                      "'2E'",
-                                      "'1D'",
-                                      "'65535A'",
-                                      "'0A'",
-                                      "'8A'",
-                                      "'8A2'",
-                                      "'1QJ'",
-                                      "'1X'",
-                                      "'16X'",
-                                      "'1L'",
-                                      "'1B'",
-                                      "'1I'",
-                                      "'1C'",
-                                      "'1M'",
-                                      "'0PE'",
-                                      "'%s%n%d'",
-                                      "'../../etc/passwd[1]'",
-                                      "'IMAGE   '",
-                                      "'BINTABLE'",
-                                      "'TABLE   '",
-                                      "'RICE_1'",
-                                      "'GZIP_1'",
-                                      "'GZIP_2'",
-                                      "'HCOMPRESS_1'",
-                                      "'PLIO_1'",
-                                      "'FLUX'",
-                                      "'WAVELENGTH'",
-                                      "'IVAR'",
-                                      "'TARGETID'",
-                                      "'COMPRESSED_DATA'",
-                                      "'GZIP_COMPRESSED_DATA'",
-                                      "'UNCOMPRESSED_DATA'",
-                                      "'ZSCALE'",
-                                      "'ZBLANK'",
-                                      "'SUBTRACTIVE_DITHER_1'",
-                                      "'NO_DITHER'",
-                                      "'SPECTRA'",
-                                      "'FIBERMAP'",
-                                      "'COADD'",
-                                      "'B_FLUX'",
-                                      "'B_MASK'",
-                                      "''''",
-                                      "(1,2)",
-                                      "/",
-                                      ""};
-  const char *text = value[below(state, sizeof value / sizeof *value)];
+  const char *text = values;
+  size_t n_value = 0;
+  for (const char *c = values; *c; c++)
+    n_value += *c == '\n';
+  for (size_t i = below(state, n_value); i > 0; i--)
+    text = strchr(text, '\n') + 1;
   memset(card + 10, ' ', CARD - 10);
-  memcpy(card + 10, text, strlen(text));
+  memcpy(card + 10, text, strcspn(text, "\n"));
 }
 
 static void set_digits(uint64_t *state, uint8_t *card)

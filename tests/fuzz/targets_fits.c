@@ -39,11 +39,11 @@ static double touch(const mill_read_batch *batch)
 {
   double sum = 0.0;
   for (int i = 0; i < batch->n_segment; i++) {
-    const mill_read_segment *s = &batch->segment[i];
+    const mill_raw_segment *s = &batch->segment[i];
     if (s->use != MILL_SEGMENT_FIT)
       continue;
     for (int k = 0; k < s->n_pix; k++) {
-      sum += (double)s->flux[k] + (double)s->ivar[k] + batch->wave[s->wave].wave_aa[k];
+      sum += (double)s->flux[k] + (double)s->ivar[k] + s->wave_aa[k];
       sum += (s->mask ? s->mask[k] : 0) + (s->sigma_aa ? (double)s->sigma_aa[k] : 0.0);
     }
     for (int k = 0; s->resolution && k < s->n_pix * s->n_diag; k++)

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "io/surveys/desi.h"
 #include "io/stars/reader.h"
 #include "kernels/base/error.h"
+#include "tests/io/surveys/desi_rows.h"
 #include "tests/mill_test.h"
 
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
@@ -144,40 +144,30 @@ static mill_batch *next(mill_reader *reader)
 }
 
 /* Against a plain reading of the same row. */
-static void check_pixels(const catalog *c, mill_desi_file *desi, const mill_batch *batch,
+static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *batch,
                          const mill_reader_row *row)
 {
   const int64_t in_file = row->row - c->file[batch->i_file].row_start;
   const int64_t fits_row = c->index[batch->i_file].row[in_file].fits_row;
   /* b, r, z of its only exposure */
   assert_int_equal(row->n_segment, 3);
-  const mill_batch_segment *segment = &batch->segment[row->first_segment + ARM_R];
-  const mill_read_segment *got = &segment->read;
-  const mill_desi_arm *info = mill_desi_arm_info(desi, ARM_R);
+  const mill_raw_segment *got = &batch->segment[row->first_segment + ARM_R];
+  assert_int_equal(desi_rows_read(desi, &fits_row, 1), MILL_OK);
+  const mill_raw_segment *plainly = desi_rows_of(desi, 0, ARM_R);
   const size_t n_pix = (size_t)got->n_pix, n_diag = (size_t)got->n_diag;
   assert_int_equal(got->use, MILL_SEGMENT_FIT);
   assert_int_equal(got->exposure, 0);
   assert_int_equal(got->arm, ARM_R);
-  assert_int_equal(n_pix, info->n_pix);
+  assert_int_equal(n_pix, plainly->n_pix);
   assert_int_equal(batch->n_part, 1);
-  assert_int_equal(batch->part[0].n_wave, 3); /* shared by all rows */
-  assert_memory_equal(segment->wave_aa, info->wave_aa, n_pix * sizeof(double));
-  mill_desi_block block = {0};
+  assert_ptr_equal(got->wave_aa, batch->segment[ARM_R].wave_aa); /* shared by all rows */
+  assert_memory_equal(got->wave_aa, plainly->wave_aa, n_pix * sizeof(double));
   assert_int_equal(n_diag, 11);
-  assert_int_equal(MILL_ALLOC(n_pix, &block.flux), MILL_OK);
-  assert_int_equal(MILL_ALLOC(n_pix, &block.ivar), MILL_OK);
-  assert_int_equal(MILL_ALLOC(n_pix, &block.mask), MILL_OK);
-  assert_int_equal(MILL_ALLOC(n_pix * n_diag, &block.resolution), MILL_OK);
-  assert_int_equal(mill_desi_read(desi, ARM_R, &fits_row, 1, &block), MILL_OK);
   assert_null(got->sigma_aa);
-  assert_memory_equal(got->flux, block.flux, n_pix * sizeof(float));
-  assert_memory_equal(got->ivar, block.ivar, n_pix * sizeof(float));
-  assert_memory_equal(got->mask, block.mask, n_pix * sizeof(int32_t));
-  assert_memory_equal(got->resolution, block.resolution, n_pix * n_diag * sizeof(float));
-  mill_free(block.flux);
-  mill_free(block.ivar);
-  mill_free(block.mask);
-  mill_free(block.resolution);
+  assert_memory_equal(got->flux, plainly->flux, n_pix * sizeof(float));
+  assert_memory_equal(got->ivar, plainly->ivar, n_pix * sizeof(float));
+  assert_memory_equal(got->mask, plainly->mask, n_pix * sizeof(int32_t));
+  assert_memory_equal(got->resolution, plainly->resolution, n_pix * n_diag * sizeof(float));
 }
 
 static void test_every_row_comes_once_with_its_pixels(void **state)
@@ -185,7 +175,7 @@ static void test_every_row_comes_once_with_its_pixels(void **state)
   (void)state;
   static catalog c;
   int n_seen[512] = {0};
-  mill_desi_file *desi[N_FILE] = {NULL};
+  static desi_rows desi[N_FILE];
   mill_reader *reader = NULL;
   if (!open_catalog(&c, "all.h5", 1))
     skip();
@@ -196,13 +186,13 @@ static void test_every_row_comes_once_with_its_pixels(void **state)
     const int i = batch->i_file;
     assert_string_equal(batch->error, "");
     assert_true(batch->n_exposure <= MILL_BATCH_EXPOSURES);
-    if (!desi[i])
-      assert_int_equal(mill_desi_open(plain[i], &c.lib, NULL, &desi[i]), MILL_OK);
+    if (!desi[i].spectra)
+      assert_int_equal(desi_rows_open(&desi[i], plain[i], &c.lib), MILL_OK);
     for (int k = 0; k < batch->n_row; k++) {
       const mill_reader_row *row = &batch->row[k];
       assert_int_equal(row->model_row, row->row); /* one exposure each */
       n_seen[row->row]++;
-      check_pixels(&c, desi[i], batch, row);
+      check_pixels(&c, &desi[i], batch, row);
     }
   }
   mill_reader_stop(reader);
@@ -210,7 +200,7 @@ static void test_every_row_comes_once_with_its_pixels(void **state)
   for (int64_t row = 0; row < 512; row++)
     assert_int_equal(n_seen[row], row < n_row);
   for (int i = 0; i < N_FILE; i++)
-    mill_desi_close(desi[i]);
+    desi_rows_close(&desi[i]);
   close_catalog(&c);
 }
 

@@ -153,10 +153,10 @@ static void test_refuses_malformed_cards(void **state)
   expect_card_error(1, 8, "TTYPE1  = 'TARG\x01TID'", "not printable");
   expect_card_error(1, 8, "TTYPE1  = 'TARG\xc3\xa9TID'", "not printable");
   expect_card_error(1, 9, "TFORM1  = 8", "must be a string");
-  expect_card_error(1, 9, "TFORM1  = 'Y'", "no column format");
-  expect_card_error(1, 9, "TFORM1  = '99999999999K'", "no column format");
+  expect_card_error(1, 9, "TFORM1  = 'Y'", "must be a column format");
+  expect_card_error(1, 9, "TFORM1  = '99999999999K'", "must be a column format");
   expect_card_error(1, 9, "TFORM1  = 'J'", "columns are 7 bytes wide, its rows 11");
-  expect_card_error(1, 9, "TFORM1  = '3PE(5)'", "no column format");
+  expect_card_error(1, 9, "TFORM1  = '3PE(5)'", "must be a column format");
   expect_card_error(1, 9, "TFORM2  = '3A'", "TFORM2 stands twice");
   expect_card_error(1, 12, "TFORM01 = '3A'", "TFORM01 stands twice"); /* CFITSIO's TFORM1 */
   expect_card_error(1, 9, "COMMENT no format here", "TFORM1 is missing");
@@ -176,7 +176,7 @@ static void test_refuses_malformed_cards(void **state)
   expect_card_error(1, 1, "BITPIX  = 16", "a table with BITPIX 16");
   expect_card_error(1, 0, "XTENSION= BINTABLE", "must be a string");
   expect_card_error(1, 0, "SIMPLE  = T", "not the mandatory XTENSION");
-  expect_card_error(2, 1, "BITPIX  = 7", "none of the standard's");
+  expect_card_error(2, 1, "BITPIX  = 7", "expected 8, 16");
   expect_card_error(2, 2, "NAXIS   = 999", "out of range");
   expect_card_error(2, 2, "NAXIS   = 'a'", "must be an integer");
   expect_card_error(2, 3, "NAXIS1  = 4611686018427387905", "more than a file can hold");

@@ -13,7 +13,7 @@
 #include "kernels/base/error.h"
 #include "tests/io/fits/fits_maker.h"
 
-enum { ONE_COADD, ONE_B, ONE_R, ONE_N_ARM };
+enum { ONE_COADD, ONE_B, ONE_R, ONE_BLUE, ONE_RED, ONE_SPECTRUM, ONE_N_ARM };
 
 typedef struct one_format {
   const mill_format *format;
@@ -26,7 +26,7 @@ typedef struct one_format {
 /** has_lsf: the library wants a line-spread function. */
 static inline void one_begin(one_format *one, const mill_format *format, int has_lsf)
 {
-  static const char *const arm[ONE_N_ARM] = {"coadd", "b", "r"};
+  static const char *const arm[ONE_N_ARM] = {"coadd", "b", "r", "blue", "red", "spectrum"};
   memset(one, 0, sizeof *one);
   one->format = format;
   maker_folder(one->folder, sizeof one->folder);
@@ -110,18 +110,39 @@ static inline uint32_t one_crc(const void *values, int n, int wide)
   return (uint32_t)crc32(0, values, (uInt)n * (wide ? 8 : 4));
 }
 
-/** Put a card before END of the last HDU that was made; there must be room in its block. */
-static inline void one_add_card(fits_maker *m, const char *text)
+/** A file that is open, indexed and read. */
+typedef struct one_file {
+  mill_spectra *spectra;
+  mill_file_index index;
+  mill_read_batch batch;
+} one_file;
+
+static inline one_file one_file_open(one_format *one, const char *path)
 {
-  char card[81];
-  snprintf(card, sizeof card, "%-80s", text);
-  for (size_t at = m->hdu_start[m->n_hdu - 1]; at + 160 <= m->data_start[m->n_hdu - 1]; at += 80)
-    if (memcmp(m->bytes + at, "END     ", 8) == 0) {
-      memcpy(m->bytes + at + 80, m->bytes + at, 80);
-      memcpy(m->bytes + at, card, 80);
-      return;
-    }
-  fail_msg("no room for %s", text);
+  one_file f = {0};
+  f.spectra = one_open(one, path);
+  one_index(one, f.spectra, &f.index);
+  one_read(f.spectra, &f.index, &f.batch);
+  return f;
+}
+
+/** How many arrays of wavelengths the segments have. */
+static inline int one_n_wave(const mill_read_batch *batch)
+{
+  int n = 0;
+  for (int i = 0, k; i < batch->n_segment; i++) {
+    for (k = 0; k < i && batch->segment[k].wave_aa != batch->segment[i].wave_aa;)
+      k++;
+    n += k == i && batch->segment[i].wave_aa;
+  }
+  return n;
+}
+
+static inline void one_file_close(one_file *f)
+{
+  mill_read_batch_clear(&f->batch);
+  mill_file_index_clear(&f->index);
+  mill_spectra_close(f->spectra);
 }
 
 #endif

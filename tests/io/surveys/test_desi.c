@@ -1,274 +1,115 @@
-#include "tests/mill_test.h"
+/* DESI: images of every kind, rows of coadds and spectra files, redrock; against astropy. */
+#include "tests/io/surveys/samples.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 #include <fitsio.h>
 
-#include "io/surveys/desi.h"
-#include "kernels/base/error.h"
-#include "tests/io/fits/folder_fixture.h"
-#include "tests/io/surveys/desi_maker.h"
+#include "tests/io/surveys/desi_rows.h"
 
-static mill_library lib; /* only the arms' names matter here */
-static mill_selection everything;
-static int joint;
-
-static int begin(void **state)
+static const char *in_folder(const char *name)
 {
-  make_folder(state);
-  snprintf(path, sizeof path, "%s/coadd-x.fits", folder);
-  memset(&lib, 0, sizeof lib);
-  lib.n_arm = 3;
-  strcpy(lib.arm[0].name, "b");
-  strcpy(lib.arm[1].name, "r");
-  strcpy(lib.arm[2].name, "z");
-  memset(&everything, 0, sizeof everything);
-  joint = 0;
-  everything.fiberstatus_allowed = UINT64_MAX;
-  everything.n_objtype = 3;
-  strcpy(everything.objtype[0], "TGT");
-  strcpy(everything.objtype[1], "SKY");
+  static char path[1200];
+  snprintf(path, sizeof path, "%s/%s", one.folder, name);
+  return path;
+}
+
+static int begin_desi(void **state)
+{
+  begin(state);
+  snprintf(one.path, sizeof one.path, "%s/coadd-x.fits", one.folder);
   return 0;
 }
 
-static void save(const desi_options *o)
-{
-  fits_maker m = desi_make(o);
-  maker_save(&m, path);
-  maker_clear(&m);
-}
+/* ---- pixels -------------------------------------------------------------- */
 
-static mill_desi_file *open_good(const char *name)
+/* Rows of five in runs and alone, with NaN and infinity, are in the test of all formats. */
+static void test_images_of_other_types(void **state)
 {
-  mill_desi_file *file;
-  if (mill_desi_open(name, &lib, NULL, &file) != MILL_OK)
-    fail_msg("%s", mill_error_message());
-  return file;
-}
-
-static void expect_error(const desi_options *o, const char *part)
-{
-  mill_desi_file *file;
-  save(o);
-  mill_error_clear();
-  const int err = mill_desi_open(path, &lib, NULL, &file);
-  if (err != MILL_ERR_INPUT || file || !strstr(mill_error_message(), part))
-    fail_msg("expected '%s', got %d and '%s'", part, err, mill_error_message());
-  assert_non_null(strstr(mill_error_message(), path));
-}
-
-static void test_refuses_bad_structure(void **state)
-{
+  static const struct {
+    const char *edits;
+    float first[4]; /* of B_FLUX */
+  } file[] = {{"B_FLUX ~D;B_FLUX @0=nan;B_FLUX @1=inf;B_FLUX @2=-1e300;B_FLUX @3=3",
+               {NAN, INFINITY, -INFINITY, 3.0f}},
+              {"B_FLUX ~I;B_FLUX @0=-10;B_FLUX @1=4;B_FLUX @3=7;B_FLUX+BSCALE  = 0.5;"
+               "B_FLUX+BZERO   = 5.0;B_FLUX+BLANK   = -10",
+               {NAN, 7.0f, 5.0f, 8.5f}},
+              /* floats too, which are read as stored when they have no scale */
+              {"B_FLUX ~E;B_FLUX @1=4;B_FLUX @3=7;B_FLUX+BSCALE  = 0.5;B_FLUX+BZERO   = 5.0",
+               {5.0f, 7.0f, 5.0f, 8.5f}}};
   (void)state;
-  expect_error(&(desi_options){.leave = "FIBERMAP"}, "no HDU FIBERMAP");
-  expect_error(&(desi_options){.leave = "B_WAVELENGTH"}, "no HDU B_WAVELENGTH");
-  expect_error(&(desi_options){.leave = "B_FLUX"}, "no HDU B_FLUX");
-  expect_error(&(desi_options){.leave = "R_IVAR"}, "no HDU R_IVAR");
-  expect_error(&(desi_options){.leave = "R_RESOLUTION"}, "no HDU R_RESOLUTION though");
-  expect_error(&(desi_options){.leave = "B_MASK"}, "no HDU B_MASK though");
-  expect_error(&(desi_options){.table = "R_FLUX"}, "(R_FLUX) is a table");
-  expect_error(&(desi_options){.wide_flux = 1},
-               "(B_FLUX) is an image [5][5], expected an image [5][4]");
-  expect_error(&(desi_options){.short_flux = 1},
-               "(B_FLUX) is an image [4][4], expected an image [5][4]");
-  expect_error(&(desi_options){.diag = 4}, "(B_RESOLUTION) has 4 diagonals");
-  expect_error(&(desi_options){.diag = MILL_MAX_DIAG + 2}, "diagonals");
-  expect_error(&(desi_options){.bad_wave = 1}, "wavelength 2 is 4001");
-  expect_error(&(desi_options){.bad_wave = 2}, "wavelength 3 is nan");
-  expect_error(&(desi_options){.mask_bits = 1}, "(B_MASK) must hold integers");
-  strcpy(lib.arm[0].name, "red");
-  lib.n_arm = 1;
-  expect_error(&(desi_options){0}, "none of the library's arms (RED_FLUX)");
-}
-
-/* A plain file cut where an HDU ends, everywhere. */
-static void test_notices_cuts_between_hdus(void **state)
-{
-  (void)state;
-  const desi_options o = {0};
-  fits_maker m = desi_make(&o);
-  for (int i = 1; i < m.n_hdu; i++) {
-    maker_save_bytes(path, m.bytes, m.hdu_start[i]);
-    mill_desi_file *file;
-    const int err = mill_desi_open(path, &lib, NULL, &file);
-    /* 5 to 7: all that arm b must have and nothing of r, as a file of one arm without
-     * masks or matrices may be: nothing tells such a cut */
-    if (i >= 5 && i <= 7 ? err != MILL_OK : err != MILL_ERR_INPUT)
-      fail_msg("cut before HDU %d: code %d, '%s'", i + 1, err, mill_error_message());
-    mill_desi_close(file);
-  }
-  maker_clear(&m);
-}
-
-static void test_reads_rows_in_any_order(void **state)
-{
-  (void)state;
-  const int64_t row[4] = {3, 1, 2, 4};
-  float flux[16], ivar[16], resolution[4 * MAKER_N_DIAG * MAKER_N_PIX];
-  int32_t mask[16];
-  save(&(desi_options){0});
-  mill_desi_file *file = open_good(path);
-  const mill_desi_arm *info = mill_desi_arm_info(file, 1);
-  assert_int_equal(info->n_pix, MAKER_N_PIX);
-  assert_int_equal(info->n_diag, MAKER_N_DIAG);
-  assert_int_equal(info->has_mask, 1);
-  assert_close(info->wave_aa[3], 5003.0, 0.0);
-  assert_int_equal(mill_desi_arm_info(file, 2)->n_pix, 0);
-  mill_desi_block block = {flux, ivar, mask, resolution};
-  assert_int_equal(mill_desi_read(file, 1, row, 4, &block), MILL_OK);
-  for (int i = 0; i < 16; i++) {
-    const int i_row = (int)row[i / 4];
-    assert_close(flux[i], desi_value(1, i_row, i % 4), 0.0);
-    assert_close(ivar[i], desi_value(1, i_row, i % 4), 0.0);
-    assert_int_equal(mask[i], (i_row * 4 + i % 4) % 3);
-    for (int j = 0; j < MAKER_N_DIAG; j++)
-      assert_close(resolution[(i / 4 * MAKER_N_DIAG + j) * 4 + i % 4],
-                   10000 + (i_row * MAKER_N_DIAG + j) * 4 + i % 4, 0.0);
-  }
-  /* NULL skips; rows and arms that are not there are refused */
-  block = (mill_desi_block){.flux = flux};
-  assert_int_equal(mill_desi_read(file, 0, row, 1, &block), MILL_OK);
-  assert_close(flux[0], 300.0, 0.0);
-  assert_int_equal(mill_desi_read(file, 0, row, 0, &block), MILL_OK);
-  assert_int_equal(mill_desi_read(file, 0, (const int64_t[]){5}, 1, &block), MILL_ERR_RANGE);
-  assert_int_equal(mill_desi_read(file, 0, (const int64_t[]){-1}, 1, &block), MILL_ERR_RANGE);
-  assert_int_equal(mill_desi_read(file, 2, row, 1, &block), MILL_ERR_RANGE);
-  mill_desi_close(file);
-}
-
-static void test_keeps_nan_and_infinity(void **state)
-{
-  (void)state;
-  float flux[4], ivar[4];
-  const int64_t row = 0;
-  mill_desi_block block = {.flux = flux, .ivar = ivar};
-  for (int i = 0; i < 2; i++) {
-    save(&(desi_options){.double_flux = i});
-    mill_desi_file *file = open_good(path);
-    assert_int_equal(mill_desi_read(file, 0, &row, 1, &block), MILL_OK);
-    assert_true(isnan(flux[0]));
-    assert_true(flux[1] == INFINITY);
-    assert_true(flux[2] == -INFINITY); /* as a double, -1e300 */
-    assert_true(flux[3] == (i ? 3.0f : 1e-42f));
-    assert_true(isnan(ivar[0]));
-    assert_true(ivar[3] == 1e-42f);
-    mill_desi_close(file);
+  for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+    one_file f = read_sample(DESI, file[i].edits);
+    for (int k = 0; k < 4; k++)
+      assert_true(f.batch.segment[0].flux[k] == file[i].first[k] ||
+                  (isnan(f.batch.segment[0].flux[k]) && isnan(file[i].first[k])));
+    one_file_close(&f);
   }
 }
 
-static void test_honours_scaling(void **state)
+static void test_masks_of_any_integer(void **state)
 {
+  static const struct {
+    const char *edits;
+    int32_t first[4];
+  } file[] = {
+      {"B_MASK ~J;B_MASK @1=1;B_MASK @2=-2147483648", {0, 1, INT32_MIN, 0}},
+      {"B_MASK ~B;B_MASK @1=255", {0, 255, 0, 0}},
+      {"B_MASK ~I;B_MASK @1=-1;B_MASK @2=4", {0, -1, 4, 0}},
+      {"B_MASK ~I;B_MASK @0=-32768;B_MASK @1=32767;B_MASK+BZERO   = 32768",
+       {0, 65535, 32768, 32768}},
+      {"B_MASK ~J;B_MASK @0=-2147483648;B_MASK @1=0;B_MASK @2=1;B_MASK+BZERO   = 2147483648",
+       {0, INT32_MIN, INT32_MIN + 1, INT32_MIN}},
+      {"B_MASK ~K;B_MASK @1=1099511627776;B_MASK @2=2", {0, INT32_MIN, 2, 0}},
+      {"B_MASK ~K;B_MASK @0=-9223372036854775808;B_MASK @1=-9223372036854775807;B_MASK @2=-1;"
+       "B_MASK+BZERO   = 9223372036854775808",
+       {0, 1, -1, INT32_MIN}}};
   (void)state;
-  float flux[4 * MAKER_N_SPEC];
-  const int64_t row[MAKER_N_SPEC] = {0, 1, 2, 3, 4};
-  mill_desi_block block = {.flux = flux};
-  save(&(desi_options){.scaled_flux = 1});
-  mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_read(file, 0, row, MAKER_N_SPEC, &block), MILL_OK);
-  assert_true(isnan(flux[0])); /* BLANK */
-  for (int i = 1; i < 4 * MAKER_N_SPEC; i++)
-    assert_close(flux[i], desi_value(0, i / 4, i % 4), 1e-6);
-  mill_desi_close(file);
-  /* floats too, which are read as stored when they have none */
-  save(&(desi_options){.scaled_flux = 2});
-  file = open_good(path);
-  assert_int_equal(mill_desi_read(file, 0, row, MAKER_N_SPEC, &block), MILL_OK);
-  for (int i = 4; i < 4 * MAKER_N_SPEC; i++)
-    assert_close(flux[i], 0.5 * desi_value(0, i / 4, i % 4) + 5, 1e-6);
-  mill_desi_close(file);
-}
-
-/* A file that is cut after it was opened: the rows that are gone are refused. */
-static void test_notices_a_cut_while_reading(void **state)
-{
-  (void)state;
-  float flux[4 * MAKER_N_SPEC];
-  const int64_t row[MAKER_N_SPEC] = {0, 1, 2, 3, 4};
-  mill_desi_block block = {.flux = flux};
-  save(&(desi_options){0});
-  mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_read(file, 1, row, MAKER_N_SPEC, &block), MILL_OK);
-  assert_close(flux[4 * MAKER_N_SPEC - 1], desi_value(1, MAKER_N_SPEC - 1, 3), 0);
-  /* in the middle of the second row of R_FLUX */
-  mill_fits_guard *guard;
-  assert_int_equal(mill_fits_guard_open(path, NULL, &guard), MILL_OK);
-  int64_t start = -1;
-  for (int i = 0; i < guard->n_hdu; i++)
-    if (strcmp(guard->hdu[i].name, "R_FLUX") == 0)
-      start = guard->hdu[i].data_start;
-  mill_fits_guard_close(guard);
-  assert_true(start > 0);
-  assert_int_equal(truncate(path, (off_t)(start + 4 * MAKER_N_PIX + 6)), 0);
-  mill_error_clear();
-  assert_int_equal(mill_desi_read(file, 1, row, MAKER_N_SPEC, &block), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), path));
-  assert_non_null(strstr(mill_error_message(), "R_FLUX"));
-  assert_non_null(strstr(mill_error_message(), "shorter"));
-  mill_desi_close(file);
-}
-
-static void test_reads_masks_of_any_integer(void **state)
-{
-  (void)state;
-  const int64_t row[2] = {0, 1};
-  int32_t mask[8];
-  mill_desi_block block = {.mask = mask};
-  static const int bits[] = {32, -32, 64, -64};
-  static const int32_t one[] = {1, 1, INT32_MIN, INT32_MIN};
-  static const int32_t two[] = {2, INT32_MIN + 1, 2, -1};
-  for (int i = 0; i < 4; i++) {
-    save(&(desi_options){.mask_bits = bits[i]});
-    mill_desi_file *file = open_good(path);
-    if (mill_desi_read(file, 0, row, 2, &block) != MILL_OK)
-      fail_msg("%s", mill_error_message());
-    for (int j = 0; j < 8; j++)
-      assert_int_equal(mask[j], j % 3 == 0 ? 0 : j % 3 == 1 ? one[i] : two[i]);
-    mill_desi_close(file);
+  for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+    one_file f = read_sample(DESI, file[i].edits);
+    for (int k = 0; k < 4; k++)
+      if (f.batch.segment[0].mask[k] != file[i].first[k])
+        fail_msg("%s: pixel %d is %x", file[i].edits, k, (unsigned)f.batch.segment[0].mask[k]);
+    one_file_close(&f);
   }
 }
 
 /* B_MASK in Rice tiles, and B_FLUX in lossless gzip tiles with NaN. */
-static void test_reads_compressed_images(void **state)
+static void test_compressed_images(void **state)
 {
+  int mask[20];
+  float flux[20];
   (void)state;
-  const int64_t row[MAKER_N_SPEC] = {0, 1, 2, 3, 4};
-  int mask[20], mask_read[20];
-  float flux[20], flux_read[20];
   for (int i = 0; i < 20; i++) {
     mask[i] = i == 7 ? INT32_MIN : 5 * i % 7;
     flux[i] = i == 3 ? NAN : 0.1f * (float)i;
   }
-  for (int i = 0; i < 2; i++) {
-    const char *name = i ? "B_FLUX" : "B_MASK";
-    save(&(desi_options){.leave = name});
+  for (int is_flux = 0; is_flux < 2; is_flux++) {
     fitsfile *fptr;
     int status = 0;
-    long axis[2] = {MAKER_N_PIX, MAKER_N_SPEC}, first[2] = {1, 1}, tile[2] = {3, 2};
-    fits_open_diskfile(&fptr, path, READWRITE, &status);
-    fits_set_compression_type(fptr, i ? GZIP_2 : RICE_1, &status);
+    long axis[2] = {4, 5}, first[2] = {1, 1}, tile[2] = {3, 2}; /* which do not fit the image */
+    write_sample(DESI, 1, is_flux ? "-B_FLUX" : "-B_MASK");
+    fits_open_diskfile(&fptr, one.path, READWRITE, &status);
+    fits_set_compression_type(fptr, is_flux ? GZIP_2 : RICE_1, &status);
     fits_set_quantize_level(fptr, 0.0f, &status);
-    fits_set_tile_dim(fptr, 2, tile, &status); /* tiles that do not fit the image */
-    fits_create_img(fptr, i ? FLOAT_IMG : LONG_IMG, 2, axis, &status);
-    fits_update_key_str(fptr, "EXTNAME", name, NULL, &status);
-    fits_write_pix(fptr, i ? TFLOAT : TINT, first, 20, i ? (void *)flux : (void *)mask, &status);
+    fits_set_tile_dim(fptr, 2, tile, &status);
+    fits_create_img(fptr, is_flux ? FLOAT_IMG : LONG_IMG, 2, axis, &status);
+    fits_update_key_str(fptr, "EXTNAME", is_flux ? "B_FLUX" : "B_MASK", NULL, &status);
+    fits_write_pix(fptr, is_flux ? TFLOAT : TINT, first, 20, is_flux ? (void *)flux : (void *)mask,
+                   &status);
     fits_close_file(fptr, &status);
     assert_int_equal(status, 0);
-    mill_desi_file *file = open_good(path);
-    mill_desi_block block = {.flux = flux_read, .mask = mask_read};
-    if (mill_desi_read(file, 0, row, MAKER_N_SPEC, &block) != MILL_OK)
-      fail_msg("%s", mill_error_message());
-    mill_desi_close(file);
-    for (int j = 0; j < 20; j++) {
-      if (i == 0)
-        assert_int_equal(mask_read[j], mask[j]);
-      else if (j == 3)
-        assert_true(isnan(flux_read[j]));
+    one_file f = one_file_open(&one, one.path);
+    for (int i = 0; i < 20; i++) {
+      const mill_raw_segment *got = &f.batch.segment[2 * (i / 4)];
+      if (is_flux)
+        assert_true(i == 3 ? isnan(got->flux[3]) : got->flux[i % 4] == flux[i]);
       else
-        assert_close(flux_read[j], flux[j], 0.0);
+        assert_int_equal(got->mask[i % 4], mask[i]);
     }
+    one_file_close(&f);
     /* decoders that do not look at the end of their input are not used */
-    FILE *stream = fopen(path, "r+b");
+    FILE *stream = fopen(one.path, "r+b");
     assert_non_null(stream);
     char card[81] = "";
     do
@@ -277,199 +118,210 @@ static void test_reads_compressed_images(void **state)
     assert_int_equal(fseek(stream, -80, SEEK_CUR), 0);
     fprintf(stream, "%-80s", "ZCMPTYPE= 'PLIO_1'");
     assert_int_equal(fclose(stream), 0);
-    assert_int_equal(mill_desi_open(path, &lib, NULL, &file), MILL_ERR_INPUT);
-    assert_non_null(strstr(mill_error_message(), "'PLIO_1'"));
+    one_refuses(&one, "'PLIO_1'", "");
   }
 }
 
-/* ---- selection ---- */
+/* A file that is cut after it was opened: the rows that are gone are refused. */
+static void test_notices_a_cut_while_reading(void **state)
+{
+  (void)state;
+  write_sample(DESI, 1, "");
+  one_file f = one_file_open(&one, one.path);
+  fits_maker m = recipe_make(&s.file);
+  /* in the middle of the second row of R_FLUX, HDU 9 */
+  assert_int_equal(truncate(one.path, (off_t)m.data_start[8] + 4 * s.spectrum[1].n_pix + 6), 0);
+  mill_error_clear();
+  assert_int_equal(mill_spectra_read(f.spectra, f.index.exposure_row, 5, &f.batch), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), one.path));
+  assert_non_null(strstr(mill_error_message(), "R_FLUX"));
+  assert_non_null(strstr(mill_error_message(), "shorter"));
+  one_file_close(&f);
+  maker_clear(&m);
+}
 
-static mill_file_index index_of(const char *name, const mill_selection *select)
+static void test_a_library_of_other_arms(void **state)
+{
+  (void)state;
+  mill_arm *arm = &one.lib.arm[0];
+  one.lib.n_arm = 1;
+  one.config.fit.n_cont = 1;
+  strcpy(arm->name, "optical");
+  arm->n_pix = 1001;
+  arm->ln_wave0 = log(3900.0);
+  arm->ln_step = log(9000.0 / 3900.0) / 1000;
+  one_file f = read_sample(DESI, "");
+  assert_int_equal(f.batch.n_segment, 10); /* b and r of each row, both of arm 0 */
+  for (int i = 0; i < 10; i++) {
+    assert_int_equal(f.batch.segment[i].arm, 0);
+    assert_int_equal(f.batch.segment[i].n_pix, s.spectrum[i].n_pix);
+    assert_memory_equal(f.batch.segment[i].mask, s.spectrum[i].mask,
+                        (size_t)s.spectrum[i].n_pix * 4);
+  }
+  one_file_close(&f);
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+static mill_file_index index_of(const char *path)
 {
   mill_file_index index;
-  mill_desi_file *file = open_good(name);
-  if (mill_desi_index(file, select, joint, &index) != MILL_OK)
-    fail_msg("%s", mill_error_message());
-  mill_desi_close(file);
+  mill_spectra *spectra = one_open(&one, path);
+  one_index(&one, spectra, &index);
+  mill_spectra_close(spectra);
   return index;
 }
 
-static void test_index_has_a_row_per_row_of_a_coadd(void **state)
+static void refuse_index(const char *part)
 {
+  mill_file_index index;
+  mill_spectra *spectra = one_open(&one, one.path);
+  assert_int_equal(mill_spectra_index(spectra, &one.config.select, &index), MILL_ERR_INPUT);
+  if (!strstr(mill_error_message(), part))
+    fail_msg("expected '%s', got '%s'", part, mill_error_message());
+  assert_int_equal(index.n_row, 0);
+  mill_spectra_close(spectra);
+}
+
+static void test_exposures_of_a_coadd(void **state)
+{
+  static const int64_t target[4] = {10, 30, 10, 20};
+  static const int32_t exp_id[4] = {201, 202, 203, 204}, night[4] = {5, 5, 6, 5};
+  static const int32_t expected[5] = {202, -1, -1, 204, -1}; /* 10 has two, -5 and 40 none */
   (void)state;
-  save(&(desi_options){.exp_fibermap = 1});
-  joint = 1; /* means nothing here */
-  mill_file_index index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 5);
-  assert_int_equal(index.n_fits_row, 5);
-  static const int32_t exp_id[5] = {202, -1, -1, 204, -1}; /* 10 has two, -5 and 40 none */
-  for (int i = 0; i < 5; i++) {
-    const mill_catalog_row *row = &index.row[i];
-    assert_int_equal(row->target_id, desi_unique[i]);
-    assert_int_equal(row->fits_row, i);
-    assert_int_equal(row->n_exposure, 1);
-    assert_int_equal(row->first_exposure, i);
-    assert_int_equal(index.exposure_row[i], i);
-    assert_int_equal(index.exposure_id[i], exp_id[i]);
-    assert_int_equal(row->exp_id, exp_id[i]);
-    assert_int_equal(row->fiber, 7 + i);
-    assert_close(row->target_ra, 1.5 + i, 0.0);
-    assert_close(row->target_dec, 1.5 + i, 0.0);
-    assert_int_equal(row->ref_id, i + 1);
-    assert_string_equal(row->ref_cat, i == 3 ? "" : "G2");
-    assert_true(isnan(row->z));
-    assert_string_equal(row->spectype, "");
-    assert_string_equal(row->object, "");
-  }
+  draw_sample(DESI, 1, "");
+  recipe_table(&s.file, "EXP_FIBERMAP", 4);
+  recipe_column_add(&s.file, "TARGETID", "K", "", target);
+  recipe_column_add(&s.file, "EXPID", "J", "", exp_id);
+  recipe_column_add(&s.file, "NIGHT", "J", "", night);
+  recipe_save(&s.file, one.path);
+  one.config.exposures = MILL_EXPOSURES_JOINT; /* means nothing here */
+  mill_file_index index = index_of(one.path);
   struct stat st;
-  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(stat(one.path, &st), 0);
   assert_int_equal(index.file_size, (int64_t)st.st_size);
+  assert_int_equal(index.n_row, 5);
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(index.exposure_row[i], i);
+    assert_int_equal(index.exposure_id[i], expected[i]);
+    assert_int_equal(index.row[i].exp_id, expected[i]);
+    assert_int_equal(index.row[i].night, i == 0 || i == 3 ? 5 : -1);
+    assert_true(isnan(index.row[i].z));
+  }
   mill_file_index_clear(&index);
 }
 
 static void test_missing_columns_have_missing_values(void **state)
 {
   (void)state;
-  save(&(desi_options){.no_optional = 1, .no_status = 1});
-  mill_file_index index = index_of(path, &everything);
+  write_sample(DESI, 1,
+               "FIBERMAP-FIBER;FIBERMAP-TARGET_RA;FIBERMAP-REF_CAT;"
+               "FIBERMAP-COADD_FIBERSTATUS");
+  mill_file_index index = index_of(one.path);
   assert_int_equal(index.n_row, 5);
   assert_int_equal(index.row[2].fiber, -1);
-  assert_int_equal(index.row[2].exp_id, -1);
   assert_int_equal(index.row[2].ref_id, -1);
   assert_true(isnan(index.row[2].target_ra));
-  assert_true(isnan(index.row[2].target_dec));
   assert_string_equal(index.row[2].ref_cat, "");
   mill_file_index_clear(&index);
   /* without a status bad fibers would pass unseen */
-  everything.fiberstatus_allowed = 8;
-  mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "neither FIBERSTATUS nor COADD_FIBERSTATUS"));
-  assert_int_equal(index.n_row, 0);
-  mill_desi_close(file);
+  one.config.select.fiberstatus_allowed = 8;
+  refuse_index("neither FIBERSTATUS nor COADD_FIBERSTATUS");
 }
 
-static void test_selects_by_target_and_status(void **state)
+/* Rows of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused. */
+static void test_exposures_of_a_spectra_file(void **state)
 {
+  static const struct {
+    int joint;
+    uint64_t allowed;
+    int n_row, n_exposure;
+    int64_t target[5], exposure_row[5];
+    int count[5];
+  } file[] = {{0, UINT64_MAX, 5, 5, {30, 10, 30, 20, 10}, {0, 1, 2, 3, 4}, {1, 1, 1, 1, 1}},
+              {1, UINT64_MAX, 3, 5, {30, 10, 20}, {0, 2, 1, 4, 3}, {2, 2, 1}},
+              {1, 8, 3, 3, {30, 10, 20}, {0, 1, 3}, {1, 1, 1}},
+              {0, 8, 3, 3, {30, 10, 20}, {0, 1, 3}, {1, 1, 1}}};
   (void)state;
-  save(&(desi_options){0});
-  int64_t wanted[] = {-5, 20, 40, 99};
-  everything.target_id = wanted;
-  everything.n_target_id = 4;
-  mill_file_index index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 3);
-  assert_int_equal(index.row[0].target_id, -5);
-  assert_int_equal(index.row[2].target_id, 40);
-  assert_int_equal(index.row[2].fits_row, 4);
-  mill_file_index_clear(&index);
-  everything.fiberstatus_allowed = 8; /* row 2 has bit 20, row 4 both */
-  index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 1);
-  assert_int_equal(index.row[0].target_id, 20);
-  mill_file_index_clear(&index);
-  everything.n_target_id = 0;
-  index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 3); /* 30, 10, 20 */
-  mill_file_index_clear(&index);
-  strcpy(everything.objtype[0], "XXX");
-  index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 0);
-  assert_int_equal(index.n_fits_row, 5);
-  mill_file_index_clear(&index);
+  draw_sample(DESI, 1, "FIBERMAP TARGETID@2=30;FIBERMAP TARGETID@4=10;FIBERMAP FIBER>EXPID");
+  recipe_edit(&s.file, "FIBERMAP COADD_FIBERSTATUS>FIBERSTATUS");
+  for (int i = 0; i < 5; i++) {
+    char edit[64];
+    snprintf(edit, sizeof edit, "FIBERMAP EXPID@%d=%d", i, 101 + i);
+    recipe_edit(&s.file, edit);
+  }
+  recipe_save(&s.file, one.path);
+  for (size_t k = 0; k < sizeof file / sizeof *file; k++) {
+    one.config.exposures = file[k].joint ? MILL_EXPOSURES_JOINT : MILL_EXPOSURES_SINGLE;
+    one.config.select.fiberstatus_allowed = file[k].allowed;
+    mill_file_index index = index_of(one.path);
+    assert_int_equal(index.n_row, file[k].n_row);
+    assert_int_equal(index.n_exposure, file[k].n_exposure);
+    for (int i = 0, at = 0; i < file[k].n_row; at += file[k].count[i++]) {
+      assert_int_equal(index.row[i].target_id, file[k].target[i]);
+      assert_int_equal(index.row[i].first_exposure, at);
+      assert_int_equal(index.row[i].n_exposure, file[k].count[i]);
+      assert_int_equal(index.row[i].fits_row, file[k].exposure_row[at]);
+      assert_int_equal(index.row[i].exp_id,
+                       file[k].count[i] == 1 ? 101 + file[k].exposure_row[at] : -1);
+    }
+    for (int i = 0; i < file[k].n_exposure; i++) {
+      assert_int_equal(index.exposure_row[i], file[k].exposure_row[i]);
+      assert_int_equal(index.exposure_id[i], 101 + file[k].exposure_row[i]);
+    }
+    mill_file_index_clear(&index);
+  }
 }
 
-static void test_joins_exposures_of_spectra_files(void **state)
-{
-  (void)state;
-  save(&(desi_options){.spectra = 1, .exp_fibermap = 1});
-  mill_file_index index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 5);
-  for (int i = 0; i < 5; i++) {
-    assert_int_equal(index.row[i].exp_id, 101 + i); /* of FIBERMAP, not EXP_FIBERMAP */
-    assert_int_equal(index.row[i].target_id, desi_target[i]);
-  }
-  mill_file_index_clear(&index);
-
-  joint = 1;
-  index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 3);
-  assert_int_equal(index.n_exposure, 5);
-  static const int64_t target[3] = {30, 10, 20}, rows[5] = {0, 2, 1, 4, 3};
-  static const int n_exposure[3] = {2, 2, 1}, first[3] = {0, 2, 4};
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(index.row[i].target_id, target[i]);
-    assert_int_equal(index.row[i].n_exposure, n_exposure[i]);
-    assert_int_equal(index.row[i].first_exposure, first[i]);
-    assert_int_equal(index.row[i].fits_row, rows[first[i]]);
-    assert_int_equal(index.row[i].exp_id, i == 2 ? 104 : -1);
-  }
-  for (int i = 0; i < 5; i++) {
-    assert_int_equal(index.exposure_row[i], rows[i]);
-    assert_int_equal(index.exposure_id[i], 101 + rows[i]);
-  }
-  mill_file_index_clear(&index);
-
-  everything.fiberstatus_allowed = 8; /* rows 2 and 4 go, so 30 and 10 have one each */
-  index = index_of(path, &everything);
-  assert_int_equal(index.n_row, 3);
-  assert_int_equal(index.n_exposure, 3);
-  assert_int_equal(index.row[0].exp_id, 101);
-  mill_file_index_clear(&index);
-}
+/* ---- redrock ------------------------------------------------------------- */
 
 static void save_redrock(const char *name, const char *hdu)
 {
   static const int64_t id[5] = {40, 10, 30, 77, 10};
   static const double z[5] = {0.0004, 0.5, -0.0051, 0.0, 0.0}; /* 10 again: the first counts */
-  char where[1100];
-  fits_maker m = {0};
-  maker_primary(&m);
-  maker_table(&m, hdu, 5, 4,
-              (const maker_column[]){{"TARGETID", "K", id},
-                                     {"Z", "D", z},
-                                     {"SPECTYPE", "6A", "GALAXYSTAR  STAR  STAR  QSO   "},
-                                     {"SUBTYPE", "20A",
-                                      "                    M                   "
-                                      "A                   B                   "
-                                      "C                   "}});
-  snprintf(where, sizeof where, "%s/%s", folder, name);
-  maker_save(&m, where);
-  maker_clear(&m);
+  static recipe r;
+  recipe_add(&r, "", 0);
+  recipe_table(&r, hdu, 5);
+  recipe_column_add(&r, "TARGETID", "K", "", id);
+  recipe_column_add(&r, "Z", "D", "", z);
+  recipe_column_add(&r, "SPECTYPE", "6A", "", "GALAXYSTAR  STAR  STAR  QSO   ");
+  recipe_column_add(&r, "SUBTYPE", "1A", "", " MABC");
+  recipe_save(&r, in_folder(name));
+  recipe_clear(&r);
 }
 
 static void test_selects_by_redrock(void **state)
 {
+  mill_selection *select = &one.config.select;
   (void)state;
-  save(&(desi_options){0});
-  everything.redrock = 1;
-  everything.redrock_max_vel_km_s = 1500.0;
-  mill_file_index index;
-  mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "no redrock file lies beside"));
-  mill_desi_close(file);
+  write_sample(DESI, 1, "");
+  select->redrock = 1;
+  select->redrock_max_vel_km_s = 1500.0;
+  refuse_index("no redrock file lies beside");
 
   save_redrock("redrock-x.fits", "REDSHIFTS");
-  index = index_of(path, &everything);
+  mill_file_index index = index_of(one.path);
+  static const struct {
+    int64_t target_id;
+    double z;
+    const char *spectype, *subtype;
+  } kept[] = {{30, -0.0051, "STAR", "A"}, {10, 0.5, "STAR", "M"}, {40, 0.0004, "GALAXY", ""}};
   assert_int_equal(index.n_row, 3);
-  assert_int_equal(index.row[0].target_id, 30); /* a star */
-  assert_close(index.row[0].z, -0.0051, 0.0);
-  assert_string_equal(index.row[0].spectype, "STAR");
-  assert_string_equal(index.row[0].subtype, "A");
-  assert_int_equal(index.row[1].target_id, 10);
-  assert_close(index.row[1].z, 0.5, 0.0);
-  assert_string_equal(index.row[1].subtype, "M");
-  assert_int_equal(index.row[2].target_id, 40); /* a galaxy at 120 km/s */
-  assert_string_equal(index.row[2].spectype, "GALAXY");
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(index.row[i].target_id, kept[i].target_id);
+    assert_close(index.row[i].z, kept[i].z, 0.0);
+    assert_string_equal(index.row[i].spectype, kept[i].spectype);
+    assert_string_equal(index.row[i].subtype, kept[i].subtype);
+  }
   mill_file_index_clear(&index);
-  everything.redrock_max_vel_km_s = 100.0;
-  index = index_of(path, &everything);
+  select->redrock_max_vel_km_s = 100.0; /* the galaxy has 120 km/s */
+  index = index_of(one.path);
   assert_int_equal(index.n_row, 2);
   mill_file_index_clear(&index);
 
   /* not asked for, it still fills the columns */
-  everything.redrock = 0;
-  index = index_of(path, &everything);
+  select->redrock = 0;
+  index = index_of(one.path);
   assert_int_equal(index.n_row, 5);
   assert_string_equal(index.row[0].spectype, "STAR");
   assert_string_equal(index.row[3].spectype, "");
@@ -478,30 +330,26 @@ static void test_selects_by_redrock(void **state)
 
   /* a bad one costs nothing then, and the file's rows when it is needed */
   save_redrock("redrock-x.fits", "WRONG");
-  index = index_of(path, &everything);
+  index = index_of(one.path);
   assert_int_equal(index.n_row, 5);
   assert_true(isnan(index.row[0].z));
   mill_file_index_clear(&index);
-  everything.redrock = 1;
-  file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "no HDU REDSHIFTS or ZBEST"));
+  select->redrock = 1;
+  refuse_index("no HDU REDSHIFTS or ZBEST");
 
   /* a named one */
-  everything.redrock_max_vel_km_s = 1500.0;
+  select->redrock_max_vel_km_s = 1500.0;
   save_redrock("other.fits", "ZBEST");
-  snprintf(everything.redrock_file, sizeof everything.redrock_file, "%.1000s/other.fits", folder);
-  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_OK);
+  snprintf(select->redrock_file, sizeof select->redrock_file, "%.1000s/other.fits", one.folder);
+  index = index_of(one.path);
   assert_int_equal(index.n_row, 3);
   mill_file_index_clear(&index);
-  everything.redrock = 0;
-  strcat(everything.redrock_file, "x");
-  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "other.fitsx"));
-  mill_desi_close(file);
+  select->redrock = 0;
+  strcat(select->redrock_file, "x");
+  refuse_index("other.fitsx");
 }
 
-/* ---- against astropy ---- */
+/* ---- against astropy ----------------------------------------------------- */
 
 /* Write every image of each file as one raw little-endian stream, and its columns.  Status 77:
  * there is no astropy. */
@@ -524,48 +372,39 @@ static const char *const reference_script =
     "    for a in 'BRZ':\n"
     "        out.write(np.array(f[a + '_RESOLUTION'].data.shape[1:], '<i8').tobytes())\n"
     "        out.write(f[a + '_WAVELENGTH'].data.astype('<f8').tobytes())\n"
-    "        for x in ('FLUX', 'IVAR', 'RESOLUTION'):\n"
-    "            out.write(f[a + '_' + x].data.astype('<f4').tobytes())\n"
-    "        out.write(f[a + '_MASK'].data.astype('<i8').astype('<i4').tobytes())\n"
+    "        for i in range(len(m)):\n"
+    "            for x in ('FLUX', 'IVAR', 'RESOLUTION'):\n"
+    "                out.write(f[a + '_' + x].data[i].astype('<f4').tobytes())\n"
+    "            out.write(f[a + '_MASK'].data[i].astype('<i8').astype('<i4').tobytes())\n"
     "for i, name in enumerate(sys.argv[2:]):\n"
     "    with fits.open(name) as f, open('%s%d' % (sys.argv[1], i), 'wb') as out:\n"
     "        write(f, out)\n";
-
-static void take(FILE *stream, void *out, size_t n, size_t size)
-{
-  assert_int_equal(fread(out, size, n, stream), n);
-}
 
 static void compare_bytes(FILE *stream, const void *ours, size_t n, const char *what)
 {
   void *theirs = malloc(n);
   assert_non_null(theirs);
-  take(stream, theirs, n, 1);
+  assert_int_equal(fread(theirs, 1, n, stream), n);
   if (memcmp(ours, theirs, n) != 0)
     fail_msg("%s differs from astropy", what);
   free(theirs);
 }
 
-/* Everything in blocks of rows from the last backwards, bit for bit. */
-static void compare_with_stream(const char *name, const char *reference)
+static void compare_rows(FILE *stream, desi_rows *file, int64_t *n)
 {
-  FILE *stream = fopen(reference, "rb");
-  assert_non_null(stream);
-  mill_desi_file *file = open_good(name);
-  int64_t n;
-  take(stream, &n, 1, 8);
-  assert_true(n > 0 && n <= 200);
-  int64_t target[200], kept[200];
+  int64_t target[200], kept[200], i_row = 0;
   double ra[200];
-  take(stream, target, (size_t)n, 8);
-  take(stream, ra, (size_t)n, 8);
-  take(stream, kept, (size_t)n, 8);
-  mill_selection usual = {.fiberstatus_allowed = 8 | 1 << 20};
   mill_file_index index;
-  assert_int_equal(mill_desi_index(file, &usual, joint, &index), MILL_OK);
-  assert_int_equal(index.n_fits_row, n);
-  int64_t i_row = 0;
-  for (int64_t i = 0; i < n; i++) {
+  assert_int_equal(fread(n, 8, 1, stream), 1);
+  assert_true(*n > 0 && *n <= 200);
+  const size_t n_row = (size_t)*n;
+  assert_int_equal(fread(target, 8, n_row, stream) + fread(ra, 8, n_row, stream) +
+                       fread(kept, 8, n_row, stream),
+                   3 * n_row);
+  file->config.select.fiberstatus_allowed = 8 | 1 << 20;
+  assert_int_equal(mill_spectra_index(file->spectra, &file->config.select, &index), MILL_OK);
+  assert_int_equal(index.n_fits_row, *n);
+  for (int64_t i = 0; i < *n; i++) {
     if (!kept[i])
       continue;
     assert_true(i_row < index.n_row);
@@ -577,129 +416,109 @@ static void compare_with_stream(const char *name, const char *reference)
   }
   assert_int_equal(index.n_row, i_row);
   mill_file_index_clear(&index);
+}
+
+/* All rows in one read, bit for bit. */
+static void compare_with_stream(const char *name, const char *reference)
+{
+  mill_library lib = {.n_arm = 3};
+  desi_rows file;
+  int64_t n = 0, row[200], shape[2];
+  FILE *stream = fopen(reference, "rb");
+  assert_non_null(stream);
+  for (int a = 0; a < 3; a++)
+    strcpy(lib.arm[a].name, ((const char *[]){"b", "r", "z"})[a]);
+  if (desi_rows_open(&file, name, &lib) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  compare_rows(stream, &file, &n);
+  for (int64_t i = 0; i < n; i++)
+    row[i] = i;
+  if (desi_rows_read(&file, row, (int)n) != MILL_OK)
+    fail_msg("%s", mill_error_message());
   for (int arm = 0; arm < 3; arm++) {
-    const mill_desi_arm *info = mill_desi_arm_info(file, arm);
-    int64_t shape[2];
-    take(stream, shape, 2, 8);
-    assert_int_equal(info->n_diag, shape[0]);
-    assert_int_equal(info->n_pix, shape[1]);
-    assert_int_equal(info->has_mask, 1);
-    compare_bytes(stream, info->wave_aa, (size_t)info->n_pix * 8, "WAVELENGTH");
-    const size_t row_pix = (size_t)info->n_pix, cube_pix = row_pix * (size_t)info->n_diag;
-    mill_desi_block all = {.flux = malloc((size_t)n * row_pix * 4),
-                           .ivar = malloc((size_t)n * row_pix * 4),
-                           .mask = malloc((size_t)n * row_pix * 4),
-                           .resolution = malloc((size_t)n * cube_pix * 4)};
-    for (int64_t end = n; end > 0;) {
-      const int64_t start = end > 3 ? end - 3 : 0;
-      const int64_t row[3] = {start, start + 1, start + 2};
-      mill_desi_block part = {
-          all.flux + (size_t)start * row_pix, all.ivar + (size_t)start * row_pix,
-          all.mask + (size_t)start * row_pix, all.resolution + (size_t)start * cube_pix};
-      if (mill_desi_read(file, arm, row, (int)(end - start), &part) != MILL_OK)
-        fail_msg("%s", mill_error_message());
-      end = start;
+    const mill_raw_segment *got = desi_rows_of(&file, 0, arm);
+    assert_non_null(got);
+    assert_int_equal(fread(shape, 8, 2, stream), 2);
+    assert_int_equal(got->n_diag, shape[0]);
+    assert_int_equal(got->n_pix, shape[1]);
+    const size_t n_pix = (size_t)got->n_pix;
+    compare_bytes(stream, got->wave_aa, n_pix * 8, "WAVELENGTH");
+    for (int64_t i = 0; i < n; i++) {
+      got = desi_rows_of(&file, (int)i, arm);
+      compare_bytes(stream, got->flux, n_pix * 4, "FLUX");
+      compare_bytes(stream, got->ivar, n_pix * 4, "IVAR");
+      compare_bytes(stream, got->resolution, n_pix * 4 * (size_t)got->n_diag, "RESOLUTION");
+      compare_bytes(stream, got->mask, n_pix * 4, "MASK");
     }
-    compare_bytes(stream, all.flux, (size_t)n * row_pix * 4, "FLUX");
-    compare_bytes(stream, all.ivar, (size_t)n * row_pix * 4, "IVAR");
-    compare_bytes(stream, all.resolution, (size_t)n * cube_pix * 4, "RESOLUTION");
-    compare_bytes(stream, all.mask, (size_t)n * row_pix * 4, "MASK");
-    free(all.flux);
-    free(all.ivar);
-    free(all.mask);
-    free(all.resolution);
   }
   assert_int_equal(fgetc(stream), EOF);
   fclose(stream);
-  mill_desi_close(file);
+  desi_rows_close(&file);
 }
 
-/* n files of the test data; one Python, as its start costs more than its work. */
-static void compare_with_astropy(int n, const char *const *name)
+/* Files of the test data; one Python, as its start costs more than its work. */
+static void test_files_equal_astropy(void **state)
 {
-  const char *data[4]; /* so many paths does mill_test_data keep */
-  char script[1100], reference[1200], command[16000];
-  assert_true(n <= 4);
-  snprintf(script, sizeof script, "%s/reference.py", folder);
-  maker_save_bytes(script, reference_script, strlen(reference_script));
-  int at = snprintf(command, sizeof command, "/usr/bin/python3 -B -W ignore '%s' '%s/reference'",
-                    script, folder);
-  for (int i = 0; i < n; i++) {
-    mill_test_data(path_of_data, name[i]);
-    data[i] = path_of_data;
+  static const char *const name[] = {
+      "real/desi/coadd-4-80613-thru20210324.fits.gz",
+      "real/desi/coadd-special-dark-27247.fits.gz",
+      "real/desi/coadd-sv3-dark-26065.fits.gz",
+      "real/desi/spectra-sv3-dark-26065.fits.gz", /* compressed masks */
+      "sim/coadd-dev.fits.gz",
+      "sim/coadd-dev-patho.fits.gz"};
+  enum { N_FILE = sizeof name / sizeof *name };
+  char data[N_FILE][2100], reference[1300], command[16000];
+  (void)state;
+  maker_save_bytes(in_folder("reference.py"), reference_script, strlen(reference_script));
+  int at = snprintf(command, sizeof command,
+                    "/usr/bin/python3 -B -W ignore '%s/reference.py' '%s/reference'", one.folder,
+                    one.folder);
+  for (int i = 0; i < N_FILE; i++) {
+    mill_test_data(path, name[i]);
+    snprintf(data[i], sizeof data[i], "%s", path);
     at += snprintf(command + at, sizeof command - (size_t)at, " '%s'", data[i]);
   }
   const int status = system(command);
   mill_test_needs(status != 77 << 8 && status != 127 << 8, "no /usr/bin/python3 with astropy");
   assert_int_equal(status, 0);
-  for (int i = 0; i < n; i++) {
-    snprintf(reference, sizeof reference, "%s/reference%d", folder, i);
+  for (int i = 0; i < N_FILE; i++) {
+    snprintf(reference, sizeof reference, "%s/reference%d", one.folder, i);
     compare_with_stream(data[i], reference);
   }
-}
-
-static void test_real_coadds_equal_astropy(void **state)
-{
-  (void)state;
-  compare_with_astropy(4, (const char *const[]){"real/desi/coadd-4-80613-thru20210324.fits.gz",
-                                                "real/desi/coadd-5-169-thru20210419.fits.gz",
-                                                "real/desi/coadd-special-dark-27247.fits.gz",
-                                                "real/desi/coadd-sv3-dark-26065.fits.gz"});
-}
-
-static void test_real_compressed_masks_equal_astropy(void **state)
-{
-  (void)state;
-  compare_with_astropy(1, (const char *const[]){"real/desi/spectra-sv3-dark-26065.fits.gz"});
 }
 
 static void test_real_redrock_is_found(void **state)
 {
   (void)state;
   mill_test_data(data, "real/desi/coadd-4-80613-thru20210324.fits.gz");
-  mill_selection usual = {.fiberstatus_allowed = 8 | 1 << 20};
-  mill_file_index index = index_of(data, &usual);
-  assert_int_equal(index.n_row, 1);
-  assert_close(index.row[0].z, 0.36874355163716493, 0.0);
-  assert_string_equal(index.row[0].spectype, "GALAXY");
-  mill_file_index_clear(&index);
-  usual.redrock = 1;
-  usual.redrock_max_vel_km_s = 1500.0;
-  index = index_of(data, &usual);
-  assert_int_equal(index.n_row, 0); /* a galaxy */
-  mill_file_index_clear(&index);
+  draw_sample(DESI, 1, "");
+  one.config.select.fiberstatus_allowed = 8 | 1 << 20;
+  for (int by_redrock = 0; by_redrock < 2; by_redrock++) {
+    one.config.select.redrock = by_redrock;
+    one.config.select.redrock_max_vel_km_s = 1500.0;
+    mill_file_index index = index_of(data);
+    assert_int_equal(index.n_row, !by_redrock); /* a galaxy */
+    if (!by_redrock) {
+      assert_close(index.row[0].z, 0.36874355163716493, 0.0);
+      assert_string_equal(index.row[0].spectype, "GALAXY");
+    }
+    mill_file_index_clear(&index);
+  }
 }
-
-static void test_simulated_coadds_equal_astropy(void **state)
-{
-  (void)state;
-  compare_with_astropy(3,
-                       (const char *const[]){"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz",
-                                             "sim/coadd-dev-nogood.fits.gz"});
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, remove_folder)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      TEST(test_refuses_bad_structure),
-      TEST(test_notices_cuts_between_hdus),
-      TEST(test_reads_rows_in_any_order),
-      TEST(test_keeps_nan_and_infinity),
-      TEST(test_honours_scaling),
-      TEST(test_notices_a_cut_while_reading),
-      TEST(test_reads_masks_of_any_integer),
-      TEST(test_reads_compressed_images),
-      TEST(test_index_has_a_row_per_row_of_a_coadd),
-      TEST(test_missing_columns_have_missing_values),
-      TEST(test_selects_by_target_and_status),
-      TEST(test_joins_exposures_of_spectra_files),
-      TEST(test_selects_by_redrock),
-      TEST(test_real_coadds_equal_astropy),
-      TEST(test_real_compressed_masks_equal_astropy),
-      TEST(test_real_redrock_is_found),
-      TEST(test_simulated_coadds_equal_astropy),
-  };
+#define DESI_TEST(name) cmocka_unit_test_setup_teardown(name, begin_desi, end)
+  const struct CMUnitTest tests[] = {DESI_TEST(test_images_of_other_types),
+                                     DESI_TEST(test_masks_of_any_integer),
+                                     DESI_TEST(test_compressed_images),
+                                     DESI_TEST(test_notices_a_cut_while_reading),
+                                     DESI_TEST(test_a_library_of_other_arms),
+                                     DESI_TEST(test_exposures_of_a_coadd),
+                                     DESI_TEST(test_missing_columns_have_missing_values),
+                                     DESI_TEST(test_exposures_of_a_spectra_file),
+                                     DESI_TEST(test_selects_by_redrock),
+                                     DESI_TEST(test_files_equal_astropy),
+                                     DESI_TEST(test_real_redrock_is_found)};
   return cmocka_run_group_tests_name("io/desi", tests, NULL, NULL);
 }

@@ -27,45 +27,47 @@ static void test_selection_by_target(void **state)
 static void test_selection_by_objtype(void **state)
 {
   (void)state;
-  mill_selection select = {0};
-  assert_int_equal(mill_selection_keeps_objtype(&select, "TGT"), 1);
-  assert_int_equal(mill_selection_keeps_objtype(&select, ""), 1);
-  assert_int_equal(mill_selection_keeps_objtype(&select, "SKY"), 0);
-  assert_int_equal(mill_selection_keeps_objtype(&select, "BAD"), 0);
-  select.n_objtype = 2;
-  strcpy(select.objtype[0], "SKY");
-  strcpy(select.objtype[1], "STD");
-  assert_int_equal(mill_selection_keeps_objtype(&select, "TGT"), 0);
-  assert_int_equal(mill_selection_keeps_objtype(&select, "SKY"), 1);
-  assert_int_equal(mill_selection_keeps_objtype(&select, "STD"), 1);
+  static const struct {
+    const char *objtype;
+    int usually, asked; /* kept without a list, and with SKY and STD */
+  } row[] = {{"TGT", 1, 0}, {"", 1, 0}, {"SKY", 0, 1}, {"BAD", 0, 0}, {"STD", 1, 1}};
+  mill_selection select = {.objtype = {"SKY", "STD"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    select.n_objtype = 0;
+    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].usually);
+    select.n_objtype = 2;
+    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].asked);
+  }
 }
 
 static void test_selection_by_fiberstatus(void **state)
 {
   (void)state;
   const mill_selection select = {.fiberstatus_allowed = 1 << 3 | 1 << 20};
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 0), 1);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 3), 1);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 3 | 1 << 20), 1);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1), 0);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 513), 0);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 20 | 1 << 9), 0);
-  assert_int_equal(mill_selection_keeps_fiberstatus(&select, UINT64_MAX), 0);
+  static const uint64_t good[] = {0, 1 << 3, 1 << 3 | 1 << 20};
+  static const uint64_t bad[] = {1, 513, 1 << 20 | 1 << 9, UINT64_MAX};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+    assert_int_equal(mill_selection_keeps_fiberstatus(&select, good[i]), 1);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_int_equal(mill_selection_keeps_fiberstatus(&select, bad[i]), 0);
 }
 
 static void test_selection_by_redrock(void **state)
 {
   (void)state;
+  static const struct {
+    double vel_km_s;
+    const char *spectype;
+    int is_kept;
+  } row[] = {{3e5, "QSO", 0},     {3e5, "STAR", 1},     {NAN, "STAR", 1},    {NAN, "", 0},
+             {1499, "GALAXY", 1}, {-1499, "GALAXY", 1}, {-1501, "GALAXY", 0}};
   mill_selection select = {.redrock_max_vel_km_s = 1500.0};
   assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "QSO"), 1);
   select.redrock = 1;
-  assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "QSO"), 0);
-  assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "STAR"), 1);
-  assert_int_equal(mill_selection_keeps_redrock(&select, NAN, "STAR"), 1);
-  assert_int_equal(mill_selection_keeps_redrock(&select, NAN, ""), 0);
-  assert_int_equal(mill_selection_keeps_redrock(&select, 1499.0 / MILL_C_KM_S, "GALAXY"), 1);
-  assert_int_equal(mill_selection_keeps_redrock(&select, -1499.0 / MILL_C_KM_S, "GALAXY"), 1);
-  assert_int_equal(mill_selection_keeps_redrock(&select, -1501.0 / MILL_C_KM_S, "GALAXY"), 0);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    assert_int_equal(
+        mill_selection_keeps_redrock(&select, row[i].vel_km_s / MILL_C_KM_S, row[i].spectype),
+        row[i].is_kept);
 }
 
 static void test_selection_by_class_and_redrock(void **state)
@@ -94,19 +96,15 @@ static void test_selection_by_class_and_redrock(void **state)
 static void test_selection_by_exposure(void **state)
 {
   (void)state;
-  mill_selection select = {0};
-  assert_int_equal(mill_selection_has_exp_id(&select), 0);
-  assert_int_equal(mill_selection_keeps_exp_id(&select, -1), 1);
-  select.min_exp_id = 5;
-  assert_int_equal(mill_selection_has_exp_id(&select), 1);
-  for (int id = -1; id < 12; id++)
-    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 5);
-  select.max_exp_id = 8;
-  for (int id = -1; id < 12; id++)
-    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 5 && id <= 8);
-  select.min_exp_id = 0;
-  for (int id = -1; id < 12; id++)
-    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 0 && id <= 8);
+  static const int limit[][2] = {{0, 0}, {5, 0}, {5, 8}, {0, 8}};
+  for (size_t i = 0; i < sizeof limit / sizeof *limit; i++) {
+    const int min = limit[i][0], max = limit[i][1];
+    const mill_selection select = {.min_exp_id = min, .max_exp_id = max};
+    assert_int_equal(mill_selection_has_exp_id(&select), i > 0);
+    for (int id = -1; id < 12; id++)
+      assert_int_equal(mill_selection_keeps_exp_id(&select, id),
+                       i == 0 || (id >= min && id >= 0 && (max == 0 || id <= max)));
+  }
 }
 
 static void expect_beside(const char *input, const char *expected)

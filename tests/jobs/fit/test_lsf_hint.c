@@ -37,35 +37,36 @@ static void fill_matrix(double sigma)
 static void test_rows_of_a_matrix(void **state)
 {
   (void)state;
-  const mill_read_segment s = {.n_pix = N, .n_diag = N_DIAG, .resolution = matrix};
+  const mill_raw_segment s = {
+      .n_pix = N, .wave_aa = wave_aa, .n_diag = N_DIAG, .resolution = matrix};
   fill_wave();
   /* the sum over pixels of a Gaussian of sigma 1 or more is its integral to 1e-4; 5 pixels hold
      all but 3e-4 of one of 1.3 */
   for (double sigma = 1.0; sigma < 1.35; sigma += 0.1) {
     fill_matrix(sigma);
-    assert_true(fabs(mill_lsf_width(&s, wave_aa) / (PIXEL_AA * sigma) - 1.0) < 1e-3);
+    assert_true(fabs(mill_lsf_width(&s) / (PIXEL_AA * sigma) - 1.0) < 1e-3);
   }
   memset(matrix, 0, sizeof matrix);
-  assert_true(isnan(mill_lsf_width(&s, wave_aa)));
+  assert_true(isnan(mill_lsf_width(&s)));
 }
 
 static void test_the_narrowest_tenth(void **state)
 {
   (void)state;
-  const mill_read_segment s = {.n_pix = N, .sigma_aa = sigma_aa};
-  const mill_read_segment none = {.n_pix = N};
+  const mill_raw_segment s = {.n_pix = N, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
+  const mill_raw_segment none = {.n_pix = N};
   fill_wave();
   for (int i = 0; i < N; i++)
     sigma_aa[i] = 1.0f + (float)i / (float)(N - 1);
   /* the third of 20 pixels at even distances */
-  assert_true(fabs(mill_lsf_width(&s, wave_aa) - (1.0 + 2.0 / 19.0)) < 2.0 / N);
+  assert_true(fabs(mill_lsf_width(&s) - (1.0 + 2.0 / 19.0)) < 2.0 / N);
   for (int i = 0; i < N / 20; i++) /* less than a tenth do not count */
     sigma_aa[i] = 0.01f;
-  assert_true(mill_lsf_width(&s, wave_aa) > 1.0);
+  assert_true(mill_lsf_width(&s) > 1.0);
   for (int i = 0; i < N; i++)
     sigma_aa[i] = NAN;
-  assert_true(isnan(mill_lsf_width(&s, wave_aa)));
-  assert_true(isnan(mill_lsf_width(&none, wave_aa)));
+  assert_true(isnan(mill_lsf_width(&s)));
+  assert_true(isnan(mill_lsf_width(&none)));
 }
 
 static void test_what_counts(void **state)
@@ -80,10 +81,10 @@ static void test_what_counts(void **state)
   fill_wave();
   for (int a = 0; a < 2; a++)
     for (int k = 0; k < 4; k++) {
-      const mill_read_segment s = {.n_pix = N, .arm = a, .sigma_aa = sigma_aa};
+      const mill_raw_segment s = {.n_pix = N, .arm = a, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
       for (int i = 0; i < N; i++)
         sigma_aa[i] = 0.9f + 0.1f * (float)k;
-      mill_narrow_note(&widths, &lib, &s, wave_aa);
+      mill_narrow_note(&widths, &lib, &s);
     }
   assert_true(widths.n[0] == 0 && widths.n[1] == 3); /* 1.2 is no narrower than 1.2 */
   assert_true(fabs(widths.sum_aa[1] - (0.9 + 1.0 + 1.1)) < 1e-6);

@@ -40,10 +40,10 @@ static int teardown(void **state)
 static mill_bench_shape shape_of(int n_star, int with_lsf, int with_mask)
 {
   mill_bench_shape shape;
-  const double *const wave = wave_aa;
   const mill_raw_segment segment = {.arm = 0,
                                     .n_pix = N_PIX,
                                     .n_diag = with_lsf == 1 ? N_DIAG : 0,
+                                    .wave_aa = wave_aa,
                                     .flux = numbers,
                                     .ivar = numbers,
                                     .mask = with_mask ? mask : NULL,
@@ -52,7 +52,7 @@ static mill_bench_shape shape_of(int n_star, int with_lsf, int with_mask)
   const mill_star star = {.n_segment = 1, .segment = &segment};
   memset(&shape, 0, sizeof shape);
   for (int i = 0; i < n_star; i++)
-    mill_bench_shape_add(&shape, &lib, &set, &star, &wave);
+    mill_bench_shape_add(&shape, &lib, &set, &star);
   return shape;
 }
 

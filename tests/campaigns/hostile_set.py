@@ -1,9 +1,11 @@
-"""A wider set than test_hostile.py has; prints what docs/science/validation.md (Hostile input) says of it.
+"""What docs/science/validation.md (Hostile input) says of more rows than tests/e2e/test_hostile.py has.
 
-Not a test:
-STARMILL=build/release/starmill STARMILL_TEST_DATA=DATA python3 tests/e2e/hostile_set.py
+STARMILL=build/release/starmill STARMILL_TEST_DATA=DATA python3 tests/campaigns/hostile_set.py
 """
+import os
+import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from test_hostile import *  # noqa: F403
 
 SN = (3, 6, 12, 25, 50)
@@ -202,20 +204,6 @@ def one_pixel():
             moved = moved[np.isfinite(moved)]
             print(f"  {name} moved by {np.median(moved):.2f} errors (median), "
                   f"{np.percentile(moved, 99):.1f} (99 %), {moved.max():.1f} (largest)", flush=True)
-
-
-def inputs(folder):
-    """Path of each file, made in a folder once, and the kind of its rows: no stars, two stars, and
-    the rows of test_hostile.py."""
-    each = len(SN) * N_EACH
-    kinds = {"no-stars": [kind for kind in KINDS for _ in range(each)], "two": ["two stars"] * each,
-             "hostile": [name for name, *_ in ROWS] + ["another star"]}
-    paths = [os.path.join(folder, name + ".fits") for name in kinds]
-    if not all(map(os.path.exists, paths)):
-        Hostile.setUpClass()
-        for path, made in zip(paths, (write_no_stars()[0], write_two()[0], Hostile.input)):
-            shutil.move(made, path)
-    return zip(paths, kinds.values())
 
 
 if __name__ == "__main__":
