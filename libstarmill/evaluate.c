@@ -5,6 +5,7 @@
 
 #include "kernels/math/continuum.h"
 #include "kernels/math/rotation.h"
+#include "kernels/base/memory.h"
 
 /* ---- the likelihood ---- */
 

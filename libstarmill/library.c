@@ -10,6 +10,7 @@
 #include "kernels/find_backend.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
+#include "kernels/base/memory.h"
 
 _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int)MILL_ERR_INPUT &&
                    STARMILL_RANGE == (int)MILL_ERR_RANGE &&

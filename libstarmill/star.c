@@ -1,4 +1,5 @@
 #include "libstarmill/handle.h"
+#include "kernels/base/memory.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/library.h"
 #include "src/libraries/rbf.h"
 #include "src/libraries/spline_grid.h"

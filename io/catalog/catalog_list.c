@@ -9,6 +9,7 @@
 
 #include "io/fits/fits_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 void mill_catalog_row_init(mill_catalog_row *row)
 {

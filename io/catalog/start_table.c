@@ -13,6 +13,7 @@
 #include "io/result/result_rows.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 

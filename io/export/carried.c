@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/order.h"
 
 enum { PIECE_BYTES = 4 << 20 };

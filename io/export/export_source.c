@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 
 enum { BLOCK_BYTES = 16 << 20, MAX_BLOCK_ROWS = 1 << 16 };

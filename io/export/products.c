@@ -11,6 +11,7 @@
 #include "io/export/rvtab.h"
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"

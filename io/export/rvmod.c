@@ -4,6 +4,7 @@
 
 #include "io/export/rvtab.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { PIECE_BYTES = 16 << 20 };
 

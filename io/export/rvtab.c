@@ -5,6 +5,7 @@
 
 #include "io/export/out_columns.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* FIBERMAP and the tables with a row for each of its rows, then EXP_FIBERMAP. */
 static int carry_tables(mill_fits_file *input, const mill_carried *carried,

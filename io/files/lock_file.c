@@ -16,6 +16,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/status_process.h"
 #include "src/system/thread.h"

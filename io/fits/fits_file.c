@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/system/log.h"
+#include "kernels/base/memory.h"
 
 /* "PATH: HDU 2 (FIBERMAP)"; a primary HDU has no name. */
 static void name_hdu(const mill_fits_file *file, int i_hdu, size_t size, char *out)

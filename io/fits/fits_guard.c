@@ -12,6 +12,7 @@
 
 #include "io/fits/fits_walk.h"
 #include "src/system/regular_file.h"
+#include "kernels/base/memory.h"
 
 enum {
   BLOCK = 2880,

@@ -9,6 +9,7 @@
 
 #include "io/files/lock_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { MAX_COLUMN = 64, ROWS = 1024 /* of a table at once */ };
 

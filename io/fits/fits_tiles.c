@@ -1,4 +1,5 @@
 #include "io/fits/fits_walk.h"
+#include "kernels/base/memory.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"

@@ -12,6 +12,7 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "kernels/base/common.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 enum {

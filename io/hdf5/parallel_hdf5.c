@@ -14,6 +14,7 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/mpi_context.h"
 
 #define WRITE_ERROR(what)                                                                          \

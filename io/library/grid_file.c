@@ -9,6 +9,7 @@
 #include "io/library/grid_parts.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/order.h"
 
 struct mill_grid_file {

@@ -8,6 +8,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/library/grid_parts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/version.h"
 

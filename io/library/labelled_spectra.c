@@ -8,6 +8,7 @@
 
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* ---- cards ---------------------------------------------------------------------------------- */
 

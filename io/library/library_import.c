@@ -7,6 +7,7 @@
 
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/system/order.h"

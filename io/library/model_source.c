@@ -12,6 +12,7 @@
 #include "io/library/labelled_parts.h"
 #include "io/library/name_pattern.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/cubic_spline.h"
 
 struct mill_model_source {

@@ -8,6 +8,7 @@
 
 #include "io/fits/fits_output.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 
 enum {

@@ -8,6 +8,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 #include "src/system/version.h"
 

@@ -12,6 +12,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/watchdog.h"
 

@@ -7,6 +7,7 @@
 #include "io/result/column_data.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 enum { BLOCK_ROWS = 65536 };

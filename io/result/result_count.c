@@ -1,6 +1,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { BLOCK_ROWS = 65536 };
 

@@ -14,6 +14,7 @@
 #include "src/system/order.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
+#include "kernels/base/memory.h"
 
 enum {
   POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */

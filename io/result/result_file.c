@@ -20,6 +20,7 @@
 #include "src/system/regular_file.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
+#include "kernels/base/memory.h"
 
 /* A row takes a kilobyte or less, and no file system writes slower than 10 MB/s for long */
 static const double ROW_S = 1e-4;

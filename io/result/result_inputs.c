@@ -7,6 +7,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 

@@ -11,6 +11,7 @@
 #include "io/result/result_layout.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)

@@ -17,6 +17,7 @@
 #include "io/result/result_primary.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 

@@ -10,6 +10,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object };

@@ -6,6 +6,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 #define CRC   "fits/CRC"

@@ -7,6 +7,7 @@
 #include "io/result/result_rows.h"
 #include "io/result/stored_rows.h"
 #include "src/system/log.h"
+#include "kernels/base/memory.h"
 
 enum { READ_ROWS = 8192 /* block of rows looked at when a file is continued */ };
 

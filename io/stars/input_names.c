@@ -18,6 +18,7 @@
 #include "io/surveys/redrock.h"
 #include "io/result/result_look.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/watchdog.h"

@@ -12,6 +12,7 @@
 #include "io/stars/input_names.h"
 #include "io/stars/work.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* A row, as ranks send it to each other. */
 typedef struct entry {

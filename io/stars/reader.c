@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
 #include "src/system/thread.h"

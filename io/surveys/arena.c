@@ -1,6 +1,7 @@
 #include "io/surveys/arena.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { ALIGN = 64 };
 #define STEP ((size_t)1 << 20) /* room for what comes with the pixels of a block */

@@ -8,6 +8,7 @@
 
 #include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
+#include "kernels/base/memory.h"
 
 enum { MAX_PIX = 1 << 19 /* of one spectrum: DESI has 2881 */ };
 

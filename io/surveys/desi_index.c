@@ -9,6 +9,7 @@
 #include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
+#include "kernels/base/memory.h"
 
 enum { SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 

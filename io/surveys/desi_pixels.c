@@ -3,6 +3,7 @@
 
 #include "io/surveys/desi_file.h"
 #include "io/surveys/single_spectrum.h"
+#include "kernels/base/memory.h"
 
 enum { CONVERT_BYTES = 1 << 22 /* buffer for images that are not stored as we keep them */ };
 

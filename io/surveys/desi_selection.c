@@ -5,6 +5,7 @@
 
 #include "io/surveys/desi_file.h"
 #include "io/surveys/target_bits.h"
+#include "kernels/base/memory.h"
 
 /* Which columns of targeting FIBERMAP has: those of commissioning or survey validation, or else the
  * main survey's. */

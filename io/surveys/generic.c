@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/surveys/selection.h"
+#include "kernels/base/memory.h"
 
 enum { N_KNOWN_WAVE = 8 /* wavelength sets remembered, to find rows that share them */ };
 

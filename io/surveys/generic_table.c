@@ -1,4 +1,5 @@
 #include "io/surveys/generic.h"
+#include "kernels/base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

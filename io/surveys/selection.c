@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/name_regex.h"
 
 int mill_selection_keeps_target(const mill_selection *select, int64_t target_id)

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "io/surveys/selection.h"
+#include "kernels/base/memory.h"
 
 /* ---- memory ----------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 enum {

@@ -12,6 +12,7 @@
 #include "io/surveys/selection.h"
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* A SENSFUNC of physical units (erg / s / cm2 / A a count) would bring 1 / flux^2 to the end of
  * float32: where it stays below PHYSICAL everywhere in the first row that has one, fluxes of the

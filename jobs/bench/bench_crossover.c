@@ -9,6 +9,7 @@
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
 #include "kernels/particles/particles.h"
 #include "src/libraries/train_network.h"

@@ -12,6 +12,7 @@
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
 
 enum { EXIT_UNREADABLE = 3, FOLDER_SIZE = 1024 };

@@ -17,6 +17,7 @@
 #include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"

@@ -14,6 +14,7 @@
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { EXIT_OUTPUT = 4, RANK_ROWS = 256 /* of the collective file */, N_VALUE = 8 };
 static const double LITTLE_BYTES = 1e9;

@@ -10,6 +10,7 @@
 #include "jobs/fit/plan.h"
 #include "jobs/fit/share.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/run/command_text.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"

@@ -11,6 +11,7 @@
 #include "jobs/fit/output.h"
 #include "io/stars/input_names.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { MAX_REASON = 64 };
 

@@ -10,6 +10,7 @@
 #include "src/run/backend_choice.h"
 #include "io/stars/work.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/progress.h"
 #include "src/ranks/usual_rate.h"
 

@@ -4,6 +4,7 @@
 
 #include "jobs/fit/output.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 
 int mill_fit_check_products(const mill_fit_call *call, const mill_inputs *inputs)

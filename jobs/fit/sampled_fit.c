@@ -8,6 +8,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
 

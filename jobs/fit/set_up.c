@@ -10,6 +10,7 @@
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "src/pipeline/device_model.h"
 #include "src/system/file_roles.h"

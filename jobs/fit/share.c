@@ -5,6 +5,7 @@
 
 #include "jobs/fit/stars.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/pipeline/pipeline.h"
 #include "src/system/log.h"
 #include "src/system/progress.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"

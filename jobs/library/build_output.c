@@ -11,6 +11,7 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"

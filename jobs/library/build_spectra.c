@@ -10,6 +10,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/quantile.h"
 #include "src/libraries/smooth_median.h"
 #include "src/system/log.h"

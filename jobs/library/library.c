@@ -18,6 +18,7 @@
 #include "jobs/library/train_options.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 

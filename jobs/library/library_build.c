@@ -16,6 +16,7 @@
 #include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"

@@ -8,6 +8,7 @@
 #include "io/library/library_file.h"
 #include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/arm_setup.h"
 #include "src/libraries/model_error.h"
 #include "src/system/file_roles.h"

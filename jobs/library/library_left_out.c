@@ -5,6 +5,7 @@
 
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/library_make.h"
 #include "src/system/regular_file.h"
 

@@ -14,6 +14,7 @@
 #include "io/library/library_file.h"
 #include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
 #include "src/libraries/spectra_library.h"

@@ -15,6 +15,7 @@
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/library_make.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/run/stop_watch.h"

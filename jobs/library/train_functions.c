@@ -11,6 +11,7 @@
 #include "jobs/library/library_left_out.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/grid_emulators.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"

@@ -12,6 +12,7 @@
 #include "io/library/train_file.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"

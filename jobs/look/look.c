@@ -8,6 +8,7 @@
 
 #include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 
 typedef struct look_job {

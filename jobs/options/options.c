@@ -11,6 +11,7 @@
 #include "io/stars/input_names.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* ---- the table ---- */
 

@@ -12,6 +12,7 @@
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"

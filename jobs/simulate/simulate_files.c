@@ -8,6 +8,7 @@
 
 #include "jobs/simulate/simulate_folder.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"
 

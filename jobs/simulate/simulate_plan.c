@@ -7,6 +7,7 @@
 #include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"
 

@@ -12,36 +12,19 @@
 
 #include <omp.h>
 
-#include "kernels/math/activation.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_real.h"
+#include "kernels/cpu/emulate.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
 #include "kernels/base/host_copy.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/star/prepare.h"
-#include "kernels/math/rbf.h"
-#include "kernels/math/spline_grid.h"
-#include "kernels/math/vector.h"
 
-enum {
-  MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
-  MILL_BATCH_ROWS = 160 /**< rows of the emulator that share one pass over its weights */
-};
-_Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
-
-/** Work space of one thread. */
-typedef struct mill_lane {
-  int max_seg_pix;
-  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] what comes before the layers */
-  double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
-  float *narrow[2];  /**< the same */
-  char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
-  mill_workspace work[MILL_GROUP];
-  mill_timing timing;
-} mill_lane;
+#define answer_arm_f32 MILL_ISA_SYMBOL(mill_answer_arm_f32)
+#define answer_arm_f64 MILL_ISA_SYMBOL(mill_answer_arm_f64)
 
 struct mill_device {
   int n_thread;
@@ -54,11 +37,6 @@ struct mill_device {
   int *index;
   int n_active, cap_active;
 };
-
-#define answer_arm_f32    MILL_ISA_SYMBOL(mill_answer_arm_f32)
-#define answer_arm_f64    MILL_ISA_SYMBOL(mill_answer_arm_f64)
-#define layer_product_f32 MILL_ISA_SYMBOL(mill_layer_product_f32)
-#define layer_product_f64 MILL_ISA_SYMBOL(mill_layer_product_f64)
 
 /** Seconds since *last, which becomes now. */
 static double lap_s(double *last)
@@ -114,209 +92,6 @@ static int phase_of(const mill_slot *slot)
 static int is_error_phase(int phase)
 {
   return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
-}
-
-/** The front of an emulator that is no network, for one star. */
-typedef struct mill_front_task {
-  const mill_model_arm *arm;
-  int n_tangent;
-  const double *in; /**< [1 + n_tangent][MILL_ROW_PITCH] */
-  double *out;      /**< the same */
-} mill_front_task;
-
-static void body_front(mill_block *b, void *arg)
-{
-  const mill_front_task *t = arg;
-  if (t->arm->kind == MILL_EMULATOR_GRID)
-    mill_block_spline_grid(b, &t->arm->grid, t->n_tangent, t->in, MILL_ROW_PITCH, t->out,
-                           MILL_ROW_PITCH);
-  else
-    mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
-}
-
-/** SiLU of the value row, its slope times the tangent rows, which are double or float (thin). */
-static void activate(int n, double *value, int n_tangent, double *const *tangent,
-                     float *const *thin)
-{
-  double slope[MILL_MAX_WIDTH];
-  MILL_SIMD
-  for (int i = 0; i < n; i++)
-    value[i] = mill_silu(value[i], &slope[i]);
-  for (int t = 0; t < n_tangent && !thin; t++) {
-    double *row = tangent[t];
-    MILL_SIMD
-    for (int i = 0; i < n; i++)
-      row[i] *= slope[i];
-  }
-  for (int t = 0; t < n_tangent && thin; t++) {
-    float *row = thin[t];
-    MILL_SIMD
-    for (int i = 0; i < n; i++)
-      row[i] *= (float)slope[i];
-  }
-}
-
-static int n_tangent_of(const mill_model *m, const mill_slot *slot)
-{
-  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
-}
-
-/** The rows of a batch: first the values, one for each slot, then all tangents, the rough ones
- *  last.  Row r of the layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers,
- *  in hidden, or from n_wide on in narrow. */
-typedef struct mill_rows {
-  int n_slot, n_row;
-  int n_wide;                                   /**< rows from here on are float32 from the first */
-  int n_exact;                                  /**< rows from here on are rough */
-  int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
-  int is_value[MILL_BATCH_ROWS];
-} mill_rows;
-
-static void number_rows(const mill_model *m, const mill_model_arm *arm, int n_slot,
-                        mill_slot *const *slot, mill_rows *rows)
-{
-  rows->n_slot = n_slot;
-  rows->n_row = n_slot;
-  for (int rough = 0; rough <= 1; rough++) {
-    rows->n_exact = rows->n_row;
-    for (int s = 0; s < n_slot; s++)
-      if (mill_slot_rough(slot[s], arm) == rough) {
-        rows->first[s] = rows->n_row;
-        rows->n_tangent[s] = n_tangent_of(m, slot[s]);
-        rows->n_row += rows->n_tangent[s];
-      }
-  }
-  rows->n_wide = m->set.precision == MILL_FLOAT64 ? rows->n_row : n_slot;
-  for (int r = 0; r < rows->n_row; r++)
-    rows->is_value[r] = r < n_slot;
-}
-
-/** Mapped labels of a slot and their slopes: what its rows come from. */
-static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent, double *row)
-{
-  mill_map_labels(m, slot->theta, row);
-  for (int t = 1; t <= n_tangent; t++) {
-    double *tangent = row + (size_t)t * MILL_ROW_PITCH;
-    for (int l = 0; l < m->n_label; l++)
-      tangent[l] = 0.0;
-    tangent[t - 1] = mill_label_map_slope(&m->label[t - 1], slot->theta[MILL_PAR_LABEL0 + t - 1]);
-  }
-}
-
-/** Inputs of the first layer: labels, or what the front makes of them. */
-static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
-                       const mill_rows *rows, mill_lane *lane)
-{
-  const int n_in = arm->layer[0].n_in;
-  for (int s = 0; s < rows->n_slot; s++) {
-    double *row = lane->front[0];
-    label_rows(m, slot[s], rows->n_tangent[s], row);
-    if (arm->kind != MILL_EMULATOR_MLP) {
-      mill_front_task task = {arm, rows->n_tangent[s], row, lane->front[1]};
-      mill_block_run(body_front, &task);
-      row = lane->front[1];
-    }
-    for (int t = 0; t <= rows->n_tangent[s]; t++) {
-      const int r = t == 0 ? s : rows->first[s] + t - 1;
-      const double *from = row + (size_t)t * MILL_ROW_PITCH;
-      for (int i = 0; i < n_in; i++) {
-        if (r < rows->n_wide)
-          lane->hidden[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = from[i];
-        else
-          lane->narrow[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = (float)from[i];
-      }
-    }
-  }
-}
-
-/** A hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
-static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
-{
-  double *to[MILL_BATCH_ROWS];
-  float *thin[MILL_BATCH_ROWS];
-  for (int r = 0; r < rows->n_row; r++) {
-    to[r] = lane->hidden[1 - from] + (size_t)r * MILL_ROW_PITCH;
-    thin[r] = lane->narrow[1 - from] + (size_t)r * MILL_ROW_PITCH;
-  }
-  const int n_wide = rows->n_wide, n_thin = rows->n_row - n_wide;
-  layer_product_f64(layer, layer->weight, n_wide, lane->hidden[from], rows->is_value, to);
-  if (n_thin > 0)
-    layer_product_f32(layer, layer->narrow, n_thin,
-                      lane->narrow[from] + (size_t)n_wide * MILL_ROW_PITCH, rows->is_value + n_wide,
-                      thin + n_wide);
-  for (int s = 0; s < rows->n_slot; s++) {
-    const int first = rows->first[s];
-    activate(layer->n_out, to[s], rows->n_tangent[s], to + first,
-             first < n_wide ? NULL : thin + first);
-  }
-}
-
-/** The last layer in float32 from narrow[from], whose other buffer is used on the way. */
-static void last_layer_f32(const mill_model_arm *arm, const mill_rows *rows, int from,
-                           mill_lane *lane, float *const *out)
-{
-  const mill_layer *last = &arm->layer[arm->n_layer - 1];
-  const mill_layer *down = &arm->rough[0], *up = &arm->rough[1];
-  const int n_exact = rows->n_exact, n_rough = rows->n_row - n_exact;
-  const size_t at = (size_t)n_exact * MILL_ROW_PITCH;
-  const int *is_value = rows->is_value + n_exact;
-  float *fewer[MILL_BATCH_ROWS];
-  layer_product_f32(last, last->weight, n_exact, lane->narrow[from], rows->is_value, out);
-  if (n_rough == 0)
-    return;
-  for (int r = 0; r < n_rough; r++)
-    fewer[r] = lane->narrow[1 - from] + at + (size_t)r * MILL_ROW_PITCH;
-  layer_product_f32(down, down->weight, n_rough, lane->narrow[from] + at, is_value, fewer);
-  layer_product_f32(up, up->weight, n_rough, fewer[0], is_value, out + n_exact);
-}
-
-/** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
- *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
- *  per label.  Returns which of narrow's buffers has the inputs of the last layer, in float32.
- *
- *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
- *  rounding there moves all pixels together, as a change of labels would.  In a tangent it makes
- *  the step wrong by 1e-6 of its length, so tangents are of the run's precision from the first
- *  layer on.  The last layer, the expensive one, is of that precision for both. */
-static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
-                   mill_lane *lane)
-{
-  const mill_model_arm *arm = &m->arm[i_arm];
-  const mill_layer *last = &arm->layer[arm->n_layer - 1];
-  const int wide = m->set.precision == MILL_FLOAT64;
-  mill_rows rows;
-  double *to[MILL_BATCH_ROWS];
-  float *to32[MILL_BATCH_ROWS];
-  int from = 0;
-
-  number_rows(m, arm, n_slot, slot, &rows);
-  first_rows(m, arm, slot, &rows, lane);
-  for (int l = 0; l < arm->n_layer - 1; l++) {
-    hidden_layer(&arm->layer[l], &rows, from, lane);
-    from = 1 - from;
-  }
-  for (int s = 0; s < n_slot; s++)
-    for (int t = 0; t <= rows.n_tangent[s]; t++) {
-      const int r = t == 0 ? s : rows.first[s] + t - 1;
-      double *h = lane->hidden[from] + (size_t)r * MILL_ROW_PITCH;
-      float *thin = lane->narrow[from] + (size_t)r * MILL_ROW_PITCH;
-      const size_t at = (size_t)t * (size_t)m->max_pix_pad;
-      for (int k = 0; k < last->n_in && !wide; k++) {
-        if (r < rows.n_wide)
-          thin[k] = (float)h[k];
-        else
-          h[k] = (double)thin[k];
-      }
-      lane->work[s].mean[t] =
-          mill_dot(last->n_in, arm->mean_weight, h) + (t == 0 ? arm->mean_bias : 0.0);
-      to[r] = (double *)lane->work[s].grid + at;
-      to32[r] = (float *)lane->work[s].grid + at;
-    }
-  if (wide)
-    layer_product_f64(last, last->weight, rows.n_row, lane->hidden[from], rows.is_value, to);
-  else
-    last_layer_f32(arm, &rows, from, lane, to32);
-  return from;
 }
 
 /** One block's work: what a kernel launch would be given. */

@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_sum.h"
 

@@ -293,6 +293,22 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     slope[i] = 0.0;
 }
 
+/** A thread's sums in the order of mill_jacobian_sums: with S, among the V, half the gradient. */
+MILL_INLINE void mill_cell_jacobian_part(int nk, int np, double (*with_s)[MILL_CELL_MAX_PITCH],
+                                         const mill_vec_f64 *pair, const mill_vec_f64 *gradient,
+                                         double *part)
+{
+  const int origin = mill_gram_at(nk, 0), n_pair = mill_gram_at(nk + np, 0) - origin;
+  for (int j = 0; j < np; j++) {
+    double *to = part + (mill_gram_at(nk + j, 0) - origin);
+    for (int k = 0; k < nk; k++)
+      to[k] = with_s[j][k];
+    for (int l = 0; l <= j; l++)
+      to[nk + l] = mill_vec_sum_f64(&pair[mill_gram_at(j, l)]);
+    part[n_pair + j] = mill_vec_sum_f64(&gradient[j]);
+  }
+}
+
 /** The sums of mill_jacobian_sums by cells of pixels, without model error. */
 MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
                                            const mill_segment *s, const mill_real *templ,
@@ -361,14 +377,7 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
     mill_gram_add(0, np, cell, MILL_CELL_MOST, row[0], pair);
   }
   double part[MILL_BLOCK_MAX_SUM];
-  for (int j = 0; j < np; j++) {
-    double *to = part + (mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0));
-    for (int k = 0; k < nk; k++)
-      to[k] = with_s[j][k];
-    for (int l = 0; l <= j; l++)
-      to[nk + l] = mill_vec_sum_f64(&pair[mill_gram_at(j, l)]);
-    part[n_pair + j] = mill_vec_sum_f64(&gradient[j]);
-  }
+  mill_cell_jacobian_part(nk, np, with_s, pair, gradient, part);
   mill_block_sum_n(b, part, n_pair + np, work->sums);
 }
 

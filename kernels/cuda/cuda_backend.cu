@@ -11,6 +11,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/device_facts.h"
+#include "kernels/base/memory.h"
 
 /** Memory of a star of a DESI-like survey with its work space, generously. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/base/memory.h"
 
 /** A request of this size or more is refused where it would leave less than RESERVE_BYTES of
  *  the GPU's memory, or than a part of it: CUDA itself may want more when kernels run. */

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device_choice.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/math/block.h"
+#include "kernels/base/memory.h"
 
 static work_shape shape_of(const mill_model *m, int n_lane)
 {

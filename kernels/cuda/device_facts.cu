@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 #ifndef MILL_CUDA_ARCHITECTURES
 #error "MILL_CUDA_ARCHITECTURES must name the architectures of this build (kernels/CMakeLists.txt)"

@@ -441,6 +441,23 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
   mill_threads_wait(n_thread);
 }
 
+/** Half the gradient of a group's rows, from a lane's share, behind the sums. */
+static __device__ __forceinline__ void mill_gather_gradient(int thread, int n_thread, int g0,
+                                                            int first, int n_row, double gradient,
+                                                            double *sums)
+{
+  const int lane = thread & 31, warp = thread >> 5, n_warp = n_thread >> 5;
+  double *const half = sums + mill_gram_at(n_row, 0) - mill_gram_at(first, 0);
+  gradient += __shfl_xor_sync(0xffffffffu, gradient, 1); /* over the four lanes of a row */
+  gradient += __shfl_xor_sync(0xffffffffu, gradient, 2);
+  const int row = MILL_MMA_ROWS * g0 + lane / 4;
+  for (int w = 0; w < n_warp; w++) {
+    if (w == warp && lane % 4 == 0 && row >= first && row < n_row)
+      half[row - first] = (w == 0 ? 0.0 : half[row - first]) + gradient;
+    mill_threads_wait(n_thread);
+  }
+}
+
 /** Sums over the pixels of a segment, of rows [first, n_row) in n_own groups from g0 on: with each
  *  other, where n_own is 1 also with the rows of group h, into sums at mill_gram_at(row, column) -
  *  mill_gram_at(first, 0), and a Jacobian's gradient behind all of them.  By n_thread threads,
@@ -510,15 +527,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
   mill_gram_collect<n_own>(thread, n_thread, first, n_row, g0, h, across, own, sums);
   if (!is_jacobian || h > 0)
     return;
-  double *const half = sums + mill_gram_at(n_row, 0) - mill_gram_at(first, 0);
-  gradient += __shfl_xor_sync(0xffffffffu, gradient, 1); /* over the four lanes of a row */
-  gradient += __shfl_xor_sync(0xffffffffu, gradient, 2);
-  const int row = MILL_MMA_ROWS * g0 + lane / 4;
-  for (int w = 0; w < n_warp; w++) {
-    if (w == warp && lane % 4 == 0 && row >= first && row < n_row)
-      half[row - first] = (w == 0 ? 0.0 : half[row - first]) + gradient;
-    mill_threads_wait(n_thread);
-  }
+  mill_gather_gradient(thread, n_thread, g0, first, n_row, gradient, sums);
 }
 
 /** The same for all groups of these rows. */

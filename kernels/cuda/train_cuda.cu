@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/train_cuda.h"
 #include "kernels/cuda/train_directions.h"

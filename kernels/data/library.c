@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 void mill_arm_clear(mill_arm *arm)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/particles/potential.h"
 
 /** A step times a curvature of U above this is refused: at 2 Euler's steps grow without limit, and

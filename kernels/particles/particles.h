@@ -9,6 +9,7 @@
 #define MILL_PARTICLES_H
 
 #include "kernels/base/common.h"
+#include "kernels/base/memory.h"
 
 MILL_EXTERN_C_BEGIN
 

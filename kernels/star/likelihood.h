@@ -99,53 +99,14 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
-/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
- *
- *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
- *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
- *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
- *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
- *  a star with n_share segments of this arm. */
-MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, mill_segment *s,
-                                           int n_share, mill_workspace *work, mill_eval *eval)
+/** Gradient and curvature of a segment from the sums of mill_jacobian_sums, added to eval. */
+MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        const mill_workspace *work, mill_eval *eval)
 {
-  mill_block *b = &own;
-  const mill_model_arm *arm = &m->arm[s->arm];
-  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, np = m->n_deriv, q = s->n_error;
   const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
-  mill_real *smooth = (mill_real *)work->smooth;
-
-  mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
-  if (n_share > 0) {
-    mill_block_release_error(b, s);
-    if (isfinite(mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work),
-                                    MILL_LN_SCALE(arm, work), work)))
-      mill_block_fix_error(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
-  }
-
-  const double f =
-      mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
-  MILL_SERIAL(b)
-  {
-    eval->f += f;
-  }
-  MILL_BARRIER(b);
-  if (!isfinite(f))
-    return;
-
-  const int q = s->n_error, origin = mill_gram_at(q + nk, 0);
-  const int n_pair = mill_gram_at(q + nk + np, 0) - origin;
-  const double *chol = work->normal, *with_s = work->error;
-  const double *sums = work->sums;
-  MILL_FOR(b, e, q)
-  {
-    double *x = work->error + MILL_ERROR_SOLVED + e * nk;
-    for (int k = 0; k < nk; k++)
-      x[k] = with_s[e * nk + k];
-    mill_cholesky_solve(nk, chol, nk, x);
-  }
-  MILL_BARRIER(b);
-  mill_jacobian_sums(b, m, s, smooth, MILL_LEVEL(arm, work), work);
+  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + np, 0) - origin;
+  const double *chol = work->normal, *with_s = work->error, *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
   MILL_FOR(b, j, np)
   {
@@ -183,6 +144,52 @@ MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, 
     }
   }
   MILL_BARRIER(b);
+}
+
+/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
+ *
+ *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
+ *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
+ *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
+ *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
+ *  a star with n_share segments of this arm. */
+MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, mill_segment *s,
+                                           int n_share, mill_workspace *work, mill_eval *eval)
+{
+  mill_block *b = &own;
+  const mill_model_arm *arm = &m->arm[s->arm];
+  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
+  mill_real *smooth = (mill_real *)work->smooth;
+
+  mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
+  if (n_share > 0) {
+    mill_block_release_error(b, s);
+    if (isfinite(mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work),
+                                    MILL_LN_SCALE(arm, work), work)))
+      mill_block_fix_error(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+  }
+
+  const double f =
+      mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+  }
+  MILL_BARRIER(b);
+  if (!isfinite(f))
+    return;
+
+  const double *chol = work->normal, *with_s = work->error;
+  MILL_FOR(b, e, s->n_error)
+  {
+    double *x = work->error + MILL_ERROR_SOLVED + e * nk;
+    for (int k = 0; k < nk; k++)
+      x[k] = with_s[e * nk + k];
+    mill_cholesky_solve(nk, chol, nk, x);
+  }
+  MILL_BARRIER(b);
+  mill_jacobian_sums(b, m, s, smooth, MILL_LEVEL(arm, work), work);
+  mill_block_curvature(b, m, s, work, eval);
 }
 
 /** Residuals of the good pixels for the coefficients and template at hand:

@@ -5,6 +5,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/train/train_cpu.h"
 
 /* Threads share models in blocks of ROWS, neurons in blocks of NEURONS, and outputs of the last

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 #include "src/system/order.h"

@@ -7,6 +7,7 @@
 #include <yaml.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 #include "src/system/order.h"

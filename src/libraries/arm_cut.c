@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/cubic_spline.h"
 #include "src/libraries/quantile.h"
 

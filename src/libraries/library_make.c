@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/limits.h"
 #include "src/libraries/point_hull.h"

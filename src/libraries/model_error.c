@@ -7,6 +7,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
 #include "kernels/math/linalg.h"
 #include "src/libraries/arm_cut.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 int mill_model_set_alloc(int n, const mill_library *lib, const int *has_continuum,
                          mill_model_set *set)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/quantile.h"
 
 typedef struct point {

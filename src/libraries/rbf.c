@@ -8,6 +8,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/limits.h"
 #include "kernels/math/rbf.h"
 

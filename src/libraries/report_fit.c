@@ -8,6 +8,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/emulator.h"
 #include "src/libraries/label_search.h"

@@ -4,6 +4,7 @@
 
 #include "kernels/base/common.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/quantile.h"
 
 /* Velocities that are looked for, and the change that ends the search, both in km/s. */

@@ -5,6 +5,7 @@
 #include <cblas.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 static void summarise(const mill_spectra_work *w, mill_spectra_report *report)
 {

@@ -8,6 +8,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/quantile.h"

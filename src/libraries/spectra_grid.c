@@ -7,6 +7,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/cubic_spline.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/quantile.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/grid_emulators.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/library_report.h"

@@ -9,6 +9,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/train_statistics.h"
 #include "src/system/random.h"
 

@@ -7,6 +7,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/limits.h"
 #include "src/libraries/train_work.h"
 #include "src/system/random.h"

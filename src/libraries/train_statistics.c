@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* A component with less than this part of the variance of the first is rounding: the eigenvalues
    of sums of products have that much of it. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 int mill_train_room(const mill_train_settings *settings, int n)
 {

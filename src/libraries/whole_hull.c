@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 #ifdef MILL_HAVE_QHULL
 

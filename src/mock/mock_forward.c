@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
 #include "src/libraries/cubic_spline.h"

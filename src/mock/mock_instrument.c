@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/mock/mock_internal.h"
 #include "src/system/select.h"
 

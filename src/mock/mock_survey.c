@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "src/mock/mock_internal.h"
 

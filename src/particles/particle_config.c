@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/option.h"
 #include "src/config/text.h"
 #include "src/config/yaml_file.h"

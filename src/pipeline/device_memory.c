@@ -1,6 +1,7 @@
 #include "src/pipeline/device_memory.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
 {

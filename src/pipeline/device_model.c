@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
 #include "src/pipeline/rough_tangents.h"

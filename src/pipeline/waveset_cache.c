@@ -5,6 +5,7 @@
 
 #include "kernels/math/cells.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/base/layout.h"
 
 enum { NONE = -1, FIRST_SETS = 64 };

@@ -13,6 +13,7 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
+#include "kernels/base/memory.h"
 
 enum { TAG_STOP = 1 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* A rank's even share of what is left, over a chunk: a rank that is this factor slower than the
  * others still ends with them. */

@@ -7,6 +7,7 @@
 #include "kernels/gpu.h"
 #include "src/system/cpu_model.h"
 #include "src/system/log.h"
+#include "kernels/base/memory.h"
 
 const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
 

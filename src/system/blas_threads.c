@@ -19,6 +19,7 @@ void mill_blas_end(int n_before)
 #include <cblas.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 /* what OpenBLAS maps for a thread: 128 MiB (BUFFER_SIZE of x86-64) and malloc's rounding */
 #define BUFFER_BYTES ((size_t)129 << 20)

@@ -9,6 +9,7 @@
 #include "kernels/gpu.h"
 #ifdef MILL_CUDA_EMULATION
 #include "tests/cuda_emulation/emulation.h"
+#include "kernels/base/memory.h"
 enum { N_FEW = 300, N_MANY = 3000 }; /* the emulation is slow */
 #else
 enum { N_FEW = 5001, N_MANY = 1000000 };

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/train_network.h"
 #include "kernels/gpu.h"
 

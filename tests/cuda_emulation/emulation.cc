@@ -10,6 +10,7 @@
 #include "kernels/cuda/cuda_probe.h"
 #include "kernels/cuda/device_facts.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/fiber/fiber_switch.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"

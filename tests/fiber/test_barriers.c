@@ -101,7 +101,7 @@ static const harmless allowed[] = {
     /* mean[0] sets the limits of a clip in mill_block_flux that no template meets */
     {"mill_block_take_stored", 1, 1, next},
     {"mill_block_jacobian", 1, 1, serial},
-    {"mill_block_jacobian", 4, 4, next}, /* mill_block_locate of the next segment */
+    {"mill_block_curvature", 2, 2, next}, /* mill_block_locate of the next segment */
     {"mill_block_prepare", 1, 1, next},  /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
     {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "src/config/config.h"

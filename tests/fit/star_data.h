@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/pipeline/pipeline.h"
 #include "tests/io/surveys/desi_rows.h"
 

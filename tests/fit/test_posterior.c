@@ -7,6 +7,7 @@
 #include "tests/mill_test.h"
 
 #include "tests/fit/made_star.h"
+#include "kernels/base/memory.h"
 
 enum { SEED = 2718, MAX_STAR = 512, N_PAR = 6, N_DRAW = 100 };
 

@@ -7,6 +7,7 @@
 #include "io/library/library_file.h"
 #include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "tests/fuzz/targets.h"
 

@@ -8,6 +8,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/mill_test.h"
 
 typedef struct maker_dataset {

@@ -8,6 +8,7 @@
 #include "io/result/columns.h"
 #include "libstarmill/include/starmill/starmill.h"
 #include "tests/fit/made_star.h"
+#include "kernels/base/memory.h"
 
 enum { N_PAR = 6, N_STAR = 3 };
 

@@ -9,6 +9,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/grid_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 enum { N_MODEL = 11, N_LABEL = 2 };
 

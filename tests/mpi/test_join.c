@@ -5,6 +5,7 @@
 #include "io/stars/join.h"
 #include "tests/mpi/ranks.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/mill_test.h"
 
 enum { N_FILE = 4, MAX_ROW = 4 };

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 
 #include "tests/mpi/result_fixture.h"
+#include "kernels/base/memory.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -7,6 +7,7 @@
 #include "io/library/library_file.h"
 #include "jobs/simulate/simulate.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/test_library.h"
 
 static void test_survey_outlives_a_library_that_does_not_do(void **state)

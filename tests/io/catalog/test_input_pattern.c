@@ -5,6 +5,7 @@
 
 #include "io/catalog/input_pattern.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/io/fits/folder_fixture.h"
 
 static void make(const char *name)

@@ -12,6 +12,7 @@
 
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/test_library.h"
 
 static char folder[256];

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/reference/library_digest.h"
+#include "kernels/base/memory.h"
 
 /* ---- round trip ----------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 typedef struct desi_rows {
   mill_library *lib; /* arms of the caller's names that want a line-spread function */

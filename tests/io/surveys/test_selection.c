@@ -6,6 +6,7 @@
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "tests/io/fits/folder_fixture.h"
 
 static void test_selection_by_target(void **state)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 static void test_every_code_has_text_and_exit_status(void **state)
 {

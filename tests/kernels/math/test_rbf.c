@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/rbf.h"
 #include "tests/rbf_reference.h"
 #include "tests/test_library.h"

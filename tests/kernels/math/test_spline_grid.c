@@ -6,6 +6,7 @@
 #include "kernels/math/spline_grid.h"
 #include "tests/spline_reference.h"
 #include "tests/test_library.h"
+#include "kernels/base/memory.h"
 
 enum { SEED = 6021, MAX_NODE = 9, MAX_OUT = 130 };
 

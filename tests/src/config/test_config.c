@@ -2,6 +2,7 @@
 #include "tests/src/config/config_fixture.h"
 
 #include "src/config/config_internal.h"
+#include "kernels/base/memory.h"
 
 static void test_empty_files_give_defaults(void **state)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/libraries/arm_cut.h"
 
 #define assert_ok(call)                                                                            \

@@ -6,6 +6,7 @@
 
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/emulator.h"
 #include "src/system/random.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/mock/mock_survey.h"
 #include "tests/test_library.h"
 

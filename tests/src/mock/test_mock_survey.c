@@ -7,6 +7,7 @@
 #include "kernels/math/hull.h"
 #include "src/config/config.h"
 #include "src/pipeline/pipeline.h"
+#include "kernels/base/memory.h"
 
 /* --- libraries that do not do --- */
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
 static const double WINDOW_S = 0.1;
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/random.h"
 #include "tests/src/ranks/schedule_model.h"
 

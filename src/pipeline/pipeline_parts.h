@@ -1,0 +1,79 @@
+/** What the files of the pipeline share: crews of slots, the star that is held, a run's stream. */
+#ifndef MILL_PIPELINE_PARTS_H
+#define MILL_PIPELINE_PARTS_H
+
+#include <pthread.h>
+
+#include "kernels/base/error.h"
+#include "src/pipeline/device_model.h"
+#include "src/pipeline/pipeline.h"
+#include "src/pipeline/slots.h"
+
+/** What a view is told with a point: the members of a slot before its answer. */
+#define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
+
+/** The star in the first slot where it stays to be evaluated, and copies of its slot. */
+typedef struct mill_held {
+  int is_there, is_ready; /**< it is loaded; it can be evaluated */
+  int n_view, n_copied;   /**< copies that there are; of them those of this very star */
+  mill_slot **view;       /**< [n_view] memory of the backend */
+  char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
+  mill_upload *piece;     /**< [n_view] */
+  mill_eval *eval;        /**< [n_view] */
+  int *n_shared;          /**< [n_view] points that it answers, alike but for their velocity */
+} mill_held;
+
+/** Slots side by side and the device that fits their stars: all slots, or the share of one thread.
+ *  A crew alone uses its slots; what is the pipeline's it uses with the pipeline's mutex. */
+typedef struct mill_crew {
+  mill_device *device;
+  mill_model *d_model; /**< the model in the device's memory */
+  int first, n_slot;
+  int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
+  mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
+  int n_change;            /**< of the model when it was told */
+  int is_under_way;        /**< rounds are */
+  int *list;               /**< [n_slot] */
+  int *done;               /**< [n_slot] slots whose rows wait to be handed over */
+  mill_fit_result *row;    /**< [n_slot] their rows */
+  int n_done;
+} mill_crew;
+
+/** Where a run's stars come from and its rows go. */
+typedef struct mill_stream {
+  mill_star_source source;
+  mill_result_sink sink;
+  void *source_context, *sink_context;
+  int more;          /**< the source may have a star */
+  mill_star waiting; /**< a star for which there was no memory */
+  int is_waiting;
+  mill_error_kept failure; /**< of a thread's crew, the first one */
+} mill_stream;
+
+struct mill_pipeline {
+  const mill_library *lib;
+  const mill_backend *backend;
+  mill_model model; /**< host copy, its pointers are device memory */
+  int n_change;     /**< of the model */
+  mill_device_memory model_memory;
+  mill_guess_table guess;
+  mill_waveset_cache *waveset;
+  mill_slots slots;
+  int has_remarked; /**< the log has the backend's remark */
+  mill_held held;
+  mill_crew all;              /**< of all slots and threads */
+  mill_crew *part;            /**< [n_part] of the threads, where the backend has parts */
+  int n_part;                 /**< 0 or several */
+  pthread_mutex_t mutex;      /**< of everything here but crews, while parts are at work */
+  mill_stream stream;         /**< of a run */
+  mill_posterior *posterior;  /**< of the row that is handed over; NULL: none is wanted */
+  double load_s, load_wall_s; /**< CPU and wall seconds of copying stars into slots */
+};
+
+/** Tell a crew's device the model and slots [n] where it does not know them. */
+int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
+
+/** Free what a held star has on the host. */
+void mill_held_clear(mill_held *h);
+
+#endif

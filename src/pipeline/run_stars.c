@@ -1,0 +1,337 @@
+/* A run: stars from a source into free slots, rounds, and finished rows to a sink. */
+#include <string.h>
+
+#include "kernels/base/clock.h"
+#include "kernels/base/memory.h"
+#include "kernels/base/nvtx.h"
+#include "src/pipeline/pipeline_parts.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+
+enum {
+  /** Rounds between looks at which slots have become free, where the host waits for them */
+  ROUNDS_PER_CALL = 4,
+  /** ... and at most where it does not, as long as too few have become free. */
+  ROUNDS_PER_LOOP = 64,
+  /** Stars whose models come back together. */
+  MODELS_PER_CALL = 64,
+  /** Part of the slots that is worth a look, and that is filled between two looks. */
+  SLOT_SHARE = 8
+};
+
+static int count_busy(const mill_pipeline *p, const mill_crew *c)
+{
+  return mill_slots_count_active(&p->slots, c->first, c->n_slot);
+}
+
+/** There is no memory for another star: go on with half of the slots that are filled.  A thread
+ *  that has none leaves the star to the others. */
+static int fewer_slots(mill_pipeline *p, mill_crew *c)
+{
+  const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
+  if (n_all == 0)
+    return MILL_ERROR(MILL_ERR_MEMORY, "not even one star fits into the memory of %s",
+                      p->backend->name);
+  const int n_now = n_busy / 2 > 1 || n_busy == 0 ? n_busy / 2 : 1;
+  if (c != &p->all)
+    p->all.n_usable -= c->n_usable - n_now;
+  c->n_usable = n_now;
+  if (p->all.n_usable < 1)
+    p->all.n_usable = 1;
+  mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
+                   n_all, p->all.n_usable);
+  mill_slots_trim(&p->slots);
+  return MILL_OK;
+}
+
+/** There is no memory for a star in slot i: take the crew's free slot with the most, or, where no
+ *  slot has a star, all that they have kept. */
+static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, const mill_star *star)
+{
+  int err = MILL_ERR_MEMORY;
+  const mill_slot_entry *e = p->slots.entry;
+  int best = i_slot;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (!e[i].active && e[i].memory.cap > e[best].memory.cap)
+      best = i;
+  if (best != i_slot)
+    err = mill_slots_load(&p->slots, best, star);
+  if (err == MILL_ERR_MEMORY && count_busy(p, &p->all) == 0 && mill_slots_drop(&p->slots))
+    err = mill_slots_load(&p->slots, i_slot, star);
+  return err;
+}
+
+/** The next star, or the one for which there was no memory; 0: none. */
+static int next_star(mill_stream *from, mill_star *star, int *got)
+{
+  int err = MILL_OK;
+  *got = from->is_waiting;
+  if (from->is_waiting) {
+    *star = from->waiting;
+    goto done;
+  }
+  if (!from->more)
+    goto done;
+  memset(star, 0, sizeof *star);
+  *got = from->source(from->source_context, star);
+  if (*got < 0)
+    err = -*got;
+  else if (*got == 0)
+    from->more = 0;
+done:
+  return err;
+}
+
+/** Copy the next star into slot i of a crew; *got: there was one and there is memory for it. */
+static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
+{
+  int err = MILL_OK;
+  mill_stream *from = &p->stream;
+  mill_star star;
+  pthread_mutex_lock(&p->mutex);
+  MILL_TRY(next_star(from, &star, got));
+  if (!*got)
+    goto done;
+  /* work space first: stars take what is left of the memory */
+  if (!c->is_under_way)
+    MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
+  const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
+  mill_range_begin(MILL_RANGE_UPLOAD);
+  err = mill_slots_load(&p->slots, i, &star);
+  if (err == MILL_ERR_MEMORY)
+    err = load_elsewhere(p, c, i, &star);
+  mill_range_end();
+  p->load_s += mill_thread_cpu_s() - before_s;
+  p->load_wall_s += mill_wall_s() - before_wall_s;
+  from->is_waiting = err == MILL_ERR_MEMORY;
+  if (from->is_waiting) {
+    from->waiting = star;
+    *got = 0;
+    err = fewer_slots(p, c);
+  }
+done:
+  pthread_mutex_unlock(&p->mutex);
+  return err;
+}
+
+/** Fill free slots with stars; where host and device work at the same time, a part of them. */
+static int fill(mill_pipeline *p, mill_crew *c)
+{
+  const int share = c->n_slot / SLOT_SHARE > 1 ? c->n_slot / SLOT_SHARE : 1;
+  const int n_most = p->backend->overlaps ? share : c->n_slot;
+  int n_busy = count_busy(p, c), n_filled = 0, got = 1;
+  for (int i = c->first;
+       i < c->first + c->n_slot && n_busy < c->n_usable && n_filled < n_most && got; i++) {
+    if (p->slots.entry[i].active)
+      continue;
+    MILL_CHECK(load_next(p, c, i, &got));
+    n_busy += got;
+    n_filled += got;
+  }
+  return MILL_OK;
+}
+
+/** Is there a star that no slot has, and no failure? */
+static int has_more(mill_pipeline *p)
+{
+  pthread_mutex_lock(&p->mutex);
+  const int more = p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.is_waiting);
+  pthread_mutex_unlock(&p->mutex);
+  return more;
+}
+
+/** Start fresh stars and ask for rounds over all. */
+static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
+{
+  int err = MILL_OK;
+  const mill_backend *be = p->backend;
+  mill_slot_entry *entry = p->slots.entry;
+  int n_fresh = 0, n = 0;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && entry[i].fresh)
+      c->list[n_fresh++] = i;
+  if (count_busy(p, c) > 0) {
+    pthread_mutex_lock(&p->mutex);
+    err = mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot);
+    pthread_mutex_unlock(&p->mutex);
+    MILL_TRY(err);
+  }
+  if (n_fresh > 0)
+    MILL_TRY(be->start(c->device, c->list, n_fresh));
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && !entry[i].finished) {
+      entry[i].fresh = 0;
+      c->list[n++] = i;
+    }
+  *n_active = n;
+  if (n == 0)
+    goto done;
+  if (!be->overlaps) {
+    MILL_TRY(be->advance(c->device, c->list, n, n, ROUNDS_PER_CALL));
+    goto done;
+  }
+  /* at the end of the stars there is nothing to fill slots with */
+  const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
+  MILL_TRY(be->advance(c->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP));
+  c->is_under_way = 1;
+done:
+  return err;
+}
+
+/** Models of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
+static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
+{
+  int fitted[MODELS_PER_CALL], n = 0;
+  for (int i = first; i < c->n_done && i < first + MODELS_PER_CALL; i++)
+    if (c->row[i].status == MILL_STATUS_FITTED)
+      fitted[n++] = c->done[i];
+  if (n == 0)
+    return MILL_OK;
+  mill_range_begin(MILL_RANGE_DOWNLOAD);
+  const int err = mill_slots_fetch_models(&p->slots, fitted, n);
+  mill_range_end();
+  return err;
+}
+
+/** Hand over the rows that have been collected, and free their slots. */
+static int deliver(mill_pipeline *p, mill_crew *c)
+{
+  int err = MILL_OK;
+  const float *const *next = NULL;
+  if (c->n_done == 0)
+    return MILL_OK;
+  pthread_mutex_lock(&p->mutex);
+  for (int i = 0; i < c->n_done; i++) {
+    const float *const *model = NULL;
+    if (p->slots.want_models && i % MODELS_PER_CALL == 0) {
+      MILL_TRY(fetch_models(p, c, i));
+      next = p->slots.model_row;
+    }
+    if (p->slots.want_models && c->row[i].status == MILL_STATUS_FITTED) {
+      model = next;
+      next += mill_slots_n_segment(&p->slots, c->done[i]);
+    }
+    if (p->posterior && c->row[i].status == MILL_STATUS_FITTED) {
+      MILL_TRY(mill_slots_fetch_posterior(&p->slots, c->done[i], p->posterior));
+      c->row[i].posterior = p->posterior;
+    }
+    mill_slots_free(&p->slots, c->done[i]);
+    MILL_TRY(p->stream.sink(p->stream.sink_context, &c->row[i], model));
+  }
+done:
+  pthread_mutex_unlock(&p->mutex);
+  /* what could not be handed over is not tried again */
+  c->n_done = 0;
+  return err;
+}
+
+/** The rounds have failed: hand over what had finished before, unless it is incomplete without what
+ *  the device has of it.  The first failure counts. */
+static void deliver_last(mill_pipeline *p, mill_crew *c)
+{
+  for (int i = 0; i < c->n_done && !p->slots.want_models && !p->posterior; i++)
+    if (p->stream.sink(p->stream.sink_context, &c->row[i], NULL) != MILL_OK)
+      break;
+  c->n_done = 0;
+}
+
+/** Forget the stars that a crew has under way. */
+static void free_slots(mill_pipeline *p, const mill_crew *c)
+{
+  pthread_mutex_lock(&p->mutex);
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    mill_slots_free(&p->slots, i);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+/** Collect what has finished; *gives_up: the stars under way are not fitted to their end. */
+static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
+{
+  MILL_CHECK(p->backend->collect(c->device, c->done, c->row, &c->n_done));
+  c->is_under_way = 0;
+  for (int i = 0; i < c->n_done; i++)
+    p->slots.entry[c->done[i]].finished = 1;
+  *gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
+  return MILL_OK;
+}
+
+/** Fit with a crew.  All slots: until every star is fitted.  One thread's: until there is no star
+ *  that no slot has; what its slots hold then is for all threads together. */
+static int work(mill_pipeline *p, mill_crew *c)
+{
+  const mill_backend *be = p->backend;
+  while (c == &p->all || has_more(p)) {
+    int n_active, gives_up;
+    MILL_CHECK(launch(p, c, &n_active));
+    if (be->overlaps) { /* while the rounds are under way */
+      MILL_CHECK(deliver(p, c));
+      MILL_CHECK(fill(p, c));
+    }
+    if (n_active == 0 && count_busy(p, c) == 0)
+      break;
+    if (n_active == 0)
+      continue;
+    MILL_CHECK(collect(p, c, &gives_up));
+    if (be->overlaps && !gives_up)
+      continue;
+    MILL_CHECK(deliver(p, c));
+    if (gives_up) {
+      free_slots(p, c);
+      pthread_mutex_lock(&p->mutex);
+      /* the source is asked once more: it says why */
+      p->stream.is_waiting = 0;
+      p->stream.more = 1;
+      pthread_mutex_unlock(&p->mutex);
+    }
+    MILL_CHECK(fill(p, c));
+  }
+  return MILL_OK;
+}
+
+/** Threads fit on their own, each with slots of its own, as long as there are stars to fill them
+ *  with: where they wait for each other after every few rounds, a long run takes a tenth longer. */
+static int work_apart(mill_pipeline *p)
+{
+#pragma omp parallel for schedule(static, 1) num_threads(p->n_part)
+  for (int i = 0; i < p->n_part; i++) {
+    const int code = work(p, &p->part[i]);
+    if (code == MILL_OK)
+      continue;
+    pthread_mutex_lock(&p->mutex);
+    if (p->stream.failure.code == MILL_OK)
+      mill_error_save(code, &p->stream.failure);
+    pthread_mutex_unlock(&p->mutex);
+  }
+  return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
+}
+
+int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
+                      mill_result_sink sink, void *sink_context)
+{
+  int err = MILL_OK;
+  mill_error_kept kept;
+  mill_pipeline_drop(p);
+  p->stream = (mill_stream){.source = source,
+                            .sink = sink,
+                            .source_context = source_context,
+                            .sink_context = sink_context,
+                            .more = 1};
+  p->all.n_usable = p->all.n_slot; /* other stars may take less memory */
+  p->all.n_done = p->all.is_under_way = 0;
+  for (int i = 0; i < p->n_part; i++) {
+    p->part[i].n_usable = p->part[i].n_slot;
+    p->part[i].n_done = 0;
+  }
+  MILL_TRY(fill(p, &p->all));
+  if (p->n_part > 0 && has_more(p))
+    MILL_TRY(work_apart(p));
+  MILL_TRY(work(p, &p->all));
+done:
+  /* what follows may fail too, for the same reason; the first failure counts */
+  mill_error_save(err, &kept);
+  for (int i = 0; i < p->n_part; i++)
+    deliver_last(p, &p->part[i]);
+  deliver_last(p, &p->all);
+  free_slots(p, &p->all);
+  return mill_error_restore(&kept);
+}
