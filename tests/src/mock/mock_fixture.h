@@ -166,6 +166,13 @@ static inline void open_view(const mill_mock_settings *set, view *v)
   view_init(v, survey);
 }
 
+/* Star i as it is seen, into v's row. */
+static inline void observe(view *v, int64_t i, mill_mock_star *star)
+{
+  mill_mock_draw(v->survey, i, star);
+  check(mill_mock_observe(v->survey, star, v->work, &v->row));
+}
+
 /* Neither a cosmic nor dead. */
 static inline int is_good(const view *v, int arm, int pixel)
 {
