@@ -64,7 +64,8 @@ def make(args):
     fit("reference-linear.h5", to("nnrm.h5"), "--config", to("linear.yaml"), survey)
 
     run(args.starmill, "sample", "--fit", to("reference.h5"), "--library", to("nnrm.h5"), "--output",
-        to("sample.h5"), "--overwrite", "--quiet", "--fraction", "0.05", "--draws", "100", survey)
+        to("sample.h5"), "--overwrite", "--quiet", "--fraction", "0.03", "--draws", "20",
+        "--max-evaluations", "4000", survey)
 
     run(args.starmill, "library", "spectra", "--overwrite", "--output", to("miles.h5"),
         "--range", "3950,7380", data("real/miles/miles_v9.1_packed.fits.gz"))

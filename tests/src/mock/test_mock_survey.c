@@ -84,32 +84,6 @@ static void test_stars_are_drawn_as_documented(void **state)
   close_view(&v);
 }
 
-static void test_settings_of_draws_are_heeded(void **state)
-{
-  (void)state;
-  view v;
-  mill_mock_star star, other;
-  mill_mock_settings set = usual_settings();
-  set.min_sn = set.max_sn = 30;
-  set.vel_sigma_km_s = 0;
-  set.min_vsini = 40;
-  set.max_vsini = 60;
-  open_view(&set, &v);
-  for (int64_t i = 0; i < 100; i++) {
-    mill_mock_draw(v.survey, i, &star);
-    assert_close(star.sn, 30, 1e-12);
-    assert_close(star.vrad_km_s, 0, 0);
-    assert_true(star.vsini_km_s >= 40 && star.vsini_km_s <= 60);
-  }
-  close_view(&v);
-  set.seed++;
-  open_view(&set, &v);
-  mill_mock_draw(v.survey, 99, &other);
-  assert_true(other.label[0] != star.label[0] && other.vsini_km_s != star.vsini_km_s &&
-              other.ra_deg != star.ra_deg);
-  close_view(&v);
-}
-
 /* desitarget's fields: object 22 bits, brick 20, release 16, then one bit for mocks */
 static void test_target_ids_are_packed_as_desi_does(void **state)
 {
@@ -555,7 +529,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_libraries_are_refused),
       cmocka_unit_test(test_stars_are_drawn_as_documented),
-      cmocka_unit_test(test_settings_of_draws_are_heeded),
       cmocka_unit_test(test_target_ids_are_packed_as_desi_does),
       cmocka_unit_test(test_pathological_rows_come_evenly_and_in_turn),
       cmocka_unit_test(test_magnitudes_follow_brightness_and_colour),
