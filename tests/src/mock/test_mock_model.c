@@ -19,22 +19,22 @@ static residual residual_at_truth(const mill_mock_settings *set, const mill_libr
   mill_mock_star star;
   view v;
   residual out = {{0}, {0}};
-  check(mill_mock_survey_create(set, from, &survey));
+  assert_ok(mill_mock_survey_create(set, from, &survey));
   view_init(&v, survey);
   mill_mock_draw(survey, 2, &star);
   star.vrad_km_s = vrad_km_s;
   star.vsini_km_s = vsini_km_s;
-  check(mill_mock_observe(survey, &star, v.work, &v.row));
+  assert_ok(mill_mock_observe(survey, &star, v.work, &v.row));
 
   mill_config config;
   mill_config_default(&config);
-  check(mill_config_bind(&config, from));
+  assert_ok(mill_config_bind(&config, from));
   mill_fit_settings fit = config.fit;
   fit.precision = MILL_FLOAT64;
   fit.edge_pix = 0; /* the ends have a rule of their own */
   fit.resolution = with_matrix ? MILL_RES_MATRIX : MILL_RES_NONE;
   mill_pipeline *pipeline = NULL;
-  check(mill_pipeline_create(from, &fit, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  assert_ok(mill_pipeline_create(from, &fit, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   mill_raw_segment segment[3];
   memset(segment, 0, sizeof segment);
   for (int a = 0; a < 3; a++) {
@@ -43,7 +43,7 @@ static residual residual_at_truth(const mill_mock_settings *set, const mill_libr
     for (int i = 0; i < arm->n_pix; i++)
       wave_aa[i] = arm->wave0_aa + arm->step_aa * i;
     segment[a].arm = a;
-    check(mill_pipeline_waveset(pipeline, a, arm->n_pix, wave_aa, &segment[a].waveset));
+    assert_ok(mill_pipeline_waveset(pipeline, a, arm->n_pix, wave_aa, &segment[a].waveset));
     segment[a].n_pix = arm->n_pix;
     segment[a].flux = v.row.flux[a];
     segment[a].ivar = v.row.ivar[a];
@@ -57,7 +57,7 @@ static residual residual_at_truth(const mill_mock_settings *set, const mill_libr
   memcpy(theta + 2, star.label, N_LABEL * sizeof *theta);
   mill_eval eval;
   mill_fit_result prepared;
-  check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_FINAL, 1, theta, &eval, &prepared));
+  assert_ok(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_FINAL, 1, theta, &eval, &prepared));
   assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);
   for (int a = 0; a < 3; a++)
     out.chisq[a] = eval.chisq[a];
@@ -110,7 +110,7 @@ static void with_error(mill_library *to, float *memory[3])
   *to = lib;
   for (int a = 0; a < 3; a++) {
     const int n = lib.arm[a].n_pix;
-    check(MILL_ALLOC((1 + N_COMPONENT) * n, &memory[a]));
+    assert_ok(MILL_ALLOC((1 + N_COMPONENT) * n, &memory[a]));
     to->arm[a].error = (mill_model_error){.fraction = memory[a],
                                           .n_component = N_COMPONENT,
                                           .component = memory[a] + n,
@@ -138,13 +138,13 @@ static double sum_rest(const mill_library *from, int how, int64_t index, double 
   int n = 0;
   set.vel_sigma_km_s = 0;
   set.model_error = how;
-  check(mill_mock_survey_create(&set, from, &survey));
+  assert_ok(mill_mock_survey_create(&set, from, &survey));
   view_init(&with, survey);
   mill_mock_draw(survey, index, &star);
-  check(mill_mock_noiseless(survey, &star, with.work, with.flux));
+  assert_ok(mill_mock_noiseless(survey, &star, with.work, with.flux));
   set.model_error = MILL_MOCK_ERROR_NONE;
   open_view(&set, &without);
-  check(mill_mock_noiseless(without.survey, &star, without.work, without.flux));
+  assert_ok(mill_mock_noiseless(without.survey, &star, without.work, without.flux));
   for (int a = 0; a < 3; a++)
     for (int p = 50; p < mill_mock_arm_of[a].n_pix - 50; p++, n++) {
       const mill_arm *arm = &from->arm[a];
@@ -203,7 +203,7 @@ static void test_model_error_is_what_was_asked_for(void **state)
   }
   const mill_mock_settings set = usual_settings();
   mill_mock_survey *survey = NULL;
-  check(mill_mock_survey_create(&set, &own, &survey));
+  assert_ok(mill_mock_survey_create(&set, &own, &survey));
   for (int64_t i = 0; i < N_DRAW; i++) {
     mill_mock_star star;
     mill_mock_draw(survey, i, &star);
@@ -239,10 +239,10 @@ static void test_pixels_beyond_the_templates_are_dead(void **state)
   arm->emulator.weight[1] += skip * N_HIDDEN;
   arm->emulator.bias[1] += skip;
   arm->n_pix = arm->emulator.n_out[1] = arm->n_pix - skip;
-  check(mill_mock_survey_create(&set, &other, &survey));
+  assert_ok(mill_mock_survey_create(&set, &other, &survey));
   view_init(&v, survey);
   mill_mock_draw(survey, 0, &star);
-  check(mill_mock_observe(survey, &star, v.work, &v.row));
+  assert_ok(mill_mock_observe(survey, &star, v.work, &v.row));
   const int first = (int)ceil((arm->wave_aa[0] * exp(atanh(1000 / 299792.458)) - 3600) / 0.8);
   assert_in_range(first, 77, 79);
   for (int p = 0; p < first; p++)
