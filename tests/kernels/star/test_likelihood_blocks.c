@@ -64,9 +64,8 @@ static double dense(const double *templ, double level, double ln_scale, int marg
   return f;
 }
 
-static void test_projection_matches_least_squares(void **state)
+MILL_TEST(projection_matches_least_squares)
 {
-  (void)state;
   static const int size[] = {24, 31, 33, 63, 64, 65, 127, 128, 129, 300};
   static const int cont[] = {1, 3, 5, 10, MILL_MAX_CONT};
   rng = SEED;
@@ -132,9 +131,8 @@ static void compare_derivatives(int n, const double *templ)
 
 /** What float32 templates take in the place of stored functions: polynomials over cells, against
  *  least squares with the functions in float64. */
-static void test_cells_of_pixels_give_the_same_projection(void **state)
+MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
-  (void)state;
   static const struct {
     int n_pix, n_cont, kind, cell;
     double power; /* of the wavelengths' spacing: 0 even, 1 in ln wavelength */
@@ -189,9 +187,8 @@ static void test_cells_of_pixels_give_the_same_projection(void **state)
   }
 }
 
-static void test_projection_that_has_no_answer_is_infinite(void **state)
+MILL_TEST(projection_that_has_no_answer_is_infinite)
 {
-  (void)state;
   double templ[BENCH_PIX];
   rng = SEED;
   make(100, 5, templ);
@@ -214,9 +211,8 @@ static void test_projection_that_has_no_answer_is_infinite(void **state)
   assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
 }
 
-static void test_residuals_count_good_pixels(void **state)
+MILL_TEST(residuals_count_good_pixels)
 {
-  (void)state;
   double templ[BENCH_PIX], a[MILL_MAX_CONT], chisq, negative, largest;
   rng = SEED;
   make(130, 5, templ);
@@ -258,9 +254,8 @@ static void test_residuals_count_good_pixels(void **state)
 
 /* The drop of chi-square is that of a least-squares factor for each block; without noise around
  * the model it is that of the waves put in. */
-static void test_gain_is_that_of_a_factor_for_each_block(void **state)
+MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 {
-  (void)state;
   enum { N = 503, NK = 3, N_BLOCK = MILL_STIFF_BLOCKS * NK };
   double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
   rng = SEED;
@@ -329,9 +324,8 @@ static mill_arm_velocity search(double v, double err, double depth, double noise
   return at;
 }
 
-static void test_velocity_of_an_arm(void **state)
+MILL_TEST(velocity_of_an_arm)
 {
-  (void)state;
   /* F'' = depth / 60^2 is twice the curvature */
   static const double depth[] = {3e2, 1e4, 1e6}, err[] = {0.02, 1, 5};
   int n_eval, n_near;
@@ -387,9 +381,8 @@ static void jacobian(double vel, mill_eval *eval)
   mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, eval);
 }
 
-static void test_derivatives_match_differences_of_the_value(void **state)
+MILL_TEST(derivatives_match_differences_of_the_value)
 {
-  (void)state;
   static const int size[] = {63, 64, 65, 140};
   rng = SEED;
   for (size_t q = 0; q < sizeof size / sizeof *size; q++)
@@ -444,9 +437,8 @@ static void test_derivatives_match_differences_of_the_value(void **state)
     }
 }
 
-static void test_infinite_value_adds_no_derivatives(void **state)
+MILL_TEST(infinite_value_adds_no_derivatives)
 {
-  (void)state;
   double templ[BENCH_PIX];
   rng = SEED;
   make(100, 5, templ);
@@ -465,15 +457,5 @@ static void test_infinite_value_adds_no_derivatives(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_projection_matches_least_squares),
-      cmocka_unit_test(test_cells_of_pixels_give_the_same_projection),
-      cmocka_unit_test(test_projection_that_has_no_answer_is_infinite),
-      cmocka_unit_test(test_residuals_count_good_pixels),
-      cmocka_unit_test(test_gain_is_that_of_a_factor_for_each_block),
-      cmocka_unit_test(test_velocity_of_an_arm),
-      cmocka_unit_test(test_derivatives_match_differences_of_the_value),
-      cmocka_unit_test(test_infinite_value_adds_no_derivatives),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

@@ -9,9 +9,8 @@ enum { SEED = 12 };
 
 static block_bench b;
 
-static void test_expm1f_is_accurate(void **state)
+MILL_TEST(expm1f_is_accurate)
 {
-  (void)state;
   double worst = 0;
   /* near 0 at all scales, and densely over the range */
   for (double x = 1e-30; x < 87.9; x *= 1.00013)
@@ -35,9 +34,8 @@ static void test_expm1f_is_accurate(void **state)
   assert_true(worst <= 3e-7);
 }
 
-static void test_expm1f_clips_its_argument(void **state)
+MILL_TEST(expm1f_clips_its_argument)
 {
-  (void)state;
   assert_close((double)mill_expm1f(0), 0, 0);
   assert_close((double)mill_expm1f(-1e30f), -1, 1e-30);
   assert_close((double)mill_expm1f(-INFINITY), -1, 1e-30);
@@ -53,9 +51,8 @@ static void make_flux(const double *mean)
   mill_block_flux_tangent(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
 }
 
-static void test_log_flux_and_its_tangents(void **state)
+MILL_TEST(log_flux_and_its_tangents)
 {
-  (void)state;
   enum { N = 100 };
   uint64_t random = SEED;
   double y[N], dy[N];
@@ -83,9 +80,8 @@ static void test_log_flux_and_its_tangents(void **state)
   }
 }
 
-static void test_plain_flux_is_kept(void **state)
+MILL_TEST(plain_flux_is_kept)
 {
-  (void)state;
   const double mean[2] = {5, 0.25};
   block_bench_init(&b, 3, log(4000.0), 1e-4, 3, 1, 1);
   for (int i = 0; i < 3; i++) {
@@ -109,9 +105,8 @@ static double convolved(int n, int half, const double *kernel, const double *in,
   return sum;
 }
 
-static void test_convolution_at_awkward_sizes(void **state)
+MILL_TEST(convolution_at_awkward_sizes)
 {
-  (void)state;
   static const int size[] = {1, 2, 31, 33, 63, 64, 65, 129, 300}, width[] = {0, 1, 2, 16, 40, 200};
   uint64_t random = SEED;
   double kernel[201], in[300], out[300];
@@ -134,9 +129,8 @@ static void test_convolution_at_awkward_sizes(void **state)
     }
 }
 
-static void test_rotation_kernel_per_km_s(void **state)
+MILL_TEST(rotation_kernel_per_km_s)
 {
-  (void)state;
   block_bench_init(&b, 100, log(4000.0), 8e-5, 10, 1, 1);
   const mill_model_arm *arm = &b.model.arm[0];
   const double per_km_s = 1 / (MILL_C_KM_S * arm->ln_step);
@@ -216,17 +210,15 @@ static void compare_template_rows(int kind, double vsini)
   }
 }
 
-static void test_template_rows_are_value_rotation_and_labels(void **state)
+MILL_TEST(template_rows_are_value_rotation_and_labels)
 {
-  (void)state;
   compare_template_rows(MILL_ROT_LINEAR, 85);
   compare_template_rows(MILL_ROT_SPLINE, 85);
   compare_template_rows(MILL_ROT_SPLINE, 9); /* below a grid step of 24 km/s */
 }
 
-static void test_resolution_rows_times_a_template(void **state)
+MILL_TEST(resolution_rows_times_a_template)
 {
-  (void)state;
   static const int size[] = {3, 11, 63, 64, 65, 75, 200};
   uint64_t random = SEED;
   for (int nd = 1; nd <= 11; nd += 2)
@@ -271,15 +263,5 @@ static void test_resolution_rows_times_a_template(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_expm1f_is_accurate),
-      cmocka_unit_test(test_expm1f_clips_its_argument),
-      cmocka_unit_test(test_log_flux_and_its_tangents),
-      cmocka_unit_test(test_plain_flux_is_kept),
-      cmocka_unit_test(test_convolution_at_awkward_sizes),
-      cmocka_unit_test(test_rotation_kernel_per_km_s),
-      cmocka_unit_test(test_template_rows_are_value_rotation_and_labels),
-      cmocka_unit_test(test_resolution_rows_times_a_template),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }
