@@ -66,12 +66,8 @@ static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
   int n = 0;
-  for (char *at = text; at && n < N_FIELD; n++) {
-    field[n] = at;
-    at = strchr(at, '\t');
-    if (at)
-      *at++ = '\0';
-  }
+  while (n < N_FIELD && (field[n] = strsep(&text, "\t")))
+    n++;
   if (n != N_FIELD || strlen(field[7]) >= sizeof entry->time ||
       strlen(field[8]) >= sizeof entry->settings)
     return 0;

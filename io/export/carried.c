@@ -76,13 +76,13 @@ int mill_carried_find(const mill_export_source *source, int i_file, int by_expos
       MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: FIRST_EXPOSURE of row %lld", source->table.path,
                 (long long)(lo + k));
     next = s.first[k] + s.n_exposure[k];
-    n += source->kept[lo + k] ? (by_exposure ? s.n_exposure[k] : 1) : 0;
+    n += by_exposure ? s.n_exposure[k] : 1;
   }
   MILL_TRY(MILL_ALLOC(n, &out->fits_row));
   MILL_TRY(MILL_ALLOC(n, &out->target_id));
   MILL_TRY(MILL_ALLOC(n, &out->exposure));
   for (int64_t k = 0; k < n_row; k++)
-    for (int32_t e = 0; source->kept[lo + k] && e < (by_exposure ? s.n_exposure[k] : 1); e++) {
+    for (int32_t e = 0; e < (by_exposure ? s.n_exposure[k] : 1); e++) {
       out->fits_row[out->n] = s.fits_row[k];
       out->target_id[out->n] = s.target_id[k];
       out->exposure[out->n++] = s.first[k] + e;
@@ -324,7 +324,6 @@ int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_
   snprintf(config, sizeof config, "%s:/provenance/CONFIG", source->table.path);
   mill_product_key(out, "EXPORTED", what, "by starmill export", &status);
   mill_product_key(out, "RUNID", source->run_id, "of the result", &status);
-  fits_write_key_log(out, "FITDONE", source->is_finished, "the fit was finished", &status);
   put_dependencies(source, out, &status);
   put_templates(source, out, &status);
   mill_product_key(out, "RVS_CONF", config, NULL, &status);

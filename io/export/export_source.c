@@ -34,7 +34,9 @@ static int read_provenance(mill_export_source *source)
         mill_ph5_read_attr_text(id, path, "provenance", text[i].name, text[i].out, text[i].size));
   MILL_CHECK(mill_ph5_read_text(id, path, "provenance/COMMAND", &source->command));
   MILL_CHECK(mill_ph5_read_whole(id, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
-  source->is_finished = finished != 0;
+  if (!finished)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s is not finished: give the command of the fit again",
+                      path);
   return MILL_OK;
 }
 
@@ -60,33 +62,6 @@ static int read_inputs(mill_export_source *source)
   return MILL_OK;
 }
 
-/* Which rows are done.  A running fit adds more, which are left to the next export. */
-static int find_kept(mill_export_source *source, int is_partial)
-{
-  int err = MILL_OK;
-  int32_t *status = NULL;
-  const int64_t n_row = source->table.n_row;
-  MILL_TRY(MILL_ALLOC(n_row, &source->kept));
-  MILL_TRY(MILL_ALLOC(MAX_BLOCK_ROWS, &status));
-  for (int64_t at = 0; at < n_row; at += MAX_BLOCK_ROWS) {
-    const int64_t n = n_row - at < MAX_BLOCK_ROWS ? n_row - at : MAX_BLOCK_ROWS;
-    MILL_TRY(mill_ph5_read_rows(source->table.file.id, source->table.path, "fits/STATUS",
-                                H5T_STD_I32LE, n_row, NULL, at, n, status));
-    for (int64_t k = 0; k < n; k++) {
-      source->kept[at + k] = status[k] != MILL_STATUS_NOT_DONE;
-      source->n_kept += source->kept[at + k];
-    }
-  }
-  if ((!source->is_finished || source->n_kept < n_row) && !is_partial)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s is not finished: %lld of %lld rows are done; give the command of the fit again, "
-              "or --unfinished to export these",
-              source->table.path, (long long)source->n_kept, (long long)n_row);
-done:
-  mill_free(status);
-  return err;
-}
-
 static int make_blocks(mill_export_source *source)
 {
   const mill_stored_rows *fits = &source->table.fits, *catalog = &source->table.catalog;
@@ -99,7 +74,7 @@ static int make_blocks(mill_export_source *source)
   return mill_alloc_bytes(n_row, widest, (void **)&source->scratch);
 }
 
-int mill_export_open(const char *path, int is_partial, mill_export_source **out)
+int mill_export_open(const char *path, mill_export_source **out)
 {
   int err = MILL_OK;
   mill_export_source *source = NULL;
@@ -108,7 +83,6 @@ int mill_export_open(const char *path, int is_partial, mill_export_source **out)
   MILL_TRY(mill_result_table_open(path, MILL_ERR_USAGE, &source->table));
   MILL_TRY(read_provenance(source));
   MILL_TRY(read_inputs(source));
-  MILL_TRY(find_kept(source, is_partial));
   MILL_TRY(make_blocks(source));
   *out = source;
   source = NULL;
@@ -123,8 +97,7 @@ void mill_export_close(mill_export_source *source)
     return;
   mill_result_table_close(&source->table);
   mill_recorded_inputs_clear(&source->inputs);
-  MILL_FREE(source->kept, source->command, source->fits_row, source->catalog_row, source->scratch,
-            source);
+  MILL_FREE(source->command, source->fits_row, source->catalog_row, source->scratch, source);
 }
 
 int mill_export_read(mill_export_source *source, int64_t at, int64_t n)
@@ -135,14 +108,14 @@ int mill_export_read(mill_export_source *source, int64_t at, int64_t n)
   MILL_CHECK(
       mill_stored_rows_read(&source->table.catalog, at, n, source->catalog_row, source->scratch));
   for (int64_t k = 0; k < n; k++) {
-    int is_whole = 1;
-    if (source->kept[at + k])
-      mill_stored_row_status(fits, source->fits_row + (size_t)k * fits->row_size, &is_whole);
+    int is_whole;
+    mill_stored_row_status(fits, source->fits_row + (size_t)k * fits->row_size, &is_whole);
     if (!is_whole)
-      return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s: row %lld is damaged: its CRC is wrong; give the command of the fit "
-                        "again, which fits that row again",
-                        source->table.path, (long long)(at + k));
+      return MILL_ERROR(
+          MILL_ERR_OUTPUT,
+          "%s: row %lld is damaged: its CRC or STATUS is wrong; give the command of the fit "
+          "again, which fits that row again",
+          source->table.path, (long long)(at + k));
   }
   return MILL_OK;
 }

@@ -9,9 +9,6 @@
 
 typedef struct mill_export_source {
   mill_result_table table;
-  int is_finished;
-  int64_t n_kept;
-  uint8_t *kept; /**< [table.n_row] 1: done, and so exported */
   /** provenance */
   char run_id[64], version[64], revision[64], library[256], library_hash[80];
   char *command;
@@ -21,17 +18,16 @@ typedef struct mill_export_source {
   char *fits_row, *catalog_row, *scratch;
 } mill_export_source;
 
-/** Open a result of starmill fit or sample; path is borrowed.
- *
- *  MILL_ERR_USAGE: there is none at path, or it is not finished, unless is_partial: then the rows
- *  that are done are exported.  MILL_ERR_OUTPUT: it is damaged; MILL_ERR_MEMORY. */
-int mill_export_open(const char *path, int is_partial, mill_export_source **out);
+/** Open a finished result of starmill fit or sample; path is borrowed.
+ *  MILL_ERR_USAGE: there is none at path, or it is not finished; MILL_ERR_OUTPUT: it is damaged;
+ *  MILL_ERR_MEMORY. */
+int mill_export_open(const char *path, mill_export_source **out);
 
 /** NULL is allowed. */
 void mill_export_close(mill_export_source *source);
 
 /** Read rows [at, at + n), n at most block_rows, into fits_row and catalog_row.
- *  MILL_ERR_OUTPUT: the CRC of an exported row is wrong; MILL_ERR_STOPPED: the job is to stop. */
+ *  MILL_ERR_OUTPUT: the CRC of a row is wrong; MILL_ERR_STOPPED: the job is to stop. */
 int mill_export_read(mill_export_source *source, int64_t at, int64_t n);
 
 /** Rows of input i: the first, and how many. */

@@ -353,21 +353,16 @@ int mill_out_write(const mill_out_table *table, const char *extname, mill_export
 {
   int err = MILL_OK, status = 0;
   char *row = NULL;
-  LONGLONG n_written = 0;
   MILL_TRY(create(table, extname, product));
   MILL_TRY(mill_alloc_raw((size_t)source->block_rows, table->row_size, (void **)&row));
   for (int64_t at = lo; at < hi; at += source->block_rows) {
     const int64_t n = hi - at < source->block_rows ? hi - at : source->block_rows;
-    int64_t n_kept = 0;
     MILL_TRY(mill_export_read(source, at, n));
     for (int64_t k = 0; k < n; k++)
-      if (source->kept[at + k])
-        pack(table, source, k, row + (size_t)n_kept++ * table->row_size);
-    if (n_kept > 0)
-      fits_write_tblbytes(product->fits, n_written + 1, 1, n_kept * (LONGLONG)table->row_size,
-                          (unsigned char *)row, &status);
+      pack(table, source, k, row + (size_t)k * table->row_size);
+    fits_write_tblbytes(product->fits, at - lo + 1, 1, n * (LONGLONG)table->row_size,
+                        (unsigned char *)row, &status);
     MILL_TRY_PRODUCT(product, status);
-    n_written += n_kept;
   }
 done:
   mill_free(row);

@@ -31,7 +31,7 @@ int mill_out_whole(const mill_export_source *source, mill_out_table *table);
 int mill_out_rvtab(const mill_export_source *source, mill_out_table *table);
 
 /** Append the table as a new HDU with units, descriptions, and the meanings of warnings and states
- *  as keywords; its rows are the exported ones of [lo, hi).  MILL_ERR_OUTPUT, MILL_ERR_STOPPED. */
+ *  as keywords, and rows [lo, hi) of the result.  MILL_ERR_OUTPUT, MILL_ERR_STOPPED. */
 int mill_out_write(const mill_out_table *table, const char *extname, mill_export_source *source,
                    int64_t lo, int64_t hi, const mill_product *product);
 

@@ -94,7 +94,7 @@ int mill_product_look(const char *path, const char *what, const char *run_id, co
   struct stat product, of_result;
   mill_fits_file *file = NULL;
   char exported[FLEN_VALUE] = "", run[FLEN_VALUE] = "";
-  int status = 0, is_done = 0;
+  int status = 0;
   *state = MILL_PRODUCT_ABSENT;
   if (lstat(path, &product) != 0)
     return MILL_OK;
@@ -104,7 +104,6 @@ int mill_product_look(const char *path, const char *what, const char *run_id, co
   if (mill_fits_file_open(path, NULL, &file) == MILL_OK) {
     fits_read_key_str(file->fptr, "EXPORTED", exported, NULL, &status);
     fits_read_key_str(file->fptr, "RUNID", run, NULL, &status);
-    fits_read_key_log(file->fptr, "FITDONE", &is_done, NULL, &status);
     fits_clear_errmsg();
     mill_fits_file_close(file);
   }
@@ -119,7 +118,7 @@ int mill_product_look(const char *path, const char *what, const char *run_id, co
                       "%s: exists and is the export of another result: give another name or "
                       "--overwrite",
                       path);
-  if (is_ours && !overwrite && is_done && stat(result, &of_result) == 0 &&
+  if (is_ours && !overwrite && stat(result, &of_result) == 0 &&
       product.st_mtime >= of_result.st_mtime)
     *state = MILL_PRODUCT_DONE;
   return MILL_OK;

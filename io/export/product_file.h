@@ -44,8 +44,8 @@ enum mill_product_state { MILL_PRODUCT_ABSENT, MILL_PRODUCT_DONE, MILL_PRODUCT_O
 
 /** May a product of this kind (what) and result be written at path?
  *
- *  *state: MILL_PRODUCT_DONE: it is there, of the finished result, and not older than it; OLDER: of
- *  the result before that was continued, or of another one with overwrite.
+ *  *state: MILL_PRODUCT_DONE: it is there and not older than the result; OLDER: it is of the result
+ *  before failed rows were fitted again, or of another one with overwrite.
  *  MILL_ERR_OUTPUT: another result's export without overwrite, or no export at all. */
 int mill_product_look(const char *path, const char *what, const char *run_id, const char *result,
                       int overwrite, int *state);

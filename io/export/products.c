@@ -221,7 +221,7 @@ static int open_source(void *context)
 {
   products *p = context;
   const mill_products *want = p->want;
-  MILL_CHECK(mill_export_open(want->result, want->is_partial, &p->source));
+  MILL_CHECK(mill_export_open(want->result, &p->source));
   if (want->mod_prefix)
     MILL_CHECK(mill_export_models_open(p->source, want->models, &p->models));
   return want->tab_prefix || want->mod_prefix ? check_names(p) : MILL_OK;
@@ -251,7 +251,7 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   int64_t mine[] = {p.counts.n_written, p.counts.n_there, p.counts.n_failed, p.counts.n_unread};
   int64_t all[4];
   MILL_MPI(MPI_Allreduce(mine, all, 4, MPI_INT64_T, MPI_SUM, mpi->comm));
-  *counts = (mill_product_counts){p.source->n_kept, all[0], all[1], all[2], all[3]};
+  *counts = (mill_product_counts){p.source->table.n_row, all[0], all[1], all[2], all[3]};
 done:
   mill_export_models_close(p.models);
   mill_export_close(p.source);

@@ -15,7 +15,6 @@ typedef struct mill_products {
   const char *mod_prefix; /**< "rvmod-"; NULL: no rvmod; without either: the table of all */
   int has_subfolders;     /**< in the last two folders of each input's path */
   int has_fibermap;       /**< tables of the inputs are copied */
-  int is_partial;         /**< also of a result that is not finished */
   int overwrite;          /**< replace exports of other results, and write all again */
 } mill_products;
 

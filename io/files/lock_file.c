@@ -20,7 +20,7 @@
 #include "src/system/status_process.h"
 #include "src/system/thread.h"
 
-enum { TEXT = 1024, MAX_JOB = 64, EMPTY_S = 60 /* a lock says who holds it sooner */ };
+enum { TEXT = 1024, MAX_JOB = 64, EMPTY_S = 2 /* a living job has written its lock by then */ };
 
 double mill_lock_beat_s = 30;
 
@@ -121,7 +121,11 @@ static int remove_stale(const char *path, const char *output, const holder *me)
   const int is_known =
       sscanf(text, "host %255s pid %ld job %63s restart %d start %llu space %63s", who.host,
              &who.pid, who.job, &who.restart, &who.start, who.space) == 6;
-  if (!is_known && (n > 0 || age_s < EMPTY_S))
+  if (n == 0 && age_s < EMPTY_S) {
+    (void)usleep(EMPTY_S * 100000); /* it is being written, or its job was killed just then */
+    goto done;
+  }
+  if (!is_known && n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s is locked, and %s does not say by whom: if no job writes this output, remove "
               "that file and start again",
@@ -137,8 +141,8 @@ static int remove_stale(const char *path, const char *output, const holder *me)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
-  mill_log_info("%s: process %ld on host %s left it behind and is gone; it is taken over", path,
-                who.pid, who.host);
+  mill_log_info("%s: %s%s left it behind and is gone; it is taken over", path,
+                is_known ? "a process on host " : "a job", who.host);
 done:
   if (fd >= 0)
     close(fd);
@@ -212,7 +216,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   if (strlen(output) + sizeof me.host + 64 > sizeof path) /* also room for temporary names */
     return MILL_ERROR(MILL_ERR_OUTPUT, "the path of the output is too long: %s", output);
   snprintf(path, sizeof path, "%s.lock", output);
-  for (int i_try = 0; i_try < 10; i_try++) { /* others may take and leave it meanwhile */
+  for (int i_try = 0; i_try < 20; i_try++) { /* others may take and leave it meanwhile */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd >= 0)
       return begin(fd, path, &me, lock);
@@ -223,7 +227,9 @@ int mill_lock_take(const char *output, mill_lock *lock)
                         path, strerror(errno));
     MILL_CHECK(remove_stale(path, output, &me));
   }
-  return MILL_ERROR(MILL_ERR_OUTPUT, "%s: other jobs keep taking the lock of this output", path);
+  return MILL_ERROR(
+      MILL_ERR_OUTPUT,
+      "%s: the lock of this output cannot be taken: if no job writes it, remove that file", path);
 }
 
 int mill_lock_keep(const mill_lock *lock)

@@ -339,7 +339,7 @@ typedef struct truth_row {
   char kind[25];
 } truth_row;
 
-enum { N_TRUTH_FIXED = 9, MAX_TRUTH = MILL_MAX_LABEL + N_TRUTH_FIXED + MILL_MOCK_N_ARM };
+enum { N_TRUTH_FIXED = 8, MAX_TRUTH = MILL_MAX_LABEL + N_TRUTH_FIXED + MILL_MOCK_N_ARM };
 
 /* Columns of the table; returns how many.  format has room for those that are made here. */
 static int truth_columns(const mill_mock_survey *survey, char (*format)[16],
@@ -355,7 +355,6 @@ static int truth_columns(const mill_mock_survey *survey, char (*format)[16],
       TRUTH("VSINI", "D", "km/s", star.vsini_km_s),
       TRUTH("SN", "D", NULL, star.sn),
       TRUTH("LSF_GROUP", "J", NULL, star.lsf_group),
-      TRUTH("TEMPLATE", "J", NULL, star.template_index),
       TRUTH("FILE", "J", NULL, file),
       TRUTH("FITS_ROW", "K", NULL, fits_row),
       TRUTH("KIND", "24A", NULL, kind),

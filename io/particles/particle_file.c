@@ -52,12 +52,13 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
   return MILL_OK;
 }
 
-int mill_particle_read_field(const char *path, const mill_particle_setup *s, mill_particle_field *f)
+int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
   static const char *const axis[] = {"X1", "X2", "X3"};
   int err = MILL_OK;
   size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1;
   double *value = NULL, *time = NULL, *coef = NULL;
+  mill_particle_field *f = &s->field;
   mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
   memset(f, 0, sizeof *f);
   MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
@@ -113,6 +114,14 @@ int mill_particle_read_samples(const char *path, const mill_particle_setup *s, d
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(MILL_ALLOC(dim[0] * dim[1], sample));
   MILL_TRY(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, *sample));
+  for (size_t i = 0; i < dim[0] * dim[1]; i++) {
+    const size_t a = i % dim[1];
+    const double x = (*sample)[i];
+    if (!isfinite(x) || (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a])))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
+                i / dim[1], a, x);
+  }
 done:
   mill_h5_close(&file);
   if (err != MILL_OK) {

@@ -10,13 +10,13 @@
  *  X3, evenly spaced, and TIME [n_time]; all float64 or float32.  An axis that is periodic in setup
  *  and whose points make one period has periodic splines.
  *
- *  field  out  its time and coef are for mill_particle_free_field
+ *  setup  in, out  field, whose time and coef are for mill_particle_free_field
  *  MILL_ERR_CONFIG for a file that is no such thing or has a value that is no number. */
-int mill_particle_read_field(const char *path, const mill_particle_setup *setup,
-                             mill_particle_field *field);
+int mill_particle_read_field(const char *path, mill_particle_setup *setup);
 void mill_particle_free_field(mill_particle_field *field);
 
-/** Samples X [setup->n_particle][setup->n_dim]; for mill_free. */
+/** Samples X [setup->n_particle][setup->n_dim]; for mill_free.  MILL_ERR_CONFIG, also for one
+ * beyond the ends of its axis. */
 int mill_particle_read_samples(const char *path, const mill_particle_setup *setup, double **sample);
 
 enum mill_particle_status {

@@ -1,6 +1,7 @@
 #include "io/result/columns.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -408,37 +409,4 @@ void mill_columns_set_crc(const mill_columns *columns, char *row)
 void mill_column_description(const mill_column *column, char *out, size_t size)
 {
   fill_in(column->text, column->of, out, size);
-}
-
-/* "float64", "int64", ... "text[24]". */
-static void type_name(const mill_column *column, char *out, size_t size)
-{
-  static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
-  if (column->type == MILL_TYPE_TEXT)
-    snprintf(out, size, "text[%d]", column->n_value);
-  else
-    snprintf(out, size, "%s", name[column->type]);
-}
-
-int mill_columns_print_markdown(const mill_columns *columns, FILE *out)
-{
-  fprintf(out, "| column | type | shape | unit | missing | meaning |\n|---|---|---|---|---|---|\n");
-  for (int i = 0; i < columns->n_column; i++) {
-    const mill_column *c = &columns->column[i];
-    char type[32], text[256], shape[32] = "rows", missing[32];
-    type_name(c, type, sizeof type);
-    mill_column_description(c, text, sizeof text);
-    if (c->vector)
-      snprintf(shape, sizeof shape, "rows × %d", c->n_value);
-    if (c->type == MILL_TYPE_TEXT)
-      snprintf(missing, sizeof missing, "empty");
-    else if (isnan(c->missing))
-      snprintf(missing, sizeof missing, "NaN");
-    else
-      snprintf(missing, sizeof missing, "%.0f", c->missing);
-    fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", c->name, type, shape, c->unit, missing, text);
-  }
-  if (ferror(out))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "the table of columns could not be printed");
-  return MILL_OK;
 }

@@ -1,13 +1,11 @@
 /** The columns of the result file: one table, from which the datasets, their
- *  attributes, the packing of rows and the tables of docs/use/formats.md follow.
+ *  attributes and the packing of rows follow; a test compares docs/use/formats.md.
  *
  *  /fits depends on the library (labels and arms), so its table is built at run
  *  time; /catalog is always the same.
  */
 #ifndef MILL_COLUMNS_H
 #define MILL_COLUMNS_H
-
-#include <stdio.h>
 
 #include "io/catalog/catalog_row.h"
 #include "kernels/data/library.h"
@@ -107,8 +105,5 @@ void mill_column_description(const mill_column *column, char *out, size_t size);
 
 /** Bytes of a value of enum mill_column_type; of a text's byte. */
 size_t mill_column_type_size(int type);
-
-/** The table as docs/use/formats.md has it; tests compare the two. */
-int mill_columns_print_markdown(const mill_columns *columns, FILE *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "io/result/result_inputs.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_look.h"
 #include "io/result/result_primary.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
@@ -66,16 +67,15 @@ typedef struct merge_job {
   int n_part, n_dataset, with_primary;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
-  int64_t n[N_UNIT], n_byte;  /* of the whole */
-  mill_result_summary counts; /* and its rows by STATUS */
-  merge_input *input;         /* [n_input] with rows, of the parts seen so far */
+  int64_t n[N_UNIT], n_byte, n_fitted; /* of the whole */
+  merge_input *input;                  /* [n_input] with rows, of the parts seen so far */
   int64_t n_input, input_room;
   /* provenance */
   mill_result_origin origin; /* of the first part */
   FILE *commands, *frames;
   char *command_text, *frame_text;
   size_t command_size, frame_size;
-  char start[MILL_TIME_SIZE], end[MILL_TIME_SIZE];
+  char start[MILL_TIME_SIZE], end[MILL_TIME_SIZE]; /* the first and the last */
   double wall_s;
   int32_t n_run;
 } merge_job;
@@ -254,36 +254,34 @@ static int add_frames(merge_job *job, const char *text)
   return MILL_OK;
 }
 
-static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
+static int note_texts(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  char *command = NULL, *frames = NULL, start[MILL_TIME_SIZE] = "", end[MILL_TIME_SIZE] = "";
-  double wall_s = 0;
-  int32_t n_run = 0;
-  const hid_t type = mill_ph5_text_type(MILL_TIME_SIZE - 1);
-  if (type < 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  char *command = NULL, *frames = NULL;
   MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/COMMAND", &command));
   MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/FRAMES", &frames));
-  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/START_TIME", type, 1, start));
-  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/END_TIME", type, 1, end));
-  MILL_TRY(
-      mill_ph5_read_whole(file, part->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1, &wall_s));
-  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/N_RUN", H5T_NATIVE_INT32, 1, &n_run));
   fprintf(job->commands, "\n%s", command);
   MILL_TRY(add_frames(job, frames));
-  /* times in this form sort as texts */
-  if (part == job->part || strcmp(start, job->start) < 0)
-    memcpy(job->start, start, sizeof start);
-  if (strcmp(end, job->end) > 0)
-    memcpy(job->end, end, sizeof end);
-  job->wall_s += wall_s;
-  job->n_run += n_run;
 done:
-  mill_free(command);
-  mill_free(frames);
-  MILL_H5_CLOSE(type);
+  MILL_FREE(command, frames);
   return err;
+}
+
+/* Times, runs and fitted rows of a part, which is not open. */
+static int note_runs(merge_job *job, const merge_part *part)
+{
+  int found = 0;
+  mill_result_peek peek;
+  MILL_CHECK(mill_result_look(part->path, &found, &peek));
+  /* times in this form sort as texts */
+  if (part == job->part || strcmp(peek.start, job->start) < 0)
+    memcpy(job->start, peek.start, sizeof job->start);
+  if (strcmp(peek.end, job->end) > 0)
+    memcpy(job->end, peek.end, sizeof job->end);
+  job->wall_s += peek.wall_s;
+  job->n_run += peek.n_run;
+  job->n_fitted += peek.n_status[MILL_STATUS_FITTED];
+  return MILL_OK;
 }
 
 /* Remember a part's inputs that have rows: one that could not be read may be tried twice. */
@@ -346,15 +344,16 @@ static int look_at_part(merge_job *job, merge_part *part)
   if (damaged.n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
               mill_damaged_rows_text(&damaged, text));
-  MILL_TRY(
-      mill_result_layout_count(file, part->path, part->n[ROWS], 0, part->n[ROWS], &job->counts));
-  MILL_TRY(note_provenance(job, part, file));
+  MILL_TRY(note_texts(job, part, file));
   MILL_TRY(note_inputs(job, part, file));
   for (int u = 0; u < N_UNIT; u++)
     job->n[u] += part->n[u];
   job->n_byte += (int64_t)status.st_size;
   if (job->n[FILES] > INT32_MAX)
     MILL_TRY(REFUSED("more than %d inputs", INT32_MAX));
+  MILL_H5_CLOSE(file);
+  file = H5I_INVALID_HID;
+  MILL_TRY(note_runs(job, part));
 done:
   if (fd >= 0)
     close(fd);
@@ -635,7 +634,7 @@ static int merge(merge_job *job, int overwrite)
   if (fflush(job->commands) != 0 || fflush(job->frames) != 0)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   MILL_TRY(refuse_duplicates(job));
-  if (access(job->output, F_OK) == 0 && job->counts.n_status[MILL_STATUS_FITTED] == 0)
+  if (access(job->output, F_OK) == 0 && job->n_fitted == 0)
     MILL_TRY(REFUSED("%s stays as it is: the parts have no fitted row; give another --output",
                      job->output));
   MILL_TRY(mill_lock_take(job->output, &lock));

@@ -16,7 +16,7 @@ enum { EXIT_INCOMPLETE = 3 };
 enum to { TO_RVTAB, TO_RVMOD, TO_FITS };
 
 typedef struct export_options {
-  int help, to, subdirs, no_fibermap, unfinished, overwrite, quiet;
+  int help, to, subdirs, no_fibermap, overwrite, quiet;
   const char *output, *models, *prefix;
   const char *result; /* of argv */
 } export_options;
@@ -50,8 +50,6 @@ static const mill_option_table table = {
                  "rvspecfit does"},
         {"no-fibermap", MILL_OPTION_FLAG, MILL_AT(export_options, no_fibermap),
          .help = "rvtab and rvmod without the tables of the inputs, which then may be gone"},
-        {"unfinished", MILL_OPTION_FLAG, MILL_AT(export_options, unfinished),
-         .help = "export the rows that are done of an unfinished fit"},
         {"overwrite", MILL_OPTION_FLAG, MILL_AT(export_options, overwrite),
          .help = "replace exports that exist"},
         {"quiet", MILL_OPTION_FLAG, MILL_AT(export_options, quiet), .help = "print no summary"},
@@ -130,7 +128,6 @@ static int run(const mill_mpi *mpi, int argc, char **argv, int *exit_status)
                                      : "rvmod-",
       .has_subfolders = o.subdirs,
       .has_fibermap = !o.no_fibermap,
-      .is_partial = o.unfinished,
       .overwrite = o.overwrite,
   };
   MILL_CHECK(mill_products_write(mpi, &want, &counts));

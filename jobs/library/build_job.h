@@ -39,8 +39,7 @@ typedef struct mill_build_job {
   mill_model_source *source;
   /* which models, and onto which arms */
   mill_grid_info info;
-  int *index;        /**< [info.n_model] of the source's models, owned */
-  int n_lost, *lost; /**< of these models, ones that only the file has; owned */
+  int *index; /**< [info.n_model] of the source's models, owned */
   mill_arm_setup setup;
   double *sigma[MILL_MAX_ARM]; /**< [n_pix] of the spectra, A, where it varies; owned */
   mill_arm_cut *cut[MILL_MAX_ARM];
@@ -52,10 +51,6 @@ typedef struct mill_build_job {
 /** Index all models: labels and names, those that are wanted into job->info with what is known to
  *  be wrong with them.  Collective; the same code on every rank. */
 int mill_build_models(mill_build_job *job);
-
-/** Add n models that the source has and that are not wanted, as bad ones without name and labels:
- *  model [n] are their places among all, ascending. */
-void mill_build_insert(mill_build_job *job, int n, const int *model);
 
 /** Of models with the same labels one is good: a good one where there is one already, else the
  * first; the others that are not bad become so. */

@@ -295,35 +295,6 @@ done:
   return err;
 }
 
-void mill_build_insert(mill_build_job *job, int n, const int *model)
-{
-  mill_grid_info *info = &job->info;
-  const size_t n_label = (size_t)info->n_label;
-  int from = info->n_model - 1;
-  info->n_model += n;
-  for (int to = info->n_model - 1; n > 0; to--) { /* from the end, so that nothing is lost */
-    const size_t i = (size_t)to, k = (size_t)from;
-    if (model[n - 1] == to) {
-      job->index[i] = -1;
-      info->status[i] = MILL_GRID_BAD;
-      memset(info->name[i], 0, MILL_GRID_NAME);
-      snprintf(info->why[i], MILL_GRID_WHY, "its labels are outside of what is wanted");
-      for (size_t l = 0; l < n_label; l++)
-        info->value[i * n_label + l] = NAN;
-      info->stamp[i] = 0;
-      n--;
-      continue;
-    }
-    job->index[i] = job->index[k];
-    info->status[i] = info->status[k];
-    memcpy(info->name[i], info->name[k], MILL_GRID_NAME);
-    memcpy(info->why[i], info->why[k], MILL_GRID_WHY);
-    memcpy(info->value + i * n_label, info->value + k * n_label, n_label * sizeof *info->value);
-    info->stamp[i] = info->stamp[k];
-    from--;
-  }
-}
-
 int mill_build_models(mill_build_job *job)
 {
   int err = MILL_OK;

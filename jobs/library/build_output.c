@@ -139,33 +139,6 @@ done:
   return err;
 }
 
-/* Bad models of the file whose labels were not known, and that have turned out to be of no interest
-   (--keep, --exclude): their rows stay.  job->lost [job->n_lost]. */
-static int find_lost(mill_build_job *job, const mill_grid_info *there)
-{
-  int k = 0;
-  const mill_grid_info *info = &job->info;
-  const int n_lost = there->n_model - info->n_model;
-  if (n_lost <= 0 || there->n_label != info->n_label ||
-      there->n_model > mill_model_source_n(job->source))
-    return MILL_OK;
-  MILL_CHECK(MILL_ALLOC(n_lost, &job->lost));
-  for (int i = 0; i < there->n_model; i++) {
-    if (k < info->n_model && strcmp(there->name[i], info->name[k]) == 0)
-      k++;
-    else if (there->status[i] == MILL_GRID_BAD && job->n_lost < n_lost)
-      job->lost[job->n_lost++] = i;
-    else
-      break;
-  }
-  if (k + job->n_lost < there->n_model)
-    job->n_lost = 0; /* other models: the comparison says so */
-  mill_build_insert(job, job->n_lost, job->lost);
-  for (int i = 0; i < job->n_lost; i++)
-    memcpy(info->name[job->lost[i]], there->name[job->lost[i]], MILL_GRID_NAME);
-  return MILL_OK;
-}
-
 /* Is model i what it was when the file was begun?  A bad one may have been mended meanwhile. */
 static int compare_model(const mill_build_job *job, const mill_grid_info *there, int i,
                          const char *help)
@@ -252,7 +225,6 @@ static int continue_file(mill_build_job *job, int *complete)
   mill_grid_file *file = NULL;
   mill_grid_info there = {0};
   MILL_TRY(mill_grid_open(job->output, &file, &there));
-  MILL_TRY(find_lost(job, &there));
   MILL_TRY(compare(job, file, &there));
   mill_grid_close(file); /* it may be written now */
   file = NULL;
@@ -308,13 +280,6 @@ int mill_build_output(mill_build_job *job, int *complete)
     err = open_output(job, complete);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_MPI(MPI_Bcast(complete, 1, MPI_INT, 0, job->mpi.comm));
-  MILL_MPI(MPI_Bcast(&job->n_lost, 1, MPI_INT, 0, job->mpi.comm));
-  if (job->mpi.rank != 0)
-    err = MILL_ALLOC(job->n_lost, &job->lost);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_MPI(MPI_Bcast(job->lost, job->n_lost, MPI_INT, 0, job->mpi.comm));
-  if (job->mpi.rank != 0)
-    mill_build_insert(job, job->n_lost, job->lost);
   MILL_MPI(MPI_Bcast(job->info.status, job->info.n_model, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
 done:
   return err;

@@ -45,7 +45,6 @@ const mill_option_table mill_library_build_table = {
     "starmill library build",
     "usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
     "FOLDER|FILE.fits...\n"
-    "       starmill library build --output GRID.h5 --line-model N [options]\n"
     "\n"
     "build makes a grid file from spectra with labels: FITS files with one spectrum each (a folder "
     "or\n"
@@ -170,7 +169,7 @@ static int list_input(mill_build_job *job)
   if (job->is_many && (in->table || in->flux_column[0] || job->options.name_pattern))
     return MILL_ERROR(
         MILL_ERR_USAGE,
-        "--table, --columns and --name-pattern are for files with one spectrum; %s is no "
+        "--table, --columns and --name-pattern are for files with one spectrum; %s is not a "
         "folder",
         job->path[0]);
   return MILL_OK;
@@ -436,7 +435,7 @@ static void clear(mill_build_job *job)
   }
   mill_grid_info_clear(&job->info);
   mill_labelled_files_free(job->listed, job->n_listed);
-  MILL_FREE(job->index, job->lost, job->settings);
+  MILL_FREE(job->index, job->settings);
   mill_lock_release(&job->lock);
 }
 

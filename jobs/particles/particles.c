@@ -30,8 +30,7 @@ typedef struct particle_job {
   mill_mpi mpi;
   particle_options options;
   mill_particle_config config;
-  mill_particle_field field;
-  double *sample;
+  double *sample; /* that of the setup, owned */
   const mill_particle_ops *ops;
   int is_gpu;
   mill_particle_file *file; /* rank 0 */
@@ -104,9 +103,10 @@ static int load_files(particle_job *job)
   MILL_CHECK(mill_file_roles_read(&roles, "potential_file", c->potential_file));
   MILL_CHECK(mill_file_roles_read(&roles, "samples_file", c->samples_file));
   if (c->potential_file[0])
-    MILL_CHECK(mill_particle_read_field(c->potential_file, &c->setup, &job->field));
+    MILL_CHECK(mill_particle_read_field(c->potential_file, &c->setup));
   if (c->samples_file[0])
     MILL_CHECK(mill_particle_read_samples(c->samples_file, &c->setup, &job->sample));
+  c->setup.sample = job->sample;
   return MILL_OK;
 }
 
@@ -118,16 +118,14 @@ static int load(void *context)
   MILL_TRY(mill_particle_config_read(job->options.config, c));
   MILL_TRY(load_files(job));
   for (int64_t i = 0; i < c->n_problem; i++) {
-    mill_particle_problem *p = &c->problem[i];
-    if ((p->potential == MILL_GRIDDED && !job->field.coef) ||
+    const mill_particle_problem *p = &c->problem[i];
+    if ((p->potential == MILL_GRIDDED && !c->setup.field.coef) ||
         (p->start == MILL_START_SAMPLES && !job->sample))
       MILL_FAIL(MILL_ERR_CONFIG,
                 "%s: problem %lld has potential: grid or start: samples: give potential_file or "
                 "samples_file",
                 job->options.config, (long long)i);
-    p->field = &job->field;
-    p->sample = job->sample;
-    err = mill_particle_check_problem(&c->setup, &c->problem[i]);
+    err = mill_particle_check_problem(&c->setup, p);
     if (err == MILL_ERR_CONFIG)
       MILL_FAIL(err, "%s: %s", job->options.config, mill_error_message());
     MILL_TRY(err);
@@ -163,12 +161,12 @@ static int make_identity(const particle_job *job, char **text)
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;)
     fwrite(buffer, 1, n, out);
   fputc('\n', out);
-  if (job->field.coef)
-    MILL_TRY(append_digest(out, "potential", job->field.coef,
-                           mill_particle_n_coef(&job->field) * sizeof *job->field.coef));
-  if (job->sample)
-    MILL_TRY(append_digest(out, "samples", job->sample,
-                           (size_t)s->n_particle * (size_t)s->n_dim * sizeof *job->sample));
+  if (s->field.coef)
+    MILL_TRY(append_digest(out, "potential", s->field.coef,
+                           mill_particle_n_coef(&s->field) * sizeof *s->field.coef));
+  if (s->sample)
+    MILL_TRY(append_digest(out, "samples", s->sample,
+                           (size_t)s->n_particle * (size_t)s->n_dim * sizeof *s->sample));
 done:
   if (in)
     fclose(in);
@@ -380,7 +378,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   job->mpi = *mpi;
   err = evolve(job, argc, argv);
   (void)mill_particle_file_close(job->file, err);
-  mill_particle_free_field(&job->field);
+  mill_particle_free_field(&job->config.setup.field);
   mill_particle_config_clear(&job->config);
   MILL_FREE(job->sample, job->status, job->todo, job->result);
 done:

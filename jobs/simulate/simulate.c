@@ -24,24 +24,12 @@ static int load_library(void *context)
   return mill_simulate_library_read(&job->plan);
 }
 
-/* What the library does not allow is told before a survey is removed or a folder made.  Without the
- * templates, which take time. */
-static int check_survey(const mill_simulate_plan *plan)
-{
-  mill_mock_settings mock = plan->options.mock;
-  mill_mock_survey *survey = NULL;
-  mock.n_template = 0;
-  const int err = mill_mock_survey_create(&mock, &plan->lib, 1, &survey);
-  mill_mock_survey_destroy(survey);
-  return err;
-}
-
 static int set_up(simulate_job *job)
 {
   MILL_CHECK(mill_job_begin(&job->mpi));
   MILL_CHECK(mill_mpi_rank0_first(&job->mpi, load_library, job));
+  /* what the library does not allow is told before a survey is removed or a folder made */
   MILL_CHECK(mill_mpi_agree(&job->mpi, mill_simulate_plan_make(&job->plan)));
-  MILL_CHECK(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? check_survey(&job->plan) : MILL_OK));
   job->n_thread = job->plan.options.n_thread;
   if (job->n_thread == 0)
     MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));

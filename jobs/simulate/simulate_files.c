@@ -16,7 +16,6 @@ enum { BLOCK_ROWS = 32 /* made by the threads together, then written */ };
 typedef struct maker {
   mill_mpi *mpi;
   const mill_simulate_plan *plan;
-  mill_mock_survey *survey;
   int n_thread;
   mill_mock_work **work; /* [n_thread] */
   /* a block: stars, their rows, and the rows' pixels [BLOCK_ROWS][n_pix] */
@@ -37,16 +36,13 @@ static void free_maker(maker *m)
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     MILL_FREE(m->flux[a], m->ivar[a], m->mask[a]);
   MILL_FREE(m->work, m->star, m->row);
-  mill_mock_survey_destroy(m->survey);
 }
 
 static int set_up(maker *m)
 {
-  MILL_CHECK(
-      mill_mock_survey_create(&m->plan->options.mock, &m->plan->lib, m->n_thread, &m->survey));
   MILL_CHECK(mill_alloc_bytes((size_t)m->n_thread, sizeof *m->work, (void **)&m->work));
   for (int t = 0; t < m->n_thread; t++)
-    MILL_CHECK(mill_mock_work_create(m->survey, &m->work[t]));
+    MILL_CHECK(mill_mock_work_create(m->plan->survey, &m->work[t]));
   MILL_CHECK(MILL_ALLOC(BLOCK_ROWS, &m->star));
   MILL_CHECK(MILL_ALLOC(BLOCK_ROWS, &m->row));
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
@@ -77,9 +73,9 @@ static int make_block(maker *m, int64_t first_star, int n)
   mill_error_kept failure = {.code = MILL_OK};
 #pragma omp parallel for schedule(dynamic, 1) num_threads(m->n_thread)
   for (int i = 0; i < n; i++) {
-    mill_mock_draw(m->survey, first_star + i, &m->star[i]);
+    mill_mock_draw(m->plan->survey, first_star + i, &m->star[i]);
     const int err =
-        mill_mock_observe(m->survey, &m->star[i], m->work[omp_get_thread_num()], &m->row[i]);
+        mill_mock_observe(m->plan->survey, &m->star[i], m->work[omp_get_thread_num()], &m->row[i]);
 #pragma omp critical(mill_simulate_failure)
     if (err != MILL_OK && failure.code == MILL_OK) /* messages belong to threads */
       mill_error_save(err, &failure);
@@ -93,7 +89,7 @@ static int write_coadd(maker *m, int i_file, const char *path)
   const int64_t n_row = mill_simulate_rows(m->plan, i_file);
   const int64_t first_star = (int64_t)i_file * m->plan->options.per_file;
   mill_mock_coadd *coadd = NULL;
-  MILL_TRY(mill_mock_coadd_open(path, &m->plan->origin, m->survey, n_row, &coadd));
+  MILL_TRY(mill_mock_coadd_open(path, &m->plan->origin, m->plan->survey, n_row, &coadd));
   for (int64_t first = 0; first < n_row; first += BLOCK_ROWS) {
     const int n = n_row - first < BLOCK_ROWS ? (int)(n_row - first) : BLOCK_ROWS;
     MILL_TRY(check_stop(m));
@@ -122,7 +118,7 @@ static int write_file(maker *m, int i_file)
     MILL_CHECK(check_stop(m));
     if (redrock)
       MILL_CHECK(mill_mock_redrock_write(
-          path, &m->plan->origin, m->survey, m->plan->options.mock.seed,
+          path, &m->plan->origin, m->plan->survey, m->plan->options.mock.seed,
           (int64_t)i_file * m->plan->options.per_file, mill_simulate_rows(m->plan, i_file)));
     else
       MILL_CHECK(write_coadd(m, i_file, path));
@@ -180,7 +176,7 @@ static int write_tables(const maker *m)
   const mill_simulate_plan *plan = m->plan;
   MILL_CHECK(write_catalog(plan));
   mill_simulate_path(plan, MILL_SIMULATE_TRUTH, path);
-  return mill_mock_truth_write(path, &plan->origin, m->survey, plan->options.mock.n_star,
+  return mill_mock_truth_write(path, &plan->origin, m->plan->survey, plan->options.mock.n_star,
                                plan->options.per_file, plan->n_file, plan->coadd,
                                mill_stop_signal_seen);
 }

@@ -41,8 +41,6 @@ static const mill_option rows[] = {
      .help = "standard deviation of the velocities, km/s"},
     {"vsini", PAIR(mock.min_vsini, mock.max_vsini, MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI),
      .help = "v sin i, km/s, log-uniform (default: most below 10, a tail to 150)"},
-    {"templates", COUNT(mock.n_template, 0, MILL_MOCK_MAX_TEMPLATE),
-     .help = "fast: only N different noise-free stars, made once; 0: all stars differ"},
     {.name = "instrument"},
     {"distortion", REAL(mock.distortion, MILL_MOCK_MAX_DISTORTION),
      .help = "rms of the smooth calibration error"},

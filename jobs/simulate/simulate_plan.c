@@ -16,8 +16,10 @@ int mill_simulate_library_read(mill_simulate_plan *plan)
            plan->options.library ? plan->options.library : "");
   mill_shipped_library(plan->library, sizeof plan->library);
   if (!plan->library[0])
-    return MILL_ERROR(MILL_ERR_USAGE, "no library to draw stars from: give --library LIB.h5 (none "
-                                      "came with this program)");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no library to draw stars from: give --library LIB.h5 (none came with this "
+                      "program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
+                      " beside its bin)");
   MILL_CHECK(mill_library_read(plan->library, &plan->lib));
   const int n_arm = plan->lib.n_arm;
   MILL_CHECK(mill_mock_cut_arms(&plan->lib));
@@ -76,8 +78,8 @@ static void write_history(mill_simulate_plan *plan)
            exact(mock->min_sn, a), exact(mock->max_sn, b), exact(mock->vel_sigma_km_s, c), vsini);
   snprintf(plan->history[4], LINE, "distortion %s%s", exact(mock->distortion, a),
            mock->noiseless ? ", noiseless" : "");
-  snprintf(plan->history[5], LINE, "pathological %d per 1000, templates %d, redrock %s",
-           mock->n_pathological, mock->n_template, plan->options.redrock ? "yes" : "no");
+  snprintf(plan->history[5], LINE, "pathological %d per 1000, redrock %s", mock->n_pathological,
+           plan->options.redrock ? "yes" : "no");
   mill_sha256_init(&sha);
   for (int i = 0; i < MILL_SIMULATE_N_HISTORY; i++) {
     plan->history_line[i] = plan->history[i];
@@ -89,8 +91,8 @@ static void write_history(mill_simulate_plan *plan)
 
 int mill_simulate_plan_make(mill_simulate_plan *plan)
 {
-  plan->n_file =
-      (int)((plan->options.mock.n_star + plan->options.per_file - 1) / plan->options.per_file);
+  const mill_mock_settings *mock = &plan->options.mock;
+  plan->n_file = (int)((mock->n_star + plan->options.per_file - 1) / plan->options.per_file);
   MILL_CHECK(MILL_ALLOC((size_t)plan->n_file * MILL_SIMULATE_NAME, &plan->name));
   MILL_CHECK(mill_alloc_bytes((size_t)plan->n_file, sizeof *plan->coadd, (void **)&plan->coadd));
   for (int f = 0; f < plan->n_file; f++) {
@@ -101,12 +103,14 @@ int mill_simulate_plan_make(mill_simulate_plan *plan)
   write_history(plan);
   if (!plan->id[0])
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest");
+  MILL_CHECK(mill_mock_survey_create(mock, &plan->lib, &plan->survey));
   plan->origin = (mill_mock_origin){plan->id, MILL_SIMULATE_N_HISTORY, plan->history_line};
   return MILL_OK;
 }
 
 void mill_simulate_plan_clear(mill_simulate_plan *plan)
 {
+  mill_mock_survey_destroy(plan->survey);
   mill_library_clear(&plan->lib);
   mill_free(plan->name);
   mill_free(plan->coadd);

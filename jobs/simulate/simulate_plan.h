@@ -19,6 +19,7 @@ typedef struct mill_simulate_plan {
   char library[1024]; /**< path of what is drawn from */
   int was_cut;        /**< its only arm was cut into the instrument's */
   mill_library lib;
+  mill_mock_survey *survey;
   int n_file;
   char id[65]; /**< MILL_SIMULATE_ID digits of a digest of the history */
   char history[MILL_SIMULATE_N_HISTORY][MILL_SIMULATE_HISTORY];
@@ -32,7 +33,7 @@ typedef struct mill_simulate_plan {
  *  MILL_ERR_USAGE, MILL_ERR_LIBRARY, MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_simulate_library_read(mill_simulate_plan *plan);
 
-/** Names and history of a survey from plan->lib.  MILL_ERR_MEMORY. */
+/** The survey of plan->lib, names and history.  MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */
 int mill_simulate_plan_make(mill_simulate_plan *plan);
 void mill_simulate_plan_clear(mill_simulate_plan *plan); /* zeroed is allowed */
 

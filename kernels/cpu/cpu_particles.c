@@ -264,19 +264,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
     now.n_cloud = n;
     for (int i = 0; i < n; i++)
       bind(&now, &now.cloud[i], &problem[first + i], &result[first + i]);
-    if (n < now.n_thread) { /* threads share parts */
-      run(&now);
-      continue;
-    }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(now.n_thread)
-    for (int i = 0; i < n; i++) {
-      engine one = now;
-      one.cloud += i;
-      one.n_cloud = 1;
-      one.work += omp_get_thread_num();
-      one.n_thread = 1;
-      run(&one);
-    }
+    run(&now);
   }
 done:
   free_clouds(&e);

@@ -208,58 +208,33 @@ template <typename type> static type *piece(batch *b, size_t *at, size_t n, size
   return mill_cuda_take<type>(b->device, at, n);
 }
 
-/** A potential's numbers, behind its structure; the host's copy of that points to the device's. */
-static void place_field(batch *b, size_t *at, mill_particle_problem *problem)
+/** Numbers that go up, where there are any: their place on the device. */
+static const double *place_numbers(batch *b, size_t *at, size_t n, const double *value)
 {
-  const mill_particle_field *f = problem->field;
-  const size_t n_coef = mill_particle_n_coef(f), n_time = (size_t)f->n_time;
-  size_t to, to_time, to_coef;
-  const mill_particle_field *d_field = piece<mill_particle_field>(b, at, 1, &to);
-  const double *d_time = piece<double>(b, at, n_time, &to_time);
-  const double *d_coef = piece<double>(b, at, n_coef, &to_coef);
-  if (!b->up)
-    return;
-  mill_particle_field *copy = (mill_particle_field *)(void *)(b->up + to);
-  *copy = *f;
-  copy->time = d_time;
-  copy->coef = d_coef;
-  if (f->time)
-    memcpy(b->up + to_time, f->time, n_time * sizeof(double));
-  memcpy(b->up + to_coef, f->coef, n_coef * sizeof(double));
-  problem->field = d_field;
+  size_t to;
+  const double *d_value = piece<double>(b, at, value ? n : 0, &to);
+  if (b->up && value)
+    memcpy(b->up + to, value, n * sizeof(double));
+  return d_value;
 }
 
-/** Problems with what they point to; one that points to the same as the one before shares it. */
+/** Clouds and problems with what their setup points to. */
 static void place_problems(batch *b, size_t *at)
 {
-  const size_t n_sample = (size_t)b->setup->n_particle * (size_t)b->setup->n_dim;
-  const mill_particle_field *field = NULL, *d_field = NULL;
-  const double *sample = NULL, *d_sample = NULL;
-  size_t to, to_sample;
+  const mill_particle_setup *s = b->setup;
+  mill_particle_setup *d_setup = &b->view.setup;
+  size_t to;
   const mill_particle_problem *d_problem = piece<mill_particle_problem>(b, at, (size_t)b->n, &to);
-  mill_particle_problem *copy = b->up ? (mill_particle_problem *)(void *)(b->up + to) : NULL;
+  d_setup->sample = place_numbers(b, at, (size_t)s->n_particle * (size_t)s->n_dim, s->sample);
+  d_setup->field.time = place_numbers(b, at, (size_t)s->field.n_time, s->field.time);
+  d_setup->field.coef = place_numbers(b, at, mill_particle_n_coef(&s->field), s->field.coef);
+  if (!b->up)
+    return;
+  memcpy(b->up + to, b->problem, (size_t)b->n * sizeof *b->problem);
   for (int i = 0; i < b->n; i++) {
-    mill_particle_problem p = b->problem[i];
-    if (p.potential == MILL_GRIDDED && p.field == field) {
-      p.field = d_field;
-    } else if (p.potential == MILL_GRIDDED) {
-      field = p.field;
-      place_field(b, at, &p);
-      d_field = p.field;
-    }
-    if (p.start == MILL_START_SAMPLES && p.sample != sample) {
-      sample = p.sample;
-      d_sample = piece<double>(b, at, n_sample, &to_sample);
-      if (b->up)
-        memcpy(b->up + to_sample, sample, n_sample * sizeof(double));
-    }
-    p.sample = d_sample;
-    if (!copy)
-      continue;
-    copy[i] = p;
-    mill_particle_cloud_begin((mill_particle_cloud *)(void *)b->up + i, b->setup, &b->problem[i],
-                              b->view.n_part);
-    ((mill_particle_cloud *)(void *)b->up)[i].problem = d_problem + i;
+    mill_particle_cloud *c = (mill_particle_cloud *)(void *)b->up + i;
+    mill_particle_cloud_begin(c, s, &b->problem[i], b->view.n_part);
+    c->problem = d_problem + i;
   }
 }
 

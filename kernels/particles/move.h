@@ -48,7 +48,7 @@ static inline void mill_particle_cloud_begin(mill_particle_cloud *c,
     c->reference[a] = 0.0;
     if (a < setup->n_dim)
       c->reference[a] =
-          problem->start == MILL_START_SAMPLES ? problem->sample[a] : problem->start_centre[a];
+          problem->start == MILL_START_SAMPLES ? setup->sample[a] : problem->start_centre[a];
   }
 }
 
@@ -175,7 +175,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   double next[MILL_PARTICLE_DIM][MILL_CHUNK], later[MILL_PARTICLE_DIM][MILL_CHUNK];
   double bad = 0.0;
   mill_particle_noise(key, n_dim, first, n, (uint32_t)step, noise);
-  mill_particle_slope(p, n_dim, time, n, at, slope);
+  mill_particle_slope(s, p, time, n, at, slope);
   if (s->scheme == MILL_HEUN) {
     MILL_FOR_AXES(a, n_dim)
     {
@@ -184,7 +184,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
         next[a][i] = at[a][i] - dt * slope[a][i] + spread * noise[a][i];
       mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, next[a]);
     }
-    mill_particle_slope(p, n_dim, time + dt, n, next, later);
+    mill_particle_slope(s, p, time + dt, n, next, later);
     MILL_FOR_AXES(a, n_dim)
     {
       MILL_SIMD
@@ -238,7 +238,7 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
   {
     for (int i = 0; i < n; i++) {
       if (p->start == MILL_START_SAMPLES) {
-        at[a][i] = p->sample[(size_t)(first + i) * (size_t)s->n_dim + (size_t)a];
+        at[a][i] = s->sample[(size_t)(first + i) * (size_t)s->n_dim + (size_t)a];
         continue;
       }
       if (p->start == MILL_START_UNIFORM) {

@@ -103,7 +103,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
 {
   double most = 0;
   if (p->potential == MILL_GRIDDED)
-    return field_curvature(p->field);
+    return field_curvature(&s->field);
   for (int a = 0; a < s->n_dim; a++) {
     if (p->potential == MILL_HARMONIC)
       most = fmax(most, fabs(p->rate[a]));
@@ -114,7 +114,7 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
     double far = p->half[a];
     far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);
     for (size_t i = 0; p->start == MILL_START_SAMPLES && i < (size_t)s->n_particle; i++)
-      far = fmax(far, fabs(p->sample[i * (size_t)s->n_dim + (size_t)a] - p->centre[a]));
+      far = fmax(far, fabs(s->sample[i * (size_t)s->n_dim + (size_t)a] - p->centre[a]));
     if (s->boundary[a] != MILL_OPEN)
       far = fmin(far, fmax(fabs(s->low[a] - p->centre[a]), fabs(s->high[a] - p->centre[a])));
     const double u = far / p->half[a], scale = 4 * fabs(p->barrier[a]) / (p->half[a] * p->half[a]);
@@ -128,30 +128,15 @@ static int check_start(const mill_particle_setup *s, const mill_particle_problem
   int err = MILL_OK;
   const unsigned long long id = p->id;
   const double from = p->start_centre[a], spread = p->start_spread[a];
-  if (p->start != MILL_START_SAMPLES) {
-    if (spread < 0)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "problem %llu begins with a spread of %g along axis %d: give 0 or "
-                "more",
-                id, spread, a + 1);
-    if (s->boundary[a] != MILL_OPEN && (from < s->low[a] || from > s->high[a]))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "problem %llu begins at %g along axis %d, which goes from %g to "
-                "%g: give a start within",
-                id, from, a + 1, s->low[a], s->high[a]);
-    goto done;
-  }
-  for (size_t i = 0; i < (size_t)s->n_particle; i++) {
-    const double x = p->sample[i * (size_t)s->n_dim + (size_t)a];
-    if (!is_real(x))
-      MILL_FAIL(MILL_ERR_CONFIG, "problem %llu: sample %zu is %g along axis %d; remove it", id, i,
-                x, a + 1);
-    if (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a]))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "problem %llu: sample %zu is at %g along axis %d, which goes from "
-                "%g to %g; remove it",
-                id, i, x, a + 1, s->low[a], s->high[a]);
-  }
+  if (spread < 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "problem %llu begins with a spread of %g along axis %d: give 0 or more", id, spread,
+              a + 1);
+  if (s->boundary[a] != MILL_OPEN && (from < s->low[a] || from > s->high[a]))
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "problem %llu begins at %g along axis %d, which goes from %g to %g: give a start "
+              "within",
+              id, from, a + 1, s->low[a], s->high[a]);
 done:
   return err;
 }
@@ -161,12 +146,13 @@ int mill_particle_check_problem(const mill_particle_setup *s, const mill_particl
   int err = MILL_OK;
   const unsigned long long id = p->id;
   for (int a = 0; a < s->n_dim; a++) {
-    MILL_TRY(check_start(s, p, a));
+    if (p->start != MILL_START_SAMPLES)
+      MILL_TRY(check_start(s, p, a));
     if (p->potential == MILL_DOUBLE_WELL && !(p->half[a] > 0))
       MILL_FAIL(MILL_ERR_CONFIG,
                 "problem %llu: wells %g from their centre along axis %d: give a number above 0", id,
                 p->half[a], a + 1);
-    if (p->potential == MILL_GRIDDED && p->field->periodic[a] && s->boundary[a] != MILL_PERIODIC)
+    if (p->potential == MILL_GRIDDED && s->field.periodic[a] && s->boundary[a] != MILL_PERIODIC)
       MILL_FAIL(MILL_ERR_CONFIG, "the potential is periodic along axis %d, and the axis is not",
                 a + 1);
   }

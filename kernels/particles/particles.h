@@ -31,7 +31,7 @@ enum mill_potential {
   MILL_FREE = 0,    /**< U = 0 */
   MILL_HARMONIC,    /**< Ornstein and Uhlenbeck's: sum of rate_a (x_a - centre_a)^2 / 2 */
   MILL_DOUBLE_WELL, /**< sum of barrier_a (((x_a - centre_a) / half_a)^2 - 1)^2 */
-  MILL_GRIDDED      /**< mill_particle_field */
+  MILL_GRIDDED      /**< mill_particle_setup.field */
 };
 
 enum mill_particle_scheme {
@@ -77,10 +77,8 @@ typedef struct mill_particle_problem {
   int potential;    /**< enum mill_potential */
   double rate[MILL_PARTICLE_DIM], centre[MILL_PARTICLE_DIM];
   double barrier[MILL_PARTICLE_DIM], half[MILL_PARTICLE_DIM];
-  const mill_particle_field *field;
   int start; /**< enum mill_particle_start */
   double start_centre[MILL_PARTICLE_DIM], start_spread[MILL_PARTICLE_DIM];
-  const double *sample; /**< [n_particle][n_dim] of MILL_START_SAMPLES */
 } mill_particle_problem;
 
 /** What all problems of an evolution share. */
@@ -98,6 +96,8 @@ typedef struct mill_particle_setup {
   int along_axes; /**< the kernel has the variances of the particles, not their covariances */
   int n_node[MILL_PARTICLE_DIM]; /**< of MILL_DENSITY_BINNED, >= 16; 1 for axes that are not there
                                   */
+  mill_particle_field field;     /**< of MILL_GRIDDED */
+  const double *sample;          /**< [n_particle][n_dim] of MILL_START_SAMPLES */
   int n_record;
   const int *record; /**< [n_record] ascending: the steps after which there is a density */
   int n_thread;      /**< of the CPU; the bits do not depend on it */

@@ -115,10 +115,11 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
 }
 
 /** grad U of a problem at n places and a time; at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
-MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, int n_dim,
-                                               double time, int n, double at[][MILL_CHUNK],
-                                               double slope[][MILL_CHUNK])
+MILL_HD static inline void mill_particle_slope(const mill_particle_setup *s,
+                                               const mill_particle_problem *p, double time, int n,
+                                               double at[][MILL_CHUNK], double slope[][MILL_CHUNK])
 {
+  const int n_dim = s->n_dim;
   MILL_FOR_AXES(a, n_dim)
   {
     const double rate = p->rate[a], centre = p->centre[a];
@@ -140,7 +141,7 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, i
     }
   }
   if (p->potential == MILL_GRIDDED) {
-    const mill_particle_field *f = p->field;
+    const mill_particle_field *f = &s->field;
     double part;
     const int slice = mill_field_slice(f, time, &part);
     size_t n_coef = 1;

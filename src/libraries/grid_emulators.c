@@ -242,16 +242,12 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Labels, hulls and templates of the guess, unless they are there. */
+/* Labels, hulls and templates of the guess. */
 static int make_frame(work *w, mill_library *lib)
 {
   const mill_grid_models *models = w->models;
   const size_t n_value = (size_t)models->n * (size_t)lib->n_label;
   MILL_CHECK(MILL_ALLOC(n_value, &w->mapped));
-  if (models->mapped) {
-    memcpy(w->mapped, models->mapped, n_value * sizeof *w->mapped);
-    return MILL_OK;
-  }
   MILL_CHECK(mill_library_make_labels(models->n, models->value, lib, w->mapped));
   MILL_CHECK(mill_library_make_hulls(models->n, w->mapped, w->set->hulls, lib));
   return mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess, lib,

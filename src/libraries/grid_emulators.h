@@ -33,8 +33,6 @@ void mill_grid_settings_init(mill_grid_settings *settings);
 /** Models and how to read them.
  *
  *  value  [n][n_label]  labels in their units, in the order of the library
- *  mapped [n][n_label]  where the library has labels, hulls and guess templates that stay; NULL:
- *                       it gets those of the models
  *  name   [n]           for messages
  *  row    [n]           what read takes for a model
  *  read                 ln flux [n][n_pix] of an arm, finite
@@ -42,7 +40,7 @@ void mill_grid_settings_init(mill_grid_settings *settings);
  *  Borrowed. */
 typedef struct mill_grid_models {
   int n;
-  const double *value, *mapped;
+  const double *value;
   const char (*name)[64];
   const int *row;
   int (*read)(void *from, int arm, int n, const int *row, float *ln_flux);
@@ -60,8 +58,7 @@ typedef struct mill_grid_facts {
 
 /** Labels, hulls, guess templates and emulators.
  *
- *  lib  in   n_label and the labels' names, and the arms with all but their emulators; with mapped
- *            all but emulators
+ *  lib  in   n_label and the labels' names, and the arms with all but their emulators
  *       out  a library; cleared on failure
  *
  *  Memory: the spectra of one arm, float32.

@@ -183,24 +183,16 @@ done:
 
 /* ---- errors of labels ----------------------------------------------------------------------- */
 
-static void centre_and_scatter(size_t n, double *x, double *centre, double *scatter)
-{
-  *centre = mill_median(n, x);
-  for (size_t i = 0; i < n; i++)
-    x[i] = fabs(x[i] - *centre);
-  *scatter = 1.4826 * mill_median(n, x);
-}
-
 /* One label or the velocity, from the fits of all spectra at one S/N; work [n]. */
 static mill_report_label summarise(const mill_report_fit *fit, size_t n, int l, double *work)
 {
   mill_report_label out = {0};
   for (size_t i = 0; i < n; i++)
     work[i] = fit[i].found[l] - fit[i].truth[l];
-  centre_and_scatter(n, work, &out.bias, &out.scatter);
+  mill_robust(n, work, &out.bias, &out.scatter);
   for (size_t i = 0; i < n; i++)
     work[i] = fit[i].found[l] - fit[i].own_found[l];
-  centre_and_scatter(n, work, &out.own_bias, &out.own_scatter);
+  mill_robust(n, work, &out.own_bias, &out.own_scatter);
   for (size_t i = 0; i < n; i++)
     work[i] = fit[i].sigma[l];
   out.sigma = mill_median(n, work);

@@ -97,12 +97,8 @@ static void centre(int n, double *x, double *median, double *scatter)
   for (int i = 0; i < n; i++)
     if (isfinite(x[i]))
       x[n_good++] = x[i];
-  if (n_good == 0)
-    return;
-  *median = mill_median((size_t)n_good, x);
-  for (int i = 0; i < n_good; i++)
-    x[i] = fabs(x[i] - *median);
-  *scatter = 1.4826 * mill_median((size_t)n_good, x);
+  if (n_good > 0)
+    mill_robust((size_t)n_good, x, median, scatter);
 }
 
 int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,

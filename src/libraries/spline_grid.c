@@ -4,14 +4,16 @@
 #include <math.h>
 #include <string.h>
 
+#include <lapacke.h>
+
 #include "kernels/base/error.h"
-#include "src/libraries/limits.h"
 #include "kernels/math/spline_grid.h"
+#include "src/libraries/limits.h"
 
 enum {
   BAND = MILL_SPLINE_ORDER - 1, /**< of the collocation matrix, on either side */
-  WIDTH = 2 * BAND + 1,
-  COLUMNS = 512 /**< right-hand sides solved together: 4 KiB of each node */
+  ROWS = 3 * BAND + 1,          /**< of its band as LAPACK keeps and factors it */
+  COLUMNS = 512                 /**< right-hand sides solved together */
 };
 
 /** Knots of the not-a-knot spline: the second node and the last but one are none. */
@@ -30,52 +32,35 @@ static void make_linear_knots(int n, const double *node, double *knot)
     knot[i] = node[i < 1 ? 0 : (i > n ? n - 1 : i - 1)];
 }
 
-/** LU of the matrix of basis functions at the nodes, [n][WIDTH], diagonal at BAND.
- *
- *  It is totally positive, so that elimination without exchanges is stable (de Boor and
- *  Pinkus 1977, Numerische Mathematik 27, 485). */
-static void factor(int n, const double *node, const double *knot, double *lu)
+/** LAPACK's factors of the matrix of basis functions at the nodes, band [ROWS][n], pivot [n]. */
+static int factor(int n, const double *node, const double *knot, double *band, lapack_int *pivot)
 {
-  memset(lu, 0, (size_t)n * WIDTH * sizeof *lu);
+  memset(band, 0, ROWS * (size_t)n * sizeof *band);
   for (int i = 0; i < n; i++) {
     double weight[MILL_SPLINE_ORDER], slope[MILL_SPLINE_ORDER];
     const int first = mill_spline_basis(n, knot, node[i], weight, slope);
-    /* the functions at node i begin with number i - 3 at the least and i at the most */
     for (int k = 0; k < MILL_SPLINE_ORDER; k++)
-      lu[i * WIDTH + first + k - i + BAND] = weight[k];
+      band[(2 * BAND + i - first - k) * n + first + k] = weight[k];
   }
-  for (int k = 0; k < n; k++)
-    for (int i = k + 1; i <= k + BAND && i < n; i++) {
-      const double ratio = lu[i * WIDTH + k - i + BAND] / lu[k * WIDTH + BAND];
-      lu[i * WIDTH + k - i + BAND] = ratio;
-      for (int j = k + 1; j <= k + BAND && j < n; j++)
-        lu[i * WIDTH + j - i + BAND] -= ratio * lu[k * WIDTH + j - k + BAND];
-    }
+  const lapack_int info = LAPACKE_dgbtrf(LAPACK_ROW_MAJOR, n, n, BAND, BAND, band, n, pivot);
+  if (info != 0)
+    return MILL_ERROR(info < 0 ? MILL_ERR_MEMORY : MILL_ERR_RANGE,
+                      "LAPACK's factors of the splines of a grid ended with %d", (int)info);
+  return MILL_OK;
 }
 
-/** Subtract ratio times row `from` from row `to`. */
-static void eliminate(size_t n, double ratio, const double *from, double *to)
+/** Solve for the columns of value [n][n_column], in place, a few at a time; NaN stays NaN. */
+static int solve(int n, const double *band, const lapack_int *pivot, size_t n_column, double *value)
 {
-  if (ratio == 0.0)
-    return;
-  for (size_t i = 0; i < n; i++)
-    to[i] -= ratio * from[i];
-}
-
-/** Solve for the columns of value [n][pitch], n_column of them, in place. */
-static void solve(int n, const double *lu, size_t n_column, size_t pitch, double *value)
-{
-  for (int i = 0; i < n; i++)
-    for (int k = i > BAND ? i - BAND : 0; k < i; k++)
-      eliminate(n_column, lu[i * WIDTH + k - i + BAND], value + (size_t)k * pitch,
-                value + (size_t)i * pitch);
-  for (int i = n - 1; i >= 0; i--) {
-    double *row = value + (size_t)i * pitch;
-    for (int k = i + 1; k <= i + BAND && k < n; k++)
-      eliminate(n_column, lu[i * WIDTH + k - i + BAND], value + (size_t)k * pitch, row);
-    for (size_t j = 0; j < n_column; j++)
-      row[j] /= lu[i * WIDTH + BAND];
+  for (size_t at = 0; at < n_column; at += COLUMNS) {
+    const size_t n_here = n_column - at < COLUMNS ? n_column - at : COLUMNS;
+    const lapack_int info =
+        LAPACKE_dgbtrs_work(LAPACK_ROW_MAJOR, 'N', n, BAND, BAND, (lapack_int)n_here, band, n,
+                            pivot, value + at, (lapack_int)n_column);
+    if (info != 0)
+      return MILL_ERROR(MILL_ERR_MEMORY, "LAPACK's splines of a grid ended with %d", (int)info);
   }
+  return MILL_OK;
 }
 
 static int check(int n_axis, const int *n_node, const double *const *node, int n_out, int n_least)
@@ -145,22 +130,21 @@ int mill_spline_grid_fit(int n_axis, const int *n_node, const double *const *nod
                          double *value, mill_spline_grid *grid)
 {
   int err = MILL_OK;
-  double *lu = NULL;
+  double *band = NULL;
+  lapack_int pivot[MILL_MAX_GRID_NODE];
   size_t size = 0, n_inner = (size_t)n_out;
   MILL_TRY(begin(n_axis, n_node, node, n_out, 0, grid, &size));
-  MILL_TRY(MILL_ALLOC(MILL_MAX_GRID_NODE * WIDTH, &lu));
+  MILL_TRY(MILL_ALLOC(ROWS * MILL_MAX_GRID_NODE, &band));
   for (int l = n_axis - 1; l >= 0; l--) {
     const size_t n_block = (size_t)n_node[l] * n_inner;
-    factor(n_node[l], node[l], grid->knot[l], lu);
+    MILL_TRY(factor(n_node[l], node[l], grid->knot[l], band, pivot));
     for (size_t block = 0; block < size; block += n_block)
-      for (size_t at = 0; at < n_inner; at += COLUMNS)
-        solve(n_node[l], lu, n_inner - at < COLUMNS ? n_inner - at : COLUMNS, n_inner,
-              value + block + at);
+      MILL_TRY(solve(n_node[l], band, pivot, n_inner, value + block));
     n_inner = n_block;
   }
   MILL_TRY(take_coefficients(size, value, grid));
 done:
-  mill_free(lu);
+  mill_free(band);
   if (err != MILL_OK)
     mill_spline_grid_clear(grid);
   return err;

@@ -67,12 +67,11 @@ int mill_mock_draw_check(const mill_mock_survey *survey)
   return MILL_OK;
 }
 
-/** What a spectrum without noise depends on, from the streams of one index. */
+/** What a spectrum without noise depends on. */
 static void draw_intrinsic(const mill_mock_survey *survey, int64_t index, mill_mock_star *star)
 {
   const mill_mock_settings *set = &survey->set;
   mill_random r;
-  memset(star, 0, sizeof *star);
   star->lsf_group = (int)(index % MILL_MOCK_N_LSF);
   mill_random_begin(&r, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_STAR);
   while (!draw_labels(survey->lib, &r, star->label))
@@ -90,12 +89,6 @@ static void draw_intrinsic(const mill_mock_survey *survey, int64_t index, mill_m
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     for (int k = 0; k < mill_mock_n_share(survey, a); k++)
       star->share[a][k] = mill_random_normal(&r);
-}
-
-void mill_mock_draw_template(const mill_mock_survey *survey, int i_template, mill_mock_star *star)
-{
-  draw_intrinsic(survey, i_template, star);
-  star->template_index = i_template;
 }
 
 /** ln of a black body's flux per frequency, but for a constant. */
@@ -152,11 +145,9 @@ void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_sta
 {
   const mill_mock_settings *set = &survey->set;
   const int kind = kind_of(set, index);
-  const int own =
-      set->n_template == 0 || kind == MILL_MOCK_FAST_ROTATOR || kind == MILL_MOCK_HIGH_VELOCITY;
   mill_random r;
-  draw_intrinsic(survey, own ? index : index % set->n_template, star);
-  star->template_index = own ? -1 : (int)(index % set->n_template);
+  memset(star, 0, sizeof *star);
+  draw_intrinsic(survey, index, star);
   mill_random_begin(&r, set->seed, (uint64_t)index, MILL_MOCK_RANDOM_OBSERVED);
   star->sn = log_uniform(&r, set->min_sn, set->max_sn);
   star->index = index;
@@ -177,7 +168,6 @@ void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_sta
         star->share[a][k] = (double)NAN;
     star->vrad_km_s = star->vsini_km_s = (double)NAN;
     star->sn = 0.0;
-    star->template_index = -1;
     star->mag_g = star->mag_r = star->mag_z = (double)INFINITY;
   }
 }

@@ -153,7 +153,6 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
                       mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
   const double beta = star->vrad_km_s / MILL_C_KM_S, shift = sqrt((1.0 - beta) / (1.0 + beta));
-  const int64_t index = star->template_index >= 0 ? star->template_index : star->index;
   double *intrinsic = work->grid[0], *rotated = work->grid[1], *second = work->grid[2];
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
     const mill_arm *arm = mill_mock_library_arm(survey, a);
@@ -164,7 +163,8 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
     mill_random r;
     MILL_CHECK(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
-    mill_random_begin(&r, survey->set.seed, (uint64_t)index, MILL_MOCK_RANDOM_REST + (uint32_t)a);
+    mill_random_begin(&r, survey->set.seed, (uint64_t)star->index,
+                      MILL_MOCK_RANDOM_REST + (uint32_t)a);
     if (error != MILL_MOCK_ERROR_NONE)
       add_error(arm, star->share[a], error == MILL_MOCK_ERROR_CORRELATED, &r, rotated);
     mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);

@@ -45,7 +45,6 @@ struct mill_mock_survey {
    *  NULL where templates are at the instrument's resolution. */
   double *rows[MILL_MOCK_N_LSF][MILL_MOCK_N_ARM];
   int n_pix, first[MILL_MOCK_N_ARM]; /**< pixels of all arms; an arm's first one */
-  float *template_flux;              /**< [n_template][n_pix] */
 };
 
 struct mill_mock_work {
@@ -62,9 +61,6 @@ int mill_mock_forward(const mill_mock_survey *survey, const mill_mock_star *star
 
 /** Fill survey->rows of a library whose templates are sharper than the instrument. */
 int mill_mock_forward_rows(mill_mock_survey *survey);
-
-/** The star of a prepared template, without what an observation adds (mock_draw.c). */
-void mill_mock_draw_template(const mill_mock_survey *survey, int i_template, mill_mock_star *star);
 
 /** Check that labels can be drawn inside the hulls. */
 int mill_mock_draw_check(const mill_mock_survey *survey);

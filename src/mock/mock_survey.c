@@ -46,27 +46,6 @@ static double solve_amplitude(const mill_mock_survey *survey, int lsf_group, con
   return exp(ln_a);
 }
 
-/* --- noise-free spectra --- */
-
-static int make_flux(const mill_mock_survey *survey, const mill_mock_star *star,
-                     mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
-{
-  const int n_r = mill_mock_arm_of[1].n_pix;
-  MILL_CHECK(mill_mock_forward(survey, star, work, flux));
-  for (int i = 0; i < n_r; i++)
-    work->sorted[i] = (float)flux[1][i];
-  const double median = mill_mock_median(n_r, work->sorted);
-  if (!(median > 0.0 && isfinite(median)))
-    return MILL_ERROR(
-        MILL_ERR_LIBRARY,
-        "star %lld: the spectrum's median over arm r is %g; its labels give no template",
-        (long long)star->index, median);
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++)
-    for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
-      flux[a][i] /= median;
-  return MILL_OK;
-}
-
 /* --- making and freeing --- */
 
 int mill_mock_cut_arms(mill_library *lib)
@@ -119,39 +98,8 @@ static int find_arms(mill_mock_survey *survey)
   return MILL_OK;
 }
 
-static int make_template(mill_mock_survey *survey, int i_template, mill_mock_work *work)
-{
-  mill_mock_star star;
-  float *out = survey->template_flux + (size_t)i_template * (size_t)survey->n_pix;
-  mill_mock_draw_template(survey, i_template, &star);
-  MILL_CHECK(make_flux(survey, &star, work, work->flux));
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++)
-    for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
-      out[survey->first[a] + i] = (float)work->flux[a][i];
-  return MILL_OK;
-}
-
-static int make_templates(mill_mock_survey *survey, int n_thread)
-{
-  mill_error_kept failure = {.code = MILL_OK};
-#pragma omp parallel num_threads(n_thread)
-  {
-    mill_mock_work *work = NULL;
-    int err = mill_mock_work_create(survey, &work);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < survey->set.n_template; i++)
-      if (err == MILL_OK)
-        err = make_template(survey, i, work);
-#pragma omp critical(mill_mock_templates)
-    if (err != MILL_OK && failure.code == MILL_OK) /* messages belong to threads */
-      mill_error_save(err, &failure);
-    mill_mock_work_destroy(work);
-  }
-  return mill_error_restore(&failure);
-}
-
 int mill_mock_survey_create(const mill_mock_settings *settings, const mill_library *lib,
-                            int n_thread, mill_mock_survey **out)
+                            mill_mock_survey **out)
 {
   int err = MILL_OK;
   mill_mock_survey *survey = NULL;
@@ -167,11 +115,6 @@ int mill_mock_survey_create(const mill_mock_settings *settings, const mill_libra
   MILL_TRY(find_arms(survey));
   MILL_TRY(mill_mock_forward_rows(survey));
   MILL_TRY(mill_mock_draw_check(survey));
-  if (settings->n_template > 0) {
-    MILL_TRY(
-        MILL_ALLOC((size_t)settings->n_template * (size_t)survey->n_pix, &survey->template_flux));
-    MILL_TRY(make_templates(survey, n_thread));
-  }
   *out = survey;
   survey = NULL;
 done:
@@ -186,7 +129,6 @@ void mill_mock_survey_destroy(mill_mock_survey *survey)
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     for (int g = 0; g < MILL_MOCK_N_LSF; g++)
       mill_free(survey->rows[g][a]);
-  mill_free(survey->template_flux);
   mill_mock_instrument_clear(&survey->instrument);
   mill_free(survey);
 }
@@ -265,14 +207,19 @@ static int has_star(const mill_mock_star *star)
 int mill_mock_noiseless(const mill_mock_survey *survey, const mill_mock_star *star,
                         mill_mock_work *work, double *flux[MILL_MOCK_N_ARM])
 {
-  const float *from = NULL;
-  if (has_star(star) && star->template_index < 0)
-    return make_flux(survey, star, work, flux);
-  if (has_star(star))
-    from = survey->template_flux + (size_t)star->template_index * (size_t)survey->n_pix;
+  const int n_r = mill_mock_arm_of[1].n_pix;
+  MILL_CHECK(mill_mock_forward(survey, star, work, flux));
+  for (int i = 0; i < n_r; i++)
+    work->sorted[i] = (float)flux[1][i];
+  const double median = mill_mock_median(n_r, work->sorted);
+  if (!(median > 0.0 && isfinite(median)))
+    return MILL_ERROR(
+        MILL_ERR_LIBRARY,
+        "star %lld: the spectrum's median over arm r is %g; its labels give no template",
+        (long long)star->index, median);
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
-      flux[a][i] = from ? (double)from[survey->first[a] + i] : 0.0;
+      flux[a][i] /= median;
   return MILL_OK;
 }
 
@@ -423,12 +370,15 @@ int mill_mock_observe(const mill_mock_survey *survey, const mill_mock_star *star
   const mill_mock_settings *set = &survey->set;
   double amplitude = 0.0;
   mill_random noise, defect;
-  MILL_CHECK(mill_mock_noiseless(survey, star, work, work->flux));
-  for (int a = 0; a < MILL_MOCK_N_ARM; a++)
-    for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
-      work->ideal[survey->first[a] + i] = (float)work->flux[a][i];
-  if (has_star(star))
+  if (has_star(star)) {
+    MILL_CHECK(mill_mock_noiseless(survey, star, work, work->flux));
+    for (int a = 0; a < MILL_MOCK_N_ARM; a++)
+      for (int i = 0; i < mill_mock_arm_of[a].n_pix; i++)
+        work->ideal[survey->first[a] + i] = (float)work->flux[a][i];
     amplitude = solve_amplitude(survey, star->lsf_group, work->ideal, star->sn, work->sorted);
+  } else {
+    memset(work->ideal, 0, (size_t)survey->n_pix * sizeof *work->ideal);
+  }
   if (star->kind == MILL_MOCK_NEGATIVE)
     amplitude = -amplitude;
   if (!set->noiseless) {

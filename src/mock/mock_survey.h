@@ -69,7 +69,6 @@ enum mill_mock_error {
 #define MILL_MOCK_MIN_VSINI      0.01  /**< km/s */
 #define MILL_MOCK_MAX_VSINI      500.0
 #define MILL_MOCK_MAX_DISTORTION 0.1
-enum { MILL_MOCK_MAX_TEMPLATE = 1000 };
 
 typedef struct mill_mock_settings {
   uint64_t seed;
@@ -82,8 +81,6 @@ typedef struct mill_mock_settings {
   double distortion;           /**< rms of the smooth calibration error */
   int noiseless;               /**< no noise, cosmics and distortion; ivar as with them */
   int n_pathological;          /**< of every 1000 rows, in turn of the kinds above */
-  int n_template;              /**< only so many different noise-free stars, made once; 0: all
-                                    stars differ */
 } mill_mock_settings;
 
 /** Those of `starmill simulate` without options. */
@@ -104,7 +101,6 @@ typedef struct mill_mock_star {
   double share[MILL_MOCK_N_ARM][MILL_MAX_ERROR];
   double sn; /**< expected median S/N of arm r */
   int lsf_group;
-  int template_index; /**< -1: its own */
   double ra_deg, dec_deg;
   double mag_g, mag_r, mag_z;
 } mill_mock_star;
@@ -118,10 +114,9 @@ typedef struct mill_mock_survey mill_mock_survey;
 int mill_mock_cut_arms(mill_library *lib);
 
 /** lib has the arms b, r, z, and is borrowed until destroy; its hulls bound the labels.  Pixels
- *  that its templates do not reach at every velocity are dead.  n_thread threads prepare the
- *  settings' templates.  MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */
+ *  that its templates do not reach at every velocity are dead.  MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */
 int mill_mock_survey_create(const mill_mock_settings *settings, const mill_library *lib,
-                            int n_thread, mill_mock_survey **out);
+                            mill_mock_survey **out);
 void mill_mock_survey_destroy(mill_mock_survey *survey);
 
 /** The library that the stars are drawn from, and the arm of it for each of the instrument. */
@@ -134,7 +129,7 @@ int mill_mock_n_share(const mill_mock_survey *survey, int arm);
 /** The truth of a star. Cheap. */
 void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_star *star);
 
-/** Noise-free flux of a star at the pixels of each arm [n_pix] through the line-spread function of
+/** Noise-free flux of a row with a star at the pixels of each arm [n_pix] through the line-spread function of
  *  its group, float64, divided by its median over arm r. */
 typedef struct mill_mock_work mill_mock_work; /**< memory of a thread */
 int mill_mock_work_create(const mill_mock_survey *survey, mill_mock_work **out);

@@ -35,7 +35,7 @@ def run(*args):
 
 def make_desi(program, library, folder, n_star, per_file):
     run(program, "simulate", "--library", library, "--output", folder, "--stars", n_star, "--per-file", per_file,
-        "--templates", 50, "--seed", 1, "--sn", "20,60", "--quiet")
+        "--seed", 1, "--sn", "20,60", "--quiet")
     return os.path.join(folder, "catalog.txt")
 
 

@@ -1,14 +1,13 @@
 #!/usr/bin/python3
 """Whether two programs give the same rows, bit for bit.
 
-    same_rows.py make STARMILL DIR [--library LIB] [--survey DIR] [--data DIR]
+    same_rows.py make STARMILL DIR [--data DIR]
     same_rows.py compare DIR DIR
 
-`make` lets a program import the reference emulators, make a library of MILES and the demo library
-with its survey, and fit the reference survey, the demo survey and the LAMOST stars, all into DIR.
-With --library and --survey the demo's library and survey are those of another DIR, which saves two
-minutes. `compare` prints a hash of the rows of each result, the same for the same rows, and says
-which columns differ; it ends with 1 when any does.
+`make` lets a program make libraries and fit real and simulated spectra, all into DIR: the reference
+survey with the reference emulators, sampled posteriors of a few of its stars, LAMOST with a library
+of MILES, and LAMOST, SDSS and DESI with the shipped library.  `compare` prints a hash of the rows of
+each result, the same for the same rows, and says which columns differ; it ends with 1 when any does.
 """
 import argparse
 import glob
@@ -22,8 +21,8 @@ import numpy as np
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RESULTS = ["nnrm.h5", "reference.h5", "reference-models.h5", "reference-nelder-mead.h5",
-           "reference-linear.h5", "demo-library.h5", "demo.h5", "demo-models.h5", "miles.h5",
-           "lamost.h5"]
+           "reference-linear.h5", "sample.h5", "miles.h5", "lamost.h5", "lamost-shipped.h5",
+           "sdss-shipped.h5", "desi-shipped.h5", "desi-arms.h5", "desi-arms-models.h5"]
 # LAMOST with one arm, whatever the shipped configuration does
 LAMOST = """format: lamost
 resolving_power: 1800
@@ -64,24 +63,29 @@ def make(args):
         file.write("rotation_kernel: linear\n")
     fit("reference-linear.h5", to("nnrm.h5"), "--config", to("linear.yaml"), survey)
 
-    demo_lib = args.library
-    if not demo_lib:
-        demo_lib = to("demo-library.h5")
-        run(args.starmill, "library", "demo", "--overwrite", "--output", demo_lib)
-    survey = args.survey
-    if not survey:
-        survey = to("survey")
-        run(args.starmill, "simulate", "--output", survey, "--stars", "300", "--per-file", "75",
-            "--seed", "1", "--redrock", "--pathological", "50")
-    fit("demo.h5", demo_lib, "--catalog", os.path.join(survey, "catalog.txt"),
-        models="demo-models.h5")
+    run(args.starmill, "sample", "--fit", to("reference.h5"), "--library", to("nnrm.h5"), "--output",
+        to("sample.h5"), "--overwrite", "--quiet", "--fraction", "0.03", "--draws", "20",
+        "--max-evaluations", "6400", survey)
 
     run(args.starmill, "library", "spectra", "--overwrite", "--output", to("miles.h5"),
         "--range", "3950,7380", data("real/miles/miles_v9.1_packed.fits.gz"))
     with open(to("lamost.yaml"), "w") as file:
         file.write(LAMOST)
-    fit("lamost.h5", to("miles.h5"), "--config", to("lamost.yaml"),
-        *sorted(glob.glob(data("real/lamost/*.fits.gz"))))
+    lamost = sorted(glob.glob(data("real/lamost/*.fits.gz")))
+    fit("lamost.h5", to("miles.h5"), "--config", to("lamost.yaml"), *lamost)
+
+    shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
+
+    def config(name):
+        return "--config", os.path.join(SOURCE, "config", name + ".yaml")
+
+    fit("lamost-shipped.h5", shipped, *config("lamost"), *lamost)
+    fit("sdss-shipped.h5", shipped, *config("sdss"), *sorted(glob.glob(data("real/sdss/*.fits*"))))
+    fit("desi-shipped.h5", shipped, survey)
+    with open(to("arms.yaml"), "w") as file:  # as config/desi-arms.yaml, which older trees lack
+        file.write("arms: [{name: b, min: 3600, max: 5800}, {name: r, min: 5760, max: 7620}, "
+                   "{name: z, min: 7520, max: 9824}]\n")
+    fit("desi-arms.h5", shipped, "--config", to("arms.yaml"), survey, models="desi-arms-models.h5")
 
 
 def columns(path):
@@ -99,10 +103,6 @@ def columns(path):
     return found
 
 
-def survey_files(folder):
-    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "survey", "*.fits")))
-
-
 def compare(args):
     n_bad = 0
     for name in RESULTS:
@@ -118,13 +118,6 @@ def compare(args):
         print(f"{name:26s} {digest.hexdigest()[:16]} {len(b):3d} columns, "
               + ("the same" if not differ else "DIFFERENT: " + ", ".join(differ)))
         n_bad += bool(differ)
-    for name in survey_files(args.folder):
-        other = os.path.join(args.other, "survey", name)
-        if os.path.exists(other):
-            with open(os.path.join(args.folder, "survey", name), "rb") as f, open(other, "rb") as g:
-                same = f.read() == g.read()
-            print(f"survey/{name:19s} {'the same bytes' if same else 'DIFFERENT'}")
-            n_bad += not same
     return 1 if n_bad else 0
 
 
@@ -134,8 +127,6 @@ def main():
     job = jobs.add_parser("make")
     job.add_argument("starmill")
     job.add_argument("folder")
-    job.add_argument("--library")
-    job.add_argument("--survey")
     job.add_argument("--data", default=os.environ.get(
         "STARMILL_TEST_DATA", os.path.join(os.path.dirname(SOURCE), "shared", "data")))
     job = jobs.add_parser("compare")

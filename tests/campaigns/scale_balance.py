@@ -51,8 +51,7 @@ def make_survey(args, folder, n_star, seed):
         out = os.path.join(folder, f"{n_star}-{seed}-{i}")
         shutil.rmtree(out, ignore_errors=True)
         subprocess.run([args.starmill, "simulate", "--output", out, "--stars", str(n), "--per-file",
-                        str(n), "--seed", str(1000 * seed + i), "--templates", str(min(n, 20)),
-                        "--library", args.library, "--threads", "1",
+                        str(n), "--seed", str(1000 * seed + i), "--library", args.library, "--threads", "1",
                         "--quiet"], check=True)
         path = next(os.path.join(d, f) for d, _, names in os.walk(out) for f in names
                     if f.startswith("coadd"))

@@ -189,36 +189,32 @@ MILL_TEST(named_potentials_and_boundaries_are_the_cpu_s)
     }
 }
 
-/* Two fields and two sets of samples, of which problems share one. */
 MILL_TEST(gridded_potentials_and_samples_are_the_cpu_s)
 {
   enum { N_TIME = 2, N_NODE = 9, N_COEF = N_TIME * (N_NODE + 2) * (N_NODE + 2) };
-  static double value[N_TIME * N_NODE * N_NODE], coef[2][N_COEF], sample[2][2 * N_FEW];
+  static double value[N_TIME * N_NODE * N_NODE], coef[N_COEF], sample[2 * N_FEW];
   static const double time[N_TIME] = {0, 0.2};
-  mill_particle_field field[2];
   evolution e;
   evolution_init(&e, 2, N_FEW, 3, 0.05);
   e.s.n_grid[0] = 9;
   e.s.n_grid[1] = 6;
-  for (int f = 0; f < 2; f++) {
-    field[f] = (mill_particle_field){.n_dim = 2,
-                                     .n_time = N_TIME,
-                                     .n_node = {N_NODE, N_NODE, 1},
-                                     .low = {-2, -2},
-                                     .spacing = {0.5, 0.5},
-                                     .time = time,
-                                     .coef = coef[f]};
-    for (int i = 0; i < N_TIME * N_NODE * N_NODE; i++)
-      value[i] = 0.2 * sin(0.7 * i + f) + 0.1 * (i / (N_NODE * N_NODE));
-    assert_int_equal(mill_particle_field_fit(&field[f], value, coef[f]), MILL_OK);
-    for (int i = 0; i < 2 * N_FEW; i++)
-      sample[f][i] = sin(1.3 * i + f);
-  }
-  for (int i = 0; i < MAX_PROBLEM; i++) {
-    e.problem[i].potential = MILL_GRIDDED;
-    e.problem[i].field = &field[i / 2];
-    e.problem[i].start = MILL_START_SAMPLES;
-    e.problem[i].sample = sample[(i + 1) / 2];
+  e.s.field = (mill_particle_field){.n_dim = 2,
+                                    .n_time = N_TIME,
+                                    .n_node = {N_NODE, N_NODE, 1},
+                                    .low = {-2, -2},
+                                    .spacing = {0.5, 0.5},
+                                    .time = time,
+                                    .coef = coef};
+  for (int i = 0; i < N_TIME * N_NODE * N_NODE; i++)
+    value[i] = 0.2 * sin(0.7 * i) + 0.1 * (i / (N_NODE * N_NODE));
+  assert_int_equal(mill_particle_field_fit(&e.s.field, value, coef), MILL_OK);
+  for (int i = 0; i < 2 * N_FEW; i++)
+    sample[i] = sin(1.3 * i);
+  e.s.sample = sample;
+  for (int i = 0; i < MAX_PROBLEM; i++) { /* the last one has neither */
+    e.problem[i].potential = i < 2 ? MILL_GRIDDED : MILL_FREE;
+    e.problem[i].start = i < 2 ? MILL_START_SAMPLES : MILL_START_NORMAL;
+    e.problem[i].start_spread[0] = e.problem[i].start_spread[1] = 0.5;
   }
   compare(&e);
 }

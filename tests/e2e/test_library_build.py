@@ -528,30 +528,6 @@ class LibraryBuild(unittest.TestCase):
             "LD_PRELOAD": SHIM, "FAULTS": "EIO:open:/m001.fits$:2:1"}), 3,
                      "m001, which cannot be taken now", "Input/output error")
 
-    def test_bad_model_that_is_not_wanted(self):
-        """Labels that were not known for a moment turn out to be outside of --keep: the build goes
-        on, and the model stays a bad one."""
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
-        labels = labels_of(20)
-        labels[3, 0] = 9000
-        write_phoenix("lost", labels)
-        keep = ("--keep", "teff=3000:8000")
-        killed = phoenix("lost", "lost.h5", *keep, env={
-            "LD_PRELOAD": SHIM,
-            "FAULTS": "EIO:open:/m003.fits$:2:1;kill:write:/lost.h5$:7:1"})
-        self.assertNotEqual(killed.returncode, 0)
-        for more in ((), ("--retry-bad",)):
-            done = self.good(phoenix("lost", "lost.h5", *keep, *more, ranks=2))
-            self.assertIn("19 good, 1 bad", done.stdout)
-        grid = read("lost.h5")
-        self.assertEqual(grid["name"][3], "m003")
-        self.assertEqual(list(grid["status"]), 3 * [1] + [2] + 16 * [1])
-        self.good(phoenix("lost", "kept.h5", *keep))
-        for arm in ("b", "r"):
-            np.testing.assert_array_equal(np.delete(grid[arm]["flux"], 3, 0),
-                                          read("kept.h5")[arm]["flux"])
-
     def test_killed_rank(self):
         """A rank dies in the second round: the others end too, and the file is continued."""
         if not SHIM:

@@ -286,9 +286,9 @@ class Outputs(Look):
         os.symlink(SURVEY, tmp("link.png"))
         before = {path: content(path) for path in (FIT, MODELS, LIBRARY, SURVEY)}
         for path in (FIT, MODELS, LIBRARY, SURVEY):
-            for job in (["report", FIT], ["select", FIT, "TEFF > 0"]):
-                self.refused(*job, "--overwrite", "--output", path,
-                             said=[f"--output {path} and ", "are one file"])
+            self.refused("select", FIT, "TEFF > 0", "--overwrite", "--output", path,
+                         said=[f"--output {path} and ", "are one file"])
+        self.refused("report", FIT, "--overwrite", "--output", FIT, said=["are one file"])
         self.refused("plot", FIT, target, "--overwrite", "--output", tmp("link.png"),
                      said=["the input", "are one file"])
         self.assertEqual({path: content(path) for path in before}, before)

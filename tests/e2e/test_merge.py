@@ -13,7 +13,7 @@ FILES.insert(2, os.path.join(SURVEY, "coadd-that-cannot-be-read.fits"))
 
 def setUpModule():
     coarse_library("lib.h5")
-    run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 16, "--per-file", 4, "--templates", 8,
+    run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 16, "--per-file", 4,
         "--seed", 3, "--sn", "20,60", "--quiet")
     with open(FILES[2], "wb") as f:
         f.write(content(FILES[0])[:2000])

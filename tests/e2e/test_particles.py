@@ -144,7 +144,12 @@ class Particles(ProgramTest):
         self.refused(text, "u.h5")
         with h5py.File(tmp("start.h5"), "w") as f:
             f["X"] = start[:50]
-        self.refused(OU + f"start: samples\nsamples_file: {tmp('start.h5')}\n", "50 elements")
+        text = OU + f"start: samples\nsamples_file: {tmp('start.h5')}\n"
+        self.refused(text, "50 elements")
+        start[7] = np.nan
+        with h5py.File(tmp("start.h5"), "w") as f:
+            f["X"] = start
+        self.refused(text, "start.h5: X [7][0] is nan")
 
     def test_bad_input(self):
         for text, *says in (

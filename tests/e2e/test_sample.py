@@ -163,6 +163,8 @@ class Sample(ProgramTest):
         with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
             f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
             f["fits/FIT_INFO"][1] |= TWO_MINIMA
+            seal(f, 0)
+            seal(f, 1)
         # stars with two minima are also fitted from the guesses
         done = self.sample("flag.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
                            fit=tmp("two.h5"))

@@ -26,8 +26,7 @@ LIBRARY = coarse_library()
 
 # every second row has a defect, so that each kind comes
 SMALL = ["--stars", 40, "--per-file", 16, "--redrock", "--pathological", 500, "--seed", 7]
-# quick: a few prepared stars
-FAST = ["--stars", 120, "--per-file", 16, "--templates", 6, "--seed", 5]
+FAST = ["--stars", 60, "--per-file", 8, "--seed", 5]
 
 
 def simulate(out, *args, **how):
@@ -132,7 +131,7 @@ class Files(Simulate):
 
     def test_truth_names_every_row(self):
         self.assertEqual(self.truth.columns.names,
-                         "TARGETID TEFF LOGG FEH ALPHAFE VRAD VSINI SN LSF_GROUP TEMPLATE FILE "
+                         "TARGETID TEFF LOGG FEH ALPHAFE VRAD VSINI SN LSF_GROUP FILE "
                          "FITS_ROW KIND".split())
         self.assertEqual(self.truth.columns["TEFF"].unit, "K")
         self.assertEqual(self.truth.columns["VRAD"].unit, "km/s")
@@ -243,7 +242,6 @@ class SameBytes(Simulate):
         self.assertTrue(((truth["SN"] >= 20) & (truth["SN"] <= 40)).all())
         self.assertTrue(((truth["VSINI"] >= 30) & (truth["VSINI"] <= 60)).all())
         self.assertLess(np.abs(truth["VRAD"]).max(), 60)
-        self.assertEqual(set(truth["TEMPLATE"]), set(range(6)))
         median = np.concatenate([table("set", f"coadd-mock-{i:05d}.fits", "SCORES")
                                  ["MEDIAN_COADD_SNR_R"] for i in range(8)])
         # cosmics, distortion and the noise of a median move a few per cent
@@ -266,15 +264,15 @@ class Continue(Simulate):
     def test_other_settings_are_refused(self):
         self.make("mine", *FAST)
         before, bytes_before = times("mine"), digests("mine")
-        for other in (["--seed", 6], ["--stars", 119], ["--stars", 48], ["--sn", "5,50"],
+        for other in (["--seed", 6], ["--stars", 59], ["--stars", 24], ["--sn", "5,50"],
                       ["--distortion", "0.0300000000001"], ["--per-file", 50], ["--noiseless"],
-                      ["--templates", 7], ["--redrock"], ["--model-error", "false"],
+                      ["--redrock"], ["--model-error", "false"],
                       ["--pathological", 1]):
             done = simulate("mine", *FAST, *other)
             self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
             self.assertEqual(times("mine"), before)
         # fewer files: those of the old survey must go
-        self.make("mine", *FAST, "--stars", 48, "--seed", 6, "--overwrite")
+        self.make("mine", *FAST, "--stars", 24, "--seed", 6, "--overwrite")
         self.assertEqual(len(os.listdir(tmp("mine"))), 5)
         self.make("mine", *FAST, "--overwrite", ranks=2)
         self.assertEqual(digests("mine"), bytes_before)
@@ -392,7 +390,6 @@ class Refusals(Simulate):
             "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
             "distortion": ("-0.1", "0.11", "nan", "1e-3x"),
             "pathological": ("-1", "1001", "1.5"),
-            "templates": ("-1", "1001"),
             "threads": ("-1", "4097", "two"),
         }.items():
             for value in values:
@@ -442,7 +439,7 @@ class Refusals(Simulate):
         self.assertEqual(content(own), b"/data/coadd-1.fits\n")
 
     def test_files_of_others_are_not_removed(self):
-        self.make("mixed", "--stars", 2, "--per-file", 1, "--templates", 1)
+        self.make("mixed", "--stars", 2, "--per-file", 1)
         for name in ("truth.fits", "coadd-mock-00001.fits"):
             with self.subTest(name=name):
                 path = os.path.join(tmp("mixed"), name)
@@ -458,7 +455,7 @@ class Refusals(Simulate):
     def check_file_limit(self, ranks):
         # PMIx and UCX make shared files of some megabytes, which is not what is tested
         environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
-        n_byte = 5_000_000  # a file has seven
+        n_byte = 2_000_000  # a file has 3.6 MB
         done = subprocess.run(
             command("simulate", "--library", LIBRARY, "--output", tmp("limited"), *FAST, ranks=ranks),
             env=environment, capture_output=True, text=True, timeout=PATIENCE,

@@ -17,7 +17,7 @@ PER_FILE = 12
 def make_survey(library, folder, n_file):
     """Folder with n_file files of PER_FILE stars and catalog.txt."""
     run("simulate", "--library", library, "--output", folder, "--stars", PER_FILE * n_file, "--per-file", PER_FILE,
-        "--templates", 24, "--seed", 3, "--sn", "20,60", "--quiet")
+        "--seed", 3, "--sn", "20,60", "--quiet")
 
 
 def write_script(name, text):

@@ -1,6 +1,7 @@
 /* Products of an export: their names, and what becomes of a file that is there. */
 #include "tests/mill_test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,8 @@ static void test_two_inputs_need_two_names(void **state)
   }
 }
 
-/* An export in FITS of a kind and result, finished or not. */
-static void put_export(const char *path, const char *what, const char *run_id, int is_done)
+/* An export in FITS of a kind and result. */
+static void put_export(const char *path, const char *what, const char *run_id)
 {
   int status = 0;
   mill_product product = {.path = ""};
@@ -65,7 +66,6 @@ static void put_export(const char *path, const char *what, const char *run_id, i
   if (what) {
     mill_product_key(product.fits, "EXPORTED", what, NULL, &status);
     mill_product_key(product.fits, "RUNID", run_id, NULL, &status);
-    fits_write_key_log(product.fits, "FITDONE", is_done, NULL, &status);
   }
   assert_int_equal(status, 0);
   assert_int_equal(mill_product_commit(&product), MILL_OK);
@@ -76,11 +76,12 @@ static void test_only_exports_are_replaced(void **state)
 {
   (void)state;
   put("result", "");
-  put_export("done", "rvtab", "1", 1);
-  put_export("partial", "rvtab", "1", 0);
-  put_export("other", "rvtab", "2", 1);
-  put_export("mod", "rvmod", "1", 1);
-  put_export("fits", NULL, NULL, 0);
+  put_export("old", "rvtab", "1");
+  assert_int_equal(utimensat(AT_FDCWD, "old", (const struct timespec[]){{1, 0}, {1, 0}}, 0), 0);
+  put_export("done", "rvtab", "1");
+  put_export("other", "rvtab", "2");
+  put_export("mod", "rvmod", "1");
+  put_export("fits", NULL, NULL);
   put("notes", "EXPORTED= 'no'");
   put("empty", "");
   const int no = MILL_ERR_OUTPUT, old = MILL_PRODUCT_OLDER;
@@ -90,7 +91,7 @@ static void test_only_exports_are_replaced(void **state)
   } row[] = {{"none", 0, MILL_OK, MILL_PRODUCT_ABSENT},
              {"done", 0, MILL_OK, MILL_PRODUCT_DONE},
              {"done", 1, MILL_OK, old},
-             {"partial", 0, MILL_OK, old},
+             {"old", 0, MILL_OK, old},
              {"other", 0, no, 0},
              {"other", 1, MILL_OK, old},
              {"mod", 0, no, 0},

@@ -202,7 +202,7 @@ static void test_lock_that_says_nothing(void **state)
     const char *text;
     long age_s;
     int is_taken;
-  } row[] = {{"", 0, 0}, {"", 300, 1}, {"not ours\n", 300, 0}};
+  } row[] = {{"", 0, 1}, {"", 300, 1}, {"not ours\n", 300, 0}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     mill_lock lock = {.path = ""};
     write_lock(row[i].text, row[i].age_s);

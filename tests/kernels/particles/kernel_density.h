@@ -40,11 +40,12 @@ static inline mill_particle_setup setup_of(int n_dim)
 }
 
 /* The density of the samples [n_particle][n_dim]; its bound. */
-static inline double density_of(const mill_particle_setup *s, const mill_particle_ops *ops,
+static inline double density_of(mill_particle_setup *s, const mill_particle_ops *ops,
                                 const double *sample, double *density)
 {
   double moment[MILL_PARTICLE_MOMENTS], bound;
-  mill_particle_problem problem = {.id = 1, .start = MILL_START_SAMPLES, .sample = sample};
+  mill_particle_problem problem = {.id = 1, .start = MILL_START_SAMPLES};
+  s->sample = sample;
   mill_particle_result result = {.density = density, .bound = &bound, .moment = moment};
   assert_non_null(ops);
   assert_int_equal(mill_particle_check_setup(s), MILL_OK);

@@ -294,7 +294,7 @@ MILL_TEST(samples_are_where_they_were_put)
   evolution_init(&e, 2, 3, 0, 0.1);
   e.s.n_record = 0;
   e.problem[0].start = MILL_START_SAMPLES;
-  e.problem[0].sample = sample;
+  e.s.sample = sample;
   evolution_run(&e);
   assert_memory_equal(e.result[0].position, sample, sizeof sample);
   const double *m = evolution_moment(&e, 0);
@@ -321,7 +321,6 @@ static void expect_refusal(const evolution *e, const char *text)
 
 MILL_TEST(what_cannot_be_is_refused)
 {
-  static const double lost[] = {0, NAN};
   evolution good, e;
   evolution_init(&good, 1, 2, 10, 0.1);
   e = good, e.s.grid_high[0] = -9;
@@ -330,8 +329,6 @@ MILL_TEST(what_cannot_be_is_refused)
   expect_refusal(&e, "ends at 0 and 0");
   e = good, e.problem[0].start_spread[0] = -1;
   expect_refusal(&e, "a spread of -1");
-  e = good, e.problem[0].start = MILL_START_SAMPLES, e.problem[0].sample = lost;
-  expect_refusal(&e, "sample 1 is nan");
   e = good, e.s.form = MILL_DENSITY_BINNED;
   e.s.n_dim = 2, e.s.along_axes = 1, e.s.n_node[0] = 1 << 20, e.s.n_node[1] = 16;
   e.s.n_grid[1] = 4096;

@@ -28,12 +28,13 @@ static double *fit(mill_particle_field *f, const double *value)
 static void slopes(const mill_particle_field *f, double time, int n, const double *at, int stride,
                    double out[][MILL_CHUNK])
 {
-  mill_particle_problem p = {.potential = MILL_GRIDDED, .field = f};
+  const mill_particle_problem p = {.potential = MILL_GRIDDED};
+  const mill_particle_setup s = {.n_dim = f->n_dim, .field = *f};
   double x[MILL_PARTICLE_DIM][MILL_CHUNK];
   for (int i = 0; i < n; i++)
     for (int a = 0; a < f->n_dim; a++)
       x[a][i] = at[i * stride + a];
-  mill_particle_slope(&p, f->n_dim, time, n, x, out);
+  mill_particle_slope(&s, &p, time, n, x, out);
 }
 
 /* A cubic polynomial of each axis, and its derivative. */
@@ -159,7 +160,7 @@ MILL_TEST(parabola_is_the_named_one)
       value[33 * i + j] = pow(-8.5 + 0.5 * i, 2) + 0.5 * pow(-8 + 0.5 * j, 2);
   double *coef = fit(&f, value);
   gridded.problem[0].potential = MILL_GRIDDED;
-  gridded.problem[0].field = &f;
+  gridded.s.field = f;
   evolution_run(&named);
   evolution_run(&gridded);
   for (int i = 0; i < 10000; i++)

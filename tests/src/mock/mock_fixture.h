@@ -162,7 +162,7 @@ static inline mill_mock_settings clean_settings(void)
 static inline void open_view(const mill_mock_settings *set, view *v)
 {
   mill_mock_survey *survey = NULL;
-  check(mill_mock_survey_create(set, &lib, 1, &survey));
+  check(mill_mock_survey_create(set, &lib, &survey));
   view_init(v, survey);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Convergence of `starmill particles` in the number of particles and in the step.
 
-usage: particle_convergence_plot.py --starmill PROGRAM --output FIGURE.png
+usage: particle_convergence.py --starmill PROGRAM --output FIGURE.png
 
 Left: the density of Ornstein and Uhlenbeck's process at time 1 against the process's own, root of
 the mean square over the grid, by the number of particles, and N^(-2/5).  Right: the variance at
