@@ -117,44 +117,6 @@ MILL_TEST(smooth_weights_have_no_steps)
     }
 }
 
-/** A Gaussian line of sigma 1.5 grid steps, rotated by the exact profile (a Riemann sum of
- *  the line itself in x = sin t, periodic in t and so exact) and by the weights. */
-static double line_error(int kind, double r)
-{
-  enum { N = 4096 };
-  const double sigma = 1.5, pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
-  const int half = mill_rotation_half_width(kind, r);
-  double worst = 0;
-  for (double at = -8; at <= 8; at += 0.25) {
-    double exact = 0, got = 0;
-    for (int j = 0; j < N; j++) {
-      const double t = 2 * pi * j / N, x = sin(t), c = fabs(cos(t)), u = (at - r * x) / sigma;
-      /* twice over the range of x, hence the half */
-      exact += 0.5 * 2 * pi / N * norm * (0.8 * c + 0.3 * pi * c * c) * c * exp(-0.5 * u * u);
-    }
-    for (int k = -half; k <= half; k++) {
-      double weight, slope;
-      mill_rotation_weight(kind, r, k < 0 ? -k : k, &weight, &slope);
-      const double u = (at - k) / sigma;
-      got += weight * exp(-0.5 * u * u);
-    }
-    worst = fmax(worst, fabs(got - exact));
-  }
-  return worst;
-}
-
-MILL_TEST(a_line_is_rotated_as_it_should)
-{
-  for (double r = 0.1; r < 20; r *= 1.5) {
-    const double smooth = line_error(MILL_ROT_SPLINE, r), linear = line_error(MILL_ROT_LINEAR, r);
-    printf("R %6.3f: smooth off by %.1e of the line, linear by %.1e\n", r, smooth, linear);
-    /* the response of the weights to the frequencies of such a line, against that of the
-     * profile, is off by 3e-4 at most, the linear kernel's by 3e-2 */
-    assert_true(smooth < 3e-4);
-    assert_true(smooth < 0.05 * linear);
-  }
-}
-
 MILL_TEST(inner_parameter_of_rotation)
 {
   for (int i = 0; i < 2; i++) {

@@ -2,8 +2,8 @@
 #include "tests/mill_test.h"
 
 #include "kernels/star/polish.h"
-#include "tests/kernels/star/paraboloid.h"
 #include "tests/test_library.h"
+#include "tests/kernels/star/paraboloid.h"
 
 static double facet[2 * 3];
 static double end_bend; /* bend of the function that was minimised */
@@ -170,23 +170,6 @@ static void assert_nothing_lower(uint64_t *random)
           slot.polish.end[j] + length * test_library_random(random) / sqrt(hess[j * NP + j]);
     /* the promise that ends a polish, twice */
     assert_true(answer(0) > f - 2e-2);
-  }
-}
-
-/** Where two facets hold the star the penalty is that of the farther one.  The minimum there is one
- *  of the penalised F itself: no step in any direction, of any length, leads lower. */
-MILL_TEST(minimum_beyond_two_facets_is_found_at_their_corner)
-{
-  uint64_t random = 77;
-  for (int turn = 0; turn < 12; turn++) {
-    make();
-    add_hull();
-    const double angle = 0.3 + 0.1 * turn, other = angle - 0.8;
-    const double rows[6] = {cos(angle), sin(angle), 0.4, cos(other), sin(other), 0.5};
-    memcpy(facet, rows, sizeof facet);
-    slot.hull_weight = 2e3; /* where all the penalty is summed, F is higher by 0.1 to 10 */
-    assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-    assert_nothing_lower(&random);
   }
 }
 

@@ -316,8 +316,8 @@ MILL_TEST(small_and_negative_fluxes)
 /* --- resolution matrix --- */
 
 /** Rows res [n_diag][n] and their sums base [n] of a matrix as a file has it. */
-static mill_segment resolve(int n, int n_diag, const double *deconv, double templ_pix,
-                            const float *raw, float *res, double *base)
+static mill_segment resolve(int n, int n_diag, const double *deconv, double templ_pix, float *raw,
+                            float *res, double *base)
 {
   static float scratch[REF_MAX_PIX];
   static unsigned char good[REF_MAX_PIX];
