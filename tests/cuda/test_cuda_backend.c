@@ -30,7 +30,7 @@ static int set_up(void **state)
   (void)state;
   survey_make();
 #ifdef MILL_CUDA_EMULATION
-  data.config.fit.max_starts = 2; /* the emulation is slow */
+  data.set.max_starts = 2; /* the emulation is slow */
   n_few = 6;
 #endif
   /* other exp and log, too */
@@ -109,8 +109,7 @@ MILL_TEST(an_old_driver_has_no_graph)
 /** Fit again with a pipeline that is there; the slots that it used at the end. */
 static int slots_of_run(mill_pipeline *p)
 {
-  data.next = 0;
-  made_check(mill_pipeline_run(p, next_star, &data, take_row, &data));
+  made_check(run_stars(p));
   assert_memory_equal(data.result, by_batch.result, (size_t)n_fit * sizeof *data.result);
   return mill_pipeline_slots(p);
 }
@@ -118,7 +117,7 @@ static int slots_of_run(mill_pipeline *p)
 MILL_TEST(a_star_goes_up_as_one_piece_and_models_come_together)
 {
   /* so many slots that all stars are taken at once, and no list is longer than is counted */
-  mill_pipeline *p = pipeline(&data, tested, 8 * (n_fit + 1));
+  mill_pipeline *p = pipeline(tested, 8 * (n_fit + 1));
   (void)slots_of_run(p);
   const mill_emulation_counts before = mill_emulation_count();
   (void)slots_of_run(p);
@@ -135,7 +134,7 @@ MILL_TEST(a_star_goes_up_as_one_piece_and_models_come_together)
 MILL_TEST(short_memory_changes_nothing)
 {
   /* room for a part of what stars and their work space want */
-  mill_pipeline *p = pipeline(&data, tested, N_STAR);
+  mill_pipeline *p = pipeline(tested, N_STAR);
   const size_t fixed = mill_emulation_count().n_byte_now;
   assert_int_equal(slots_of_run(p), N_STAR);
   const size_t all = mill_emulation_count().n_byte_now;
@@ -146,7 +145,7 @@ MILL_TEST(short_memory_changes_nothing)
     const size_t launch = (all - fixed) / 16, bytes = fixed + launch + (all - fixed) * share / 64;
     mill_emulation_launch_memory(launch);
     mill_emulation_memory(bytes + bytes / 15); /* of which 1 / 16 is left alone */
-    p = pipeline(&data, tested, N_STAR);
+    p = pipeline(tested, N_STAR);
     n_slot = slots_of_run(p);
     /* more memory, another run: all slots again */
     mill_emulation_memory(4 * all);
@@ -204,10 +203,9 @@ MILL_TEST(a_node_that_is_not_ready_is_told)
 {
   enum { NOT_READY = 802, DRIVER_MISMATCH = 803 };
   for (int error = NOT_READY; error <= DRIVER_MISMATCH; error++) {
-    mill_pipeline *p = pipeline(&data, tested, 2);
-    data.next = 0;
+    mill_pipeline *p = pipeline(tested, 2);
     mill_emulation_fail(0, error);
-    assert_int_equal(mill_pipeline_run(p, next_star, &data, take_row, &data), MILL_ERR_BACKEND);
+    assert_int_equal(run_stars(p), MILL_ERR_BACKEND);
     assert_non_null(strstr(mill_error_message(), "fabric manager of this node is not ready"));
     mill_pipeline_destroy(p);
     mill_emulation_reset();
@@ -220,21 +218,20 @@ MILL_TEST(a_failure_hands_over_what_has_finished)
   const long before = mill_emulation_count().n_kernel;
   expect(&by_batch, N_SLOT);
   const long n_kernel = mill_emulation_count().n_kernel - before;
-  mill_pipeline *p = pipeline(&data, tested, N_SLOT);
-  data.next = 0;
-  memset(data.got, 0, sizeof data.got);
+  mill_pipeline *p = pipeline(tested, N_SLOT);
   mill_emulation_fail(n_kernel * 3 / 4, ECC);
-  assert_int_equal(mill_pipeline_run(p, next_star, &data, take_row, &data), MILL_ERR_BACKEND);
+  assert_int_equal(run_stars(p), MILL_ERR_BACKEND);
   assert_non_null(strstr(mill_error_message(), "memory is faulty"));
   mill_pipeline_destroy(p);
   mill_emulation_reset();
   int n_got = 0;
   for (int i = 0; i < n_fit; i++) {
-    assert_true(data.got[i] <= 1);
-    if (data.got[i])
-      assert_memory_equal(&data.result[i], &by_batch.result[i], sizeof data.result[i]);
-    n_got += data.got[i];
+    if (data.result[i].status == MILL_STATUS_NOT_DONE)
+      continue;
+    assert_memory_equal(&data.result[i], &by_batch.result[i], sizeof data.result[i]);
+    n_got++;
   }
+  assert_int_equal(data.run.n_out, n_got);
   printf("%d of %d stars had finished\n", n_got, n_fit);
   assert_true(n_got >= 1 && n_got < n_fit);
 }
