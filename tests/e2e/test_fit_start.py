@@ -78,9 +78,14 @@ class FitStart(EndToEnd):
         # one evaluation of the start, which promises nothing more, one profile, one for the end
         self.run_fit("first.h5")
         first = self.path
+        with h5py.File(first, "r+") as f:  # as if it was stopped before it came to the last row
+            f["fits/STATUS"][-1] = 0
+            f["provenance/FINISHED"][...] = 0
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed())
         self.assertEqual(np.median(again["NEVAL"]), 3)
+        given = again["FIT_INFO"] & INFO_GIVEN_START > 0
+        self.assertTrue(given[:-1].all() and not given[-1])
 
     def test_order_and_case_mean_nothing(self):
         def shuffle(columns):

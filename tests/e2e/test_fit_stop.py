@@ -1,4 +1,4 @@
-"""A run that is stopped by a signal or killed is continued by the same command.
+"""A run that is stopped is continued by the same command (killed ones: test_fit_kill.py).
 
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
@@ -12,12 +12,10 @@ import time
 
 from common import *  # noqa: F403
 
-INFO_GIVEN_START = 64  # as kernels/data/result.h has it
-
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
-N_STAR = {"nelder-mead": 12, "hybrid": 100, "levenberg-marquardt": 60}
+N_STAR = {"nelder-mead": 12, "hybrid": 100}
 
 
 @functools.cache
@@ -39,10 +37,7 @@ def undisturbed(optimizer):
 
 class Stop(EndToEnd):
     def interrupt(self, optimizer, number, ranks):
-        """Start a fit, once rows are there send the signal to the process that was started.
-
-        SIGKILL goes to the rank that holds the lock.  Gives the arguments and the rows.
-        """
+        """Start a fit and send the signal once rows are there: its arguments and output."""
         path = tmp(f"{optimizer}-{number}-{ranks}.h5")
         args = ["--library", library(), "--output", path, *options(optimizer)]
         process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
@@ -52,16 +47,10 @@ class Stop(EndToEnd):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll())
             time.sleep(0.02)
-        if number == signal.SIGKILL:
-            os.kill(int(content(path + ".lock", "r").split()[3]), number)  # host H pid N
-        else:
-            process.send_signal(number)
+        process.send_signal(number)
         out, errors = process.communicate(timeout=PATIENCE)
-        if number == signal.SIGKILL:
-            self.assertNotEqual(process.returncode, 0)
-        else:
-            self.assertEqual(process.returncode, 75, out + errors)
-            self.assertIn("continue", out)
+        self.assertEqual(process.returncode, 75, out + errors)
+        self.assertIn("continue", out)
         return args, path
 
     def assertContinues(self, optimizer, number, ranks):
@@ -85,23 +74,6 @@ class Stop(EndToEnd):
 
     def test_sigusr1_under_mpirun(self):
         self.assertContinues("hybrid", signal.SIGUSR1, 2)
-
-    def test_killed(self):
-        self.assertContinues("levenberg-marquardt", signal.SIGKILL, 0)
-
-    def test_one_rank_killed(self):
-        self.assertContinues("hybrid", signal.SIGKILL, 2)
-
-    def test_what_was_done_is_a_start(self):
-        _, path = self.interrupt("levenberg-marquardt", signal.SIGTERM, 0)
-        part = read(path)
-        done = part["STATUS"] == FITTED
-        self.assertTrue(0 < done.sum() < len(done), f"{done.sum()} of {len(done)}")
-        # rows that the run had not come to have no values: they are guessed
-        self.fit("refit.h5", "--start", path, *options("levenberg-marquardt"))
-        table = read(self.path)
-        np.testing.assert_array_equal(table["FIT_INFO"] & INFO_GIVEN_START > 0, done)
-        self.assertTrue((table["STATUS"] == FITTED).all())
 
 
 class Asked(EndToEnd):

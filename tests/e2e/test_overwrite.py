@@ -253,11 +253,6 @@ class Overwrite(ProgramTest):
                     self.assertOneLine(starmill(*call), "exists and is no starmill", "remove it",
                                        status=2)
             self.assertEqual([content(name) for name in foreign], kept)
-        for path in (text, lib):
-            done = starmill("bench", "fit", "--library", LIBRARY, "--repeat", 1, "--json", path,
-                            SURVEY)
-            self.assertOneLine(done, "--json", "not made by starmill bench", status=2)
-        self.assertEqual([content(name) for name in foreign], kept)
         self.assertFalse(os.path.exists(tmp("n.h5")))
 
 
