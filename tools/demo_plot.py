@@ -144,7 +144,7 @@ def draw_spectra(survey, models_path, path):
                 x += share * unit + between
             write_labels(figure, survey, row, left / width, (low + 2.08) / height, 0.175 / height)
     figure.text(0.17 / width, 0.5, "flux (10$^{-17}$ erg s$^{-1}$ cm$^{-2}$ Å$^{-1}$)"
-                "  and, below it,  residuals / error", rotation=90, va="center", ha="center")
+                "  and, below it,  residuals / noise", rotation=90, va="center", ha="center")
     save(figure, path)
 
 

@@ -11,7 +11,7 @@
  *  list  in/out  appended to
  *
  *  MILL_ERR_USAGE: no match, {n} without numbers or wrongly written, a folder that cannot be read;
- * the message has the pattern. */
+ *  the message has the pattern. */
 int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_number,
                        mill_path_list *list);
 

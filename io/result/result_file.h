@@ -126,7 +126,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
 /** Collective, before the first put: from now on the I/O threads of all ranks call meet together,
  *  every write_interval and whether there are rows to write or not.  A code that it gives is one
- * that the ranks cannot go on after: the job is aborted. */
+ *  that the ranks cannot go on after: the job is aborted. */
 int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
                      void *context);
 

@@ -13,7 +13,7 @@
 /** Join part [n_part], at least one, to output, which gets its name when it is whole.  Memory
  *  does not grow with the rows, unless with_primary: then /catalog/PRIMARY is made
  *  (io/result/result_primary.h); that of a part is left out.  One rank alone, MPI running. command:
- * for /provenance.
+ *  for /provenance.
  *
  *  MILL_ERR_USAGE when the parts do not belong together, one is unfinished, or output is there
  *  and overwrite is not set; MILL_ERR_OUTPUT when a part cannot be read, or output not be

@@ -1,9 +1,9 @@
 /** How a fit is going on all ranks, in a file that others may read at any time.
  *
  *  The threads of a rank note here what they do.  Where the ranks meet anyway, at the write epochs
- * of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so that
- * a reader always finds a whole one, at most write_interval old.  When it cannot be written, the
- * log says so once, and the fit goes on.
+ *  of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so
+ *  that a reader always finds a whole one, at most write_interval old.  When it cannot be written,
+ *  the log says so once, and the fit goes on.
  *
  *  docs/use/formats.md describes the file.
  */
@@ -30,8 +30,9 @@ int mill_board_meet(void *context, const mill_mpi *mpi);
 /** Notes of this rank; any thread, and board may be NULL. */
 void mill_board_took(mill_board *board, int i_file);     /**< a row from the reader */
 void mill_board_finished(mill_board *board, int status); /**< a row, with its STATUS */
-void mill_board_stage(mill_board *board, int stage);
-void mill_board_memory(mill_board *board, int purpose, size_t bytes); /**< the largest counts */
+void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
+void mill_board_memory(mill_board *board, enum mill_purpose purpose,
+                       size_t bytes); /**< the largest counts */
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** Rows without a fit on all ranks, earlier runs included, as far as this rank knows. */

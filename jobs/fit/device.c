@@ -1,4 +1,4 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "kernels/cuda/device_choice.h"
 #include "kernels/find_backend.h"
 #include "src/system/log.h"
+#include "src/system/thread.h"
 
 /* Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
  * a core to read, and a GPU fits stars faster than one core reads them. */
@@ -22,9 +23,9 @@ static int default_readers(const mill_backend *backend, int n_thread)
 
 enum { MOST_SAMPLED = 2 }; /**< threads whose default of slots a sample has at most */
 
-int64_t mill_fit_held_rows(const mill_fit_job *job)
+int64_t mill_fit_held_rows(const mill_fit_device *device)
 {
-  return job->device.n_slot + mill_reader_rows_ahead(job->device.n_reader);
+  return device->n_slot + mill_reader_rows_ahead(device->n_reader);
 }
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
@@ -76,18 +77,17 @@ done:
 
 /* Ranks with a GPU and ranks without.  What the CPUs agree on is asked of all of them, so that a
  * run is the same whichever ranks have the GPUs. */
-static int agree_on_both(mill_fit_job *job)
+static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
   int err = MILL_OK;
-  mill_fit_device *device = &job->device;
   const mill_backend *cpu = NULL, *gpu = NULL;
   char *all = NULL;
   err = mill_backend_find("cpu", &cpu);
-  MILL_TRY(agree_on_one(&job->mpi, err, &cpu));
+  MILL_TRY(agree_on_one(call->mpi, err, &cpu));
   if (device->has_gpu)
     err = mill_backend_find("cuda", &gpu);
-  MILL_TRY(gather_names(&job->mpi, err, gpu ? gpu->name : "", &all));
-  for (int rank = 0; rank < job->mpi.size; rank++) {
+  MILL_TRY(gather_names(call->mpi, err, gpu ? gpu->name : "", &all));
+  for (int rank = 0; rank < call->mpi->size; rank++) {
     const char *name = all + (size_t)rank * NAME;
     if (name[0] && device->gpu[0] && strcmp(name, device->gpu) != 0)
       MILL_FAIL(MILL_ERR_BACKEND,
@@ -107,7 +107,7 @@ done:
   return err;
 }
 
-int mill_fit_agree_backend(mill_fit_job *job)
+static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
   int err = MILL_OK;
   static const mill_backend any_gpu = {.name = "cuda",
@@ -116,20 +116,18 @@ int mill_fit_agree_backend(mill_fit_job *job)
                             any_mixed = {.name = MILL_BACKEND_MIXED,
                                          .kind = MILL_BACKEND_CUDA,
                                          .default_slot = MILL_GPU_SLOTS};
-  mill_fit_device *device = &job->device;
-  const char *choice = job->setup.config.backend;
-  if (job->observer && job->observer->instead)
-    device->backend = job->observer->instead;
-  else if (job->options.plan && strcmp(choice, any_gpu.name) == 0)
+  if (call->observer && call->observer->instead)
+    device->backend = call->observer->instead;
+  else if (call->options->plan && strcmp(choice, any_gpu.name) == 0)
     device->backend = &any_gpu; /* a plan looks for none */
-  else if (job->options.plan && strcmp(choice, any_mixed.name) == 0)
+  else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
     device->backend = &any_mixed;
   else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {
-    err = agree_on_both(job);
+    err = agree_on_both(call, device);
     goto done;
   } else {
     err = mill_backend_find(choice, &device->backend);
-    MILL_TRY(agree_on_one(&job->mpi, err, &device->backend));
+    MILL_TRY(agree_on_one(call->mpi, err, &device->backend));
   }
   device->name = device->backend->name;
 done:
@@ -137,38 +135,37 @@ done:
 }
 
 /* The device of the result that is continued, on rank 0; NULL: a new one is begun. */
-static const char *begun_on(const mill_fit_job *job)
+static const char *begun_on(const mill_fit_call *call, const mill_existing *existing)
 {
   /* this attribute may be known where others are not */
-  const mill_existing *existing = &job->out.existing;
   const char *device = existing->peek.device;
-  return device[0] && (!job->options.overwrite || existing->is_new) ? device : NULL;
+  return device[0] && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-static int settle_backend(mill_fit_job *job)
+static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
+                          const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
   int err = MILL_OK;
   const char *choice = NULL;
-  const char *begun = job->out.existing.path; /* on rank 0 */
-  if (strcmp(job->setup.config.backend, "auto") != 0)
+  const char *begun = existing->path; /* on rank 0 */
+  if (strcmp(setup->config.backend, "auto") != 0)
     goto done;
-  begun = begun[0] ? begun : job->options.output;
-  err = job->options.plan ? mill_backend_wish(&job->mpi, begun, begun_on(job), job->inputs.n_row,
-                                              job->device.n_thread, &choice)
-                          : mill_backend_settle(&job->mpi, MILL_CROSSOVER_FIT, begun, begun_on(job),
-                                                job->inputs.n_row, job->device.n_thread, &choice,
-                                                &job->device.has_gpu);
+  begun = begun[0] ? begun : call->options->output;
+  err = call->options->plan
+            ? mill_backend_wish(call->mpi, begun, begun_on(call, existing), n_row, device->n_thread,
+                                &choice)
+            : mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, begun, begun_on(call, existing),
+                                  n_row, device->n_thread, &choice, &device->has_gpu);
   MILL_TRY(err);
-  snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "%s", choice);
-  MILL_TRY(mill_fit_agree_backend(job));
+  snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
+  MILL_TRY(agree_backend(call, setup->config.backend, device));
 done:
   return err;
 }
 
-static int choose_readers(mill_fit_job *job)
+static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
 {
-  mill_fit_device *device = &job->device;
-  const int n_reader = job->setup.config.n_reader;
+  const int n_reader = setup->config.n_reader;
   device->n_reader = n_reader > 0 ? n_reader : default_readers(device->backend, device->n_thread);
   if (device->n_reader > 1 && !mill_spectra_threads())
     return MILL_ERROR(
@@ -179,12 +176,32 @@ static int choose_readers(mill_fit_job *job)
   return MILL_OK;
 }
 
-int mill_fit_settle_device(mill_fit_job *job)
+int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
+                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  const int n_slot = job->setup.config.n_slot, n_thread = job->device.n_thread;
-  MILL_CHECK(settle_backend(job));
+  const int n_slot = setup->config.n_slot, n_thread = device->n_thread;
+  MILL_CHECK(settle_backend(call, setup, existing, n_row, device));
   /* posteriors take minutes and are lost with a stop: fewer at once */
-  const int n_of = job->options.fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
-  job->device.n_slot = n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, n_of);
-  return mill_mpi_agree(&job->mpi, choose_readers(job));
+  const int n_of = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
+  device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_of);
+  return mill_mpi_agree(call->mpi, choose_readers(setup, device));
+}
+
+int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
+                         mill_fit_device *device)
+{
+  int err = MILL_OK;
+  const char *choice = setup->config.backend;
+  if (strcmp(choice, "cuda") == 0 && !call->options->plan)
+    MILL_TRY(mill_backend_place(call->mpi, 1));
+  if (strcmp(choice, MILL_BACKEND_MIXED) == 0 && !call->options->plan)
+    MILL_TRY(mill_backend_place_some(call->mpi, &device->has_gpu));
+  if (strcmp(choice, "auto") != 0) /* which depends on the number of rows */
+    MILL_TRY(agree_backend(call, choice, device));
+  device->n_thread = setup->config.n_thread;
+  MILL_TRY(mill_mpi_agree(call->mpi, mill_thread_check_number(device->n_thread)));
+  if (device->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(call->mpi, &device->n_thread));
+done:
+  return err;
 }

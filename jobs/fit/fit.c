@@ -5,11 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "jobs/fit/fit_job.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/plan.h"
+#include "jobs/fit/share.h"
 #include "kernels/base/error.h"
 #include "src/run/command_text.h"
 #include "src/system/log.h"
@@ -25,107 +24,137 @@ static double lap_s(double *last)
   return lap;
 }
 
-static int print_plan(mill_fit_job *job, int *exit_status)
+/* What the steps make; each takes the parts that it needs. */
+typedef struct fit_parts {
+  mill_fit_setup setup;
+  mill_inputs inputs;
+  mill_fit_device device;
+  mill_fit_output out;
+  mill_fit_tally tally;
+} fit_parts;
+
+static int print_plan(const mill_fit_call *call, const fit_parts *p, int *exit_status)
 {
-  const mill_plan plan = {.options = &job->options,
-                          .config = &job->setup.config,
-                          .lib = &job->setup.lib,
-                          .inputs = &job->inputs,
-                          .existing = &job->out.existing,
-                          .running = job->setup.running,
-                          .backend = job->device.backend,
-                          .n_thread = job->device.n_thread,
-                          .n_held = mill_fit_held_rows(job)};
-  *exit_status = job->inputs.n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
-  return mill_plan_print(&job->mpi, &plan, stdout);
+  const mill_plan plan = {.options = call->options,
+                          .config = &p->setup.config,
+                          .lib = &p->setup.lib,
+                          .inputs = &p->inputs,
+                          .existing = &p->out.existing,
+                          .running = p->setup.running,
+                          .backend = p->device.backend,
+                          .n_thread = p->device.n_thread,
+                          .n_held = mill_fit_held_rows(&p->device)};
+  *exit_status = p->inputs.n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
+  return mill_plan_print(call->mpi, &plan, stdout);
 }
 
-static int exit_status_of(const mill_fit_job *job)
+static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out, int is_limited)
 {
-  const int64_t *n_status = job->out.summary.n_status;
-  const int is_limited = job->observer && job->observer->n_row_limit > 0;
+  const int64_t *n_status = out->summary.n_status;
   if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
   /* a result of which nothing can be used must not pass for one */
-  if (n_status[MILL_STATUS_FITTED] == 0 &&
-      (job->inputs.n_row > 0 || job->out.summary.old == MILL_OLD_KEPT))
-    return EXIT_INCOMPLETE;
-  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ||
-                 job->out.products.n_failed > 0
-             ? EXIT_INCOMPLETE
-             : 0;
+  const int is_void =
+      n_status[MILL_STATUS_FITTED] == 0 && (inputs->n_row > 0 || out->summary.old == MILL_OLD_KEPT);
+  const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
+  return is_void || has_unreadable || out->products.n_failed > 0 ? EXIT_INCOMPLETE : 0;
 }
 
 /* Rank 0: what is there of this result, if it is to be continued. */
-static void find_existing(mill_fit_job *job)
+static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;
   char begun[MILL_MAX_PATH];
-  const char *path = job->options.output;
-  if (job->options.overwrite &&
-      mill_result_begun(path, begun, sizeof begun - 128, &is_new) == MILL_OK)
+  const char *path = options->output;
+  if (options->overwrite && mill_result_begun(path, begun, sizeof begun - 128, &is_new) == MILL_OK)
     path = begun;
-  mill_result_find(path, &job->out.existing);
-  job->out.existing.is_new = is_new;
+  mill_result_find(path, existing);
+  existing->is_new = is_new;
 }
 
-static int run(mill_fit_job *job, int *exit_status)
+/* Which rows there are. */
+static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
 {
   mill_input_request request;
-  int err = MILL_OK, is_settled = 0;
-  mill_fit_setup *setup = &job->setup;
-  double cpu_s = mill_process_cpu_s();
-  MILL_TRY(mill_fit_set_up(job));
-  MILL_TRY(mill_fit_agree_to_go_on(job, "at the start"));
-  job->meters.library_s = lap_s(&cpu_s);
-  const double start_s = mill_wall_s();
-  mill_fit_options_inputs(&job->options, &request);
-  MILL_TRY(mill_inputs_index(&job->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
-                             &setup->roles, &job->inputs));
-  job->meters.index_s = lap_s(&cpu_s);
-  MILL_TRY(mill_fit_agree_to_go_on(job, "while indexing"));
-  if (job->inputs.n_file == 0) {
-    if (job->mpi.rank == 0 && !job->options.quiet)
-      printf("inputs       all %d are done: nothing to fit\n", job->inputs.n_skipped);
-    goto done;
-  }
-  MILL_TRY(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? mill_fit_check_products(job) : MILL_OK));
-  if (job->mpi.rank == 0) /* opening it says what is wrong with it */
-    find_existing(job);
-  MILL_TRY(mill_fit_settle_device(job));
-  MILL_TRY(mill_fit_settle_rows(job));
-  if (job->options.plan) {
-    MILL_TRY(print_plan(job, exit_status));
-    goto done;
-  }
-  MILL_TRY(mill_fit_open_output(job));
-  job->meters.create_s = lap_s(&cpu_s);
-  if (job->out.outcome != MILL_OPEN_FINISHED) {
-    err = mill_fit_open_work(job);
+  mill_fit_options_inputs(call->options, &request);
+  MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
+                               &setup->roles, inputs));
+  MILL_CHECK(mill_fit_agree_to_go_on(call, setup, "while indexing"));
+  return mill_mpi_agree(call->mpi,
+                        call->mpi->rank == 0 ? mill_fit_check_products(call, inputs) : MILL_OK);
+}
+
+/* The rows that are left, to the closed result. */
+static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
+{
+  int err = MILL_OK;
+  mill_fit_meters *meters = &p->tally.meters;
+  const mill_fit_task task = {call, &p->setup, &p->inputs, &p->device, &p->out, &p->tally};
+  if (p->out.outcome != MILL_OPEN_FINISHED) {
+    err = mill_fit_open_work(call, &p->setup, &p->inputs, &p->device, &p->out);
     if (err == MILL_OK)
-      err = mill_fit_share(job);
+      err = mill_fit_share(&task);
   }
-  MILL_TRY(mill_fit_close_output(job, err, &is_settled));
-  const double wall_s = mill_wall_s() - start_s;
-  MILL_TRY(mill_fit_write_products(job));
-  MILL_TRY(mill_fit_record_inputs(job));
-  MILL_TRY(mill_fit_print_summary(job, wall_s));
-  *exit_status = exit_status_of(job);
-done:
-  err = mill_fit_settle_stop(job, err);
-  mill_fit_end_board(job, err, *exit_status, is_settled);
+  const double cpu_s = mill_thread_cpu_s();
+  err = mill_fit_close_output(call, &p->out, err, is_settled);
+  meters->close_s = mill_thread_cpu_s() - cpu_s;
+  meters->io_s = p->out.summary.io_cpu_s;
   return err;
 }
 
-static int run_or_print(mill_fit_job *job, int *exit_status)
+static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
+{
+  int err = MILL_OK, is_settled = 0;
+  const mill_fit_options *options = call->options;
+  mill_fit_setup *setup = &p->setup;
+  mill_inputs *inputs = &p->inputs;
+  mill_fit_output *out = &p->out;
+  mill_fit_meters *meters = &p->tally.meters;
+  const mill_fit_task task = {call, setup, inputs, &p->device, out, &p->tally};
+  double cpu_s = mill_process_cpu_s();
+  MILL_TRY(mill_fit_set_up(call, setup));
+  MILL_TRY(mill_fit_find_device(call, setup, &p->device));
+  MILL_TRY(mill_fit_agree_to_go_on(call, setup, "at the start"));
+  meters->library_s = lap_s(&cpu_s);
+  const double start_s = mill_wall_s();
+  MILL_TRY(index_inputs(call, setup, inputs));
+  meters->index_s = lap_s(&cpu_s);
+  if (inputs->n_file == 0) {
+    if (call->mpi->rank == 0 && !options->quiet)
+      printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
+    goto done;
+  }
+  if (call->mpi->rank == 0) /* opening it says what is wrong with it */
+    find_existing(options, &out->existing);
+  MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
+  MILL_TRY(mill_fit_settle_rows(call, setup, inputs));
+  if (options->plan) {
+    MILL_TRY(print_plan(call, p, exit_status));
+    goto done;
+  }
+  MILL_TRY(mill_fit_open_output(call, setup, inputs, &p->device, out));
+  meters->create_s = lap_s(&cpu_s);
+  MILL_TRY(fit_rows(call, p, &is_settled));
+  const double wall_s = mill_wall_s() - start_s;
+  MILL_TRY(mill_fit_write_products(call, out));
+  MILL_TRY(mill_fit_record_inputs(call, inputs, out));
+  MILL_TRY(mill_fit_print_summary(&task, wall_s));
+  *exit_status = exit_status_of(inputs, out, call->observer && call->observer->n_row_limit > 0);
+done:
+  err = mill_fit_settle_stop(call, setup, err);
+  mill_fit_end_board(out, err, *exit_status, is_settled);
+  return err;
+}
+
+static int run_or_print(const mill_fit_call *call, fit_parts *p, int *exit_status)
 {
   int err = MILL_OK;
-  MILL_TRY(mill_mpi_rank0_first(&job->mpi, mill_fit_load_config, job));
-  if (!job->options.print_config)
-    return run(job, exit_status);
-  if (job->mpi.rank == 0)
-    err = mill_config_print(&job->setup.config, stdout);
-  err = mill_mpi_agree(&job->mpi, err);
+  MILL_TRY(mill_fit_load_config(call, &p->setup));
+  if (!call->options->print_config)
+    return run(call, p, exit_status);
+  if (call->mpi->rank == 0)
+    err = mill_config_print(&p->setup.config, stdout);
+  err = mill_mpi_agree(call->mpi, err);
 done:
   return err;
 }
@@ -135,29 +164,22 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
 {
   int err = MILL_OK;
   const double start_cpu_s = mill_process_cpu_s();
-  mill_fit_job *job = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &job)));
-  job->mpi = *mpi;
-  job->options = *options;
-  job->command = command;
-  job->observer = observer;
-  job->start_wall_s = mill_wall_s();
-  mill_config_default(&job->setup.config);
-  err = run_or_print(job, exit_status);
-  mill_work_free(job->work);
+  const mill_fit_call call = {mpi, options, command, observer, mill_wall_s()};
+  fit_parts *p = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &p)));
+  mill_config_default(&p->setup.config);
+  err = run_or_print(&call, p, exit_status);
+  mill_work_free(p->out.work);
   mill_log_close();
-  mill_inputs_clear(&job->inputs);
-  mill_start_table_free(job->setup.start);
-  mill_library_clear(&job->setup.lib);
-  mill_config_clear(&job->setup.config);
-  mill_model_rows_clear(&job->out.models);
-  *mpi = job->mpi;
-  job->meters.cpu_s = mill_process_cpu_s() - start_cpu_s;
-  job->meters.wall_s = mill_wall_s() - job->start_wall_s;
+  mill_inputs_clear(&p->inputs);
+  mill_fit_setup_clear(&p->setup);
+  mill_model_rows_clear(&p->out.models);
+  p->tally.meters.cpu_s = mill_process_cpu_s() - start_cpu_s;
+  p->tally.meters.wall_s = mill_wall_s() - call.start_wall_s;
   if (observer)
-    observer->meters = job->meters;
+    observer->meters = p->tally.meters;
 done:
-  mill_free(job);
+  mill_free(p);
   return err;
 }
 

@@ -8,7 +8,7 @@
 #include "io/catalog/catalog_list.h"
 #include "io/catalog/input_table.h"
 #include "io/result/result_layout.h"
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/output.h"
 #include "io/stars/input_names.h"
 #include "kernels/base/error.h"
 
@@ -45,11 +45,10 @@ done:
   return err;
 }
 
-static int record(mill_fit_job *job)
+static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   int err = MILL_OK;
-  const mill_inputs *inputs = &job->inputs;
-  const char *table_path = job->options.input_table;
+  const char *table_path = call->options->input_table;
   char result[PATH_MAX], now[MILL_TIME_SIZE];
   mill_input_entry *entry = NULL;
   mill_input_table *table = NULL;
@@ -58,17 +57,17 @@ static int record(mill_fit_job *job)
   MILL_TRY(MILL_ALLOC(inputs->n_file, &entry));
   MILL_TRY(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
   memset(reason, 0, (size_t)inputs->n_file * MAX_REASON);
-  if (!realpath(job->options.output, result))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", job->options.output, strerror(errno));
+  if (!realpath(call->options->output, result))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output, strerror(errno));
   if (!mill_input_table_takes(result))
     MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s has a tab or an end of a line",
-              job->options.output);
+              call->options->output);
   for (int i = 0; i < inputs->n_file; i++) {
     MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));
     MILL_TRY(mill_path_list_add(&path, absolute));
     entry[i].path = path.path[i];
   }
-  if (job->out.outcome == MILL_OPEN_FINISHED) {
+  if (out->outcome == MILL_OPEN_FINISHED) {
     MILL_TRY(mill_input_table_read(table_path, &table));
     int n_known = 0;
     for (int i = 0; i < inputs->n_file; i++)
@@ -96,16 +95,17 @@ done:
   return err;
 }
 
-int mill_fit_record_inputs(mill_fit_job *job)
+int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
+                           const mill_fit_output *out)
 {
   int err = MILL_OK;
-  const mill_result_summary *summary = &job->out.summary;
-  if (!job->options.input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
+  const mill_result_summary *summary = &out->summary;
+  if (!call->options->input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
       summary->old == MILL_OLD_KEPT)
     goto done;
-  if (job->mpi.rank == 0)
-    err = record(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  if (call->mpi->rank == 0)
+    err = record(call, inputs, out);
+  MILL_TRY(mill_mpi_agree(call->mpi, err));
 done:
   return err;
 }

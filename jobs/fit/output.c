@@ -1,4 +1,4 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 static const double SAMPLE_RATE = 1.0 / 300;
 
-static int open_result(mill_fit_job *job, int *outcome)
+static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs,
+                       const mill_fit_device *device, mill_fit_output *out)
 {
   int err = MILL_OK;
   char *identity = NULL, *config = NULL;
@@ -26,41 +27,42 @@ static int open_result(mill_fit_job *job, int *outcome)
   if (!text)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
-    err = mill_config_print(&job->setup.config, text);
+    err = mill_config_print(&setup->config, text);
   if (text && fclose(text) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
-    err = mill_config_identity(&job->setup.config, &identity);
-  if (err == MILL_OK && job->options.fit)
-    err = mill_sampled_extend(&job->options, &identity);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    err = mill_config_identity(&setup->config, &identity);
+  if (err == MILL_OK && call->options->fit)
+    err = mill_sampled_extend(call->options, &identity);
+  MILL_TRY(mill_mpi_agree(call->mpi, err));
 
   const mill_run_info info = {
-      .lib = &job->setup.lib,
+      .lib = &setup->lib,
       .identity = identity,
       .config = config,
-      .command = job->command,
-      .device = job->device.name,
-      .cpu = job->device.both[0] ? job->device.cpu : NULL,
-      .gpu = job->device.both[0] ? job->device.gpu : NULL,
-      .backend = job->device.has_gpu ? MILL_ROW_BACKEND_GPU : MILL_ROW_BACKEND_CPU,
-      .n_thread = job->device.n_thread,
-      .velocity_offsets = job->setup.config.fit.velocity_offsets,
-      .posteriors = job->options.fit != NULL,
-      .n_draw = job->options.sample.n_draw,
-      .n_row = job->inputs.n_row,
-      .n_file = job->inputs.n_file,
-      .file = job->inputs.file,
-      .file_start = job->inputs.file_start,
-      .file_end = job->inputs.file_end,
-      .index = job->inputs.index,
+      .command = call->command,
+      .device = device->name,
+      .cpu = device->both[0] ? device->cpu : NULL,
+      .gpu = device->both[0] ? device->gpu : NULL,
+      .backend = device->has_gpu ? MILL_ROW_BACKEND_GPU : MILL_ROW_BACKEND_CPU,
+      .n_thread = device->n_thread,
+      .velocity_offsets = setup->config.fit.velocity_offsets,
+      .posteriors = call->options->fit != NULL,
+      .n_draw = call->options->sample.n_draw,
+      .n_row = inputs->n_row,
+      .n_file = inputs->n_file,
+      .file = inputs->file,
+      .file_start = inputs->file_start,
+      .file_end = inputs->file_end,
+      .index = inputs->index,
       .load = mill_inputs_load,
-      .load_context = &job->inputs,
-      .write_interval_s = job->setup.config.write_interval_s,
-      .models = job->options.models,
+      .load_context = inputs,
+      .write_interval_s = setup->config.write_interval_s,
+      .models = call->options->models,
   };
-  MILL_TRY(mill_result_open(job->options.output, job->options.overwrite, job->options.retry_failed,
-                            &info, job->mpi.comm, &job->out.result, outcome));
+  MILL_TRY(mill_result_open(call->options->output, call->options->overwrite,
+                            call->options->retry_failed, &info, call->mpi->comm, &out->result,
+                            &out->outcome));
 done:
   free(config);
   free(identity);
@@ -68,129 +70,133 @@ done:
 }
 
 /* The models' file comes first: rows without their models are not done. */
-static int open_models(mill_fit_job *job)
+static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
+                       const mill_inputs *inputs, mill_fit_output *out)
 {
-  const mill_inputs *inputs = &job->inputs;
   const double *wave_aa[MILL_MAX_ARM];
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     wave_aa[a] = inputs->wave_aa[a];
-    if (inputs->n_pix[a] > 0 && !wave_aa[a] && job->mpi.rank == 0)
+    if (inputs->n_pix[a] > 0 && !wave_aa[a] && call->mpi->rank == 0)
       mill_log_info("models: wavelengths differ in arm %s, so each row has its own",
-                    job->setup.lib.arm[a].name);
+                    setup->lib.arm[a].name);
   }
-  MILL_CHECK(mill_mpi_agree(
-      &job->mpi, mill_model_rows_open(&job->out.models, &job->setup.lib, inputs, job->out.result)));
-  return mill_mpi_agree(&job->mpi,
-                        mill_result_open_models(job->out.result, job->options.models,
-                                                job->options.overwrite, wave_aa, inputs->n_pix));
+  MILL_CHECK(mill_mpi_agree(call->mpi,
+                            mill_model_rows_open(&out->models, &setup->lib, inputs, out->result)));
+  return mill_mpi_agree(call->mpi,
+                        mill_result_open_models(out->result, call->options->models,
+                                                call->options->overwrite, wave_aa, inputs->n_pix));
 }
 
-static int open_board(mill_fit_job *job)
+static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
+                      const mill_inputs *inputs, const mill_fit_device *device,
+                      mill_fit_output *out)
 {
   mill_board_plan plan = {
-      .path = job->observer ? NULL : job->setup.status_path,
-      .interval_s = job->setup.config.write_interval_s,
-      .output = job->options.output,
-      .models = job->options.models,
-      .command = job->command,
-      .backend = job->device.name,
-      .rank_backend = job->device.backend->name,
-      .n_thread = job->device.n_thread,
-      .n_slot = job->device.n_slot,
-      .n_row = job->inputs.n_row,
-      .n_file = job->inputs.n_file,
-      .n_unreadable = job->inputs.n_unreadable,
-      .file = job->inputs.file,
+      .path = call->observer ? NULL : setup->status_path,
+      .interval_s = setup->config.write_interval_s,
+      .output = call->options->output,
+      .models = call->options->models,
+      .command = call->command,
+      .backend = device->name,
+      .rank_backend = device->backend->name,
+      .n_thread = device->n_thread,
+      .n_slot = device->n_slot,
+      .n_row = inputs->n_row,
+      .n_file = inputs->n_file,
+      .n_unreadable = inputs->n_unreadable,
+      .file = inputs->file,
   };
   int64_t n_base = 0;
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
-    if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
-      n_base += plan.base[s] = job->out.existing.peek.n_status[s];
+    if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
+      n_base += plan.base[s] = out->existing.peek.n_status[s];
   /* rows that were not whole are fitted again, so they are not done */
-  plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->out.result);
-  if (job->device.backend->kind == MILL_BACKEND_CUDA)
+  plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
+  if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
-  MILL_CHECK(mill_board_open(&job->mpi, &plan, &job->out.board));
-  return mill_result_meet(job->out.result, mill_board_meet, job->out.board);
+  MILL_CHECK(mill_board_open(call->mpi, &plan, &out->board));
+  return mill_result_meet(out->result, mill_board_meet, out->board);
 }
 
 /* Stars a second that this rank may be expected to fit, for sizing its work. */
-static double expected_rate(const mill_fit_job *job)
+static double expected_rate(const mill_fit_call *call, const mill_fit_setup *setup,
+                            const mill_fit_device *device)
 {
   /* a posterior takes some thousand evaluations where a fit takes some ten */
-  const double core = mill_usual_core_rate(job->setup.config.fit.optimizer) *
-                      (job->options.fit ? SAMPLE_RATE : 1.0);
-  if (job->device.backend->kind != MILL_BACKEND_CPU)
+  const double core =
+      mill_usual_core_rate(setup->config.fit.optimizer) * (call->options->fit ? SAMPLE_RATE : 1.0);
+  if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
-  const double rate = job->device.n_thread * core;
+  const double rate = device->n_thread * core;
   /* Beside a GPU a slow rank must not hold the end of the run, and how much slower it is differs
    * between machines: with less work at a time, four times as much on top is still in time. */
-  return job->device.both[0] ? 0.25 * rate : rate;
+  return device->both[0] ? 0.25 * rate : rate;
 }
 
 /* Group the rows into chunks, which the ranks draw. */
-static int open_work(mill_fit_job *job)
+static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
+                     const mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
   const mill_work_plan plan = {
-      .inputs = &job->inputs,
-      .result = job->out.result,
-      .n_row_limit = job->observer ? job->observer->n_row_limit : 0,
-      .rate = expected_rate(job),
-      .n_held = mill_fit_held_rows(job),
-      .n_ahead = mill_reader_rows_ahead(job->device.n_reader),
+      .inputs = inputs,
+      .result = out->result,
+      .n_row_limit = call->observer ? call->observer->n_row_limit : 0,
+      .rate = expected_rate(call, setup, device),
+      .n_held = mill_fit_held_rows(device),
+      .n_ahead = mill_reader_rows_ahead(device->n_reader),
   };
   mill_work_stats stats;
-  MILL_CHECK(mill_work_open(&job->mpi, &plan, &job->work));
-  mill_work_get_stats(job->work, &stats);
-  if (job->mpi.rank == 0 && job->mpi.size > 1)
+  MILL_CHECK(mill_work_open(call->mpi, &plan, &out->work));
+  mill_work_get_stats(out->work, &stats);
+  if (call->mpi->rank == 0 && call->mpi->size > 1)
     mill_log_debug("%lld rows are grouped into %lld chunks, the least of %.0f rows",
                    (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
   return MILL_OK;
 }
 
-int mill_fit_open_output(mill_fit_job *job)
+int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
+                         mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
-  MILL_CHECK(open_result(job, &job->out.outcome));
-  if (job->out.outcome != MILL_OPEN_CONTINUE)
-    memset(&job->out.existing, 0, sizeof job->out.existing);
-  mill_inputs_drop_index(&job->inputs);
-  if (job->out.outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
-      access(job->options.models, F_OK) != 0)
+  MILL_CHECK(open_result(call, setup, inputs, device, out));
+  if (out->outcome != MILL_OPEN_CONTINUE)
+    memset(&out->existing, 0, sizeof out->existing);
+  mill_inputs_drop_index(inputs);
+  if (out->outcome == MILL_OPEN_FINISHED && call->mpi->rank == 0 && call->options->models &&
+      access(call->options->models, F_OK) != 0)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits again",
-                     job->options.models, job->options.output);
+                     call->options->models, call->options->output);
   return MILL_OK;
 }
 
-int mill_fit_open_work(mill_fit_job *job)
+int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
+                       const mill_inputs *inputs, const mill_fit_device *device,
+                       mill_fit_output *out)
 {
-  if (job->options.models)
-    MILL_CHECK(open_models(job));
-  MILL_CHECK(open_board(job));
-  return open_work(job);
+  if (call->options->models)
+    MILL_CHECK(open_models(call, setup, inputs, out));
+  MILL_CHECK(open_board(call, setup, inputs, device, out));
+  return open_work(call, setup, inputs, device, out);
 }
 
-int mill_fit_close_output(mill_fit_job *job, int err, int *is_settled)
+int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err, int *is_settled)
 {
-  mill_result_summary *summary = &job->out.summary;
-  const double start_s = mill_thread_cpu_s();
-  const int closed = mill_result_close(job->out.result, summary);
-  job->meters.close_s = mill_thread_cpu_s() - start_s;
-  job->meters.io_s = summary->io_cpu_s;
-  job->out.result = NULL;
-  err = mill_mpi_agree(&job->mpi, err == MILL_OK ? closed : err);
+  mill_result_summary *summary = &out->summary;
+  const int closed = mill_result_close(out->result, summary);
+  out->result = NULL;
+  err = mill_mpi_agree(call->mpi, err == MILL_OK ? closed : err);
   if (err != MILL_ERR_MPI) {
-    const int settled = mill_work_settle(job->work);
+    const int settled = mill_work_settle(out->work);
     err = err == MILL_OK ? settled : err;
   }
   if (err != MILL_ERR_MPI) {
-    const int settled = mill_board_settle(job->out.board, &job->mpi);
+    const int settled = mill_board_settle(out->board, call->mpi);
     *is_settled = settled == MILL_OK;
     err = err == MILL_OK ? settled : err;
   }
   return err;
 }
 
-void mill_fit_end_board(mill_fit_job *job, int code, int exit_status, int is_settled)
+void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;
   mill_error_save(code, &kept);
@@ -198,9 +204,9 @@ void mill_fit_end_board(mill_fit_job *job, int code, int exit_status, int is_set
       .code = code,
       .exit_status = code == MILL_OK ? exit_status : mill_error_exit_status(code),
       .message = kept.message,
-      .summary = code == MILL_OK ? &job->out.summary : NULL,
+      .summary = code == MILL_OK ? &out->summary : NULL,
   };
-  mill_board_free(job->out.board, is_settled ? &end : NULL);
-  job->out.board = NULL;
+  mill_board_free(out->board, is_settled ? &end : NULL);
+  out->board = NULL;
   mill_error_restore(&kept);
 }

@@ -1,4 +1,4 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/share.h"
 
 #include <string.h>
 
@@ -6,13 +6,13 @@
 #include "src/system/log.h"
 
 /* The default mask is the dichroic of DESI, which means nothing elsewhere. */
-static int settle_wave_mask(mill_fit_job *job)
+static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
-  if (!job->setup.config.wave_mask_auto)
+  if (!setup->config.wave_mask_auto)
     return MILL_OK;
-  for (int i = 0; i < job->inputs.n_file; i++) {
-    const char *format = job->inputs.file[i].format;
+  for (int i = 0; i < inputs->n_file; i++) {
+    const char *format = inputs->file[i].format;
     if (strcmp(format, "desi") == 0)
       n_desi++;
     else if (format[0] && n_other++ == 0)
@@ -23,9 +23,9 @@ static int settle_wave_mask(mill_fit_job *job)
         MILL_ERR_CONFIG,
         "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
         "([] for none), or fit the surveys one by one",
-        job->inputs.file[i_other].path, job->inputs.file[i_other].format);
+        inputs->file[i_other].path, inputs->file[i_other].format);
   if (n_other > 0)
-    job->setup.config.fit.n_wave_mask = 0;
+    setup->config.fit.n_wave_mask = 0;
   return MILL_OK;
 }
 
@@ -33,14 +33,15 @@ static int settle_wave_mask(mill_fit_job *job)
 enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
 
 /* Count the rows of one of this rank's files by what the start table has of them. */
-static int count_starts_of(const mill_fit_job *job, int f, int64_t *n)
+static int count_starts_of(const mill_fit_setup *setup, const mill_inputs *inputs, int f,
+                           int64_t *n)
 {
   int err = MILL_OK;
   mill_file_index loaded = {0};
-  const mill_file_index *index = &job->inputs.index[f - job->inputs.file_start];
+  const mill_file_index *index = &inputs->index[f - inputs->file_start];
   const double *theta;
   if (!index->row && index->n_row > 0) {
-    MILL_TRY(mill_inputs_load((void *)&job->inputs, f, &loaded));
+    MILL_TRY(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {
@@ -48,7 +49,7 @@ static int count_starts_of(const mill_fit_job *job, int f, int64_t *n)
     if (row->target_id == -1 && !row->object[0])
       n[NO_KEY]++;
     else
-      n[mill_start_table_find(job->setup.start, row->target_id, row->object, &theta)]++;
+      n[mill_start_table_find(setup->start, row->target_id, row->object, &theta)]++;
   }
 done:
   mill_file_index_clear(&loaded);
@@ -57,15 +58,16 @@ done:
 
 /* Say how many rows the start table has, so that no star is guessed unnoticed.  A table that has
  * none of them is the wrong one. */
-static int count_starts(mill_fit_job *job)
+static int count_starts(const mill_fit_call *call, const mill_fit_setup *setup,
+                        const mill_inputs *inputs)
 {
   int err = MILL_OK;
   int64_t mine[N_COUNT] = {0}, n[N_COUNT] = {0};
-  const char *path = job->setup.config.start;
-  for (int f = job->inputs.file_start; f < job->inputs.file_end && err == MILL_OK; f++)
-    err = count_starts_of(job, f, mine);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, job->mpi.comm));
+  const char *path = setup->config.start;
+  for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
+    err = count_starts_of(setup, inputs, f, mine);
+  MILL_TRY(mill_mpi_agree(call->mpi, err));
+  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -78,17 +80,17 @@ static int count_starts(mill_fit_job *job)
               "finite ones there): is it the table of these stars?",
               path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
               (long long)n[MILL_START_NOT_FINITE]);
-  if (job->mpi.rank != 0)
+  if (call->mpi->rank != 0)
     goto done;
-  if (mill_start_table_n_repeated(job->setup.start) > 0)
+  if (mill_start_table_n_repeated(setup->start) > 0)
     mill_log_warning("start: %lld rows of %s are of stars that have an earlier row there; the "
                      "first finite one counts",
-                     (long long)mill_start_table_n_repeated(job->setup.start), path);
+                     (long long)mill_start_table_n_repeated(setup->start), path);
   if (n_guessed > 0)
     mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld are not "
                      "in it, %lld have no finite values there",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
-                     path, job->options.fit ? "not sampled" : "guessed",
+                     path, call->options->fit ? "not sampled" : "guessed",
                      (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
                      (long long)n[MILL_START_NOT_FINITE]);
   else
@@ -97,16 +99,17 @@ done:
   return err;
 }
 
-int mill_fit_settle_rows(mill_fit_job *job)
+int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
+                         const mill_inputs *inputs)
 {
-  MILL_CHECK(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
-  if (job->mpi.rank == 0 && job->inputs.n_row == 0)
+  MILL_CHECK(mill_mpi_agree(call->mpi, settle_wave_mask(setup, inputs)));
+  if (call->mpi->rank == 0 && inputs->n_row == 0)
     mill_log_warning("no star to fit: %s; the result has no rows",
-                     job->inputs.n_unreadable == job->inputs.n_file
+                     inputs->n_unreadable == inputs->n_file
                          ? "no input could be read"
                          : "the selection (target ids, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
-  if (job->setup.start)
-    MILL_CHECK(count_starts(job));
+  if (setup->start)
+    MILL_CHECK(count_starts(call, setup, inputs));
   return MILL_OK;
 }

@@ -1,4 +1,4 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/set_up.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "io/catalog/input_table.h"
 #include "io/library/library_file.h"
-#include "src/run/backend_choice.h"
+#include "io/status/status_board.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
@@ -17,51 +17,57 @@
 #include "src/system/regular_file.h"
 #include "src/system/shipped_file.h"
 #include "src/system/stop_signal.h"
-#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
 
-int mill_fit_load_config(void *context)
+/* For mill_mpi_rank0_first. */
+typedef struct loading {
+  const mill_fit_call *call;
+  mill_fit_setup *setup;
+} loading;
+
+static int load_config(void *context)
 {
-  mill_fit_job *job = context;
+  const mill_fit_call *call = ((loading *)context)->call;
+  mill_fit_setup *setup = ((loading *)context)->setup;
   int err = MILL_OK;
-  const mill_fit_options *options = &job->options;
+  const mill_fit_options *options = call->options;
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading it",
                                      options->config ? options->config : "what the options name");
-  mill_config_clear(&job->setup.config);
-  mill_config_default(&job->setup.config);
+  mill_config_clear(&setup->config);
+  mill_config_default(&setup->config);
   if (options->config)
-    MILL_TRY(mill_config_read(&job->setup.config, options->config));
+    MILL_TRY(mill_config_read(&setup->config, options->config));
   if (options->fit)
-    MILL_TRY(mill_sampled_read_config(options->fit, &job->setup.config, job->setup.fit_hash,
-                                      sizeof job->setup.fit_hash));
-  MILL_TRY(mill_fit_options_apply(options, &job->setup.config));
+    MILL_TRY(mill_sampled_read_config(options->fit, &setup->config, setup->fit_hash,
+                                      sizeof setup->fit_hash));
+  MILL_TRY(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
-    MILL_TRY(mill_sampled_choose(options, &job->setup.config));
-  if (job->observer && job->observer->instead) /* no GPU is looked for */
-    snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "cpu");
-  MILL_TRY(mill_fit_options_running(options, &job->setup.running));
-  MILL_TRY(mill_config_check(&job->setup.config));
+    MILL_TRY(mill_sampled_choose(options, &setup->config));
+  if (call->observer && call->observer->instead) /* no GPU is looked for */
+    snprintf(setup->config.backend, sizeof setup->config.backend, "cpu");
+  MILL_TRY(mill_fit_options_running(options, &setup->running));
+  MILL_TRY(mill_config_check(&setup->config));
   if (options->print_config)
     goto done;
   if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
               options->fit ? "sample" : "fit");
-  job->setup.library_came =
-      mill_shipped_library(job->setup.config.template_lib, sizeof job->setup.config.template_lib);
-  if (job->setup.config.template_lib[0] == '\0')
+  setup->library_came =
+      mill_shipped_library(setup->config.template_lib, sizeof setup->config.template_lib);
+  if (setup->config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE, "no library: give --library FILE or template_lib in the "
                               "configuration (none came with this program: there is no "
                               "share/starmill/" MILL_SHIPPED_LIBRARY " beside its bin)");
   if (options->status)
-    snprintf(job->setup.status_path, sizeof job->setup.status_path, "%s", options->status);
+    snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
-    MILL_TRY(mill_status_path(options->output, job->setup.status_path));
-  const char *stop_file = job->setup.running.stop_file;
-  if (snprintf(job->setup.stop_file, sizeof job->setup.stop_file, "%s%s",
+    MILL_TRY(mill_status_path(options->output, setup->status_path));
+  const char *stop_file = setup->running.stop_file;
+  if (snprintf(setup->stop_file, sizeof setup->stop_file, "%s%s",
                stop_file ? stop_file : options->output,
-               stop_file ? "" : ".stop") >= (int)sizeof job->setup.stop_file)
+               stop_file ? "" : ".stop") >= (int)sizeof setup->stop_file)
     MILL_FAIL(MILL_ERR_USAGE, "the path of the stop file is too long");
 done:
   mill_watch_end(watch);
@@ -70,25 +76,25 @@ done:
 
 static int load_library(void *context)
 {
-  mill_fit_job *job = context;
+  const mill_fit_call *call = ((loading *)context)->call;
+  mill_fit_setup *setup = ((loading *)context)->setup;
   int err = MILL_OK;
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library",
-                                     job->setup.config.template_lib);
-  MILL_TRY(mill_library_read(job->setup.config.template_lib, &job->setup.lib));
-  if (job->options.fit && strcmp(job->setup.fit_hash, job->setup.lib.hash) != 0)
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library", setup->config.template_lib);
+  MILL_TRY(mill_library_read(setup->config.template_lib, &setup->lib));
+  if (call->options->fit && strcmp(setup->fit_hash, setup->lib.hash) != 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "%s was fitted with another library than %s (hashes %.12s and %.12s): give that one "
               "by --library",
-              job->options.fit, job->setup.config.template_lib, job->setup.fit_hash,
-              job->setup.lib.hash);
-  MILL_TRY(mill_config_cut_arms(&job->setup.config, &job->setup.lib));
-  MILL_TRY(mill_config_bind(&job->setup.config, &job->setup.lib));
-  MILL_TRY(mill_config_arms(&job->setup.config, &job->setup.lib, job->setup.arm_wanted));
-  if (job->options.fit) /* before there is an output */
-    MILL_TRY(mill_device_model_check(&job->setup.lib, &job->setup.config.fit));
-  if (job->setup.library_came && job->mpi.rank == 0)
+              call->options->fit, setup->config.template_lib, setup->fit_hash, setup->lib.hash);
+  MILL_TRY(mill_config_cut_arms(&setup->config, &setup->lib));
+  MILL_TRY(mill_config_bind(&setup->config, &setup->lib));
+  MILL_TRY(mill_config_arms(&setup->config, &setup->lib, setup->arm_wanted));
+  if (call->options->fit) /* before there is an output */
+    MILL_TRY(mill_device_model_check(&setup->lib, &setup->config.fit));
+  if (setup->library_came && call->mpi->rank == 0)
     mill_log_info("no --library: fitting with %s, which came with starmill",
-                  job->setup.config.template_lib);
+                  setup->config.template_lib);
 done:
   mill_watch_end(watch);
   return err;
@@ -96,18 +102,17 @@ done:
 
 static int load_start(void *context)
 {
-  mill_fit_job *job = context;
+  mill_fit_setup *setup = ((loading *)context)->setup;
   int err = MILL_OK;
-  mill_config *config = &job->setup.config;
+  mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
     return MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
-  MILL_TRY(mill_start_table_read(config->start, &job->setup.lib, &config->fit, &limits,
-                                 &job->setup.start));
+  MILL_TRY(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits, &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
-           mill_start_table_hash(job->setup.start));
+           mill_start_table_hash(setup->start));
 done:
   mill_watch_end(watch);
   return err;
@@ -116,50 +121,49 @@ done:
 /* No file has two roles.  A catalog may name very many inputs, so these are compared when all ranks
  * have looked at theirs (mill_inputs_index): until then the job writes only the log and looks for
  * the stop file, which are no files of data. */
-static int check_roles(mill_fit_job *job)
+static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  const mill_fit_options *options = &job->options;
-  mill_file_roles *roles = &job->setup.roles;
+  const mill_fit_options *options = call->options;
+  mill_file_roles *roles = &setup->roles;
   MILL_CHECK(mill_file_roles_write(roles, "--output", options->output));
   MILL_CHECK(mill_file_roles_write(roles, "--models", options->models));
   MILL_CHECK(mill_file_roles_write(roles, "--log", options->log));
   MILL_CHECK(mill_file_roles_write(roles, "--input-table", options->input_table));
   MILL_CHECK(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
-                                   job->setup.status_path));
+                                   setup->status_path));
   MILL_CHECK(mill_file_roles_write(roles, options->stop_file ? "--stop-file" : "the stop file",
-                                   job->setup.stop_file));
+                                   setup->stop_file));
   MILL_CHECK(
-      mill_refuse_data(job->setup.stop_file, options->stop_file ? "--stop-file" : "the stop file"));
+      mill_refuse_data(setup->stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
     MILL_CHECK(mill_log_refuse_other(options->log));
   if (options->input_table)
     MILL_CHECK(mill_input_table_check(options->input_table));
-  if (options->input_table && job->setup.config.join_by_name)
+  if (options->input_table && setup->config.join_by_name)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--input-table is kept file by file, and join_by_name makes one row "
                       "of several files: leave one of them out");
-  MILL_CHECK(mill_file_roles_read(roles, "the library", job->setup.config.template_lib));
+  MILL_CHECK(mill_file_roles_read(roles, "the library", setup->config.template_lib));
   MILL_CHECK(mill_file_roles_read(roles, "--config", options->config));
   MILL_CHECK(mill_file_roles_read(roles, "--catalog", options->catalog));
   MILL_CHECK(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
   MILL_CHECK(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
-  MILL_CHECK(mill_file_roles_read(roles, "the table to start from", job->setup.config.start));
-  MILL_CHECK(
-      mill_file_roles_read(roles, "the redrock file", job->setup.config.select.redrock_file));
+  MILL_CHECK(mill_file_roles_read(roles, "the table to start from", setup->config.start));
+  MILL_CHECK(mill_file_roles_read(roles, "the redrock file", setup->config.select.redrock_file));
   for (int i = 0; i < options->n_input; i++)
     MILL_CHECK(mill_file_roles_read(roles, "the input", options->input[i]));
   return MILL_OK;
 }
 
 /* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
-static int check_outputs(mill_fit_job *job)
+static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
 {
   int err = MILL_OK;
-  const mill_fit_options *options = &job->options;
+  const mill_fit_options *options = call->options;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at what is there", options->output);
-  MILL_TRY(check_roles(job));
-  MILL_TRY(mill_board_check_path(job->setup.status_path));
+  MILL_TRY(check_roles(call, setup));
+  MILL_TRY(mill_board_check_path(setup->status_path));
   MILL_TRY(mill_check_output(options->output, "output"));
   MILL_TRY(mill_refuse_new(options->output, "output"));
   if (options->models) {
@@ -175,11 +179,11 @@ done:
   return err;
 }
 
-static void warn_of_file_pointers(const mill_fit_job *job)
+static void warn_of_file_pointers(const mill_mpi *mpi)
 {
   int may_wait = 0;
   const char *chosen = mill_mpi_file_pointers(&may_wait);
-  if (may_wait && job->mpi.rank == 0)
+  if (may_wait && mpi->rank == 0)
     mill_log_warning("OMPI_MCA_sharedfp=%s lets the opening of the output wait for what a killed "
                      "job has left on this node: unset it",
                      chosen);
@@ -195,34 +199,37 @@ static int check_memory(void)
   return MILL_OK;
 }
 
-int mill_fit_set_up(mill_fit_job *job)
+int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
+  loading all = {call, setup};
   int err = mill_stop_signal_catch();
   if (err == MILL_OK)
     err = check_memory();
-  if (err == MILL_OK && job->mpi.rank == 0)
-    err = check_outputs(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  err = mill_log_open(job->mpi.rank, job->mpi.size,
-                      mill_log_level_from_name(job->setup.config.log_level),
-                      job->options.plan ? NULL : job->options.log);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(mill_fit_watch_stops(job));
-  warn_of_file_pointers(job);
-  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
-  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
-  MILL_TRY(mill_fit_same_settings(&job->mpi, &job->setup.config, &job->setup.lib));
-  if (strcmp(job->setup.config.backend, "cuda") == 0 && !job->options.plan)
-    MILL_TRY(mill_backend_place(&job->mpi, 1));
-  if (strcmp(job->setup.config.backend, MILL_BACKEND_MIXED) == 0 && !job->options.plan)
-    MILL_TRY(mill_backend_place_some(&job->mpi, &job->device.has_gpu));
-  /* auto depends on the number of rows */
-  if (strcmp(job->setup.config.backend, "auto") != 0)
-    MILL_TRY(mill_fit_agree_backend(job));
-  job->device.n_thread = job->setup.config.n_thread;
-  MILL_TRY(mill_mpi_agree(&job->mpi, mill_thread_check_number(job->device.n_thread)));
-  if (job->device.n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->device.n_thread));
+  if (err == MILL_OK && call->mpi->rank == 0)
+    err = check_outputs(call, setup);
+  MILL_TRY(mill_mpi_agree(call->mpi, err));
+  err = mill_log_open(call->mpi->rank, call->mpi->size,
+                      mill_log_level_from_name(setup->config.log_level),
+                      call->options->plan ? NULL : call->options->log);
+  MILL_TRY(mill_mpi_agree(call->mpi, err));
+  MILL_TRY(mill_fit_watch_stops(call, setup));
+  warn_of_file_pointers(call->mpi);
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_library, &all));
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_start, &all));
+  MILL_TRY(mill_fit_same_settings(call->mpi, &setup->config, &setup->lib));
 done:
   return err;
+}
+
+int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup)
+{
+  loading all = {call, setup};
+  return mill_mpi_rank0_first(call->mpi, load_config, &all);
+}
+
+void mill_fit_setup_clear(mill_fit_setup *setup)
+{
+  mill_start_table_free(setup->start);
+  mill_library_clear(&setup->lib);
+  mill_config_clear(&setup->config);
 }

@@ -32,7 +32,7 @@ static void forget_wavesets(mill_stars *stars)
 static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
 {
   mill_waveset_stats before, after;
-  mill_fit_meters *meters = &stars->job->meters;
+  mill_fit_meters *meters = &stars->task->tally->meters;
   mill_recent_set *recent = &stars->recent[s->arm];
   if (recent->wave_aa == s->wave_aa && recent->n_pix == s->n_pix) {
     mill_pipeline_waveset_hold(stars->pipeline, recent->id);
@@ -40,9 +40,9 @@ static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
     return MILL_OK;
   }
   mill_pipeline_waveset_stats(stars->pipeline, &before);
-  const double start_s = mill_fit_meter_s(stars->job);
+  const double start_s = mill_fit_meter_s(stars->task);
   const int code = mill_pipeline_waveset(stars->pipeline, s->arm, s->n_pix, s->wave_aa, id);
-  const double spent_s = mill_fit_meter_s(stars->job) - start_s;
+  const double spent_s = mill_fit_meter_s(stars->task) - start_s;
   mill_pipeline_waveset_stats(stars->pipeline, &after);
   if (code == MILL_OK) {
     if (recent->wave_aa)
@@ -106,7 +106,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
       left->i_file = s->i_file;
     }
     if (stars->fit.resolution != MILL_RES_NONE)
-      mill_narrow_note(&stars->job->narrow, &stars->job->setup.lib, s);
+      mill_narrow_note(&stars->task->tally->narrow, &stars->task->setup->lib, s);
     first[stars->n_held++] = *s;
   }
   return MILL_OK;
@@ -117,31 +117,31 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
 static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *star,
                      mill_left_out *left)
 {
-  mill_fit_job *job = stars->job;
-  const mill_fit_observer *observer = job->observer;
+  const mill_fit_task *task = stars->task;
+  const mill_fit_observer *observer = task->call->observer;
   memset(left, 0, sizeof *left);
   release_wavesets(stars);
   MILL_CHECK(take_segments(stars, row, left));
   *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
-  if (job->setup.start)
-    mill_start_table_find(job->setup.start, row->target_id, row->object, &star->start);
-  star->try_all = job->options.fit && star->start &&
-                  mill_start_table_info(job->setup.start, star->start) & MILL_INFO_TWO_MINIMA;
+  if (task->setup->start)
+    mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
+  star->try_all = task->call->options->fit && star->start &&
+                  mill_start_table_info(task->setup->start, star->start) & MILL_INFO_TWO_MINIMA;
   star->identity = mill_sampled_identity(row->target_id, row->object);
-  if (job->options.models && star->n_segment > 0)
-    MILL_CHECK(mill_model_rows_remember(&job->out.models, star, row->model_row));
+  if (task->call->options->models && star->n_segment > 0)
+    MILL_CHECK(mill_model_rows_remember(&task->out->models, star, row->model_row));
   if (observer && star->n_segment > 0)
-    observer->took(observer->context, &job->setup.lib, &stars->fit, star);
+    observer->took(observer->context, &task->setup->lib, &stars->fit, star);
   return MILL_OK;
 }
 
-static int put_unfitted(mill_fit_job *job, int64_t row, int status)
+static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
 {
   mill_fit_result result;
-  mill_fit_result_init(&result, &job->setup.lib, row, status);
-  MILL_CHECK(mill_result_put(job->out.result, &result));
-  job->n_put++;
-  mill_board_finished(job->out.board, status);
+  mill_fit_result_init(&result, &task->setup->lib, row, status);
+  MILL_CHECK(mill_result_put(task->out->result, &result));
+  task->tally->n_put++;
+  mill_board_finished(task->out->board, status);
   return MILL_OK;
 }
 
@@ -152,22 +152,22 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
   const int is_first = stars->i_row == 0;
   const mill_reader_row *row = &batch->row[stars->i_row++];
   mill_left_out left;
-  mill_board_took(stars->job->out.board, batch->i_file);
+  mill_board_took(stars->task->out->board, batch->i_file);
   if (batch->error[0] != '\0') {
     if (is_first)
       mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
                      batch->n_row == 1 ? "row is" : "rows are");
-    return put_unfitted(stars->job, row->row, MILL_STATUS_UNREADABLE);
+    return put_unfitted(stars->task, row->row, MILL_STATUS_UNREADABLE);
   }
   MILL_CHECK(make_star(stars, row, star, &left));
-  if (stars->job->options.fit && !star->start) {
-    return put_unfitted(stars->job, row->row, MILL_STATUS_NO_FIT);
+  if (stars->task->call->options->fit && !star->start) {
+    return put_unfitted(stars->task, row->row, MILL_STATUS_NO_FIT);
   }
   if (left.no_lsf || left.outside || left.beyond || left.odd_lsf)
     mill_complain(&stars->complaints, &left);
   *is_star = star->n_segment > 0;
   if (!*is_star)
-    MILL_CHECK(put_unfitted(stars->job, row->row,
+    MILL_CHECK(put_unfitted(stars->task, row->row,
                             /* the first is what can be mended, and says so of wanted pixels */
                             left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
                             : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
@@ -177,7 +177,7 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
 
 void mill_stars_note_memory(const mill_stars *stars)
 {
-  mill_board *board = stars->job->out.board;
+  mill_board *board = stars->task->out->board;
   mill_pipeline_bytes bytes;
   size_t n_batch = sizeof *stars->batch;
   mill_pipeline_memory(stars->pipeline, &bytes);
@@ -190,7 +190,7 @@ void mill_stars_note_memory(const mill_stars *stars)
   for (int p = 0; p < stars->batch->n_part; p++)
     n_batch += mill_read_batch_bytes(&stars->batch->part[p]);
   mill_board_memory(board, MILL_MEMORY_READER,
-                    mill_reader_batches(stars->job->device.n_reader) * n_batch);
+                    mill_reader_batches(stars->task->device->n_reader) * n_batch);
 }
 
 static int next_batch(mill_stars *stars)
@@ -202,7 +202,7 @@ static int next_batch(mill_stars *stars)
   stars->i_row = 0;
   const double wait_s = mill_wall_s();
   MILL_CHECK(mill_reader_next(stars->reader, &stars->batch));
-  stars->job->balance.read_wait_s += mill_wall_s() - wait_s;
+  stars->task->tally->balance.read_wait_s += mill_wall_s() - wait_s;
   if (stars->batch) /* memory grows while the first stars come */
     mill_stars_note_memory(stars);
   return MILL_OK;
@@ -210,16 +210,16 @@ static int next_batch(mill_stars *stars)
 
 int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
 {
-  const mill_fit_job *job = stars->job;
+  const mill_fit_task *task = stars->task;
   *is_star = 0;
   while (!*is_star) {
     if (mill_stop_reason() != MILL_STOP_NONE) {
       char why[MILL_STATUS_PATH + 64];
-      mill_stop_watch_text(job->stop, why, sizeof why);
+      mill_stop_watch_text(task->setup->stop, why, sizeof why);
       if (!stars->stops++)
-        MILL_LOG(job->mpi.rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
+        MILL_LOG(task->call->mpi->rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
                  "%s: the stars under way are %s, then the job stops", why,
-                 job->options.fit ? "given up" : "finished and written");
+                 task->call->options->fit ? "given up" : "finished and written");
       break;
     }
     if (!stars->batch || stars->i_row == stars->batch->n_row) {
@@ -232,31 +232,30 @@ int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
   return MILL_OK;
 }
 
-int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
+int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
 {
-  const mill_fit_setup *setup = &job->setup;
-  const mill_inputs *inputs = &job->inputs;
+  const mill_inputs *inputs = task->inputs;
   const mill_reader_plan plan = {
       .inputs = inputs,
-      .work = job->work,
-      .n_thread = job->device.n_reader,
+      .work = task->out->work,
+      .n_thread = task->device->n_reader,
   };
-  *stars = (mill_stars){.job = job, .fit = setup->config.fit};
+  *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};
   stars->complaints = (mill_complaints){
-      .config = &setup->config, .lib = &setup->lib, .inputs = inputs, .i_file = -1};
+      .config = &task->setup->config, .lib = &task->setup->lib, .inputs = inputs, .i_file = -1};
   /* spectra come with the line-spread function that is to be used, or none */
-  stars->fit.resolution = setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  stars->fit.resolution = task->setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   return mill_reader_start(&plan, &stars->reader);
 }
 
 void mill_stars_end(mill_stars *stars)
 {
-  mill_fit_job *job = stars->job;
+  const mill_fit_task *task = stars->task;
   release_wavesets(stars);
   mill_reader_release(stars->reader, stars->batch);
   if (stars->reader) {
-    job->meters.read_s = mill_reader_cpu_s(stars->reader);
-    job->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
+    task->tally->meters.read_s = mill_reader_cpu_s(stars->reader);
+    task->tally->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
   }
   mill_reader_stop(stars->reader);
   forget_wavesets(stars);

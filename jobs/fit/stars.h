@@ -2,9 +2,9 @@
 #ifndef MILL_STARS_H
 #define MILL_STARS_H
 
-#include "jobs/fit/complaints.h"
-#include "jobs/fit/fit_job.h"
 #include "io/stars/reader.h"
+#include "jobs/fit/complaints.h"
+#include "jobs/fit/share.h"
 #include "src/pipeline/pipeline.h"
 
 /** A set of wavelengths that a row of the batch had. */
@@ -14,7 +14,7 @@ typedef struct mill_recent_set {
 } mill_recent_set;
 
 typedef struct mill_stars {
-  mill_fit_job *job;
+  const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
@@ -28,7 +28,7 @@ typedef struct mill_stars {
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
-int mill_stars_begin(mill_fit_job *job, mill_stars *stars);
+int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
 /** The next row that is a star; rows that are none are finished here.  *is_star 0: there are no
  *  more, or there is a reason to stop.  *star is the pipeline's until the next call. */

@@ -1,43 +1,45 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/set_up.h"
 
 #include <time.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-int mill_fit_watch_stops(mill_fit_job *job)
+int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
 {
   int err = MILL_OK;
-  const int is_fit = !job->observer && !job->options.plan;
-  if (is_fit && job->mpi.rank == 0)
-    err = mill_stop_file_absent(job->setup.stop_file);
+  const int is_fit = !call->observer && !call->options->plan;
+  if (is_fit && call->mpi->rank == 0)
+    err = mill_stop_file_absent(setup->stop_file);
   if (err == MILL_OK)
-    err = mill_stop_watch_start(&job->mpi, is_fit ? job->setup.stop_file : NULL,
-                                job->setup.running.time_limit_s, job->start_wall_s, &job->stop);
-  return mill_mpi_agree(&job->mpi, err);
+    err = mill_stop_watch_start(call->mpi, is_fit ? setup->stop_file : NULL,
+                                setup->running.time_limit_s, call->start_wall_s, &setup->stop);
+  return mill_mpi_agree(call->mpi, err);
 }
 
-int mill_fit_agree_to_go_on(mill_fit_job *job, const char *step)
+int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
+                            const char *step)
 {
   int err = MILL_OK;
   char why[MILL_STATUS_PATH + 64];
   if (mill_stop_reason() != MILL_STOP_NONE) {
-    mill_stop_watch_text(job->stop, why, sizeof why);
+    mill_stop_watch_text(setup->stop, why, sizeof why);
     err =
         MILL_ERROR(MILL_ERR_STOPPED,
                    "stopped %s (%s): nothing was fitted; the same command starts again", step, why);
   }
-  return mill_mpi_agree(&job->mpi, err);
+  return mill_mpi_agree(call->mpi, err);
 }
 
 /* Has another rank asked to stop?  Waits 20 ms for every lower rank, at most one second: when
  * all fail alike, the others hear the lowest before they speak. */
-static int hear_lower_rank(mill_fit_job *job)
+static int hear_lower_rank(mill_mpi *mpi)
 {
   const struct timespec ms = {.tv_nsec = 1000000};
-  const double end_s = mill_wall_s() + 0.02 * (job->mpi.rank < 50 ? job->mpi.rank : 50);
-  while (!mill_mpi_stop_asked(&job->mpi)) {
+  const double end_s = mill_wall_s() + 0.02 * (mpi->rank < 50 ? mpi->rank : 50);
+  while (!mill_mpi_stop_asked(mpi)) {
     if (mill_wall_s() >= end_s)
       return 0;
     nanosleep(&ms, NULL);
@@ -45,40 +47,39 @@ static int hear_lower_rank(mill_fit_job *job)
   return 1;
 }
 
-void mill_fit_tell_failure(mill_fit_job *job, int err)
+void mill_fit_tell_failure(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
-  mill_board_failed(job->out.board, err, kept.message);
   /* writing fails on all ranks together, so there one speaks for all, at the end */
-  if (job->mpi.size > 1 && err != MILL_ERR_OUTPUT) {
-    if (hear_lower_rank(job))
+  if (call->mpi->size > 1 && err != MILL_ERR_OUTPUT) {
+    if (hear_lower_rank(call->mpi))
       mill_log_debug("this rank fails too (%s): %s", kept.place, kept.message);
     else
       mill_log_error("this rank fails (%s), all others stop: %s", kept.place, kept.message);
-    (void)mill_mpi_stop_others(&job->mpi); /* an MPI that fails here does so again at the end */
+    (void)mill_mpi_stop_others(call->mpi); /* an MPI that fails here does so again at the end */
   }
   mill_error_restore(&kept);
 }
 
-void mill_fit_stop_others(mill_fit_job *job, int err)
+void mill_fit_stop_others(const mill_fit_call *call, int err)
 {
   mill_error_kept kept;
   mill_error_save(err, &kept);
   /* when all ranks come here together, it is enough that one tells the others */
-  if (job->mpi.size == 1 || !hear_lower_rank(job))
-    (void)mill_mpi_stop_others(&job->mpi);
+  if (call->mpi->size == 1 || !hear_lower_rank(call->mpi))
+    (void)mill_mpi_stop_others(call->mpi);
   mill_error_restore(&kept);
 }
 
-int mill_fit_settle_stop(mill_fit_job *job, int err)
+int mill_fit_settle_stop(const mill_fit_call *call, mill_fit_setup *setup, int err)
 {
   mill_error_kept kept;
   int settled = MILL_OK;
   mill_error_save(err, &kept);
-  mill_stop_watch_end(job->stop);
-  job->stop = NULL;
+  mill_stop_watch_end(setup->stop);
+  setup->stop = NULL;
   if (err != MILL_ERR_MPI)
-    settled = mill_mpi_stop_settle(&job->mpi);
+    settled = mill_mpi_stop_settle(call->mpi);
   return err == MILL_OK ? settled : mill_error_restore(&kept);
 }

@@ -1,4 +1,4 @@
-#include "jobs/fit/fit_job.h"
+#include "jobs/fit/share.h"
 
 #include <stdio.h>
 
@@ -8,23 +8,23 @@
 #include "src/system/stop_signal.h"
 
 /* How evenly the ranks were busy. */
-static int gather_balance(mill_fit_job *job, mill_balance_all *all)
+static int gather_balance(const mill_fit_task *task, mill_balance_all *all)
 {
-  mill_balance *b = &job->balance;
+  mill_balance *b = &task->tally->balance;
   mill_work_stats stats;
-  mill_work_get_stats(job->work, &stats);
-  b->n_row = (double)job->n_put;
+  mill_work_get_stats(task->out->work, &stats);
+  b->n_row = (double)task->tally->n_put;
   b->n_chunk = (double)stats.n_taken;
   b->draw_wait_s = stats.wait_s;
-  b->write_s = job->out.summary.write_s;
+  b->write_s = task->out->summary.write_s;
   mill_log_debug(
       "fitted %lld rows of %lld chunks in %.3f s; files opened %.0f times; waited %.3f s "
       "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
       "waited %.3f s for work; requests of other ranks answered: %lld",
-      (long long)job->n_put, (long long)stats.n_taken, b->end_s, b->n_opened, b->read_wait_s,
-      b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
-  MILL_CHECK(mill_balance_gather(&job->mpi, b, all));
-  if (job->mpi.rank == 0)
+      (long long)task->tally->n_put, (long long)stats.n_taken, b->end_s, b->n_opened,
+      b->read_wait_s, b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
+  MILL_CHECK(mill_balance_gather(task->call->mpi, b, all));
+  if (task->call->mpi->rank == 0)
     mill_log_debug("idle tail %.2f %%: %d ranks fitted for %.3f to %.3f s", 100.0 * all->idle_tail,
                    all->n_rank, all->least_end_s, all->most_end_s);
   return MILL_OK;
@@ -54,10 +54,10 @@ static void print_reasons(const mill_result_summary *summary)
 }
 
 /* Where the rows are. */
-static void print_where(const mill_fit_job *job)
+static void print_where(const mill_fit_task *task)
 {
-  const char *path = job->options.output;
-  switch (job->out.summary.old) {
+  const char *path = task->call->options->output;
+  switch (task->out->summary.old) {
   case MILL_OLD_WAITS:
     printf("result       %s.new, which replaces %s when it is finished\n", path, path);
     break;
@@ -98,20 +98,20 @@ typedef struct mill_kinds {
   int64_t n_rank[2], n_thread[2], n_row[2]; /* of the CPU, of the GPU */
 } mill_kinds;
 
-static int gather_kinds(const mill_fit_job *job, mill_kinds *all)
+static int gather_kinds(const mill_fit_task *task, mill_kinds *all)
 {
   mill_kinds mine = {{0}, {0}, {0}};
-  mine.n_rank[job->device.has_gpu] = 1;
-  mine.n_thread[job->device.has_gpu] = job->device.n_thread;
-  mine.n_row[job->device.has_gpu] = job->n_put;
+  mine.n_rank[task->device->has_gpu] = 1;
+  mine.n_thread[task->device->has_gpu] = task->device->n_thread;
+  mine.n_row[task->device->has_gpu] = task->tally->n_put;
   MILL_CHECK_MPI(MPI_Reduce(&mine, all, sizeof mine / sizeof(int64_t), MPI_INT64_T, MPI_SUM, 0,
-                            job->mpi.comm));
+                            task->call->mpi->comm));
   return MILL_OK;
 }
 
-static void print_kinds(const mill_fit_job *job, const mill_kinds *kinds)
+static void print_kinds(const mill_fit_task *task, const mill_kinds *kinds)
 {
-  const char *const name[2] = {job->device.cpu, job->device.gpu};
+  const char *const name[2] = {task->device->cpu, task->device->gpu};
   for (int kind = 1; kind >= 0; kind--)
     printf("  %-10lld rows by %lld %s with %lld %s in all, %s\n", (long long)kinds->n_row[kind],
            (long long)kinds->n_rank[kind], kinds->n_rank[kind] == 1 ? "rank" : "ranks",
@@ -119,19 +119,19 @@ static void print_kinds(const mill_fit_job *job, const mill_kinds *kinds)
            name[kind]);
 }
 
-static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
+static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_s,
                           const mill_balance_all *balance, const mill_kinds *kinds)
 {
-  const mill_result_summary *summary = &job->out.summary;
-  const int outcome = job->out.outcome;
-  const int64_t n_row = job->inputs.n_row;
+  const mill_result_summary *summary = &task->out->summary;
+  const int outcome = task->out->outcome;
+  const int64_t n_row = task->inputs->n_row;
   const int64_t n_left = summary->n_status[MILL_STATUS_NOT_DONE];
   const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
   if (outcome == MILL_OPEN_FINISHED)
-    printf("%s is finished already; nothing was done\n", job->options.output);
-  if (job->inputs.n_skipped > 0)
-    printf("skipped      %d inputs that are done, by %s\n", job->inputs.n_skipped,
-           job->options.input_table);
+    printf("%s is finished already; nothing was done\n", task->call->options->output);
+  if (task->inputs->n_skipped > 0)
+    printf("skipped      %d inputs that are done, by %s\n", task->inputs->n_skipped,
+           task->call->options->input_table);
   printf("rows         %lld\n", (long long)n_row);
   printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
          (long long)summary->n_warned);
@@ -143,58 +143,60 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   /* with --overwrite it would begin again, except where that made another file */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
-           job->options.overwrite && summary->old != MILL_OLD_WAITS ? ", without --overwrite,"
-                                                                    : "");
+           task->call->options->overwrite && summary->old != MILL_OLD_WAITS
+               ? ", without --overwrite,"
+               : "");
   if (n_left > 0 && mill_stop_reason() == MILL_STOP_FILE)
-    printf("             but first remove the stop file %s\n", job->setup.stop_file);
-  if (job->inputs.n_unreadable > 0)
+    printf("             but first remove the stop file %s\n", task->setup->stop_file);
+  if (task->inputs->n_unreadable > 0)
     printf("unreadable   %d of %d files, listed with the reason in /catalog/files\n",
-           job->inputs.n_unreadable, job->inputs.n_file);
+           task->inputs->n_unreadable, task->inputs->n_file);
   if (outcome != MILL_OPEN_FINISHED)
     printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each, %s)\n", wall_s,
-           wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
-           job->mpi.size == 1 ? "rank" : "ranks", job->device.n_thread,
-           job->device.n_thread == 1 ? "thread" : "threads", job->device.name);
-  if (outcome != MILL_OPEN_FINISHED && job->device.both[0])
-    print_kinds(job, kinds);
-  if (job->work)
+           wall_s > 0 ? (double)n_put / wall_s : 0.0, task->call->mpi->size,
+           task->call->mpi->size == 1 ? "rank" : "ranks", task->device->n_thread,
+           task->device->n_thread == 1 ? "thread" : "threads", task->device->name);
+  if (outcome != MILL_OPEN_FINISHED && task->device->both[0])
+    print_kinds(task, kinds);
+  if (task->out->work)
     mill_balance_print(balance, stdout);
-  print_where(job);
-  if (job->options.models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
-    printf("models       %s%s\n", job->options.models,
+  print_where(task);
+  if (task->call->options->models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
+    printf("models       %s%s\n", task->call->options->models,
            summary->old == MILL_OLD_WAITS ? MILL_NEW_END ", in the same way" : "");
-  const mill_product_counts *products = &job->out.products;
+  const mill_product_counts *products = &task->out->products;
   if (products->n_written + products->n_there > 0)
     printf("products     %lld in %s%s\n", (long long)(products->n_written + products->n_there),
-           job->options.rvtab_dir, products->n_written > 0 ? "" : ", which were there");
+           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", which were there");
   if (products->n_failed > 0)
     printf("  left out   %lld inputs, which changed meanwhile\n", (long long)products->n_failed);
-  if (job->out.board) {
+  if (task->out->board) {
     int n_rank = 0;
-    const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);
+    const mill_rank_state *rank = mill_board_ranks(task->out->board, &n_rank);
     mill_status_print_memory(n_rank, rank, stdout);
   }
   fflush(stdout);
 }
 
-int mill_fit_print_summary(mill_fit_job *job, double fit_s)
+int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
 {
   int64_t n_put = 0;
   mill_balance_all balance = {0};
   mill_kinds kinds = {{0}, {0}, {0}};
-  MILL_CHECK_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
-  if (job->work)
-    MILL_CHECK(gather_balance(job, &balance));
-  if (job->device.both[0])
-    MILL_CHECK(gather_kinds(job, &kinds));
-  MILL_CHECK(mill_medium_hint(&job->mpi, &job->velocities));
+  MILL_CHECK_MPI(
+      MPI_Reduce(&task->tally->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, task->call->mpi->comm));
+  if (task->out->work)
+    MILL_CHECK(gather_balance(task, &balance));
+  if (task->device->both[0])
+    MILL_CHECK(gather_kinds(task, &kinds));
+  MILL_CHECK(mill_medium_hint(task->call->mpi, &task->tally->velocities));
   MILL_CHECK(
-      mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
-                       job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
-                       job->out.summary.n_status[MILL_STATUS_FITTED]));
-  if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
-    mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
-  if (job->mpi.rank == 0 && !job->options.quiet)
-    print_summary(job, n_put, fit_s, &balance, &kinds);
+      mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
+                       task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
+                       task->out->summary.n_status[MILL_STATUS_FITTED]));
+  if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
+    mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);
+  if (task->call->mpi->rank == 0 && !task->call->options->quiet)
+    print_summary(task, n_put, fit_s, &balance, &kinds);
   return MILL_OK;
 }

@@ -23,7 +23,7 @@ typedef struct mill_labelled_options {
 
 /** For rows of a table whose offset is that of the mill_labelled_options: --labels NAME=COLUMN,...;
  *  --medium; --wave and --log-wave FIRST,STEP; --columns WAVE,FLUX, or WAVE,FLUX[,CONTINUUM] where
- * the row has this argument. */
+ *  the row has this argument. */
 int mill_take_labels(const mill_option *row, const char *text, void *base);
 int mill_take_medium(const mill_option *row, const char *text, void *base);
 int mill_take_wave(const mill_option *row, const char *text, void *base);

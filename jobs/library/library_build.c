@@ -45,7 +45,6 @@ const mill_option_table mill_library_build_table = {
     "starmill library build",
     "usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
     "FOLDER|FILE.fits...\n"
-    "       starmill library build --output GRID.h5 --line-model N [options]\n"
     "\n"
     "build makes a grid file from spectra with labels: FITS files with one spectrum each (a folder "
     "or\n"

@@ -28,7 +28,7 @@ typedef struct mill_fit_options {
   const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
-  /* of `starmill sample` (jobs/sample) */
+  /* of `starmill sample` */
   const char *fit; /**< the result whose stars are sampled; NULL: this is a fit */
   mill_sample_settings sample;
   const char *flag;               /**< names with commas; NULL: any star */

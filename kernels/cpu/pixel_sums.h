@@ -42,7 +42,7 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
  *
  *  chol [nk][nk]             in      L in its lower triangle
  *  p [nk][MILL_PIXEL_CHUNK]  in/out  len numbers of each row, a whole number of vectors; then L^-1
- * p quad [len]                out */
+ *  p quad [len]                out */
 MILL_BLOCK_FN void mill_pixel_quadratic(int nk, const double *chol, int len, double *p,
                                         double *quad)
 {

@@ -89,7 +89,7 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
 /** Add the tiles of all warps in turn to sums: the products of rows [first, n_row) in n_own groups
  *  from g0 on, at mill_gram_at(r, c) - mill_gram_at(first, 0): with each other (own, unless h > 0),
  *  groups (0, 0), (1, 0), (1, 1), and of one group with those of group h < g0 (across).  Complete
- * for all of the n_thread threads on return. */
+ *  for all of the n_thread threads on return. */
 template <int n_own>
 static __device__ __forceinline__ void
 mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
@@ -221,7 +221,7 @@ typedef struct mill_team {
 
 /** The team of the calling thread, for likelihoods of a segment: a warp, which has rows over pixels
  *  of row_bytes and sums of its own; where shared memory has no room for these, all threads.  A
- * warp has no memory for sums over a block or for tiles: only likelihoods are for it. */
+ *  warp has no memory for sums over a block or for tiles: only likelihoods are for it. */
 static __device__ inline void mill_block_team(mill_block *b, const mill_segment *s,
                                               size_t row_bytes, mill_workspace *work,
                                               mill_team *team)
@@ -444,7 +444,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
 /** Sums over the pixels of a segment, of rows [first, n_row) in n_own groups from g0 on: with each
  *  other, where n_own is 1 also with the rows of group h, into sums at mill_gram_at(row, column) -
  *  mill_gram_at(first, 0), and a Jacobian's gradient behind all of them.  By n_thread threads,
- * whose stages are shared memory.
+ *  whose stages are shared memory.
  *
  *  templ [..][pitch]  in  the template (NULL: zeros) and, of a Jacobian, its derivatives
  *  by [2][pitch]      in  of a Jacobian: mill_weights_of */

@@ -2,9 +2,9 @@
  *
  *  Functions as smooth as a continuum's are, within a cell of some dozens of neighbouring pixels,
  *  polynomials of the pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the
- * cell's first pixel.  Sums over pixels of products with them are then those of a few moments of a
- * cell, in place of one for each function or pair of functions (kernels/cpu/cell_sums.h).  The last
- * cell may reach beyond the last pixel.
+ *  cell's first pixel.  Sums over pixels of products with them are then those of a few moments of a
+ *  cell, in place of one for each function or pair of functions (kernels/cpu/cell_sums.h).  The
+ *  last cell may reach beyond the last pixel.
  *
  *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
  *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels

@@ -4,7 +4,7 @@
  *  that do not depend on the particle: with rho the grid's step in units of the kernel's width
  *  there, and delta the particle's distance from a point in steps,
  *    exp(-rho^2 (k - delta)^2 / 2) = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 /
- * 2), so that a line of the grid costs two exponentials a particle (kernel_sum.h of the backend).
+ *  2), so that a line of the grid costs two exponentials a particle (kernel_sum.h of the backend).
  */
 #ifndef MILL_PARTICLE_DENSITY_H
 #define MILL_PARTICLE_DENSITY_H
@@ -211,7 +211,7 @@ MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
  *  The kernel between nodes is its cubic interpolation from four: |error| <= (9/16) / 24 w^4
  *  max |K''''|, and max |K''''| = 3 K(0) / h^4; along several axes each one's error is at most
  *  5/4, the sum of the weights' sizes, times as large for each other one.  1e-13: rounding, and
- * what lies beyond the nodes. */
+ *  what lies beyond the nodes. */
 MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
                                              const mill_particle_kernel *k)
 {

@@ -2,9 +2,10 @@
  *
  *  The density of a parameter is the binned form of the particles' kernel density
  *  (kernels/particles/density.h), bandwidth by Scott's rule with the effective sample size,
- * mirrored at the limits of velocity and v sin i.  Modes are what valleys of the marginal densities
- * part: the parameter with the deepest valley is cut there, and each part is looked at again.
- * Serial code, run by one thread of a star's block (docs/science/numerics.md, "Posteriors").
+ *  mirrored at the limits of velocity and v sin i.  Modes are what valleys of the marginal
+ *  densities part: the parameter with the deepest valley is cut there, and each part is looked at
+ *  again. Serial code, run by one thread of a star's block (docs/science/numerics.md,
+ *  "Posteriors").
  */
 #ifndef MILL_MARGINAL_H
 #define MILL_MARGINAL_H

@@ -2,8 +2,8 @@
  *
  *    arms:
  *      - {name: b, min: 3550, max: 5860, ln_step: 6e-5, sigma: 0.5}
- *      - {name: r, min: 5700, max: 7700, ln_step: 5e-5, resolving_power: [[5700, 3000], [7700,
- * 4000]]}
+ *      - {name: r, min: 5700, max: 7700, ln_step: 5e-5,
+ *         resolving_power: [[5700, 3000], [7700, 4000]]}
  *
  *  sigma (Gaussian, A) and resolving_power (wavelength / FWHM) are numbers, or points [wavelength,
  *  value] between which they are linear and beyond which they stay; without either an arm keeps the

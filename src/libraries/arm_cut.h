@@ -29,7 +29,7 @@ void mill_arm_cut_range(const mill_arm_cut *cut, double *min_aa, double *max_aa)
 
 /** Make ready for spectra at these n ascending wavelengths (A), or with steps like theirs; does
  *  nothing when it is.  n_thread: 1 or more, of which nothing depends.  MILL_ERR_INPUT when they do
- * not cover the arm or are too fine, MILL_ERR_MEMORY. */
+ *  not cover the arm or are too fine, MILL_ERR_MEMORY. */
 int mill_arm_cut_prepare(mill_arm_cut *cut, int n, const double *wave_aa, int n_thread);
 
 /** Cut a spectrum at the wavelengths that mill_arm_cut_prepare had last.

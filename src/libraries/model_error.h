@@ -57,7 +57,7 @@ int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, i
 
 /** Residuals of labelled spectra of a library's arm: spectra [n][n_pix] on pixels wave_aa, vacuum,
  *  ascending, at rest; label [n][n_label].  A pixel of a spectrum that is not finite or not above 0
- * is not known.
+ *  is not known.
  *
  *  kernel_aa  Gaussian sigma by which the spectra are broader than the templates, which are
  *             convolved with it first; pixels within 5 of it of the arm's ends are not known then.

@@ -1,12 +1,12 @@
 /** Wavelength sets of a run: found by their wavelengths, held by their users, bounded
  *  in memory.
  *
- *  A set is all that depends on the wavelengths of a segment alone: logarithms,
- *  continuum functions, masks, bins.  Segments with the same wavelengths share one, and sets
- *  of about the same range share the templates of the initial guess (2 MB for an arm of DESI).
- * Every user holds the sets that it needs; those that are not held stay for the next one that asks,
- * the least recently used leaving first once all of them together exceed a limit. So a run with one
- * grid per spectrum needs memory for the stars under way only.
+ *  A set is all that depends on the wavelengths of a segment alone: logarithms, continuum
+ *  functions, masks, bins.  Segments with the same wavelengths share one, and sets of about the
+ *  same range share the templates of the initial guess (2 MB for an arm of DESI). Every user holds
+ *  the sets that it needs; those that are not held stay for the next one that asks, the least
+ *  recently used leaving first once all of them together exceed a limit. So a run with one grid per
+ *  spectrum needs memory for the stars under way only.
  */
 #ifndef MILL_WAVESET_CACHE_H
 #define MILL_WAVESET_CACHE_H

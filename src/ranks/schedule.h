@@ -9,8 +9,8 @@
  *  (compressed ones) come first and are cut rarely; the others fill the gaps that these leave.
  *
  *  The first numbers belong to the ranks in their order.  Ranks are of one kind, or a fast one
- * counts as several slow ones and takes as many chunks at a time, so that all of them take work for
- * about the same time.
+ *  counts as several slow ones and takes as many chunks at a time, so that all of them take work
+ *  for about the same time.
  *
  *  Costs are in usual rows: one row with one exposure is 1.
  *

@@ -7,7 +7,7 @@
 
 /** Stars a second of one core with an imported network of three arms, DESI coadds with their
  *  resolution matrices, on a Xeon with AVX-512 (docs/develop/performance.md).  optimizer: of the
- * settings, MILL_OPT_HYBRID, ... */
+ *  settings, MILL_OPT_HYBRID, ... */
 static inline double mill_usual_core_rate(int optimizer)
 {
   /* hybrid and levenberg-marquardt are the same within 2 % */

@@ -177,8 +177,8 @@ done:
   return err;
 }
 
-int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
-                           size_t size)
+int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
+                           int *found, char *why, size_t size)
 {
   int err = MILL_OK, gpu = -1;
   char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
@@ -187,7 +187,7 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    snprintf(why, size, "no crossover has been measured here (%s)", mill_crossover_command(kind));
+    snprintf(why, size, "no crossover has been measured here (%s)", MILL_CROSSOVER_COMMAND);
     goto done;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
@@ -200,7 +200,7 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
     snprintf(why, size, "%s has no crossover of %s beside %d threads of %s (%s)", path, name,
-             n_thread, cpu, mill_crossover_command(kind));
+             n_thread, cpu, MILL_CROSSOVER_COMMAND);
   }
 done:
   mill_free(all);
@@ -234,7 +234,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
-static int is_worth_it(const mill_mpi *mpi, int kind, int64_t size, int n_thread)
+static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
+                       int n_thread)
 {
   mill_crossover line;
   char why[1536];
@@ -266,8 +267,8 @@ static int wish_of_result(const char *output, const char *device)
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
-static int agree_wish(const mill_mpi *mpi, int kind, const char *output, const char *device,
-                      int64_t size, int n_thread, int *wish)
+static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
+                      const char *device, int64_t size, int n_thread, int *wish)
 {
   *wish = WISH_CPU;
   if (mpi->rank == 0 && device)
@@ -287,8 +288,9 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
   return err;
 }
 
-int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
-                        int64_t size, int n_thread, const char **choice, int *has_gpu)
+int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
+                        const char *device, int64_t size, int n_thread, const char **choice,
+                        int *has_gpu)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";

@@ -36,8 +36,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
  *  found  out: 0: there is none, and why [size] says so; line->gpu is then the GPU that was
  *         looked for, empty where there is none or no file
  *  Makes no context.  MILL_ERR_CONFIG where the file cannot be read. */
-int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
-                           size_t size);
+int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
+                           int *found, char *why, size_t size);
 
 /** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
  *  threads (src/run/crossover.h) is reached by a rank's part of the work and every rank gets a
@@ -52,8 +52,9 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
  *  has_gpu out: this rank has a GPU
  *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
  *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
-int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
-                        int64_t size, int n_thread, const char **choice, int *has_gpu);
+int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
+                        const char *device, int64_t size, int n_thread, const char **choice,
+                        int *has_gpu);
 
 /** What a fit would want, for a plan: takes and tries no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,

@@ -13,12 +13,12 @@ static const char first_line[] = "# starmill bench crossover: kind, size, thread
                                  "revision, GPU, CPU (tabs between)"
                                  "\n";
 
-enum { N_FIELD = 7, N_KIND = 2, MAX_LINE = 512 };
+enum { MAX_LINE = 512 };
 
 static const struct {
-  const char *word, *unit, *command;
-} kinds[N_KIND] = {{"fit", "rows a rank", "starmill bench crossover --keep"},
-                   {"train", "million operations of a rank's step", "starmill bench crossover --keep"}};
+  const char *word, *unit;
+} kinds[MILL_N_CROSSOVER_KIND] = {{"fit", "rows a rank"},
+                                  {"train", "million operations of a rank's step"}};
 
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
@@ -39,14 +39,9 @@ int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size)
   return measured && measured->from > 0 && size >= measured->from;
 }
 
-const char *mill_crossover_unit(int kind)
+const char *mill_crossover_unit(enum mill_crossover_kind kind)
 {
   return kinds[kind].unit;
-}
-
-const char *mill_crossover_command(int kind)
-{
-  return kinds[kind].command;
 }
 
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
@@ -70,47 +65,29 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
 }
 
 /* A line of the file; 0 where it is none. */
-static int parse_line(char *line, mill_crossover *out)
+static int parse_line(const char *line, mill_crossover *out)
 {
-  char *field[N_FIELD] = {0}, *end = NULL;
-  int n = 0;
-  line[strcspn(line, "\n")] = '\0';
-  for (char *at = line; at && n < N_FIELD; n++) {
-    field[n] = at;
-    at = strchr(at, '\t');
-    if (at)
-      *at++ = '\0';
-    else if (n < N_FIELD - 1)
-      return 0;
-  }
+  char word[16];
+  long long from = -1;
   memset(out, 0, sizeof *out);
-  while (out->kind < N_KIND && strcmp(field[0], kinds[out->kind].word) != 0)
+  if (sscanf(line, "%15[^\t]\t%lld\t%d\t%31[^\t]\t%63[^\t]\t%63[^\t]\t%127[^\n]", word, &from,
+             &out->n_thread, out->date, out->revision, out->gpu, out->cpu) != 7)
+    return 0;
+  out->from = from;
+  while (out->kind < MILL_N_CROSSOVER_KIND && strcmp(word, kinds[out->kind].word) != 0)
     out->kind++;
-  if (out->kind == N_KIND)
-    return 0;
-  out->from = strtoll(field[1], &end, 10);
-  if (end == field[1] || *end || out->from < 0)
-    return 0;
-  const long n_thread = strtol(field[2], &end, 10);
-  if (end == field[2] || *end || n_thread < 1 || n_thread > 1000000)
-    return 0;
-  out->n_thread = (int)n_thread;
-  snprintf(out->date, sizeof out->date, "%s", field[3]);
-  snprintf(out->revision, sizeof out->revision, "%s", field[4]);
-  snprintf(out->gpu, sizeof out->gpu, "%s", field[5]);
-  snprintf(out->cpu, sizeof out->cpu, "%s", field[6]);
-  return 1;
+  return out->kind < MILL_N_CROSSOVER_KIND && out->from >= 0 && out->n_thread >= 1;
 }
 
-static int is_same(const mill_crossover *line, int kind, const char *gpu, const char *cpu,
-                   int n_thread)
+static int is_same(const mill_crossover *line, enum mill_crossover_kind kind, const char *gpu,
+                   const char *cpu, int n_thread)
 {
   return line->kind == kind && line->n_thread == n_thread && strcmp(line->gpu, gpu) == 0 &&
          strcmp(line->cpu, cpu) == 0;
 }
 
-int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
-                        mill_crossover *out, int *found)
+int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
+                        const char *cpu, int n_thread, mill_crossover *out, int *found)
 {
   int err = MILL_OK, i_line = 0;
   char text[MAX_LINE];
@@ -158,41 +135,26 @@ static void print_line(FILE *out, const mill_crossover *line)
 
 int mill_crossover_keep(const char *path, const mill_crossover *line)
 {
-  int err = MILL_OK;
-  char text[MAX_LINE], temporary[MILL_CROSSOVER_PATH + 8] = "";
+  char text[MAX_LINE], temporary[MILL_CROSSOVER_PATH + 32];
   mill_crossover other;
-  FILE *in = NULL, *out = NULL;
-  MILL_TRY(make_folders(path));
-  snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-  const int descriptor = mkstemp(temporary);
-  if (descriptor < 0)
-    temporary[0] = '\0';
-  else if (!(out = fdopen(descriptor, "w")))
-    close(descriptor);
-  /* permissions of any new file; mkstemp's are its owner's only */
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (!out || fchmod(descriptor, 0666 & ~mask) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
+  MILL_CHECK(make_folders(path));
+  snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
+  FILE *out = fopen(temporary, "we");
+  if (!out)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   fputs(first_line, out);
   print_line(out, line);
-  in = fopen(path, "r");
+  FILE *in = fopen(path, "re");
   while (in && fgets(text, sizeof text, in))
     if (text[0] != '#' && parse_line(text, &other) &&
         !is_same(&other, line->kind, line->gpu, line->cpu, line->n_thread))
       print_line(out, &other);
-  const int failed = fflush(out) != 0 || ferror(out);
-  const int closed = fclose(out);
-  out = NULL;
-  if (failed || closed != 0 || rename(temporary, path) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
-  temporary[0] = '\0';
-done:
   if (in)
     fclose(in);
-  if (out)
-    fclose(out);
-  if (temporary[0])
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed || rename(temporary, path) != 0) {
     unlink(temporary);
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
+  }
+  return MILL_OK;
 }

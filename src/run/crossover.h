@@ -14,12 +14,13 @@ enum { MILL_CROSSOVER_PATH = 1024 };
 
 enum mill_crossover_kind {
   MILL_CROSSOVER_FIT = 0, /**< by stars a rank */
-  MILL_CROSSOVER_TRAIN    /**< by millions of operations that a rank has in a step of a training */
+  MILL_CROSSOVER_TRAIN,   /**< by millions of operations that a rank has in a step of a training */
+  MILL_N_CROSSOVER_KIND
 };
 
 /** A measurement. */
 typedef struct mill_crossover {
-  int kind;          /**< enum mill_crossover_kind */
+  enum mill_crossover_kind kind;
   int64_t from;      /**< size from which on the GPU is faster; 0: never */
   int n_thread;      /**< of the CPU */
   char date[32];     /**< UTC, ISO 8601 */
@@ -42,18 +43,18 @@ int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size);
 
 /** What sizes of a kind are, for messages: "rows a rank". */
-const char *mill_crossover_unit(int kind);
+const char *mill_crossover_unit(enum mill_crossover_kind kind);
 
-/** How a kind is measured, for messages: "starmill bench crossover --keep". */
-const char *mill_crossover_command(int kind);
+/** How it is measured, for messages. */
+#define MILL_CROSSOVER_COMMAND "starmill bench crossover --keep"
 
 /** Where the file is, if there is one.  MILL_ERR_CONFIG without any of the variables. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
 /** The line for this kind, GPU, CPU and number of threads.  *found 0: there is none, or no file.
  *  MILL_ERR_CONFIG names the file and line that cannot be read. */
-int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
-                        mill_crossover *out, int *found);
+int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const char *gpu,
+                        const char *cpu, int n_thread, mill_crossover *out, int *found);
 
 /** Put a line into the file in place of an older one for the same; makes the folder.  The file
  *  is replaced as a whole.  MILL_ERR_OUTPUT names it. */

@@ -2,7 +2,7 @@
  *  time limit, another rank.
  *
  *  A thread of each rank looks a few times a second, notes the reason (src/system/stop_signal.h)
- * and tells the other ranks, so that a rank that is busy with something else, or already done,
+ *  and tells the other ranks, so that a rank that is busy with something else, or already done,
  *  hears of it and passes it on.  Only rank 0 looks for the stop file, every
  *  MILL_STOP_FILE_S; a file system that does not answer there holds up nothing.
  *

@@ -73,13 +73,13 @@ int mill_stop_signal_seen(void)
   return atomic_load(&seen);
 }
 
-void mill_stop_note(int why)
+void mill_stop_note(enum mill_stop_reason why)
 {
   int none = MILL_STOP_NONE;
-  atomic_compare_exchange_strong(&reason, &none, why);
+  atomic_compare_exchange_strong(&reason, &none, (int)why);
 }
 
-int mill_stop_reason(void)
+enum mill_stop_reason mill_stop_reason(void)
 {
-  return atomic_load_explicit(&reason, memory_order_relaxed);
+  return (enum mill_stop_reason)atomic_load_explicit(&reason, memory_order_relaxed);
 }

@@ -2,7 +2,7 @@
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; callers
  *  note other ones.  A second signal, a second or more after the first, ends the process at once,
- * with status 128 + its number: launchers often pass one wish on twice.
+ *  with status 128 + its number: launchers often pass one wish on twice.
  */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H
@@ -27,9 +27,9 @@ void mill_stop_signal_take_waiting(void);
 int mill_stop_signal_seen(void);
 
 /** Note a reason; the first counts.  Any thread. */
-void mill_stop_note(int reason);
+void mill_stop_note(enum mill_stop_reason why);
 
-/** The first reason noted, signals included: enum mill_stop_reason.  Costs nothing. */
-int mill_stop_reason(void);
+/** The first reason noted, signals included.  Costs nothing. */
+enum mill_stop_reason mill_stop_reason(void);
 
 #endif

@@ -5,7 +5,6 @@
     tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS [FIGURE]]
     tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
     tests/campaigns/posteriors.py errors POST.h5 [FIGURE]
-    tests/campaigns/posteriors.py speed build/release/tests/test_fit_posterior    (needs emcee)
 
 The first two take minutes of one core.  The test program makes the stars (labels uniform in the
 coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
@@ -17,14 +16,8 @@ weighted by it.  A p-value below 0.01 in a parameter is a failure.
 
 errors: the fit's formal errors against the posterior's standard deviations, and how many of the
 stars whose posterior is not the fit's Gaussian (POST_FLAG) the fit itself has flagged.
-
-speed: effective samples a second of one core, in CPU time, which other work on the machine hardly
-changes: ours, emcee over our likelihood (its own time and the answers'), and emcee over one of
-2.5 ms a call, rvspecfit's of a DESI spectrum.  An effective sample counts in the parameter that
-has the fewest.
 """
 
-import os
 import subprocess
 import sys
 
@@ -254,39 +247,6 @@ def compare(program):
     return good
 
 
-def cpu():
-    """CPU seconds of this process and of its children that have ended."""
-    t = os.times()
-    return t.user + t.system + t.children_user + t.children_system
-
-
-def speed(program, n_step=1000):
-    """The first sixth of emcee's steps is its burn-in and counts as time, as ours does."""
-    begun = cpu()
-    stars(program, 0, SN_EMCEE, 1000)
-    idle = cpu() - begun  # the library of the test
-    begun = cpu()
-    found = stars(program, 3, SN_EMCEE, 1000)
-    ours = cpu() - begun - idle
-    n_ours = sum(s["ess"].min() for s in found)
-    n_eval = sum(s["more"][2] for s in found)
-    print(f"ours: 3 stars, {n_eval:.0f} evaluations, {n_ours:.0f} effective samples in {ours:.2f} s: "
-          f"{3 / ours:.2f} stars/s, {n_ours / ours:.0f} effective samples/s")
-    for i, star in enumerate(found[:1]):
-        begun = cpu()
-        ln_p = Likelihood(program, i)
-        sampler = ensemble(star, ln_p, n_step)
-        ln_p.close()
-        took = cpu() - begun - idle
-        tau = sampler.get_autocorr_time(quiet=True).max()
-        n = N_WALKER * (n_step - n_step // 6) / tau
-        slow = N_WALKER * n_step * 2.5e-3
-        print(f"star {i}: emcee {N_WALKER * n_step} evaluations, {n:.0f} effective samples, "
-              f"{took:.2f} s over our likelihood: {n / took:.0f} effective samples/s; at 2.5 ms a "
-              f"call {n / slow:.1f}/s; ours alone {star['ess'].min():.0f}")
-    return True
-
-
 if __name__ == "__main__":
     job, program, *more = sys.argv[1:]
     if job == "calibrate":
@@ -294,6 +254,6 @@ if __name__ == "__main__":
     elif job == "errors":
         fine = errors(program, more[0] if more else None)
     else:
-        fine = {"emcee": compare, "speed": speed}[job](program)
+        fine = {"emcee": compare}[job](program)
     print("passed" if fine else "FAILED")
     sys.exit(0 if fine else 1)

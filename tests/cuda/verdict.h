@@ -1,8 +1,8 @@
 /** Are the rows of two backends the same within the tolerances, for as many stars as they must be?
  *
  *  A backend of which exactly 99.9 % of the stars are within them has 5 of 5,000 outside, give or
- * take 2.2.  So many more may be outside that it fails in less than 1 % of runs: 11 of 5,000 (0.5
- * %).  A backend with 0.5 % outside passes in 0.1 % of runs. */
+ *  take 2.2.  So many more may be outside that it fails in less than 1 % of runs: 11 of 5,000 (0.5
+ *  %).  A backend with 0.5 % outside passes in 0.1 % of runs. */
 #ifndef TESTS_CUDA_VERDICT_H
 #define TESTS_CUDA_VERDICT_H
 

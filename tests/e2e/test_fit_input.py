@@ -304,36 +304,5 @@ class BadPixels(EndToEnd):
         self.assertWhole(table)
 
 
-class Changing(EndToEnd):
-    def test_pixels_that_cannot_be_read_cost_their_rows_only(self):
-        """A compressed tile that is damaged shows only when its row is read."""
-        def compress(hdus):
-            hdus["R_MASK"] = pyfits.CompImageHDU(
-                hdus["R_MASK"].data, name="R_MASK", compression_type="GZIP_1"
-            )
-
-        rows = [3, 60, 100]
-        good = cut("tiles.fits", rows, compress)
-        self.fit("tiles.h5", good)
-        expected = read(self.path)
-        with pyfits.open(good, disable_image_compression=True) as hdus:
-            header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
-        self.assertEqual(header["TTYPE1"], "COMPRESSED_DATA")
-        self.assertTrue(header["TFORM1"].startswith("1P"))
-        heap = start + header.get("THEAP", header["NAXIS1"] * header["NAXIS2"])
-        with open(good, "r+b") as f:
-            f.seek(start + header["NAXIS1"])  # length and place of the second row's tile
-            size, offset = np.frombuffer(f.read(8), ">i4")
-            f.seek(heap + int(offset))
-            f.write(b"\xff" * int(size))
-        done = self.fit("tiles-bad.h5", good, status=3)
-        self.assertOneLine(done, "tiles.fits", "R_MASK", "UNREADABLE", status=3)
-        table = read(self.path)
-        self.assertEqual(list(table["STATUS"]), [FITTED, UNREADABLE, FITTED])
-        for name in expected:
-            for i in (0, 2):
-                self.assertEqual(table[name][i].tobytes(), expected[name][i].tobytes(), name)
-
-
 if __name__ == "__main__":
     main()

@@ -58,8 +58,15 @@ class Repaired(EndToEnd):
         self.assertEqual(differing(again, read(self.path)), [])
 
     def test_a_file_of_which_rows_were_fitted(self):
+        self.fit("whole.h5", self.good)
+        whole = read(self.path)
         damage(self.bad, [1])
-        self.fit("out.h5", self.bad, status=3)
+        done = self.fit("out.h5", self.bad, status=3)
+        self.assertOneLine(done, self.bad, "R_MASK", "UNREADABLE", status=3)
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED, UNREADABLE, FITTED])
+        for name, values in whole.items():  # a damaged row costs its neighbours nothing
+            self.assertEqual(table[name][[0, 2]].tobytes(), values[[0, 2]].tobytes(), name)
         before = content(self.path)
         shutil.copy(self.good, self.bad)
         done = self.retry(self.bad, status=4)

@@ -1,14 +1,12 @@
 /* Which backend the ranks of a run take, over make-believe GPUs: every rank has its own, and one
  * of them goes wrong.  All ranks must come to the same end, and none must wait for ever. */
-#include "tests/mill_test.h"
-
-#include <string.h>
 
 #include <unistd.h>
 
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"
 #include "src/system/cpu_model.h"
+#include "tests/mpi/ranks.h"
 
 static const mill_gpu_facts h200 = {"NVIDIA H200", "", 9, 0, MILL_GPU_SHARED};
 static const mill_gpu_facts a100 = {"NVIDIA A100", "", 8, 0, MILL_GPU_SHARED};
@@ -16,7 +14,6 @@ static const mill_gpu_facts a100 = {"NVIDIA A100", "", 8, 0, MILL_GPU_SHARED};
 enum { N_GPU = 4, N_THREAD = 2, FROM = 100 };
 #define GIB ((size_t)1 << 30)
 
-static mill_mpi mpi;
 static const char result[] = "choice.h5", begun_on[] = "cuda NVIDIA H200 sm_90",
                   begun_on_both[] = "cuda NVIDIA H200 sm_90 + cpu x86-64-v4";
 static char kept[512];
@@ -480,14 +477,5 @@ int main(void)
       cmocka_unit_test(test_a_result_begun_on_a_gpu),
       cmocka_unit_test(test_crossover_and_why_there_is_none),
   };
-  if (mill_mpi_start(&mpi) != MILL_OK) {
-    fprintf(stderr, "%s\n", mill_error_message());
-    return 1;
-  }
-  const int failed = cmocka_run_group_tests(tests, set_up, clean_up);
-  /* a rank with a failed test must not leave the others waiting */
-  if (failed)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  mill_mpi_end(&mpi);
-  return 0;
+  RUN_ON_RANKS(tests, set_up, clean_up);
 }

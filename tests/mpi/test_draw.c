@@ -1,15 +1,8 @@
 /* Numbers drawn by all ranks at once: each comes once, and no rank has to draw. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "src/ranks/draw.h"
+#include "tests/mpi/ranks.h"
 
 enum { N_NUMBER = 600 };
-
-static mill_mpi mpi;
 
 /* n_at_once: of this rank. */
 static mill_draw *open_draw(int n_at_once)
@@ -134,11 +127,5 @@ int main(void)
       cmocka_unit_test(test_a_rank_that_does_not_draw_stops_nobody),
       cmocka_unit_test(test_a_wait_can_be_given_up),
   };
-  if (mill_mpi_start(&mpi) != MILL_OK)
-    return 1;
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  if (failed)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  mill_mpi_end(&mpi);
-  return 0;
+  RUN_ON_RANKS(tests, NULL, NULL);
 }

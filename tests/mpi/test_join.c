@@ -1,20 +1,13 @@
 /* Rows of several files that are one object become one row, the same on any number of ranks. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <string.h>
 
 #include "io/stars/join.h"
+#include "tests/mpi/ranks.h"
 #include "kernels/base/error.h"
 #include "tests/mill_test.h"
 
 enum { N_FILE = 4, MAX_ROW = 4 };
-
-static mill_mpi mpi;
 
 /* What the files hold: object, TARGETID and number of exposures of each row. */
 static const struct {
@@ -196,12 +189,5 @@ int main(void)
       cmocka_unit_test(test_objects_of_several_files_become_one_row),
       cmocka_unit_test(test_positions),
   };
-  if (mill_mpi_start(&mpi) != MILL_OK)
-    return 1;
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  /* a rank with a failed test must not leave the others waiting */
-  if (failed)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  mill_mpi_end(&mpi);
-  return 0;
+  RUN_ON_RANKS(tests, NULL, NULL);
 }

@@ -1,16 +1,5 @@
 /* Ranks agree on the worst outcome, stop one another, and share the cores. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
-
-#include "src/ranks/mpi_context.h"
-#include "tests/mill_test.h"
-
-static mill_mpi mpi;
+#include "tests/mpi/ranks.h"
 
 /* rank r ends with code[r % n]; everybody must get `worst` from rank `from` */
 static void check_agree(const int *code, int n, int worst)
@@ -110,14 +99,5 @@ int main(void)
       cmocka_unit_test(test_cores_are_shared_out_once),
       cmocka_unit_test(test_mpi_failures_name_the_call),
   };
-  if (mill_mpi_start(&mpi) != MILL_OK) {
-    fprintf(stderr, "%s\n", mill_error_message());
-    return 1;
-  }
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  /* a rank with a failed test must not leave the others waiting */
-  if (failed)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  mill_mpi_end(&mpi);
-  return 0;
+  RUN_ON_RANKS(tests, NULL, NULL);
 }

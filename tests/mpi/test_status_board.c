@@ -1,26 +1,15 @@
 /* The ranks' notes reach the status file where they meet. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "io/status/status_board.h"
 #include "io/status/status_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/status_process.h"
-#include "tests/mill_test.h"
+#include "tests/mpi/ranks.h"
 
-static mill_mpi mpi;
 static char folder[256], path[512];
 static mill_input_file file[2];
 
@@ -277,6 +266,22 @@ static void test_age_and_process_tell_whether_it_runs(void **state)
   }
 }
 
+static int set_up(void **state)
+{
+  (void)state;
+  make_folder_for_all(folder);
+  snprintf(path, sizeof path, "%s/status.json", folder);
+  file[0].path = "first.fits";
+  file[1].path = "second \"one\".fits";
+  return 0;
+}
+
+static int clean_up(void **state)
+{
+  (void)state;
+  return mpi.rank != 0 || (unlink(path) == 0 && rmdir(folder) == 0) ? 0 : 1;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -287,28 +292,5 @@ int main(void)
       cmocka_unit_test(test_only_a_status_file_is_replaced),
       cmocka_unit_test(test_age_and_process_tell_whether_it_runs),
   };
-  if (mill_mpi_start(&mpi) != MILL_OK) {
-    fprintf(stderr, "%s\n", mill_error_message());
-    return 1;
-  }
-  if (mpi.rank == 0) {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/starmill-board.XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder))
-      MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, mpi.comm);
-  snprintf(path, sizeof path, "%s/status.json", folder);
-  file[0].path = "first.fits";
-  file[1].path = "second \"one\".fits";
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  if (mpi.rank == 0) {
-    unlink(path);
-    rmdir(folder);
-  }
-  /* a rank with a failed test must not leave the others waiting */
-  if (failed)
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  mill_mpi_end(&mpi);
-  return 0;
+  RUN_ON_RANKS(tests, set_up, clean_up);
 }

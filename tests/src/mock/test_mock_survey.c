@@ -89,32 +89,6 @@ static void test_stars_are_drawn_as_documented(void **state)
   close_view(&v);
 }
 
-static void test_settings_of_draws_are_heeded(void **state)
-{
-  (void)state;
-  view v;
-  mill_mock_star star, other;
-  mill_mock_settings set = usual_settings();
-  set.min_sn = set.max_sn = 30;
-  set.vel_sigma_km_s = 0;
-  set.min_vsini = 40;
-  set.max_vsini = 60;
-  open_view(&set, &v);
-  for (int64_t i = 0; i < 100; i++) {
-    mill_mock_draw(v.survey, i, &star);
-    assert_close(star.sn, 30, 1e-12);
-    assert_close(star.vrad_km_s, 0, 0);
-    assert_true(star.vsini_km_s >= 40 && star.vsini_km_s <= 60);
-  }
-  close_view(&v);
-  set.seed++;
-  open_view(&set, &v);
-  mill_mock_draw(v.survey, 99, &other);
-  assert_true(other.label[0] != star.label[0] && other.vsini_km_s != star.vsini_km_s &&
-              other.ra_deg != star.ra_deg);
-  close_view(&v);
-}
-
 /* desitarget's fields: object 22 bits, brick 20, release 16, then one bit for mocks */
 static void test_target_ids_are_packed_as_desi_does(void **state)
 {
@@ -342,33 +316,6 @@ static void test_noise_has_the_variance_that_ivar_says(void **state)
     close_view(&clean);
     close_view(&flat);
   }
-}
-
-/* Source and sky: between faint and bright, sigma grows, and night-sky lines stand out. */
-static void test_noise_comes_from_source_and_sky(void **state)
-{
-  (void)state;
-  mill_mock_settings set = clean_settings();
-  double sigma[2][3], line[2];
-  set.noiseless = 1;
-  for (int bright = 0; bright < 2; bright++) {
-    view v;
-    mill_mock_star star;
-    set.min_sn = set.max_sn = bright ? 100 : 2;
-    open_view(&set, &v);
-    mill_mock_draw(v.survey, 0, &star);
-    check(mill_mock_observe(v.survey, &star, v.work, &v.row));
-    for (int a = 0; a < 3; a++)
-      sigma[bright][a] = 1 / sqrt((double)v.row.ivar[a][1000]);
-    /* [O I] 5577 lies at 5578.9 A in vacuum; 40 A away there is none */
-    const int p = (int)((5578.9 - 3600) / 0.8);
-    line[bright] = sqrt((double)(v.row.ivar[0][p + 50] / v.row.ivar[0][p]));
-    close_view(&v);
-  }
-  for (int a = 0; a < 3; a++)
-    assert_true(sigma[1][a] > 2 * sigma[0][a]);
-  assert_true(line[0] > 3);
-  assert_true(line[1] < 0.7 * line[0]);
 }
 
 /* docs/science/simulator.md at 6400 A, where no airglow line is near. */
@@ -892,14 +839,12 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_libraries_are_refused),
       cmocka_unit_test(test_stars_are_drawn_as_documented),
-      cmocka_unit_test(test_settings_of_draws_are_heeded),
       cmocka_unit_test(test_target_ids_are_packed_as_desi_does),
       cmocka_unit_test(test_pathological_rows_come_evenly_and_in_turn),
       cmocka_unit_test(test_magnitudes_follow_brightness_and_colour),
       cmocka_unit_test(test_resolution_rows_are_the_sampled_gaussian),
       cmocka_unit_test(test_signal_to_noise_is_the_drawn_one),
       cmocka_unit_test(test_noise_has_the_variance_that_ivar_says),
-      cmocka_unit_test(test_noise_comes_from_source_and_sky),
       cmocka_unit_test(test_noise_follows_its_formula),
       cmocka_unit_test(test_distortion_is_smooth_and_of_the_size_asked_for),
       cmocka_unit_test(test_cosmics_and_dead_pixels_have_their_rates),

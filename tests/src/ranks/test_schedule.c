@@ -65,6 +65,13 @@ static mill_schedule *make(const mill_schedule_plan *plan)
   return schedule;
 }
 
+/* All rows of the files, at one core's rate. */
+static mill_schedule_plan plan_of(int n_file, int n_rank)
+{
+  return (mill_schedule_plan){
+      .n_file = n_file, .file = file, .n_rank = n_rank, .rate = 127, .n_held = 80};
+}
+
 static int is_wanted(const mill_schedule_plan *plan, int64_t row)
 {
   if (plan->n_row_limit > 0 && row >= plan->n_row_limit)
@@ -169,8 +176,7 @@ static void test_one_rank_takes_files_as_they_come(void **state)
   mill_schedule_rows piece;
   mill_schedule_sum sum;
   make_files(4, n_row, open_cost);
-  const mill_schedule_plan plan = {
-      .n_file = 4, .file = file, .n_rank = 1, .rate = 127, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(4, 1);
   mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 1 && sum.n_row == 713 && sum.row_cost == 713 && sum.open_cost == 302);
@@ -192,8 +198,7 @@ static void test_chunks_become_smaller(void **state)
   static const double cheap[] = {0.3};
   mill_schedule_sum sum;
   make_files(1, n_row, cheap);
-  const mill_schedule_plan plan = {
-      .n_file = 1, .file = file, .n_rank = 4, .rate = 127, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(1, 4);
   mill_schedule *schedule = make(&plan);
   double *cost = check_whole(&plan, schedule);
   mill_schedule_sums(schedule, &sum);
@@ -219,8 +224,7 @@ static void test_first_chunks_are_even_where_ranks_hold_all(void **state)
   static const double cheap[] = {0.3, 0.3, 0.3};
   mill_schedule_sum sum;
   make_files(3, n_row, cheap);
-  const mill_schedule_plan plan = {
-      .n_file = 3, .file = file, .n_rank = 4, .rate = 127, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(3, 4);
   mill_schedule *schedule = make(&plan);
   double *cost = check_whole(&plan, schedule);
   mill_schedule_sums(schedule, &sum);
@@ -239,8 +243,7 @@ static void test_files_stay_whole_where_they_can(void **state)
   mill_schedule_sum sum;
   int64_t n_piece = 0;
   const int n_file = make_uneven(200000, 500, 127, 3);
-  const mill_schedule_plan plan = {
-      .n_file = n_file, .file = file, .n_rank = 16, .rate = 127, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(n_file, 16);
   mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
   int is_dear = 1;
@@ -282,8 +285,7 @@ static void test_several_chunks_at_a_time(void **state)
 {
   (void)state;
   const int n_file = make_uneven(5000, 500, 127, 3);
-  const mill_schedule_plan plan = {
-      .n_file = n_file, .file = file, .n_rank = 7, .rate = 127, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(n_file, 7);
   mill_schedule *schedule = make(&plan);
   mill_schedule_sum sum;
   mill_schedule_sums(schedule, &sum);
@@ -367,8 +369,7 @@ static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, con
     own[i] = speed ? speed[i] : 1.0 + spread * (2 * mill_random_uniform(&random) - 1);
   for (int i = 0; i < 997; i++)
     cost[i] = (float)(0.7 + 0.6 * mill_random_uniform(&random));
-  const mill_schedule_plan plan = {
-      .n_file = n_file, .file = file, .n_rank = n_rank, .rate = rate, .n_held = 80};
+  const mill_schedule_plan plan = plan_of(n_file, n_rank);
   mill_schedule *schedule = make(&plan);
   const mill_schedule_model model = {.schedule = schedule,
                                      .file = file,

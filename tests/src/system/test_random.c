@@ -69,28 +69,6 @@ static void test_streams_depend_on_seed_index_and_purpose(void **state)
   }
 }
 
-static void test_uniform(void **state)
-{
-  (void)state;
-  mill_random r;
-  double sum = 0, square = 0;
-  int count[100] = {0};
-  mill_random_begin(&r, SEED, 1, 1);
-  for (int i = 0; i < N; i++) {
-    const double u = mill_random_uniform(&r);
-    assert_true(u > 0 && u < 1);
-    sum += u;
-    square += u * u;
-    count[(int)(100 * u)]++;
-  }
-  assert_close(sum / N, 0.5, 5 * sqrt(1.0 / 12 / N));
-  assert_close(square / N, 1.0 / 3, 5 * sqrt(4.0 / 45 / N));
-  double chi2 = 0;
-  for (int k = 0; k < 100; k++)
-    chi2 += pow(count[k] - N / 100.0, 2) / (N / 100.0);
-  assert_close(chi2, 99, 5 * sqrt(2 * 99)); /* mean 99, variance 198 */
-}
-
 static void test_uniform_never_reaches_its_ends(void **state)
 {
   (void)state;
@@ -101,44 +79,6 @@ static void test_uniform_never_reaches_its_ends(void **state)
   memset(r.block + 2, 0xff, 2 * sizeof *r.block);
   assert_true(mill_random_uniform(&r) > 0);
   assert_true(mill_random_uniform(&r) < 1);
-}
-
-/* Moments of n standard normals: of x^k the mean is (k - 1)!! or 0, the variance the
- * mean of x^2k less its square. */
-static void check_moments(int n, double (*get)(void *, int), void *from)
-{
-  static const double even[] = {1, 1, 3, 15, 105, 945, 10395};
-  double sum[7] = {0};
-  for (int i = 0; i < n; i++) {
-    const double x = get(from, i);
-    double power = 1;
-    for (int k = 1; k <= 6; k++)
-      sum[k] += power *= x;
-  }
-  for (int k = 1; k <= 6; k++) {
-    const double mean = k % 2 ? 0 : even[k / 2];
-    assert_close(sum[k] / n, mean, 5 * sqrt((even[k] - mean * mean) / n));
-  }
-}
-
-static double get_sample(void *from, int i)
-{
-  return (double)((float *)from)[i];
-}
-
-static double get_normal(void *from, int i)
-{
-  (void)i;
-  return mill_random_normal(from);
-}
-
-static void test_moments(void **state)
-{
-  (void)state;
-  mill_random r;
-  check_moments(N, get_sample, sample);
-  mill_random_begin(&r, SEED, 2, 1);
-  check_moments(N, get_normal, &r);
 }
 
 static int ascending(const void *a, const void *b)
@@ -263,9 +203,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_philox_gives_the_published_words),
       cmocka_unit_test(test_streams_depend_on_seed_index_and_purpose),
-      cmocka_unit_test(test_uniform),
       cmocka_unit_test(test_uniform_never_reaches_its_ends),
-      cmocka_unit_test(test_moments),
       cmocka_unit_test(test_distribution),
       cmocka_unit_test(test_neighbours_are_independent),
       cmocka_unit_test(test_tails),

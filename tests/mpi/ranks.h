@@ -1,0 +1,36 @@
+/** What tests of several ranks share: the ranks, and an end that all of them come to. */
+#ifndef MILL_TEST_RANKS_H
+#define MILL_TEST_RANKS_H
+
+#include <string.h>
+
+#include "src/ranks/mpi_context.h"
+#include "tests/mill_test.h"
+
+static mill_mpi mpi;
+
+/** The main function of a test: starts MPI, runs the tests with set_up and clean_up of the group
+ *  (NULL: none), ends MPI.  A rank with a failed test must not leave the others waiting. */
+#define RUN_ON_RANKS(tests, set_up, clean_up)                                                      \
+  do {                                                                                             \
+    if (mill_mpi_start(&mpi) != MILL_OK) {                                                         \
+      fprintf(stderr, "%s\n", mill_error_message());                                               \
+      return 1;                                                                                    \
+    }                                                                                              \
+    if (cmocka_run_group_tests(tests, set_up, clean_up) != 0)                                      \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                                \
+    mill_mpi_end(&mpi);                                                                            \
+    return 0;                                                                                      \
+  } while (0)
+
+/** Rank 0 makes a folder, whose name all ranks get; out [256]. */
+static inline void make_folder_for_all(char *out)
+{
+  const char *base = getenv("TMPDIR");
+  snprintf(out, 256, "%s/mill-ranks.XXXXXX", base && *base ? base : "/tmp");
+  if (mpi.rank == 0 && !mkdtemp(out))
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  MPI_Bcast(out, 256, MPI_CHAR, 0, mpi.comm);
+}
+
+#endif
