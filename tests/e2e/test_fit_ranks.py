@@ -25,8 +25,7 @@ class SameResult(EndToEnd):
         # several files, so that ranks read different ones; a bad one among them
         inputs = [cut("a.fits", [0, 20, 40]), cut("b.fits", range(60, 64)), tmp("missing.fits"),
                   cut("c.fits", [7])]
-        with open(tmp("list.txt"), "w") as f:
-            f.write("# a comment\n\n" + "\n".join(inputs[1:]) + "\n")
+        put("list.txt", "# a comment\n\n" + "\n".join(inputs[1:]) + "\n")
         args = [inputs[0], "--catalog", tmp("list.txt")]
         self.fit("reference.h5", "--threads", 1, *args, status=3)
         fits, catalog = read(self.path), read(self.path, "catalog")

@@ -6,7 +6,6 @@ Shipped.
 
 import hashlib
 import re
-import resource
 import signal
 import time
 import warnings
@@ -287,8 +286,7 @@ class Continue(Simulate):
         left = ["coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
         mine = ["coadd-mock-2.fits", "notes.txt", "coadd-mock-00001.fits.gz"]
         for name in left + mine:
-            with open(os.path.join(tmp("gap"), name), "w") as f:
-                f.write("x")
+            put(os.path.join(tmp("gap"), name), "x")
         done = self.make("gap", *FAST, "--redrock", ranks=2)
         self.assertIn("were there already", done.stdout)
         for name in mine:
@@ -324,11 +322,7 @@ class Continue(Simulate):
         process = subprocess.Popen(command("simulate", "--library", LIBRARY, "--output", tmp(out), *args, ranks=ranks),
                                    env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
-        limit = time.time() + PATIENCE
-        while not os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")):
-            self.assertLess(time.time(), limit)
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
+        wait_until(lambda: os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")), process)
         return process
 
     def test_killed_at_any_moment(self):
@@ -426,8 +420,7 @@ class Refusals(Simulate):
         self.assertOneLine(done, "coadd-mock-00001.fits", status=4)
         os.mkdir(tmp("work"))
         own = os.path.join(tmp("work"), "catalog.txt")
-        with open(own, "w") as f:
-            f.write("/data/coadd-1.fits\n")
+        put(own, "/data/coadd-1.fits\n")
         for more in ([], ["--overwrite"]):
             self.assertOneLine(simulate("work", *FAST, *more), own, "another folder", status=4)
         self.assertEqual(os.listdir(tmp("work")), ["catalog.txt"])
@@ -444,18 +437,14 @@ class Refusals(Simulate):
                 done = simulate("mixed", "--stars", 2, "--overwrite", ranks=2)
                 self.assertOneLine(done, path, "not of starmill simulate", status=4)
                 self.assertEqual(digests("mixed"), before)
-                with open(path, "wb") as f:
-                    f.write(own)
+                put(path, own)
 
     def test_output_over_the_limit(self):
         # PMIx and UCX make shared files of some megabytes, which is not what is tested
-        environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
-        n_byte = 1_000_000  # a file has 2.7 MB
+        environment = {"PMIX_MCA_gds": "hash", "UCX_TLS": "self,sysv"}
         for ranks in (0, 2):
-            done = subprocess.run(
-                command("simulate", "--library", LIBRARY, "--output", tmp("limited"), *FAST, ranks=ranks),
-                env=environment, capture_output=True, text=True, timeout=PATIENCE,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte)))
+            done = simulate("limited", *FAST, ranks=ranks, env=environment,
+                            preexec_fn=small_files(1_000_000))  # a file has 2.7 MB
             self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
             self.assertEqual(os.listdir(tmp("limited")), [])
 
