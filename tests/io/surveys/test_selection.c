@@ -1,7 +1,5 @@
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "io/catalog/catalog_list.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
@@ -22,34 +20,6 @@ static void test_selection_by_target(void **state)
     assert_int_equal(mill_selection_keeps_target(&select, 5), 0);
     assert_int_equal(mill_selection_keeps_target(&select, -4), 0);
   }
-}
-
-static void test_selection_by_objtype(void **state)
-{
-  (void)state;
-  static const struct {
-    const char *objtype;
-    int usually, asked; /* kept without a list, and with SKY and STD */
-  } row[] = {{"TGT", 1, 0}, {"", 1, 0}, {"SKY", 0, 1}, {"BAD", 0, 0}, {"STD", 1, 1}};
-  mill_selection select = {.objtype = {"SKY", "STD"}};
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    select.n_objtype = 0;
-    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].usually);
-    select.n_objtype = 2;
-    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].asked);
-  }
-}
-
-static void test_selection_by_fiberstatus(void **state)
-{
-  (void)state;
-  const mill_selection select = {.fiberstatus_allowed = 1 << 3 | 1 << 20};
-  static const uint64_t good[] = {0, 1 << 3, 1 << 3 | 1 << 20};
-  static const uint64_t bad[] = {1, 513, 1 << 20 | 1 << 9, UINT64_MAX};
-  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-    assert_int_equal(mill_selection_keeps_fiberstatus(&select, good[i]), 1);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_int_equal(mill_selection_keeps_fiberstatus(&select, bad[i]), 0);
 }
 
 static void test_selection_by_redrock(void **state)
@@ -172,29 +142,12 @@ static void test_catalog_lines_are_paths(void **state)
   mill_path_list_clear(&list);
 }
 
-static void test_catalog_of_many_lines(void **state)
-{
-  (void)state;
-  FILE *stream = fopen(path, "w");
-  assert_non_null(stream);
-  for (int i = 0; i < 1000; i++)
-    fprintf(stream, "/f%d\n", i);
-  assert_int_equal(fclose(stream), 0);
-  mill_path_list list = {0};
-  assert_int_equal(mill_catalog_list_read(path, &list), MILL_OK);
-  assert_int_equal(list.n, 1000);
-  assert_string_equal(list.path[999], "/f999");
-  mill_path_list_clear(&list);
-}
-
 static void test_refuses_bad_catalogs(void **state)
 {
   (void)state;
   mill_path_list list = {0};
-  assert_int_equal(mill_catalog_list_read(path, &list), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "No such file"));
-  assert_int_equal(mill_catalog_list_read(folder, &list), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "folder"));
+  assert_fails(mill_catalog_list_read(path, &list), MILL_ERR_USAGE, "No such file");
+  assert_fails(mill_catalog_list_read(folder, &list), MILL_ERR_USAGE, "folder");
   expect_list_error("", 0, "holds no path");
   expect_list_error("# only\n\n", 8, "holds no path");
   expect_list_error("/a\n/b\0c\n", 8, "line 2: holds a zero byte");
@@ -207,8 +160,7 @@ static void expect_ids(void)
 {
   int64_t *id;
   size_t n;
-  if (mill_target_id_file_read(path, &id, &n) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_target_id_file_read(path, &id, &n));
   assert_int_equal(n, 3);
   assert_true(id[0] == -4 && id[1] == 7 && id[2] == INT64_C(39633345008634465));
   mill_free(id);
@@ -257,8 +209,7 @@ static void test_refuses_bad_target_ids(void **state)
   maker_table(&m, "ANY", 1, 1, (const maker_column[]){{"ID", "K", value}});
   maker_save(&m, path);
   maker_clear(&m);
-  assert_int_equal(mill_target_id_file_read(path, &id, &n), MILL_ERR_INPUT);
-  assert_non_null(strstr(mill_error_message(), "no column TARGETID"));
+  assert_fails(mill_target_id_file_read(path, &id, &n), MILL_ERR_INPUT, "no column TARGETID");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
@@ -267,14 +218,11 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(test_selection_by_target),
-      TEST(test_selection_by_objtype),
-      TEST(test_selection_by_fiberstatus),
       TEST(test_selection_by_redrock),
       TEST(test_selection_by_class_and_redrock),
       TEST(test_selection_by_exposure),
       TEST(test_redrock_file_beside_the_input),
       TEST(test_catalog_lines_are_paths),
-      TEST(test_catalog_of_many_lines),
       TEST(test_refuses_bad_catalogs),
       TEST(test_reads_target_ids),
       TEST(test_refuses_bad_target_ids),

@@ -2,16 +2,8 @@
  * refused. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "src/config/arm_setup.h"
-
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
 
 /* The arms of a text in a file; the file's name is that of the test. */
 static int read_text(const char *text, mill_arm_setup *out)
@@ -81,9 +73,7 @@ static void test_shipped_setups(void **state)
 static void refused(const char *text, const char *word)
 {
   mill_arm_setup setup;
-  assert_int_equal(read_text(text, &setup), MILL_ERR_CONFIG);
-  if (!strstr(mill_error_message(), word))
-    fail_msg("'%s' does not say '%s'", mill_error_message(), word);
+  assert_fails(read_text(text, &setup), MILL_ERR_CONFIG, word);
 }
 
 #define ARM "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "
@@ -111,7 +101,8 @@ static void test_refusals(void **state)
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: 1}]\n", "makes 0 pixels");
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: nan}]\n", "a number above 0");
   refused("arms: [{name: b, min: 5000, ln_step: 1e-4}]\n", "needs name, min, max");
-  refused("arms: [{name: B-x, min: 5000, max: 6000, ln_step: 1e-4}]\n", "'B-x': expected small letters");
+  refused("arms: [{name: B-x, min: 5000, max: 6000, ln_step: 1e-4}]\n",
+          "'B-x': expected small letters");
   assert_int_equal(mill_arm_setup_read("/nowhere/arms.yaml", &setup), MILL_ERR_CONFIG);
 }
 

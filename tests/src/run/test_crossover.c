@@ -1,29 +1,10 @@
 /* The measured crossover: what auto makes of it, and the file that keeps it. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 #include "src/run/crossover.h"
 #include "kernels/base/error.h"
-
-static char folder[512];
-
-static int set_up(void **state)
-{
-  (void)state;
-  const char *base = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/mill.crossover.XXXXXX", base && *base ? base : "/tmp");
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-  (void)state;
-  char command[600];
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
-}
 
 static void test_of_table(void **state)
 {
@@ -75,8 +56,7 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
 {
   mill_crossover line;
   int found = 0;
-  if (mill_crossover_find(path, MILL_CROSSOVER_FIT, gpu, cpu, n_thread, &line, &found) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_crossover_find(path, MILL_CROSSOVER_FIT, gpu, cpu, n_thread, &line, &found));
   if (found)
     assert_string_equal(line.date, "2026-11-21T18:00:00Z");
   return found ? line.from : -1;
@@ -85,29 +65,30 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
 static void test_file(void **state)
 {
   (void)state;
-  char path[600];
+  static const char h200[] = "cuda NVIDIA H200 sm_90", t4[] = "cuda Tesla T4 sm_75";
+  static const char xeon[] = "Intel(R) Xeon(R)  8480", epyc[] = "AMD EPYC 7763";
+  const char *path = in_folder("a/b/crossover");
   mill_crossover line;
   struct stat status;
   int found = 1;
-  snprintf(path, sizeof path, "%s/a/b/crossover", folder);
   assert_int_equal(found_at(path, "G", "C", 4), -1);
 
-  line = line_of(256, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  line = line_of(256, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  line = line_of(0, 2, "cuda Tesla T4 sm_75", "AMD EPYC 7763");
+  line = line_of(0, 2, t4, epyc);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 256);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  assert_int_equal(found_at(path, h200, xeon, 16), 256);
+  assert_int_equal(found_at(path, t4, epyc, 2), 0);
   /* another number of threads, GPU or CPU was not measured */
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 8), -1);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "AMD EPYC 7763", 16), -1);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "Intel(R) Xeon(R)  8480", 2), -1);
+  assert_int_equal(found_at(path, h200, xeon, 8), -1);
+  assert_int_equal(found_at(path, h200, epyc, 16), -1);
+  assert_int_equal(found_at(path, t4, xeon, 2), -1);
 
   /* a newer one takes the place of the older one, and of no other */
-  line = line_of(1024, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  line = line_of(1024, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 1024);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  assert_int_equal(found_at(path, h200, xeon, 16), 1024);
+  assert_int_equal(found_at(path, t4, epyc, 2), 0);
   /* others may read it, as far as the user lets them */
   const mode_t mask = umask(027);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
@@ -119,13 +100,11 @@ static void test_file(void **state)
   assert_non_null(file);
   fputs("# a comment\n256 stars\n", file);
   fclose(file);
-  assert_int_equal(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
-                   MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), path));
-  assert_non_null(strstr(mill_error_message(), "line 2"));
+  assert_fails(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
+               MILL_ERR_CONFIG, path);
+  assert_says("line 2");
 
-  assert_int_equal(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "/proc/none"));
+  assert_fails(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT, "/proc/none");
 }
 
 static void test_path(void **state)
@@ -144,8 +123,7 @@ static void test_path(void **state)
   assert_int_equal(mill_crossover_path(path), MILL_OK);
   assert_string_equal(path, "/home/u/.cache/starmill/crossover");
   unsetenv("HOME");
-  assert_int_equal(mill_crossover_path(path), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "STARMILL_CROSSOVER"));
+  assert_fails(mill_crossover_path(path), MILL_ERR_CONFIG, "STARMILL_CROSSOVER");
 }
 
 int main(void)
@@ -156,5 +134,5 @@ int main(void)
       cmocka_unit_test(test_file),
       cmocka_unit_test(test_path),
   };
-  return cmocka_run_group_tests(tests, set_up, clean_up);
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
