@@ -39,8 +39,7 @@ class Stop(EndToEnd):
         """Start a fit and send the signal once rows are there: its arguments and output."""
         path = tmp(f"{optimizer}-{number}-{ranks}.h5")
         args = ["--library", library(), "--output", path, *options(optimizer)]
-        process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = start("fit", *args, ranks=ranks)
         wait_until(lambda: has_rows(path), process)
         process.send_signal(number)
         out, errors = process.communicate(timeout=PATIENCE)
