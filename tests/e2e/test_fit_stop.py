@@ -15,7 +15,7 @@ from common import *  # noqa: F403
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
-N_STAR = {"nelder-mead": 12, "hybrid": 100}
+N_STAR = {"nelder-mead": 12, "hybrid": 160}
 
 
 @functools.cache
@@ -211,8 +211,8 @@ class Asked(EndToEnd):
         path = tmp("twice.h5")
         process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0")
         # a fitted row makes enough writes for one to hang
-        wait_until(lambda: os.path.exists(path + ".status.json", process)
-                  and json.loads(content(path + ".status.json"))["done"] > 0)
+        wait_until(lambda: os.path.exists(path + ".status.json")
+                   and json.loads(content(path + ".status.json"))["done"] > 0, process)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)  # launchers pass one wish on twice
