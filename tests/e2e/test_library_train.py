@@ -1,7 +1,6 @@
 """starmill library train: a grid file in, networks out; stopped, killed, continued; refusals."""
 
 import csv
-import signal
 
 from base import *
 
