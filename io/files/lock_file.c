@@ -141,7 +141,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
-  mill_log_info("%s: %s%s left it behind and is gone; it is taken over", path,
+  mill_log_info("%s: %s%s left it behind and no longer runs; taking it over", path,
                 is_known ? "a process on host " : "a job", who.host);
 done:
   if (fd >= 0)
@@ -196,7 +196,7 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   if (rc == 0)
     rc = mill_thread_start(&beat->thread, keep_touching, beat);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no thread that keeps %s: %s", path, strerror(rc));
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that keeps %s: %s", path, strerror(rc));
   memcpy(lock->path, beat->path, sizeof lock->path);
   lock->beat = beat;
   beat = NULL;
@@ -241,7 +241,7 @@ int mill_lock_keep(const mill_lock *lock)
   if (atomic_load(&lock->beat->is_lost))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s was taken over by another job, as this one had not touched it for long "
-                      "(was it suspended?): this one writes no more",
+                      "(was it suspended?): this job stops writing",
                       lock->path);
   return MILL_OK;
 }

@@ -174,11 +174,10 @@ static int fail_for_room(const unpacker *u)
   char room[64] = "";
   if (isfinite(there))
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
-  return MILL_ERROR(
-      MILL_ERR_INPUT,
-      "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s); make room, set "
-      "scratch (or TMPDIR) to another folder, or gunzip it",
-      u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot hold (%s%s); "
+                    "make room, set scratch (or TMPDIR) to another folder, or gunzip it",
+                    u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
 }
 
 static void sleep_s(double s)

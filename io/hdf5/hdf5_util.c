@@ -321,8 +321,8 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
    * is to be allocated for it must have stood in the file. */
   if (n_byte / MAX_PACKING > file_bytes)
     MILL_FAIL(file->code,
-              DATASET("is said to have %zu bytes, more than the file's %llu can hold; it is "
-                      "damaged or was never written"),
+              DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged or was "
+                      "never written"),
               n_byte, (unsigned long long)file_bytes);
 done:
   mill_h5_array_close(&array);

@@ -261,7 +261,7 @@ static int check_same(hid_t file, const char *path, const char *identity)
   MILL_TRY(mill_ph5_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s is there and was made with another configuration, potential or samples: give "
+              "%s exists and was made with another configuration, potential or samples: give "
               "another --output, or --overwrite",
               path);
 done:

@@ -303,16 +303,16 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
     goto done;
   }
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   MILL_TRY(mill_h5_check_output(path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not an HDF5 file", path);
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file", path);
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no models file of starmill", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
   if (mill_ph5_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
@@ -477,7 +477,7 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 int mill_models_sync(mill_models_file *models)
 {
   if (H5Fflush(models->file, H5F_SCOPE_LOCAL) < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be brought to the disk: %s", models->path,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s", models->path,
                       mill_h5_reason());
   return MILL_OK;
 }

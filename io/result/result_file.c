@@ -158,9 +158,9 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
   else
     mill_lock_remove_leftovers(&file->lock, path);
   if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
-    mill_log_info("%s: there is nothing to overwrite; to continue this run after a stop, leave "
-                  "--overwrite away",
-                  path);
+    mill_log_info(
+        "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
+        path);
   if (overwrite && *found != MILL_FOUND_NOTHING)
     mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
                   file->target[0] ? "with --overwrite"

@@ -264,21 +264,18 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
   mill_result_summary summary;
   memset(&summary, 0, sizeof summary);
   if (n_row != input->n_row)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
-        "result was begun, and rows cannot be put into a result that is there: fit this file "
-        "to another --output, leave this result as it is, and join the two by starmill "
-        "merge",
-        path, input->path, (long long)input->n_row, (long long)n_row);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: the input %s has changed: it has %lld selected rows now and had %lld "
+                      "when the result was begun, and an existing result takes no new rows: fit "
+                      "this file to another --output, and join the two with starmill merge",
+                      path, input->path, (long long)input->n_row, (long long)n_row);
   MILL_CHECK(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
-        "what it was: bring that file back",
-        path, input->path, (long long)n_fitted, (long long)n_row);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: the input %s has changed, and %lld of its %lld rows are already fitted "
+                      "from the old file: restore it",
+                      path, input->path, (long long)n_fitted, (long long)n_row);
   return MILL_OK;
 }
 

@@ -152,9 +152,9 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   MILL_TRY(reset_rows(file, err, reset, n_reset));
   MILL_MPI(MPI_Allreduce(&n_reset, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
   if (n_all > 0 && file->mpi.rank == 0)
-    mill_log_warning("%s: %lld rows are fitted again, for their models are not whole in the "
-                     "models file",
-                     file->path, (long long)n_all);
+    mill_log_warning(
+        "%s: %lld rows are fitted again, as their models are incomplete in the models file",
+        file->path, (long long)n_all);
 done:
   mill_free(reset);
   return err;

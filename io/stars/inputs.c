@@ -244,8 +244,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   file_facts *all = NULL;
   const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
-  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
-                             "inputs are too many for one run", (void **)&all, &n_all));
+  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts, "too many inputs for one run",
+                             (void **)&all, &n_all));
   mill_free(*facts);
   *facts = all;
   return MILL_OK;
@@ -359,9 +359,8 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
           !(is_solar(first->frame) && is_solar(other->frame)))
         return MILL_ERROR(
             MILL_ERR_CONFIG,
-            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
-            "velocities are not in one frame: fit these files one by one, or bring them "
-            "into one frame",
+            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object in different "
+            "velocity frames: fit these files one by one, or convert them to one frame",
             names->name[i_first], first->frame, names->name[i_other], other->frame);
     }
   return MILL_OK;
@@ -521,10 +520,9 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   inputs->file_end = start[mpi->rank + 1];
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, &facts));
-  MILL_TRY(
-      mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
-                      "bytes of errors and redrock files of the inputs are too many for one run",
-                      (void **)&inputs->file_text, &n_text));
+  MILL_TRY(mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
+                           "too many bytes of errors and redrock files of the inputs for one run",
+                           (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));

@@ -190,8 +190,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
     path = beside;
     if (!*path && select->redrock)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: no redrock file lies beside it (coadd- or spectra- replaced by redrock-), but "
-                "rows are selected by one; put it there, set redrock_file, or switch redrock off",
+                "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
+                "redrock selects rows; add the file, set redrock_file, or set redrock: false",
                 file->fits->guard->path);
   }
   if (!*path)

@@ -311,7 +311,9 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   if (from > 0)
     printf("\n%s: the GPU pays from %lld %s on.\n", kind->name, (long long)from, kind->unit);
   else if (from == 0)
-    printf("\n%s: the CPU is faster in the largest size of both.\n", kind->name);
+    printf("\n"
+           "%s: the CPU is faster at the largest size measured on both.\n",
+           kind->name);
   else {
     printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
            "GPU pays.\n",
@@ -363,14 +365,13 @@ static void print_head(const crossover *c)
   printf("CPU: %s, %d %s.\n", c->backend[0]->name, c->n_thread,
          c->n_thread == 1 ? "thread" : "threads");
   if (c->gpu_name[0])
-    printf("GPU: %s; its first use takes %.3f s, which the times of fits have.\n", c->gpu_name,
+    printf("GPU: %s; its first use takes %.3f s, which the times of fits include.\n", c->gpu_name,
            c->gpu_start_s);
   else
     printf("GPU: SKIPPED: %s.\n", c->no_gpu);
-  printf(
-      "A time is the shortest of %d, or of one that takes over %d s: a whole fit of "
-      "the first rows of the inputs, a step of a training, an evolution of particles.  Sizes are",
-      c->job->options.n_repeat, ONCE_S);
+  printf("A time is the shortest of %d runs (of one if it takes over %d s): a whole fit of the "
+         "first rows of the inputs, a training step, an evolution of particles.  Sizes are",
+         c->job->options.n_repeat, ONCE_S);
   for (int k = 0; k < N_KIND; k++)
     printf(" %s (%s)%s", kinds[k].unit, kinds[k].name, k < N_KIND - 1 ? "," : ".\n\n");
   printf("| work | size | CPU, s | GPU, s | speed-up |\n|---|---|---|---|---|\n");

@@ -28,7 +28,7 @@ static int make_folder(const char *base, char folder[FOLDER_SIZE])
     return MILL_ERROR(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "no temporary folder can be made in %s: %s; give another by --output DIR",
+                      "cannot make a temporary folder in %s: %s; choose another with --output DIR",
                       base, strerror(errno));
   return MILL_OK;
 }
@@ -111,7 +111,7 @@ int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
   else if (status != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
+    MILL_FAIL(MILL_ERR_INTERNAL, "some rows were not fitted: please report this bug");
   if (run->shape.n_star == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   split(run);
@@ -178,8 +178,10 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
          (long long)run->shape.n_star, n / run->star_s, n / c->wall_s, 1e3 * star_s(run),
          1e3 * star_s(&all[0]), 1e3 * star_s(&all[n_run - 1]), (double)run->n_eval / n,
          (double)run->n_jac / n);
-  printf("\nStars per core-second leave out what a run does once; stars/s are of wall time with "
-         "it.\n\n");
+  printf("\n"
+         "Stars per core-second exclude work done once per run; stars/s are of wall time and "
+         "include it.\n"
+         "\n");
   printf("| once a run | library | inputs | new file | emulator and guess table | wavelength sets "
          "| closing the file | together |\n|---|---|---|---|---|---|---|---|\n"
          "| CPU ms | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
@@ -247,7 +249,8 @@ static void print_stages(const mill_bench_run *run, const mill_bench_work *work,
          all.mflop / n, 1e3 * run->star_s / n, 1e3 * all.floor_s / n);
   print_ratio(run->star_s, all.floor_s);
   if (run->meters.timing.n_velocity > 0)
-    printf("\nThe profile's values stand for %.1f velocities.\n",
+    printf("\n"
+           "The profile's values cover %.1f velocities.\n",
            (double)run->meters.timing.n_velocity / n);
 }
 

@@ -60,7 +60,7 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
   if (!realpath(call->options->output, result))
     MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output, strerror(errno));
   if (!mill_input_table_takes(result))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s has a tab or an end of a line",
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s contains a tab or newline",
               call->options->output);
   for (int i = 0; i < inputs->n_file; i++) {
     MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));

@@ -46,8 +46,8 @@ int mill_fit_write_products(const mill_fit_call *call, mill_fit_output *out)
   MILL_TRY(mill_products_write(call->mpi, &want, &out->products));
 done:
   if (err != MILL_OK && call->mpi->rank == 0)
-    mill_log_error("%s is whole, but not all files of --rvtab-dir are written; the same command "
-                   "writes those that are missing",
-                   options->output);
+    mill_log_error(
+        "%s is complete, but files of --rvtab-dir are missing; the same command writes them",
+        options->output);
   return err;
 }

@@ -62,7 +62,7 @@ static void print_where(const mill_fit_task *task)
     printf("result       %s.new, which replaces %s when it is finished\n", path, path);
     break;
   case MILL_OLD_KEPT:
-    printf("result       none: %s is as it was\n", path);
+    printf("result       none: %s is unchanged\n", path);
     break;
   default:
     printf("result       %s\n", path);
@@ -167,9 +167,10 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   const mill_product_counts *products = &task->out->products;
   if (products->n_written + products->n_there > 0)
     printf("products     %lld in %s%s\n", (long long)(products->n_written + products->n_there),
-           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", which were there");
+           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", already there");
   if (products->n_failed > 0)
-    printf("  left out   %lld inputs, which changed meanwhile\n", (long long)products->n_failed);
+    printf("  left out   %lld inputs, which changed during the run\n",
+           (long long)products->n_failed);
   if (task->out->board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(task->out->board, &n_rank);

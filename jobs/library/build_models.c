@@ -96,14 +96,13 @@ static int check_names(const mill_build_job *job, const names list[2])
   char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];
   int64_t n = count_not_met(&list[0], text, sizeof text);
   if (n > 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "--list %s: %lld of its %lld names are those of no model (that of a file without its "
-        "folder and .fits, or \"row 7\"): %s",
-        job->options.list, (long long)n, (long long)list[0].n, text);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "--list %s: %lld of its %lld names match no model (a file's name without "
+                      "folder and .fits, or \"row 7\"): %s",
+                      job->options.list, (long long)n, (long long)list[0].n, text);
   n = count_not_met(&list[1], text, sizeof text);
   if (n > 0 && job->mpi.rank == 0)
-    mill_log_warning("--exclude-list %s: %lld of its %lld names are those of no model: %s",
+    mill_log_warning("--exclude-list %s: %lld of its %lld names match no model: %s",
                      job->options.exclude_list, (long long)n, (long long)list[1].n, text);
   return MILL_OK;
 }
@@ -181,7 +180,7 @@ static int index_files(const mill_build_job *job, mill_model_entry **all, int64_
     err = mill_model_source_entry(job->source, i, &mine[n_mine++]);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(
-      mill_mpi_gather(mpi, mine, n_mine, sizeof *mine, "models are too many", (void **)all, n_all));
+      mill_mpi_gather(mpi, mine, n_mine, sizeof *mine, "too many models", (void **)all, n_all));
   qsort(*all, (size_t)*n_all, sizeof **all, compare_entries);
 done:
   mill_free(mine);
@@ -249,11 +248,10 @@ static int check_labels(const mill_build_job *job)
     for (int i = first; i < info->n_model && !varies; i++)
       varies = info->status[i] == MILL_GRID_TO_DO && info->value[(size_t)i * n_label + l] != x;
     if (!varies)
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "the label %s is %g for all models, so nothing can be learned of it: leave it out "
-          "of --labels, or give models in which it varies",
-          info->label[l], x);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "label %s is %g in all models, so it cannot be learned: omit it from "
+                        "--labels, or give models in which it varies",
+                        info->label[l], x);
   }
   return MILL_OK;
 }
@@ -286,7 +284,7 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
   }
   MILL_TRY(check_names(job, list));
   if (info->n_model == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "of %lld models none is wanted (--keep, --exclude, --list)",
+    MILL_FAIL(MILL_ERR_INPUT, "--keep, --exclude and --list leave none of %lld models",
               (long long)n_all);
   MILL_TRY(mill_build_doubles(info));
   MILL_TRY(check_labels(job));

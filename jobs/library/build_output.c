@@ -128,11 +128,11 @@ static int compare_settings(const mill_build_job *job, mill_grid_file *file,
   size_t n_a, n_b;
   mill_first_difference(&a, &n_a, &b, &n_b);
   if (n_a > 0 || n_b > 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings, '%.*s' where now is '%.*s': %s",
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings ('%.*s', now '%.*s'): %s",
               job->output, (int)n_a, a, (int)n_b, b, help);
   if (there->n_model != info->n_model || there->n_arm != info->n_arm ||
       there->n_label != info->n_label)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, and now there are %d: %s", job->output,
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, now there are %d: %s", job->output,
               there->n_model, info->n_model, help);
 done:
   mill_free(settings);
@@ -147,14 +147,14 @@ static int compare_model(const mill_build_job *job, const mill_grid_info *there,
   const mill_grid_info *info = &job->info;
   const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
   if (strcmp(there->name[i], info->name[i]) != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other models: %s, where now is %s: %s",
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other models (%s, now %s): %s",
                       job->output, there->name[i], info->name[i], help);
   if (there->status[i] == MILL_GRID_BAD)
     return MILL_OK;
   for (size_t l = 0; l < n_label; l++)
     same &= there->value[at + l] == info->value[at + l];
   if (!same && info->status[i] == MILL_GRID_BAD)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s was begun with %s, which cannot be taken now: %s",
+    return MILL_ERROR(MILL_ERR_INPUT, "%s was begun with %s, which cannot be used now: %s",
                       job->output, info->name[i], info->why[i]);
   if (!same)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other labels of %s: %s", job->output,
@@ -163,8 +163,7 @@ static int compare_model(const mill_build_job *job, const mill_grid_info *there,
       there->stamp[i] != info->stamp[i])
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the file of %s is not the one that %s was begun with (its size, the time of its last "
-        "change or its bytes): %s",
+        "the file of %s has changed since %s was begun (size, modification time or contents): %s",
         info->name[i], job->output, help);
   return MILL_OK;
 }
@@ -184,8 +183,7 @@ static int compare(const mill_build_job *job, mill_grid_file *file, const mill_g
   for (int i = 0; i < there->n_model; i++)
     MILL_CHECK(compare_model(job, there, i, help));
   if (job->info.stamp && !there->stamp)
-    mill_log_warning("%s does not say which files it was begun with: they are taken for those that "
-                     "are there now",
+    mill_log_warning("%s does not record its input files: assuming they are unchanged",
                      job->output);
   return MILL_OK;
 }

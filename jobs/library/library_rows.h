@@ -16,7 +16,7 @@
  *  in.  shown: what --columns takes. */
 #define MILL_LABELLED_FILE_ROWS(type, shown)                                                       \
   {"name-column", MILL_OPTION_PATH, MILL_AT(type, in.request.name_column), .argument = "NAME",     \
-   .help = "its column with the files' names, with or without .fits (default FILE)"},              \
+   .help = "column of the table with the files' names, with or without .fits (default FILE)"},     \
       {"columns",                                                                                  \
        MILL_OPTION_OTHER,                                                                          \
        MILL_AT(type, in),                                                                          \

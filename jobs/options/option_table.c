@@ -72,7 +72,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
   for (int i = 0; table->row[i].name; i++)
     for (int k = 0; k < n; k++)
       if (given[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
-        return MILL_ERROR(MILL_ERR_USAGE, "--%s means nothing %s; see %s --help", need[k].name,
+        return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply %s; see %s --help", need[k].name,
                           need[k].what, table->command);
   return MILL_OK;
 }

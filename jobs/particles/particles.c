@@ -50,21 +50,21 @@ static const mill_option_table table = {
     "starmill particles",
     "usage: starmill particles CONFIG.yaml --output OUT.h5 [options]\n"
     "\n"
-    "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write the density that a\n"
-    "Gaussian kernel makes of them.  The ranks of mpirun or srun share the problems.  The\n"
-    "same command given again continues what was interrupted.\n"
+    "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write their density, smoothed by a\n"
+    "Gaussian kernel.  The ranks of mpirun or srun share the problems.  Repeat the same command\n"
+    "to continue an interrupted run.\n"
     "\n",
     "\n"
     "starmill help config particles lists the keys of CONFIG.yaml.\n",
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
+        {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help =
              "where particles move (default cpu); auto: on GPUs where every rank gets one, else on "
              "the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
-         .help = "threads per rank; 0: the cores that the rank may use"},
+         .help = "threads per rank; 0: all cores available to it"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
         MILL_OPTION_HELP(particle_options),
         {0}}};
@@ -122,8 +122,8 @@ static int load(void *context)
     if ((p->potential == MILL_GRIDDED && !c->setup.field.coef) ||
         (p->start == MILL_START_SAMPLES && !job->sample))
       MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: problem %lld has potential: grid or start: samples: give potential_file or "
-                "samples_file",
+                "%s: problem %lld needs a file (potential: grid or start: samples): give "
+                "potential_file or samples_file",
                 job->options.config, (long long)i);
     err = mill_particle_check_problem(&c->setup, p);
     if (err == MILL_ERR_CONFIG)
@@ -322,7 +322,7 @@ static void print_summary(const particle_job *job, double wall_s)
   const mill_particle_setup *s = &job->config.setup;
   printf("problems     %lld", (long long)job->config.n_problem);
   if (job->n_todo < job->config.n_problem)
-    printf(", of them %lld were there already", (long long)(job->config.n_problem - job->n_todo));
+    printf(", %lld of them already done", (long long)(job->config.n_problem - job->n_todo));
   printf("\nparticles    %d, %d steps, %d densities\n", s->n_particle, s->n_step, s->n_record);
   printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, %s%s)\n", wall_s,
          wall_s > 0 ? (double)job->n_todo * s->n_particle * s->n_step / wall_s : 0.0, job->mpi.size,

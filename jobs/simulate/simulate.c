@@ -46,7 +46,7 @@ static void print_summary(const simulate_job *job, const mill_simulate_count *co
   printf("stars        %lld\n", (long long)plan->options.mock.n_star);
   printf("files        %d", plan->n_file);
   if (!complete && count->n_file_kept > 0)
-    printf(", of them %lld were there already", (long long)count->n_file_kept);
+    printf(", %lld of them already done", (long long)count->n_file_kept);
   printf("\nlibrary      %s\n", plan->library);
   if (!complete)
     printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each)\n", wall_s,

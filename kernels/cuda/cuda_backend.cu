@@ -31,7 +31,7 @@ static int explain(cudaError_t status, const char **advice)
   case cudaErrorCallRequiresNewerDriver:
   case cudaErrorNoDevice:
   case cudaErrorStubLibrary:
-    *advice = "this machine has no GPU, or no driver new enough for this build (nvidia-smi tells): "
+    *advice = "this machine has no GPU, or no driver new enough for this build (see nvidia-smi): "
               "use --backend cpu";
     return MILL_ERR_CONFIG;
   case cudaErrorNoKernelImageForDevice:
@@ -41,16 +41,16 @@ static int explain(cudaError_t status, const char **advice)
               "use --backend cpu";
     return MILL_ERR_CONFIG;
   case cudaErrorDevicesUnavailable:
-    *advice = "another program has the GPU for itself: ask for one of your own, or use "
-              "--backend cpu";
+    *advice =
+        "another program uses the GPU exclusively: request one of your own, or use --backend cpu";
     return MILL_ERR_BACKEND;
   case cudaErrorSystemNotReady:
   case cudaErrorSystemDriverMismatch:
-    *advice = "the driver or fabric manager of this node is not ready: tell its administrator, or "
-              "use --backend cpu";
+    *advice = "the driver or fabric manager of this node is not ready: inform its administrator, "
+              "or use --backend cpu";
     return MILL_ERR_BACKEND;
   case cudaErrorECCUncorrectable:
-    *advice = "the GPU's memory is faulty: tell its administrator; rows written so far are good";
+    *advice = "the GPU's memory is faulty: inform its administrator; rows written so far are good";
     return MILL_ERR_BACKEND;
   default:
     *advice = "give the same command again, with --backend cpu if it fails again; rows written so "
@@ -108,7 +108,7 @@ static int read_switch(const char *name, int otherwise, int *on)
   if (!text || !*text)
     goto done;
   if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s is 0 or 1, not '%s'", name, text);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: expected 0 or 1, got '%s'", name, text);
   *on = text[0] == '1';
 done:
   return err;

@@ -101,12 +101,12 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   char a[32], b[32];
   window(config, whole, choice, &first, &end);
   if (end - first < MIN_POINTS)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "arms: %s, from %s to %s A, is no part of the library's arm %s, which has %.0f to "
-        "%.0f A; give it another range or leave it out",
-        choice->arm, mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
-        whole->name, whole->wave_aa[0], whole->wave_aa[whole->n_pix - 1]);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "arms: %s, from %s to %s A, is not within the library's arm %s, %.0f to %.0f "
+                      "A; change its range or leave it out",
+                      choice->arm, mill_text_of_real(choice->min_aa, a),
+                      mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
+                      whole->wave_aa[whole->n_pix - 1]);
   *part = *whole;
   part->wave_aa = NULL;
   memset(part->emulator.weight, 0, sizeof part->emulator.weight);

@@ -88,8 +88,8 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
     yaml_event_delete(&event);
     if (depth > MAX_DEPTH)
       MILL_FAIL(MILL_ERR_CONFIG,
-                "%s:%zu: lists or mappings within each other %d deep, and no key needs more than "
-                "%d; give a configuration file",
+                "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
+                "configuration file",
                 path, line, depth, MAX_DEPTH);
     if (n_anchor > MAX_ANCHOR)
       MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",

@@ -100,7 +100,7 @@ static const char *found(const yaml_node_t *node, char out[80])
 static int expected(reader *in, const yaml_node_t *node, const char *what)
 {
   char text[80];
-  return bad(in, node, "%s expected, %s found", what, found(node, text));
+  return bad(in, node, "expected %s, got %s", what, found(node, text));
 }
 
 static int get_real(reader *in, const yaml_node_t *node, double *out)
@@ -236,7 +236,7 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
     if (item->type == YAML_SEQUENCE_NODE)
       MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)
-      return bad(in, item, "item %zu is no [min, max]; give %s", i + 1, what);
+      return bad(in, item, "item %zu is not [min, max]; give %s", i + 1, what);
     MILL_CHECK(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
     MILL_CHECK(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
   }
@@ -281,7 +281,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
     if (i == n_field)
       return bad(in, name, "%s is unknown in %s; give %s", found(name, text), item, wanted);
     if (seen[i]++)
-      return bad(in, name, "%s is there twice in one%s; remove one", fields[i].name, item + 2);
+      return bad(in, name, "%s appears twice in one%s; remove one", fields[i].name, item + 2);
     if (fields[i].text)
       MILL_CHECK(get_text(in, value, MILL_MAX_NAME, fields[i].text));
     else
@@ -542,7 +542,7 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
   const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
   *line = node_line(name);
   if (name->type != YAML_SCALAR_NODE)
-    MILL_FAIL(MILL_ERR_CONFIG, "a key expected, %s found", found(name, text));
+    MILL_FAIL(MILL_ERR_CONFIG, "expected a key, got %s", found(name, text));
   const int i = mill_config_find_key(scalar(name));
   if (i < 0)
     MILL_TRY(unknown_key(scalar(name)));
@@ -585,7 +585,7 @@ int mill_config_read_document(struct yaml_document_s *document, mill_config *con
   if (!is_null(root)) {
     *line = node_line(root);
     if (root->type != YAML_MAPPING_NODE)
-      MILL_FAIL(MILL_ERR_CONFIG, "lines of the form 'key: value' expected, %s found",
+      MILL_FAIL(MILL_ERR_CONFIG, "expected lines of the form 'key: value', got %s",
                 found(root, text));
     for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
          pair < root->data.mapping.pairs.top; pair++)

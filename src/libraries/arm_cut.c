@@ -166,11 +166,10 @@ static int make_weights(mill_arm_cut *cut, int n_sub, int n_thread)
     cut->at[p + 1] = cut->at[p] + (size_t)n;
   }
   if (k_last - cut->k_first >= MAX_FINE || cut->at[cut->n_pix] > MAX_FINE)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "its wavelength steps, or the convolution from its resolution, are too fine for "
-        "pixels of %.3g A: %zu weights; take a coarser sampling or more pixels",
-        cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "its wavelength steps, or the convolution from its resolution, are too fine "
+                      "for pixels of %.3g A: %zu weights; use a coarser sampling or more pixels",
+                      cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
   cut->n_fine = (int)(k_last - cut->k_first + 1);
   MILL_CHECK(mill_alloc_raw(cut->at[cut->n_pix], sizeof *cut->weight, (void **)&cut->weight));
   cut->n_sub = n_sub;

@@ -78,7 +78,7 @@ static int make_whole_hull(int n, const double *mapped, mill_library *lib)
   if (hull->n_facet > MILL_MAX_FACET)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "the hull of %d labels of %d models has %d facets, at most %d: take hulls of pairs",
+        "the hull of %d labels of %d models has %d facets, at most %d: use hulls of pairs",
         lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
   return MILL_OK;
 }

@@ -265,11 +265,10 @@ static int remove_continuum(size_t n, int n_basis, const double *basis, int n_ga
     }
   if (n_basis > 0 &&
       LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', n_basis, 1, normal, n_basis, coef, 1) != 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "a spectrum's gaps leave nothing to find its continuum of degree %d from; give a "
-        "lower --continuum",
-        n_basis - 1);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "a spectrum's gaps leave too few pixels for a continuum of degree %d; give a "
+                      "lower --continuum",
+                      n_basis - 1);
   for (int k = 0; k < n_basis; k++)
     cblas_daxpy((int)n, -coef[k], basis + (size_t)k * n, 1, y, 1);
   return MILL_OK;

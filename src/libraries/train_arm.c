@@ -35,9 +35,8 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 {
   MILL_CHECK(mill_train_settings_check(&s->net));
   if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "the scores of components are trained with the loss l2 alone; take "
-                      "the pixels for another one");
+    return MILL_ERROR(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 "
+                                      "alone; use --last pixels for another loss");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "

@@ -46,7 +46,7 @@ double mill_mock_lsf_sigma(int lsf_group, double wave_aa);
   X(MILL_MOCK_HALF_MASKED, "half_masked", "every second pixel masked")                             \
   X(MILL_MOCK_FAST_ROTATOR, "fast_rotator", "v sin i of 300 km/s")                                 \
   X(MILL_MOCK_HIGH_VELOCITY, "high_velocity", "900 km/s")                                          \
-  X(MILL_MOCK_GALAXY, "galaxy", "redrock calls it a GALAXY; a star all the same")
+  X(MILL_MOCK_GALAXY, "galaxy", "a star that redrock calls a GALAXY")
 
 #define MILL_MOCK_KIND_ENUM(code, name, text) code,
 enum mill_mock_kind { MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_ENUM) MILL_MOCK_N_KIND };

@@ -31,11 +31,10 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
     return MILL_OK;
   const int n_par = MILL_PAR_LABEL0 + lib->n_label + (set->velocity_offsets ? lib->n_arm - 1 : 0);
   if (s->n_walker < 2 * n_par || s->n_walker > MILL_MAX_WALKER || s->n_walker % 2 != 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
-        "(--walkers)",
-        s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%d walkers for %d parameters: give an even number from %d (twice the "
+                      "parameters) to %d (--walkers)",
+                      s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
   const int n_temperature = mill_n_temperature(s);
   if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
     return MILL_ERROR(MILL_ERR_CONFIG,
@@ -49,8 +48,8 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
   for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
     if (!is_bounded(lib, set, l))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "no hull of %s and no prior bounds %s, so that there is no evidence: leave "
-                        "--temperatures out, or give the fit priors of it",
+                        "no hull of %s and no prior bounds %s, so the evidence is undefined: omit "
+                        "--temperatures, or fit with a prior on it",
                         lib->path, lib->label[l].name);
   if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
     return MILL_ERROR(
@@ -68,7 +67,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
   MILL_CHECK(check_sample(lib, s));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
+    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; expected 1 to %d", s->n_cont,
                       MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)

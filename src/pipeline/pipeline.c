@@ -371,7 +371,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   if (!h->is_ready)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
   mill_eval *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
@@ -453,7 +453,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   c->n_usable = n_now;
   if (p->all.n_usable < 1)
     p->all.n_usable = 1;
-  mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
+  mill_log_warning("memory of %s is full with %d stars: continuing with %d slots", p->backend->name,
                    n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
   return MILL_OK;

@@ -112,7 +112,7 @@ class Log(ProgramTest):
         for text in ("To do: look at star 5\n", "2026-11-22 notes of a night of observations\n", "x"):
             with open(log, "w") as f:
                 f.write(text)
-            self.assertOneLine(fit("--log", log, *args), "--log", "no log of starmill", status=2)
+            self.assertOneLine(fit("--log", log, *args), "--log", "not that of a log of starmill", status=2)
             self.assertEqual(content(log, "r"), text)
 
 

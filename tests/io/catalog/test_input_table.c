@@ -112,7 +112,7 @@ static void test_lines_that_are_none(void **state)
   assert_int_equal(mill_input_table_read(path, &table), MILL_ERR_USAGE);
   assert_null(table);
   assert_int_equal(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "no table of inputs"));
+  assert_non_null(strstr(mill_error_message(), "not a table of inputs"));
   file = fopen(path, "r");
   assert_non_null(file);
   assert_int_equal(fread(text, 1, 4095, file), 5);

@@ -118,7 +118,7 @@ static void test_folders(void **state)
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made/a/b", "--output"), MILL_ERR_OUTPUT);
   assert_int_equal(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "is no folder"));
+  assert_non_null(strstr(mill_error_message(), "is not a folder"));
 }
 
 static void test_a_product_has_its_name_when_it_is_whole(void **state)
