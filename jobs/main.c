@@ -100,7 +100,7 @@ static void print_help(FILE *out)
   fprintf(out, "\n%s", more_help);
 }
 
-/* Of pages that go into files: one that is cut off must not pass for whole. */
+/* Check the output of pages that go into files: a truncated one must not look complete. */
 static int printed(void)
 {
   if (fflush(stdout) == 0 && !ferror(stdout))
@@ -171,7 +171,7 @@ static int help(int argc, char **argv)
 int main(int argc, char **argv)
 {
   mill_h5_name_crashes();
-  /* a file at the limit on sizes is a failed write with a message, not a silent death */
+  /* a file at the size limit then gives a failed write with a message instead of a silent death */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();
   if (argc < 2) {

@@ -19,7 +19,7 @@ typedef struct line {
   size_t number;    /* from 1 */
 } line;
 
-/* Give take each line of a file that is neither blank nor a comment. */
+/* Call take for each line of a file that is neither blank nor a comment. */
 static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
   int err = MILL_OK;

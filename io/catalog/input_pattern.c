@@ -11,7 +11,7 @@
 
 enum { MAX_WIDTH = 18 };
 
-/* Is there {n}, {n:WIDTH} or {n/DIVISOR} at text?  Its length, 0 when not. */
+/* Length of {n}, {n:WIDTH} or {n/DIVISOR} at text; 0 when there is none. */
 static size_t placeholder(const char *text, int *width, long long *divisor)
 {
   char *end = NULL;
@@ -62,7 +62,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
 
 static _Thread_local int folder_errno;
 
-/* For glob, which a folder that is not there must not end. */
+/* For glob: a missing folder is not an error. */
 static int folder_failed(const char *path, int reason)
 {
   (void)path;

@@ -49,7 +49,7 @@ int mill_products_folder(const char *folder, const char *option)
   return MILL_OK;
 }
 
-/* The last two folders of a path, "100/10001/", or what there is of them; empty for a file alone.
+/* The last two folders of a path, "100/10001/", or fewer; empty for a file alone.
  */
 static void last_folders(const char *path, char *out, size_t size)
 {
@@ -196,7 +196,7 @@ static int make_product(products *p, enum kind kind, int i_file)
   return MILL_OK;
 }
 
-/* A product that its input spoils costs no other. */
+/* A failure of one input does not affect other products. */
 static int products_of(products *p, int i_file)
 {
   int err = MILL_OK;

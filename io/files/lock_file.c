@@ -76,7 +76,8 @@ static void self(holder *me)
   (void)!readlink("/proc/self/ns/pid", me->space, sizeof me->space - 1);
 }
 
-/* What the lock file at path says, out [TEXT]; its length, negative when it cannot be read. */
+/* Read the lock file at path into out [TEXT]; returns its length, negative when it cannot be
+ * read. */
 static ssize_t read_lock(int fd, char *out)
 {
   const ssize_t n = fd < 0 ? -1 : read(fd, out, TEXT - 1);
@@ -136,7 +137,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
               "longer runs, remove %s and start again",
               output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
               strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* without it a loser hears of its loss by mill_lock_keep */
+  (void)flock(fd, LOCK_EX); /* without it a loser learns of its loss from mill_lock_keep */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
@@ -149,7 +150,7 @@ done:
   return err;
 }
 
-/* 0: another job has the lock; one that cannot be seen, or was removed by hand, is no other's. */
+/* 0: another job has the lock; an invisible lock, or one removed by hand, still counts as ours. */
 static int is_ours(const struct mill_lock_beat *beat)
 {
   char text[TEXT];
@@ -177,7 +178,7 @@ static void *keep_touching(void *argument)
   return NULL;
 }
 
-/* Write who holds the lock into the new file fd, and keep touching it. */
+/* Write the holder of the lock into the new file fd, and keep touching it. */
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;

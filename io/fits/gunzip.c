@@ -186,8 +186,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Show others that a file is here, or is about to be.  One of them may have the folder to itself
- * while it unpacks. */
+/* Mark that a file is here, or is about to be.  Another thread may hold the folder alone while it
+ * unpacks. */
 static void share_folder(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&

@@ -514,7 +514,7 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
 #ifdef MPICH
   /* HDF5 sets file views around a collective write, and a rank whose write failed
      leaves without the second one: in MPICH's ROMIO, where that is collective, the
-     others then wait for ever.  So each rank writes its own rows independently. */
+     others then wait forever.  So each rank writes its own rows independently. */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
     MILL_TRY(WRITE_ERROR(name));
 #else

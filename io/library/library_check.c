@@ -170,7 +170,7 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* What a grid and radial functions have in common. */
+/* Checks common to grids and radial functions. */
 static int check_front(const mill_library *lib, const mill_arm *arm, int n_axis, int n_out,
                        const char *where)
 {

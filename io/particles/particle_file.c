@@ -253,7 +253,7 @@ done:
   return err;
 }
 
-/* What is there must be of the same identity. */
+/* An existing file must have the same identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
   int err = MILL_OK;
@@ -335,7 +335,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* the status last: what it says is there */
+  /* the status last, so that it is true */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));

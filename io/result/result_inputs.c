@@ -36,7 +36,7 @@ static const struct file_number {
   int is_real;
   size_t field;
   const char *unit, *description;
-  const char *changed; /* what a difference means to a run that continues; NULL: it is not asked */
+  const char *changed; /* message for a difference in a run that continues; NULL: not compared */
 } numbers[MILL_INPUT_N_NUMBER] = {
     [MILL_INPUT_SIZE] = {GROUP "SIZE", 0, FIELD(size), "byte", "size", "its size has changed"},
     [MILL_INPUT_MTIME] = {GROUP "MTIME", 1, FIELD(mtime), "s", SINCE_1970,
@@ -213,7 +213,7 @@ static int is_path(const mill_recorded_inputs *was, int which, int i, const char
          a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* what: what a difference is called after the name of the file; NULL: the text is that name */
+/* what: text of a difference after the name of the file; NULL: the text is that name */
 static int check_paths(const mill_recorded_inputs *was, const char *path, const mill_run_info *info,
                        int which, const char *what)
 {

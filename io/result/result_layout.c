@@ -171,7 +171,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                        "those of the velocities: nothing was corrected");
 }
 
-/* What a run changes later is raw data, not attributes: only that is safe against a kill. */
+/* Values that a run changes later are raw data, not attributes: only these are safe against a
+ * kill. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;

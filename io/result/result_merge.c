@@ -22,7 +22,7 @@
 
 enum { BLOCK_BYTES = 4 << 20, MAX_DATASET = 256 };
 
-/* What the rows of a group are. */
+/* Kinds of a group's rows. */
 enum unit { ROWS, EXPOSURES, FILES, N_UNIT };
 static const struct {
   const char *name;
@@ -54,7 +54,7 @@ typedef struct merge_part {
   int64_t n[N_UNIT], start[N_UNIT]; /* start: in the whole */
 } merge_part;
 
-/* An input of a part, by what two names or copies of one file have in common. */
+/* Identity of a part's input, equal for two names or copies of one file. */
 typedef struct merge_input {
   int64_t key[3];
   char *path;       /* owned */
@@ -603,12 +603,12 @@ static int check_roles(const merge_job *job)
   return MILL_OK;
 }
 
-/* The output is nothing that must not be replaced. */
+/* Check that the output may be replaced. */
 static int check_output(const merge_job *job, int overwrite)
 {
   struct stat here;
   if (stat(job->output, &here) != 0)
-    return MILL_OK; /* what else is wrong shows when it is created */
+    return MILL_OK; /* other errors show when it is created */
   if (!S_ISREG(here.st_mode))
     return REFUSED("%s exists and is not a regular file: give another --output", job->output);
   if (!overwrite)

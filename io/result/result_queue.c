@@ -1,4 +1,4 @@
-/* What the fits ask and hand over, under the mutex. */
+/* Queries and rows of the fits, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>
 

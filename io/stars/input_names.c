@@ -50,7 +50,7 @@ done:
   return err;
 }
 
-/* What makes results of one input differ: science settings and library. */
+/* Settings that distinguish results of one input: science settings and library. */
 static int digest_settings(const mill_config *config, const mill_library *lib,
                            char out[MILL_SETTINGS_SIZE])
 {
@@ -177,7 +177,8 @@ static int are_recorded(const mill_input_table *table, const char *path, const m
   return 1;
 }
 
-/* A result that is there keeps its own inputs; what else is not done waits for another one. */
+/* An existing result keeps its own inputs; other inputs that are not done wait for another
+ * result. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
@@ -187,7 +188,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   mill_existing *existing = NULL;
   MILL_TRY(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
-  if (!existing->found || list->n == 0) /* what else may lie there is refused when it is opened */
+  if (!existing->found || list->n == 0) /* anything else there is refused when it is opened */
     goto done;
   MILL_TRY(read_inputs(request->output, &own));
   MILL_TRY(count_others(list, &own, &n_waiting));

@@ -18,7 +18,7 @@
 
 enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
-/* What a rank finds out about a file; ranks send it byte by byte. */
+/* A rank's facts about a file; ranks send it byte by byte. */
 typedef struct file_facts {
   int64_t size;
   double mtime;
@@ -34,7 +34,7 @@ typedef struct file_facts {
   char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
 
-/* What this rank's files say about the models of an arm. */
+/* Facts about the models of an arm, from this rank's files. */
 typedef struct arm_layout {
   int first_file; /* the first one that has the arm; INT_MAX: none */
   int n_pix;      /* of the exposure that has most */
@@ -43,7 +43,7 @@ typedef struct arm_layout {
   int differs;     /* some exposure is on other wavelengths, or has several spectra */
 } arm_layout;
 
-/* What indexing needs. */
+/* State of indexing. */
 typedef struct index_job {
   mill_spectra_settings settings;
   int want_models;
@@ -129,7 +129,7 @@ done:
   return err;
 }
 
-/* What indexing a file takes, relative to others. */
+/* Relative cost of indexing a file. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
   return 1.0 +
@@ -238,7 +238,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Put the facts of all ranks in place of this rank's; start [size + 1]: the first file of each. */
+/* Replace this rank's facts by those of all ranks; start [size + 1]: the first file of each. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
@@ -281,7 +281,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   return MILL_OK;
 }
 
-/* What qsort_r's comparison looks at. */
+/* Context of qsort_r's comparison. */
 typedef struct identities {
   const file_facts *facts;
   const char *const *name;

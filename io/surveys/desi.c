@@ -324,7 +324,7 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
   return MILL_OK;
 }
 
-/* What does not change from row to row. */
+/* Channel properties common to all rows. */
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
   const mill_desi_arm *a = &file->arm[i];

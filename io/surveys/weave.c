@@ -93,7 +93,7 @@ static int check_shapes(const weave *w, arm *a)
   return MILL_OK;
 }
 
-/* CTYPE1 says AWAV or WAVE; without it the configuration must say what the file does not. */
+/* CTYPE1 is AWAV or WAVE; without it the configuration must give the medium. */
 static int read_medium(weave *w, int i_hdu, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
@@ -325,8 +325,8 @@ static const mill_fits_wish fibtable_wish[] = {
     {"TARGCAT", MILL_AS_TEXT, offsetof(fibtable, category), 0, 1}};
 enum { N_WISH = sizeof fibtable_wish / sizeof *fibtable_wish };
 
-/* What the fibre looked at in the words of the selection: SKY, BAD, or TARGUSE itself.
- * STATUS A is a fibre that is on its target; others are parked, disabled or lost. */
+/* Target type of the fibre in the words of the selection: SKY, BAD, or TARGUSE itself.  STATUS A is
+ * a fibre that is on its target; others are parked, disabled or lost. */
 static const char *objtype_of(const char *status, const char *use)
 {
   if (strcasecmp(status, "A") != 0)

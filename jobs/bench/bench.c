@@ -35,7 +35,7 @@ static const char *const work_words[] = {"all", "fit", "train", "particles", NUL
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
 
-/* The tasks are those that have a use for an option. */
+/* The tasks bits name the tasks that use an option. */
 static const mill_option rows[] = {
     {"library", KEY(library, "template_lib"), .tasks = FIT | CROSSOVER},
     {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
@@ -88,7 +88,7 @@ static const mill_bench_options usual = {
 
 const mill_option_help mill_bench_help = {&table, &usual};
 
-/* An option that would do nothing is a mistake. */
+/* Refuse an option that would have no effect. */
 static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
                       const mill_bench_options *options)
 {

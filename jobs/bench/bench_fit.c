@@ -1,4 +1,4 @@
-/* What a fit costs on this machine, by stage, beside the least that it could cost. */
+/* Cost of a fit on this machine by stage, compared with its lower bound. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -64,14 +64,14 @@ static void count_row(void *context, const mill_library *lib, const mill_fit_set
   run->n_jac += result->n_jac;
 }
 
-/* The phase of a backend that a stage is, -1: of the host. */
+/* Backend phase of a stage; -1: on the host. */
 static int phase_of(int stage)
 {
   _Static_assert(MILL_BENCH_FINAL - MILL_BENCH_PREPARE == (int)MILL_PHASE_FINAL, "same order");
   return stage < MILL_BENCH_PREPARE || stage > MILL_BENCH_FINAL ? -1 : stage - MILL_BENCH_PREPARE;
 }
 
-/* Split a finished run's CPU time into what is done once, and stages. */
+/* Split a finished run's CPU time into work done once, and stages. */
 static void split(mill_bench_run *run)
 {
   const mill_fit_meters *c = &run->meters;
@@ -134,7 +134,7 @@ static int by_time(const void *a, const void *b)
 
 static int measure_rates(const mill_bench *job, mill_bench_rates *rates)
 {
-  /* first what may be missing */
+  /* check first for missing values */
   if (job->input.n > 0)
     MILL_CHECK(
         mill_bench_rates_read((int)job->input.n, (const char *const *)job->input.path, rates));
@@ -215,8 +215,7 @@ static void print_stage(const mill_bench_run *run, int s, const char *name,
   const double emulate_s = phase < 0 ? 0.0 : t->emulate_s[phase];
   int by_traffic = 0;
   const double least_s = mill_bench_floor_s(w, rates, &by_traffic);
-  /* less than a microsecond a star is no floor to compare a stage with: reading the clock takes
-   * as long */
+  /* less than a microsecond a star is too short to compare with: reading the clock takes as long */
   const double shown_s = least_s < 1e-6 * n ? 0.0 : least_s;
   printf("| %s |", name);
   mill_bench_print_cell(value + jacobian > 0.0, 2, value / n, "");

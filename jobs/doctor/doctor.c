@@ -157,7 +157,7 @@ static void report_machine(doctor_job *job)
 
 /* ---- ranks ---- */
 
-/* A launcher of another MPI starts programs that each take themselves for the only rank. */
+/* A launcher of another MPI starts programs that each run as a single rank. */
 static void check_launcher(doctor_job *job)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -194,7 +194,7 @@ done:
   return err;
 }
 
-/* What can make the opening of a file wait for another job (src/ranks/mpi_context.h). */
+/* MPI settings that can block the opening of a file (src/ranks/mpi_context.h). */
 static void report_file_pointers(mill_doctor_report *r)
 {
   int may_wait = 0;
@@ -406,7 +406,7 @@ done:
   return err;
 }
 
-/* From which size on auto takes the GPU. */
+/* Size from which auto takes the GPU. */
 static void report_crossover(doctor_job *job, int kind, const char *key)
 {
   mill_doctor_report *r = &job->report;
@@ -483,7 +483,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* without threads of MPI the rest can be looked at; without communicators it cannot */
+  /* without threads of MPI the rest can be checked; without communicators it cannot */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

@@ -75,8 +75,8 @@ done:
   return err;
 }
 
-/* Ranks with a GPU and ranks without.  What the CPUs agree on is asked of all of them, so that a
- * run is the same whichever ranks have the GPUs. */
+/* Ranks with a GPU and ranks without.  All ranks choose a common CPU backend, so that a run is the
+ * same whichever ranks have the GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
   int err = MILL_OK;
@@ -119,7 +119,7 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
   else if (call->options->plan && strcmp(choice, any_gpu.name) == 0)
-    device->backend = &any_gpu; /* a plan looks for none */
+    device->backend = &any_gpu; /* a plan looks for no GPU */
   else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
     device->backend = &any_mixed;
   else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {

@@ -14,7 +14,7 @@
 
 enum { MAX_REASON = 64 };
 
-/* What the rows of each input have become. */
+/* Outcome of the rows of each input. */
 static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
                       char (*reason)[MAX_REASON])
 {

@@ -128,8 +128,8 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* Beside a GPU a slow rank must not hold the end of the run, and how much slower it is differs
-   * between machines: with less work at a time, four times as much on top is still in time. */
+  /* A slow rank must not delay the end of a run with a GPU, and its speed differs between machines:
+   * with small chunks even a rank four times slower than expected ends in time. */
   return device->both[0] ? 0.25 * rate : rate;
 }
 

@@ -84,7 +84,7 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
   return bytes;
 }
 
-/* What lies at the output already: rows that would not be fitted again. */
+/* Existing output: rows that would not be fitted again. */
 static int64_t print_existing(const mill_plan *plan, FILE *out)
 {
   const char *path = plan->options->output;

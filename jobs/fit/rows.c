@@ -5,7 +5,7 @@
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 
-/* The default mask is the dichroic of DESI, which means nothing elsewhere. */
+/* The default mask is the dichroic of DESI, meaningless for other surveys. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -56,8 +56,8 @@ done:
   return err;
 }
 
-/* Say how many rows the start table has, so that no star is guessed unnoticed.  A table that has
- * none of them is the wrong one. */
+/* Log how many rows the start table has, so that missing starts are noticed.  A table without any
+ * of them is the wrong one. */
 static int count_starts(const mill_fit_call *call, const mill_fit_setup *setup,
                         const mill_inputs *inputs)
 {

@@ -13,7 +13,7 @@
 
 #define FORMAT_NAME "starmill result"
 
-/* Purposes of random words, beside that of the walkers. */
+/* Purposes of random words, in addition to that of the walkers. */
 enum { NAME_PURPOSE = 20, SHARE_PURPOSE = 21 };
 
 uint64_t mill_sampled_identity(int64_t target_id, const char *object)

@@ -53,7 +53,7 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
-/* Where the rows are. */
+/* Print the name of the result. */
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;
@@ -93,7 +93,7 @@ static void print_flags(const mill_result_summary *summary)
   print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
 }
 
-/* With cuda+cpu: what the ranks with a GPU have done, and the others. */
+/* With cuda+cpu: rows of the ranks with a GPU, and of the others. */
 typedef struct mill_kinds {
   int64_t n_rank[2], n_thread[2], n_row[2]; /* of the CPU, of the GPU */
 } mill_kinds;

@@ -1,5 +1,4 @@
-/* The models of a grid: which there are, which are wanted, and what is known to be wrong with
-   them. */
+/* The models of a grid: index, selection, and known defects. */
 #include "jobs/library/build_job.h"
 
 #include <math.h>
@@ -20,7 +19,7 @@ typedef struct names {
   unsigned char *met;           /* [n] a model has it */
 } names;
 
-enum { MAX_NAMED = 5 /* names that a message tells */ };
+enum { MAX_NAMED = 5 /* names in a message */ };
 
 /* A name a line; # begins a remark. */
 static int read_names(const char *option, const char *path, names *out)
@@ -62,7 +61,7 @@ done:
   return err;
 }
 
-/* Is the name in the list?  The list keeps in mind that it was met. */
+/* Is the name in the list?  Marks it as found. */
 static int has_name(names *list, const char *name)
 {
   char(*found)[MILL_GRID_NAME] = NULL;
@@ -90,7 +89,7 @@ static int64_t count_not_met(const names *list, char *text, size_t size)
   return n;
 }
 
-/* What --list names is wanted, so it must be there; what --exclude-list names may be missing. */
+/* Names of --list must exist; names of --exclude-list may be missing. */
 static int check_names(const mill_build_job *job, const names list[2])
 {
   char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];

@@ -27,7 +27,7 @@ static void print_wavelengths(const mill_labelled_origin *origin, FILE *out)
           origin->is_air ? ", converted to vacuum" : "");
 }
 
-/* What tells it from another file of the same name. */
+/* Properties that distinguish it from another file of the same name. */
 static int print_file(const char *what, const char *path, FILE *out)
 {
   struct stat status;
@@ -94,7 +94,7 @@ int mill_build_settings(mill_build_job *job, const char *normalise)
   for (int a = 0; a < job->info.n_arm; a++)
     print_arm(job, a, out);
   const int failed = ferror(out);
-  if (fclose(out) != 0 || failed || size > 60000) /* what an attribute can hold */
+  if (fclose(out) != 0 || failed || size > 60000) /* the size of an attribute */
     MILL_FAIL(MILL_ERR_MEMORY, "the settings are too long");
   MILL_TRY(err);
   MILL_TRY(MILL_ALLOC(size + 1, &job->settings));
@@ -168,7 +168,7 @@ static int compare_model(const mill_build_job *job, const mill_grid_info *there,
   return MILL_OK;
 }
 
-/* Is the file that is there one of this command? */
+/* Does the existing file belong to this command? */
 static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
 {
   char help[256 + MILL_MAX_PATH];
@@ -188,8 +188,8 @@ static int compare(const mill_build_job *job, mill_grid_file *file, const mill_g
   return MILL_OK;
 }
 
-/* Which models are done.  Bad ones are still to do once more where they are to be read again, and
-   nothing is known to be wrong with them now. */
+/* Find the models that are done.  With --retry-bad, bad models without a known defect are to be
+ * done again. */
 static int take_status(mill_build_job *job, const mill_grid_info *there, int *complete)
 {
   int n_bad = 0, n_again = 0;
@@ -243,7 +243,7 @@ static int begin_file(mill_build_job *job)
   return mill_grid_create(job->output, &job->info, sigma, job->settings);
 }
 
-/* What may be written at path is a grid file, or nothing; *n_byte 0: nothing. */
+/* Only a grid file, or nothing, may be overwritten at path; *n_byte 0: nothing. */
 static int look(const char *path, int64_t *n_byte)
 {
   struct stat status;
@@ -325,7 +325,7 @@ static void print_bad(const mill_grid_info *info, int n_bad)
     printf("  (the same command with --retry-bad reads bad models again)\n");
 }
 
-/* Arms, labels, and what became of the models. */
+/* Print arms, labels, and the outcome of the models. */
 static void print_grid(const mill_grid_info *info)
 {
   int n[3] = {0};
@@ -357,7 +357,7 @@ done:
   return err;
 }
 
-/* With --overwrite the new file takes the place of the old one, where it is worth it. */
+/* With --overwrite the new file replaces the old one, if it has a good model. */
 static int replace_old(const mill_build_job *job, const mill_grid_info *info, int n_bad)
 {
   const char *kept = "";

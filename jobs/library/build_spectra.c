@@ -22,7 +22,7 @@ enum {
   LOG_S = 60
 };
 
-/* What a rank has of a round. */
+/* A rank's part of a round. */
 typedef struct batch {
   int n_room, n;
   int *model; /* [n_room] rows of the grid */
@@ -61,7 +61,7 @@ static void batch_clear(batch *r)
 
 /* ---- one model ------------------------------------------------------------------------------ */
 
-/* What the flux of an arm is divided by; work [n]. */
+/* Divisor of the flux of an arm; work [n]. */
 static double level_of(int normalise, int n, const double *flux, double *work)
 {
   if (normalise == MILL_BUILD_AS_IT_IS)
@@ -139,7 +139,7 @@ done:
 
 /* ---- rounds --------------------------------------------------------------------------------- */
 
-/* The name is told by what the message begins with where it is a path. */
+/* Where the name is a path, the message already begins with it. */
 static void keep_why(const mill_build_job *job, const batch *r, int k)
 {
   const char *message = mill_error_message();

@@ -161,7 +161,7 @@ static int run_import(int argc, char **argv)
   if (options.n_sigma > 1 && options.n_sigma != n_path)
     MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives %d numbers for %d files", options.n_sigma,
               n_path);
-  /* overwriting an input would destroy what cannot be made again */
+  /* overwriting an input would destroy data that cannot be remade */
   MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
   for (int i = 0; i < n_path; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the emulator", path[i]));

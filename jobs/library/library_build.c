@@ -26,7 +26,7 @@
 
 static const char *const normalise_words[] = {"none", "median", "smooth-median", NULL};
 
-/* NAME=MIN:MAX,...: a model inside all of them is left out. */
+/* NAME=MIN:MAX,...: a model inside all of them is dropped. */
 static int take_exclude(const mill_option *row, const char *text, void *base)
 {
   mill_build_options *o = base;
@@ -314,7 +314,7 @@ done:
   return err;
 }
 
-/* What the first of three models that can be read says of itself, above all its card FWHM. */
+/* Properties of the first readable one of three models, above all its card FWHM. */
 static int find_origin(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;
@@ -344,7 +344,7 @@ done:
   return err;
 }
 
-/* What no model can pass is told before a file is made. */
+/* Report settings that no model can satisfy before a file is made. */
 static int try_models(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;

@@ -142,7 +142,8 @@ static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
 static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_aa)
 {
   *kernel_aa = 0;
-  if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are as the instrument sees them */
+  if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are at the instrument's
+   * resolution */
     return MILL_OK;
   if (o->sigma_aa < arm->template_sigma_aa * (1 - SIGMA_TOLERANCE))
     return MILL_ERROR(

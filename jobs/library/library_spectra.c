@@ -402,7 +402,7 @@ done:
 /* ---- job ----------------------------------------------------------------------------------------
  */
 
-/* Overwriting the input would destroy what cannot be made again. */
+/* Overwriting the input would destroy data that cannot be remade. */
 static int check_output(const options *o, const char *const *input, int n_input)
 {
   mill_file_roles roles = {0};
@@ -414,7 +414,7 @@ static int check_output(const options *o, const char *const *input, int n_input)
   return mill_library_writable(o->output, o->overwrite);
 }
 
-/* What the command line names: one file of many spectra, a folder, or files of one each. */
+/* Inputs of the command line: one file of many spectra, a folder, or files of one each. */
 static int read_spectra(const options *o, int n_path, char **path, mill_labelled_spectra *spectra,
                         mill_labelled_origin *origin)
 {

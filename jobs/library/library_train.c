@@ -215,7 +215,7 @@ static int measure(job *j)
   err =
       mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
                                 j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
-  return j->o.n_error < 0 ? mill_without_report(err) : err; /* what has been trained is good */
+  return j->o.n_error < 0 ? mill_without_report(err) : err; /* the trained library is valid */
 }
 
 /* On rank 0. */
@@ -226,7 +226,7 @@ static int write_library(job *j)
   printf("losses: %s\n", j->table);
   MILL_CHECK(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
   MILL_CHECK(mill_resolve_links(j->checkpoint, end, sizeof end));
-  unlink(end); /* a name that stays does no harm: the library says that it is done */
+  unlink(end); /* a file that stays does no harm: the library is marked as done */
   return MILL_OK;
 }
 

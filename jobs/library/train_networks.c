@@ -96,7 +96,7 @@ static int identify(run *r)
   return MILL_OK;
 }
 
-/* What rank 0 has read, on every rank. */
+/* Broadcast the rows that rank 0 has read. */
 static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
 {
   int err = MILL_OK;
@@ -211,7 +211,7 @@ static void say(run *r, const mill_train_state *state)
   fflush(stdout);
 }
 
-/* Does a rank wish to stop, and is it time to save? */
+/* Does a rank want to stop, and is it time to save? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
   int flag[2] = {0, 0};

@@ -188,7 +188,7 @@ static int check_needs(const mill_train_options *o, const unsigned char *given)
                                  (int)(sizeof need / sizeof *need), need);
 }
 
-/* What both kinds of emulators have into the settings of each. */
+/* Copy common options into the settings of each kind of emulator. */
 static void share_out(mill_train_options *o)
 {
   o->arm.log_flux = !o->is_linear;

@@ -228,7 +228,7 @@ done:
   return err;
 }
 
-/* The arms named take the place of those of the configuration, whose ranges they keep. */
+/* The named arms replace those of the configuration, and keep their settings there. */
 static void apply_arms(const mill_fit_options *options, mill_config *config)
 {
   mill_arm_choice arm[MILL_MAX_ARM] = {0};
@@ -319,7 +319,7 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
   return MILL_OK;
 }
 
-/* What is left of the Slurm job. */
+/* Time left of the Slurm job. */
 static int left_of_job(double *seconds)
 {
   const char *text = getenv("SLURM_JOB_END_TIME");
@@ -336,7 +336,7 @@ static int left_of_job(double *seconds)
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
-  /* over already: stop before the first star */
+  /* already over: stop before the first star */
   if (*seconds < 1)
     *seconds = 1;
   return MILL_OK;

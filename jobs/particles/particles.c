@@ -18,7 +18,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* What rank 0 holds of a round, about. */
+/* Memory of rank 0 for a round, about. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -147,7 +147,7 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* The configuration as it stands, and digests of what its files hold; *text is for free. */
+/* The configuration's text, and digests of its files' contents; *text is for free. */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
@@ -189,7 +189,7 @@ done:
   return err;
 }
 
-/* Room for a round, and what is to be done. */
+/* Allocate a round, and list the problems to do. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -277,7 +277,7 @@ static int share_of(const particle_job *job, int64_t first)
   return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
 }
 
-/* Rank 0 writes what all ranks have made of a round that begins at first. */
+/* Rank 0 writes all ranks' results of a round that begins at first. */
 static int keep(particle_job *job, int64_t first)
 {
   for (int64_t i = 0; i < (int64_t)job->mpi.size * job->n_round && first + i < job->n_todo; i++) {
@@ -331,7 +331,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Problems whose step is too long have their status; none that is well is a failure. */
+/* Problems whose step is too long have a STATUS; it is a failure if no problem succeeded. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)

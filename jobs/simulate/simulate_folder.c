@@ -12,7 +12,7 @@
 
 enum { MAX_FOLDER = 3900 /* bytes; names and suffixes follow */ };
 
-/* What follows the name of a file of a survey: nothing, ".tmp-..."; NULL for other names. */
+/* The suffix of a survey's file: "" or ".tmp-..."; NULL for other names. */
 static const char *rest_of(const char *name)
 {
   static const char *const numbered[] = {"coadd-mock-", "redrock-mock-"};
@@ -29,7 +29,7 @@ static const char *rest_of(const char *name)
   return rest && (!*rest || strncmp(rest, ".tmp-", 5) == 0) ? rest : NULL;
 }
 
-/* Is the file of this survey?  MILL_ERR_OUTPUT for one that is not of starmill simulate. */
+/* Does the file belong to this survey?  MILL_ERR_OUTPUT for one not made by starmill simulate. */
 static int is_same(const mill_simulate_plan *plan, const char *path, int *same)
 {
   static const char key[] = "MOCKID  = '"; /* a card, or in the catalog's first line */
@@ -105,7 +105,7 @@ static int look(const mill_simulate_plan *plan, int *complete)
   return MILL_OK;
 }
 
-/* Make the folder, take the lock, clear away what must go. */
+/* Make the folder, take the lock, remove leftovers. */
 static int claim(const mill_simulate_plan *plan, mill_lock *lock, int *complete)
 {
   char path[MILL_MAX_PATH];

@@ -70,7 +70,7 @@ static const mill_simulate_options usual = {.mock = MILL_MOCK_USUAL, .per_file =
 
 const mill_option_help mill_simulate_help = {&table, &usual};
 
-/* What one option alone cannot tell. */
+/* Checks of several options. */
 static int check(const mill_simulate_options *options)
 {
   const mill_mock_settings *mock = &options->mock;

@@ -130,8 +130,8 @@ static enum state state_of_result(const status_job *job)
   return !job->has_result ? NONE : is_finished(job) ? FINISHED : INCOMPLETE;
 }
 
-/* The result file is the truth about rows, the status file about the run; a status file of
- * another run than the last counts for nothing. */
+/* The result file is the truth about rows, the status file about the run; a status file of an
+ * earlier run is ignored. */
 static enum state find_state(status_job *job)
 {
   const char *said = job->doc ? text(job, "state") : "";
@@ -398,7 +398,7 @@ int mill_job_status(int argc, char **argv)
   exit_status = states[job.state].exit_status;
 done:
   if (err != MILL_OK) {
-    /* an unreadable status file is no unreadable spectrum */
+    /* an unreadable status file is not an unreadable spectrum */
     exit_status = err == MILL_ERR_INPUT ? mill_error_exit_status(MILL_ERR_OUTPUT)
                                         : mill_error_exit_status(err);
     fprintf(stderr, "starmill status: %s\n", mill_error_message());

@@ -18,7 +18,7 @@ typedef struct reader {
   int *line; /* of a failure */
 } reader;
 
-/* A failure of what is at a node. */
+/* An error at a node. */
 #define BAD(in, node, ...)                                                                         \
   (*(in)->line = (int)(node)->start_mark.line + 1, MILL_ERROR(MILL_ERR_CONFIG, __VA_ARGS__))
 

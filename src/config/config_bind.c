@@ -80,7 +80,7 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* A step far below a pixel finds nothing more. */
+/* A step far below a pixel gains nothing. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
   char a[32];

@@ -19,7 +19,7 @@ enum {
   MAX_LINE_ITEM = 64 /* list items whose lines are remembered for messages */
 };
 
-/* What reading knows of where it is. */
+/* Position of the reader. */
 typedef struct reader {
   yaml_document_t *document;
   mill_config *config;
@@ -27,7 +27,7 @@ typedef struct reader {
   int line;               /* 1-based, of the value being read; 0: none */
 } reader;
 
-/* Keys of rvspecfit that a user may bring along, and what stands for them here. */
+/* Keys of rvspecfit and their replacements here. */
 static const struct {
   const char *name, *advice;
 } foreign[] = {
@@ -327,7 +327,7 @@ static int read_priors(reader *in, const yaml_node_t *node)
   return get_named(in, node, 1, in->config->prior, &in->config->n_prior);
 }
 
-/* Items are names, or mappings with what is special about an arm. */
+/* Items are names, or mappings with an arm's settings. */
 static int read_arms(reader *in, const yaml_node_t *node)
 {
   mill_config *config = in->config;
@@ -468,7 +468,7 @@ static int read_key(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Letters to change, add or remove to make one name of the other. */
+/* Edit distance of two names. */
 static size_t name_distance(const char *a, const char *b)
 {
   size_t row[MILL_MAX_NAME + 1];
@@ -494,7 +494,7 @@ static int unknown_key(const char *name)
   for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
     if (strcmp(name, foreign[i].name) == 0)
       return MILL_ERROR(MILL_ERR_CONFIG, "%s: a key of rvspecfit; %s", name, foreign[i].advice);
-  size_t best = 4; /* a name farther away is no misspelling */
+  size_t best = 4; /* a name farther away is not a misspelling */
   const char *near = NULL;
   for (int i = 0; i < MILL_N_KEY; i++) {
     const size_t distance = strlen(name) < 64 ? name_distance(name, mill_config_key[i].name) : best;
@@ -511,7 +511,7 @@ static int unknown_key(const char *name)
                     mill_text_shown(name, text));
 }
 
-/* Tags ask for conversions that nothing here makes. */
+/* Tags ask for conversions, which are not supported. */
 static int check_tags(yaml_document_t *document, int *line)
 {
   char text[64];

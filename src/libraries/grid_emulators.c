@@ -36,7 +36,7 @@ static int check_settings(const mill_grid_settings *s)
   return mill_library_make_check(s->n_component, s->smoothing, s->n_guess, s->n_thread);
 }
 
-/* What the steps share. */
+/* Data shared by the steps. */
 typedef struct work {
   const mill_grid_settings *set;
   const mill_grid_models *models;

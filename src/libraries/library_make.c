@@ -11,7 +11,7 @@
 #include "src/libraries/point_hull.h"
 #include "src/libraries/whole_hull.h"
 
-/* What is known of the labels that synthetic libraries use. */
+/* Properties of the labels of synthetic libraries. */
 static const struct {
   const char *name, *column, *unit;
   double scale;

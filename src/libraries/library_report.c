@@ -94,7 +94,7 @@ done:
   return err;
 }
 
-/* What the residuals have in common; nothing with fewer than a measurement needs. */
+/* Model error from the residuals; none with fewer spectra than a measurement needs. */
 static int arm_residuals(const mill_arm *arm, int n, double *residual, int n_component,
                          mill_model_error *error, mill_model_error_report *report)
 {

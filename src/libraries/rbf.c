@@ -169,7 +169,7 @@ static void fill_kernel(const mill_rbf_fit *f, double *kernel)
     }
 }
 
-/** What depends on the points and weights alone: pole, pole_k, basis, eigen. */
+/** Compute the part that depends on points and weights only: pole, pole_k, basis, eigen. */
 static int decompose(mill_rbf_fit *f, int degree)
 {
   int err = MILL_OK;

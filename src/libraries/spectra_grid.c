@@ -81,7 +81,7 @@ static void common_range(const mill_labelled_spectra *in, const unsigned char *f
   }
 }
 
-/* What to do about bad pixels; empty when nothing helps. */
+/* Advice on bad pixels; empty when nothing helps. */
 static void range_help(const mill_spectra_report *report, size_t size, char *text)
 {
   text[0] = '\0';
@@ -185,7 +185,7 @@ static void make_continuum(const mill_arm *arm, int n_basis, double *basis)
     }
 }
 
-/* What of the input goes into a spectrum, and work for it. */
+/* Input range of a spectrum, and work space. */
 typedef struct source {
   int low, n;                  /* pixels of the input */
   const double *wave;          /* [n] */

@@ -77,7 +77,7 @@ static void arm_clear(arm *a)
   MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
 }
 
-/* What is learned of models: ln flux or flux, y [n][n_pix]. */
+/* Targets of training: ln flux or flux, y [n][n_pix]. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
   const size_t size = (size_t)n * (size_t)a->task->n_pix;
@@ -194,7 +194,7 @@ done:
   return err;
 }
 
-/* The share of every rank to all others: rows of n numbers. */
+/* Send every rank's share to all others: rows of n numbers. */
 static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
 {
   for (int r = 0; r < mpi->size; r++) {

@@ -12,7 +12,7 @@ enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cach
 /** Most that the emulator's rows at the guess's templates take. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-/** Is a label's prior one that has an integral? */
+/** Is a label's prior normalisable? */
 static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int l)
 {
   const int j = MILL_PAR_LABEL0 + l;
@@ -260,7 +260,7 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
   return MILL_OK;
 }
 
-/** What an arm's templates get wrong; rows of components are padded as templates are. */
+/** Model error of an arm; rows of components are padded like templates. */
 static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
                       int n_pix_pad, mill_model_error *error)
 {
@@ -312,7 +312,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   return MILL_OK;
 }
 
-/** All of a model but what is in store. */
+/** A model without its stored templates. */
 static int load_model(const mill_library *lib, const mill_fit_settings *settings,
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
@@ -355,7 +355,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return MILL_OK;
 }
 
-/** Templates of the guess of which the store may have rows. */
+/** Number of guess templates whose rows may be stored. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;

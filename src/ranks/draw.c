@@ -74,7 +74,7 @@ static void *answer_all(void *context)
   }
 done:
   if (err != MILL_OK) {
-    /* the others would wait for ever */
+    /* the others would wait forever */
     mill_log_error("cannot distribute work: %s: the job is aborted; the same command continues it",
                    mill_error_message());
     MPI_Abort(draw->mpi.comm, mill_error_exit_status(err));

@@ -30,7 +30,7 @@ typedef struct rank_gpu {
   int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
 } rank_gpu;
 
-/* may_be_none: a process that sees no GPU is no failure. */
+/* may_be_none: a process that sees no GPU is not an error. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -232,7 +232,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
+/* Has the measured crossover been reached?  On rank 0; an unreadable file counts as not
+ * measured. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -265,7 +266,7 @@ static int wish_of_result(const char *output, const char *device)
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* What is wanted of this machine, the same on all ranks.  Collective. */
+/* The requested backend, the same on all ranks.  Collective. */
 static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                       const char *device, int64_t size, int n_thread, int *wish)
 {

@@ -14,8 +14,8 @@
 #include "src/system/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
-/* All ranks may be told alike, by the launcher or the clock: then one message from rank 0 spares
-   those of the others. */
+/* The launcher or the clock may stop all ranks at once: then one message from rank 0 saves those of
+ * the others. */
 static const double OTHERS_WAIT_S = 1.0;
 
 struct mill_stop_watch {

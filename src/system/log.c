@@ -63,10 +63,10 @@ static void write_stderr(const char *text, size_t n)
   if (state.has_status)
     write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* a failure here cannot be told anywhere */
+  write_all(STDERR_FILENO, text, n); /* a failure here cannot be reported */
 }
 
-/* 1 when the file has taken it; the first time it has not, standard error says so. */
+/* 1 when the line was written; the first failure is reported on standard error. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];

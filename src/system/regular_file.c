@@ -16,7 +16,7 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd)
 {
   int err = MILL_OK;
   struct stat status;
-  /* without O_NONBLOCK a pipe without a writer would wait for ever */
+  /* without O_NONBLOCK a pipe without a writer would block forever */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0)
     MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(errno));
@@ -57,7 +57,7 @@ size_t mill_first_bytes(const char *path, char *out, size_t size)
 {
   struct stat status;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  /* from a pipe or terminal it would take what is meant for others */
+  /* from a pipe or terminal it would take input meant for others */
   const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t n = is_file ? read(fd, out, size) : 0;
   if (fd >= 0)
