@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,6 +21,26 @@
     if (!(fabs(mill_a - mill_e) <= mill_t))                                                        \
       fail_msg("%s = %.17g, expected %.17g within %.3g (off by %.3g)", #actual, mill_a, mill_e,    \
                mill_t, mill_a - mill_e);                                                           \
+  } while (0)
+
+/** These want kernels/base/error.h: a call that succeeds, one that does not, and what
+ *  its message has, in one line. */
+#define assert_ok(call)                                                                            \
+  do {                                                                                             \
+    if ((call) != MILL_OK)                                                                         \
+      fail_msg("%s: %s", #call, mill_error_message());                                             \
+  } while (0)
+
+#define assert_says(text)                                                                          \
+  do {                                                                                             \
+    if (!strstr(mill_error_message(), text) || strchr(mill_error_message(), '\n'))                 \
+      fail_msg("message \"%s\" lacks \"%s\"", mill_error_message(), text);                         \
+  } while (0)
+
+#define assert_fails(call, code, text)                                                             \
+  do {                                                                                             \
+    assert_int_equal(call, code);                                                                  \
+    assert_says(text);                                                                             \
   } while (0)
 
 /** Path of a file of the test data in a static buffer, or NULL (and a line

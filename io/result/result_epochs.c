@@ -253,7 +253,7 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
 
 /* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
    the others, which carry the number of the epoch so that late ones are ignored, and starts a
- * broadcast that all others wait for.  No rank blocks in it. */
+   broadcast that all others wait for.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
   int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;

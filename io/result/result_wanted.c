@@ -25,7 +25,7 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
 
 /* Look at the rows [lo, hi) of an earlier run: rows that are not whole, or have
    failed and shall be tried again, are wanted; their STATUS goes back to 0, so that readers do not
- * take them as done meanwhile. */
+   take them as done meanwhile. */
 static int examine_rows(mill_result_file *file, int retry_failed, int was_finished, int64_t lo,
                         int64_t hi, int64_t **reset, int64_t *n_reset)
 {

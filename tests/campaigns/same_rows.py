@@ -64,8 +64,8 @@ def make(args):
     fit("reference-linear.h5", to("nnrm.h5"), "--config", to("linear.yaml"), survey)
 
     run(args.starmill, "sample", "--fit", to("reference.h5"), "--library", to("nnrm.h5"), "--output",
-        to("sample.h5"), "--overwrite", "--quiet", "--fraction", "0.03", "--draws", "20",
-        "--max-evaluations", "4000", survey)
+        to("sample.h5"), "--overwrite", "--quiet", "--fraction", "0.01", "--draws", "20",
+        "--max-evaluations", "6400", survey)
 
     run(args.starmill, "library", "spectra", "--overwrite", "--output", to("miles.h5"),
         "--range", "3950,7380", data("real/miles/miles_v9.1_packed.fits.gz"))
@@ -109,6 +109,7 @@ def compare(args):
         paths = [os.path.join(folder, name) for folder in (args.folder, args.other)]
         if not all(os.path.exists(p) for p in paths):
             print(f"{name:26s} not in both")
+            n_bad += 1
             continue
         a, b = (columns(p) for p in paths)
         differ = sorted(k for k in set(a) | set(b) if a.get(k) != b.get(k))

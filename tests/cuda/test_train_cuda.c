@@ -14,12 +14,6 @@
 /* no multiple of a warp or a block; the last batch is smaller */
 enum { N_MODEL = 45, N_TRAIN = 38, N_IN = 3, N_OUT = 301, BATCH = 16, N_EPOCH = 4 };
 
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
-
 static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
 
 static const mill_train_ops *tested; /* NULL: nothing to test, for a reason */

@@ -98,11 +98,11 @@ class Installed(ProgramTest):
             os.makedirs(os.path.dirname(os.path.join(other, name)), exist_ok=True)
             shutil.copy(self.path(*name.split("/")), os.path.join(other, name))
         done = call(os.path.join(other, "share/starmill/smoke-test"))
-        self.assertOneLine(done, "smoke-test", "the fit ended with status 2", status=1)
+        self.assertOneLine(done, "smoke-test", "simulate ended with status 2", status=1)
         self.assertIn("share/starmill/libraries/fgk.h5", done.stderr)
 
     def test_configurations_are_read(self):
-        for name in ("desi", "lamost", "sdss", "weave"):
+        for name in ("desi", "desi-arms", "lamost", "sdss", "weave"):
             said = self.works(self.program, "fit", "--print-config", "--config",
                               self.path("share", "starmill", "config", f"{name}.yaml"))
             self.assertIn("npoly", said)

@@ -15,12 +15,6 @@ enum { N_MODEL = 11, N_LABEL = 2 };
 static int rank, n_rank;
 static char path[256];
 
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
-
 static float flux_of(int model, int arm, int pixel)
 {
   return (float)(1 + model) + 0.001F * (float)pixel + 100 * (float)arm;

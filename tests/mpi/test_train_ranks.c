@@ -14,12 +14,6 @@ enum { N_MODEL = 90, N_TRAIN = 77, N_PIX = 60, N_LABEL = 2, N_WIDE = 12 };
 static mill_mpi ranks;
 static float x[N_MODEL * N_LABEL];
 
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
-
 /* Lines whose depth and width depend on the labels. */
 static double flux_of(const float *label, int p)
 {

@@ -1,6 +1,5 @@
 #include "tests/mill_test.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 #include "io/catalog/input_pattern.h"
@@ -27,8 +26,7 @@ static void expect(const char *pattern, const int64_t *number, size_t n_number,
   char full[1200];
   mill_path_list list = {0};
   snprintf(full, sizeof full, "%s/%s", folder, pattern);
-  if (mill_input_pattern(full, number, n_number, &list) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_input_pattern(full, number, n_number, &list));
   assert_int_equal(list.n, n);
   for (size_t i = 0; i < n; i++)
     assert_string_equal(list.path[i] + strlen(folder) + 1, expected[i]);
@@ -63,9 +61,7 @@ static void expect_refused(const char *pattern, const int64_t *number, size_t n_
                            const char *says)
 {
   mill_path_list list = {0};
-  assert_int_equal(mill_input_pattern(pattern, number, n_number, &list), MILL_ERR_USAGE);
-  if (!strstr(mill_error_message(), says))
-    fail_msg("expected '%s', got '%s'", says, mill_error_message());
+  assert_fails(mill_input_pattern(pattern, number, n_number, &list), MILL_ERR_USAGE, says);
   mill_path_list_clear(&list);
 }
 
@@ -109,8 +105,7 @@ static void test_numbers(void **state)
     if (mill_number_list(*bad, NULL, &number, &n) != MILL_ERR_USAGE)
       fail_msg("'%s' is taken", *bad);
   maker_save_bytes(path, "1\n2 3\n", 6);
-  assert_int_equal(mill_number_list(NULL, path, &number, &n), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "line 2"));
+  assert_fails(mill_number_list(NULL, path, &number, &n), MILL_ERR_USAGE, "line 2");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)

@@ -1,7 +1,5 @@
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "io/catalog/input_table.h"
 #include "kernels/base/error.h"
 #include "tests/io/fits/folder_fixture.h"
@@ -24,8 +22,7 @@ static mill_input_entry entry(const char *name, const char *result, const char *
 static mill_input_table *read_table(void)
 {
   mill_input_table *table;
-  if (mill_input_table_read(path, &table) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_input_table_read(path, &table));
   return table;
 }
 
@@ -111,8 +108,7 @@ static void test_lines_that_are_none(void **state)
   maker_save_bytes(path, "mine\n", 5);
   assert_int_equal(mill_input_table_read(path, &table), MILL_ERR_USAGE);
   assert_null(table);
-  assert_int_equal(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "not a table of inputs"));
+  assert_fails(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE, "not a table of inputs");
   file = fopen(path, "r");
   assert_non_null(file);
   assert_int_equal(fread(text, 1, 4095, file), 5);

@@ -1,12 +1,8 @@
 /* Products of an export: their names, and what becomes of a file that is there. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "io/export/product_file.h"
 #include "io/export/products.h"
@@ -53,7 +49,7 @@ static void test_two_inputs_need_two_names(void **state)
     mill_error_clear();
     assert_int_equal(mill_products_check_names(row[i].n, row[i].input, row[i].has_subfolders),
                      row[i].code);
-    assert_non_null(strstr(mill_error_message(), row[i].says));
+    assert_says(row[i].says);
   }
 }
 
@@ -107,7 +103,7 @@ static void test_only_exports_are_replaced(void **state)
     if (row[i].code == MILL_OK)
       assert_int_equal(found, row[i].state);
     else
-      assert_non_null(strstr(mill_error_message(), row[i].path));
+      assert_says(row[i].path);
   }
 }
 
@@ -117,8 +113,7 @@ static void test_folders(void **state)
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made/a/b", "--output"), MILL_ERR_OUTPUT);
-  assert_int_equal(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "is not a folder"));
+  assert_fails(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT, "is not a folder");
 }
 
 static void test_a_product_has_its_name_when_it_is_whole(void **state)
@@ -156,18 +151,9 @@ static void test_texts_for_fits(void **state)
   assert_string_equal(text, "a?b???~ ");
 }
 
-static int set_up(void **state)
+static int enter_folder(void **state)
 {
-  static char folder[] = "/tmp/test_products.XXXXXX";
-  *state = folder;
-  return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", (char *)*state);
-  return chdir("/") == 0 && system(command) == 0 ? 0 : -1;
+  return make_folder(state) == 0 && chdir(folder) == 0 ? 0 : -1;
 }
 
 int main(void)
@@ -179,5 +165,5 @@ int main(void)
       cmocka_unit_test(test_a_product_has_its_name_when_it_is_whole),
       cmocka_unit_test(test_texts_for_fits),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }

@@ -1,36 +1,23 @@
 /* Who may take the lock of an output. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
-#include <stdio.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "io/files/lock_file.h"
 #include "kernels/base/error.h"
 
-static char folder[] = "/tmp/starmill-lock-XXXXXX";
-static char output[64], lock_path[80];
+static char output[300], lock_path[320];
 
-static int make_folder(void **state)
+static int begin(void **state)
 {
-  (void)state;
-  if (!mkdtemp(folder))
+  if (make_folder(state) != 0)
     return -1;
   snprintf(output, sizeof output, "%s/out.h5", folder);
   snprintf(lock_path, sizeof lock_path, "%s.lock", output);
   return unsetenv("SLURM_JOB_ID");
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  unlink(lock_path);
-  return rmdir(folder);
 }
 
 /* A child that takes the lock, says so through a pipe, and lives until its own pipe ends. */
@@ -65,8 +52,7 @@ static void test_living_holder_keeps_it(void **state)
   mill_lock lock = {.path = ""};
   int keep_alive;
   const pid_t pid = start_holder(&keep_alive);
-  assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), lock_path));
+  assert_fails(mill_lock_take(output, &lock), MILL_ERR_OUTPUT, lock_path);
   close(keep_alive);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
@@ -99,7 +85,7 @@ static void test_leftovers_go_only_with_the_lock(void **state)
 {
   (void)state;
   mill_lock lock = {.path = ""};
-  char left[96], other[96];
+  char left[320], other[320];
   snprintf(left, sizeof left, "%s.tmp-pid1", output);
   snprintf(other, sizeof other, "%s2.tmp-pid1", output);
   assert_true(make_file(left) && make_file(other));
@@ -172,7 +158,7 @@ static void test_who_may_take_it_over(void **state)
     write_lock(text, row[i].age_s);
     assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
     if (!row[i].is_taken)
-      assert_non_null(strstr(mill_error_message(), lock_path));
+      assert_says(lock_path);
     mill_lock_release(&lock);
     assert_int_equal(access(lock_path, F_OK) == 0, !row[i].is_taken);
     unlink(lock_path);
@@ -188,7 +174,7 @@ static void test_requeued_job_takes_its_own(void **state)
   own_lock_but("host", "elsewhere", text);
   write_lock(text, 0);
   assert_int_equal(mill_lock_take(output, &lock), MILL_ERR_OUTPUT); /* of this start */
-  assert_non_null(strstr(mill_error_message(), "Slurm job 17"));
+  assert_says("Slurm job 17");
   assert_int_equal(setenv("SLURM_RESTART_COUNT", "2", 1), 0);
   assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
   mill_lock_release(&lock);
@@ -208,7 +194,7 @@ static void test_lock_that_says_nothing(void **state)
     write_lock(row[i].text, row[i].age_s);
     assert_int_equal(mill_lock_take(output, &lock), row[i].is_taken ? MILL_OK : MILL_ERR_OUTPUT);
     if (!row[i].is_taken)
-      assert_non_null(strstr(mill_error_message(), "remove that file"));
+      assert_says("remove that file");
     mill_lock_release(&lock);
     unlink(lock_path);
   }
@@ -237,8 +223,7 @@ static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
   write_lock(text, 0);
   for (int i = 0; i < 3000 && mill_lock_keep(&lock) == MILL_OK; i++)
     assert_int_equal(usleep(10000), 0);
-  assert_int_equal(mill_lock_keep(&lock), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "taken over"));
+  assert_fails(mill_lock_keep(&lock), MILL_ERR_OUTPUT, "taken over");
   mill_lock_release(&lock);
   mill_lock_beat_s = 30;
   assert_int_equal(unlink(lock_path), 0); /* it is the other job's */
@@ -255,5 +240,5 @@ int main(void)
       cmocka_unit_test(test_lock_that_says_nothing),
       cmocka_unit_test(test_holder_keeps_it_and_hears_of_its_loss),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, begin, remove_folder);
 }

@@ -1,8 +1,6 @@
 /* SHA-256 against the published examples of FIPS 180-4 (NIST's example values) */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "io/files/sha256.h"
 
 static void test_sha256_published_examples(void **state)

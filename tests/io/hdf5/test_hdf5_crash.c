@@ -1,14 +1,11 @@
 /* HDF5 files with every damage: a reader ends with its error, or the process with its exit status
  * and a message that names the file. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
 #include <signal.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <hdf5.h>
 
@@ -17,6 +14,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "src/system/random.h"
 #include "tests/io/result_maker.h"
 #include "tests/test_library.h"
 
@@ -28,21 +26,6 @@ enum {
   LIMIT_S = 60,
   TABLE = 3 /* kinds 0 to 2 are libraries */
 };
-
-#define MUST(call)                                                                                 \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
-
-static char folder[] = "/tmp/starmill-crash-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-  static char path[256];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
 
 static void put(const char *path, const void *bytes, size_t n)
 {
@@ -65,14 +48,14 @@ static void make_library(int kind, const char *path)
 {
   static mill_library lib;
   memset(&lib, 0, sizeof lib);
-  MUST(test_library_make(3, 1, 7, &lib));
+  assert_ok(test_library_make(3, 1, 7, &lib));
   if (kind == 1)
-    MUST(test_library_to_grid(&lib));
+    assert_ok(test_library_to_grid(&lib));
   if (kind == 2)
-    MUST(test_library_to_rbf(&lib));
+    assert_ok(test_library_to_rbf(&lib));
   lib.arm[0].n_pix = N_PIX;
   lib.arm[0].emulator.n_out[lib.arm[0].emulator.n_layer - 1] = N_PIX;
-  MUST(mill_library_write(path, &lib, 1));
+  assert_ok(mill_library_write(path, &lib, 1));
   mill_library_clear(&lib);
 }
 
@@ -113,7 +96,7 @@ static int read_file(int kind, const char *path)
   if (kind < TABLE) {
     code = mill_library_read(path, &lib);
   } else {
-    MUST(test_library_make(3, 1, 7, &lib));
+    assert_ok(test_library_make(3, 1, 7, &lib));
     code = mill_start_table_read(path, &lib, &set, NULL, &table);
     mill_start_table_free(table);
   }
@@ -128,7 +111,7 @@ static void test_other_storage(void **state)
   const hsize_t dim = 100;
   const char *path = in_folder("table.h5");
   make_table(path);
-  MUST(mill_h5_check_output(path));
+  assert_ok(mill_h5_check_output(path));
   const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &dim, NULL);
   H5Pset_external(creation, "/etc/passwd", 0, 800);
@@ -152,7 +135,7 @@ static void test_other_files(void **state)
   assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
   static const char *const name[] = {"nothing", "empty", "text", "pipe", "."};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-    MUST(mill_h5_check_output(in_folder(name[i])));
+    assert_ok(mill_h5_check_output(in_folder(name[i])));
 }
 
 static const int end_signal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
@@ -206,7 +189,7 @@ static void test_crashes(void **state)
 {
   (void)state;
   static char said[MAX_BYTES];
-  char path[256];
+  char path[512];
   make_table(in_folder("other.h5"));
   snprintf(path, sizeof path, "%s", in_folder("table.h5"));
   make_table(path);
@@ -229,49 +212,23 @@ static void test_crashes(void **state)
 
 /* ---- damage ---- */
 
-static uint64_t random_below(uint64_t *state, uint64_t n)
-{
-  *state ^= *state >> 12;
-  *state ^= *state << 25;
-  *state ^= *state >> 27;
-  return (*state * 0x2545F4914F6CDD1Dull >> 16) % n;
-}
-
-/* As disks, interrupted copies and malice do; returns the new size. */
+/* As disks, interrupted copies and malice do: up to four runs of zeros, ones, other bytes or bytes
+ * of another place, or a cut; returns the new size. */
 static size_t damage(unsigned char *bytes, size_t n, uint64_t seed)
 {
-  uint64_t state = 0x9E3779B97F4A7C15ull * (seed + 1);
-  const int n_place = 1 + (int)random_below(&state, 4);
-  for (int i = 0; i < n_place; i++) {
-    const size_t at = random_below(&state, n);
-    size_t length = 1 + random_below(&state, 8);
-    switch (random_below(&state, 6)) {
-    case 0:
-      bytes[at] ^= (unsigned char)(1 << random_below(&state, 8));
-      break;
-    case 1: /* a length or an address */
-      for (size_t k = at; k < n && k < at + length; k++)
-        bytes[k] = (unsigned char)random_below(&state, 256);
-      break;
-    case 2:
-      memset(bytes + at / 8 * 8, random_below(&state, 2) ? 0xff : 0, n - at / 8 * 8 < 8 ? 1 : 8);
-      break;
-    case 3:
-      length = 1 + random_below(&state, 600);
-      memset(bytes + at, 0, n - at < length ? n - at : length);
-      break;
-    case 4: {
-      const size_t from = random_below(&state, n);
-      length = 1 + random_below(&state, 300);
-      for (size_t k = 0; k < length && at + k < n && from + k < n; k++)
-        bytes[at + k] = bytes[from + k];
-      break;
-    }
-    default:
-      if (random_below(&state, 4) == 0 && at > 0)
-        return at;
-      bytes[at] = (unsigned char)random_below(&state, 256);
-    }
+  mill_random random;
+  mill_random_begin(&random, seed, 0, 1);
+  for (int i = 1 + (int)(mill_random_word(&random) % 4); i > 0; i--) {
+    const size_t at = mill_random_word(&random) % n, from = mill_random_word(&random) % n;
+    const uint32_t kind = mill_random_word(&random) % 5;
+    const size_t length = 1 + mill_random_word(&random) % (mill_random_word(&random) % 2 ? 8 : 600);
+    if (kind == 4 && at > 0 && mill_random_word(&random) % 4 == 0)
+      return at;
+    for (size_t k = 0; k < length && at + k < n && from + k < n; k++)
+      bytes[at + k] = kind == 0   ? 0
+                      : kind == 1 ? 0xff
+                      : kind == 2 ? bytes[from + k]
+                                  : (unsigned char)mill_random_word(&random);
   }
   return n;
 }
@@ -292,7 +249,7 @@ static void test_damaged(void **state)
   static const char *const name[] = {"perceptron", "grid", "radial functions", "table"};
   static unsigned char whole[MAX_BYTES], bytes[MAX_BYTES];
   static char said[MAX_BYTES];
-  char path[256];
+  char path[512];
   const char *text = getenv("MILL_DAMAGED_FILES");
   const int n_file = text ? atoi(text) : N_DAMAGED;
   snprintf(path, sizeof path, "%s", in_folder("damaged"));
@@ -316,20 +273,6 @@ static void test_damaged(void **state)
     fflush(stdout);
     assert_true(n_crashed + n_refused > n_file / 4); /* else nothing was damaged */
   }
-}
-
-static int make_folder(void **state)
-{
-  (void)state;
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-  char call[64];
-  (void)state;
-  snprintf(call, sizeof call, "rm -rf %s", folder);
-  return system(call);
 }
 
 int main(void)

@@ -3,52 +3,15 @@
 #ifndef MILL_LIBRARY_FIXTURE_H
 #define MILL_LIBRARY_FIXTURE_H
 
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
 #include <dirent.h>
-#include <string.h>
 
 #include <hdf5.h>
 
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "tests/test_library.h"
-
-static char folder[256];
-
-static inline int make_folder(void **state)
-{
-  (void)state;
-  const char *base = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/mill-library-XXXXXX", base && *base ? base : "/tmp");
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static inline int remove_folder(void **state)
-{
-  (void)state;
-  DIR *dir = opendir(folder);
-  if (!dir)
-    return -1;
-  char path[1024];
-  for (struct dirent *entry; (entry = readdir(dir));) {
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (entry->d_name[0] != '.')
-      unlink(path);
-  }
-  closedir(dir);
-  return rmdir(folder);
-}
-
-/* A path in the test's folder; four may be held at once. */
-static inline const char *in_folder(const char *name)
-{
-  static char path[4][512];
-  static int i_path;
-  char *out = path[i_path++ % 4];
-  snprintf(out, sizeof path[0], "%s/%s", folder, name);
-  return out;
-}
 
 static inline mill_library *new_library(void)
 {
@@ -62,12 +25,6 @@ static inline void free_library(mill_library *lib)
   mill_library_clear(lib);
   mill_free(lib);
 }
-
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
 
 static inline void make(int n_label, int n_arm, mill_library *lib)
 {
@@ -83,13 +40,6 @@ static inline void make_kind(int n_label, int n_arm, int kind, mill_library *lib
   lib->n_arm = n_arm;
 }
 
-/* The message is one line that names what is wrong. */
-#define assert_message(text)                                                                       \
-  do {                                                                                             \
-    if (!strstr(mill_error_message(), text) || strchr(mill_error_message(), '\n'))                 \
-      fail_msg("message \"%s\" lacks \"%s\"", mill_error_message(), text);                         \
-  } while (0)
-
 static inline void expect_refused(const char *path, const char *text)
 {
   mill_library *lib = new_library();
@@ -98,8 +48,8 @@ static inline void expect_refused(const char *path, const char *text)
   if (err != MILL_ERR_LIBRARY)
     fail_msg("%s: code %d (%s) instead of a refusal with \"%s\"", path, err, mill_error_message(),
              text);
-  assert_message(text);
-  assert_message(path);
+  assert_says(text);
+  assert_says(path);
   /* left cleared */
   assert_int_equal(lib->n_label, 0);
   assert_null(lib->arm[0].wave_aa);

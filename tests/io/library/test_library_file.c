@@ -269,13 +269,11 @@ static void test_library_write_refuses_existing(void **state)
   make(3, 1, lib);
   assert_ok(mill_library_write(path, lib, 0));
   const int n_file = count_files();
-  assert_int_equal(mill_library_write(path, lib, 0), MILL_ERR_OUTPUT);
-  assert_message("--overwrite");
+  assert_fails(mill_library_write(path, lib, 0), MILL_ERR_OUTPUT, "--overwrite");
   assert_ok(mill_library_write(path, lib, 1));
-  assert_int_equal(mill_library_write(folder, lib, 1), MILL_ERR_OUTPUT);
-  assert_message("not a regular file");
-  assert_int_equal(mill_library_write(in_folder("none/lib.h5"), lib, 0), MILL_ERR_OUTPUT);
-  assert_message("No such file or directory");
+  assert_fails(mill_library_write(folder, lib, 1), MILL_ERR_OUTPUT, "not a regular file");
+  assert_fails(mill_library_write(in_folder("none/lib.h5"), lib, 0), MILL_ERR_OUTPUT,
+               "No such file or directory");
   assert_int_equal(count_files(), n_file);
   free_library(lib);
 }
@@ -326,8 +324,7 @@ static void test_library_write_full_disk(void **state)
   const int err = mill_library_write(path, lib, 1);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, handler);
-  assert_int_equal(err, MILL_ERR_OUTPUT);
-  assert_message("cannot be written: File too large");
+  assert_fails(err, MILL_ERR_OUTPUT, "cannot be written: File too large");
   assert_int_equal(count_files(), n_file);
   assert_ok(mill_library_read(path, back));
   free_library(lib);
@@ -340,7 +337,7 @@ static void expect_invalid(mill_library *lib, const char *text)
   const int err = mill_library_write(path, lib, 0);
   if (err != MILL_ERR_LIBRARY)
     fail_msg("code %d instead of a refusal with \"%s\"", err, text);
-  assert_message(text);
+  assert_says(text);
   assert_int_not_equal(access(path, F_OK), 0);
 }
 

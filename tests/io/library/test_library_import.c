@@ -102,7 +102,7 @@ static void expect_import_refused(const char *const *path, int n_path, double si
   const int err = mill_library_import(path, n_path, sigma, 50, lib);
   if (err != code)
     fail_msg("code %d (%s) instead of a refusal with \"%s\"", err, mill_error_message(), text);
-  assert_message(text);
+  assert_says(text);
   assert_int_equal(lib->n_label, 0);
   free_library(lib);
 }
@@ -156,7 +156,7 @@ static void test_import_refusals(void **state)
     nudge(file, change[i].dataset, change[i].i_element, change[i].delta);
     assert_true(H5Fclose(file) >= 0);
     expect_import_refused(&broken, 1, NAN, MILL_ERR_LIBRARY, change[i].text);
-    assert_message(broken);
+    assert_says(broken);
   }
   static const char *const needed[] = {
       "lam", "layer2/weight", "mapper/std", "mapper/log_ids", "outside/points", "check/spectra"};

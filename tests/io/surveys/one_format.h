@@ -5,8 +5,6 @@
 
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include <zlib.h>
 
 #include "io/surveys/spectra.h"
@@ -52,24 +50,21 @@ static inline void one_end(one_format *one)
 static inline mill_spectra *one_open(one_format *one, const char *path)
 {
   mill_spectra *spectra;
-  if (mill_spectra_open_as(path, &one->settings, &one->format, 1, &spectra) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_spectra_open_as(path, &one->settings, &one->format, 1, &spectra));
   assert_string_equal(mill_spectra_format_name(spectra), one->format->name);
   return spectra;
 }
 
 static inline void one_index(one_format *one, mill_spectra *spectra, mill_file_index *index)
 {
-  if (mill_spectra_index(spectra, &one->config.select, index) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_spectra_index(spectra, &one->config.select, index));
 }
 
 /** Read all exposures of the index. */
 static inline void one_read(mill_spectra *spectra, const mill_file_index *index,
                             mill_read_batch *batch)
 {
-  if (mill_spectra_read(spectra, index->exposure_row, (int)index->n_exposure, batch) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_spectra_read(spectra, index->exposure_row, (int)index->n_exposure, batch));
 }
 
 /** The file at one->path is refused, when it is opened, indexed or read, with all parts in the
@@ -97,8 +92,7 @@ static inline void one_refuses(one_format *one, const char *part, const char *ot
 static inline int one_recognises(const one_format *one, const char *path)
 {
   mill_fits_guard *guard;
-  if (mill_fits_guard_open(path, NULL, &guard) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_fits_guard_open(path, NULL, &guard));
   const int known = one->format->recognise(guard);
   mill_fits_guard_close(guard);
   return known;

@@ -1,15 +1,7 @@
 /* The width of a segment's line-spread function, and which segments count as narrow. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <string.h>
+#include "tests/mill_test.h"
 
 #include "jobs/fit/lsf_hint.h"
-#include "tests/mill_test.h"
 
 enum { N = 400, N_DIAG = 11, HALF = N_DIAG / 2 };
 static const double PIXEL_AA = 0.8;

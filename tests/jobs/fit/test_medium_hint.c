@@ -1,15 +1,7 @@
 /* A shift of all velocities by the refraction of air is seen, and not that of other stars. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <string.h>
+#include "tests/mill_test.h"
 
 #include "jobs/fit/medium_hint.h"
-#include "tests/mill_test.h"
 
 /* n velocities at the quantiles (i + 1/2) / n of a logistic distribution, whose quartiles are
    those of a normal one of this sigma: 0.6745 sigma = ln(3) s */

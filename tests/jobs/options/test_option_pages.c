@@ -1,15 +1,7 @@
-/* Man pages and completion out of tables of options. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
-
-#include "jobs/options/option_completion.h"
-#include "jobs/options/option_man.h"
+/* Man pages out of tables of options; tests/e2e/test_help_pages.py asks bash for completions. */
 #include "tests/mill_test.h"
+
+#include "jobs/options/option_man.h"
 
 typedef struct values {
   int help, n, choice;
@@ -114,38 +106,11 @@ static void test_man_of_the_program(void **state)
   assert_non_null(strstr(text, ".SH HELP\n.TP\n.B starmill help\nthis \\-\\- text\n"));
 }
 
-/* What bash makes of it: tests/e2e/test_help_pages.py. */
-static void test_completion(void **state)
-{
-  (void)state;
-  mill_completion_print(job, "man", out);
-  close_out();
-  assert_non_null(strstr(text, "_starmill_jobs='toy'\n_starmill_pages='man'\n"));
-  assert_non_null(strstr(text, "  toy) subs=' make un-make make make' ;;\n"));
-  assert_non_null(strstr(text, "  'toy')\n    options+=' --count --ids --path --help -h'\n"
-                               "    case $2 in\n"
-                               "    --count) takes=other ;;&\n"
-                               "    --ids) takes=other ;;&\n"
-                               "    --path) takes=path ;;&\n"
-                               "    esac ;;&\n"
-                               "  'toy make')\n    options+=' --choice'\n"
-                               "    case $2 in\n"
-                               "    --choice) takes=word words+=' one two-b' ;;&\n"
-                               "    esac ;;&\n"
-                               "  'toy make')\n    options+=' --choice --threads'\n"
-                               "    case $2 in\n"
-                               "    --choice) takes=word words+=' two-b three' ;;&\n"
-                               "    --threads) takes=other ;;&\n"
-                               "    esac ;;&\n"
-                               "  esac\n"));
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_man_of_a_job, open_out),
       cmocka_unit_test_setup(test_man_of_the_program, open_out),
-      cmocka_unit_test_setup(test_completion, open_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

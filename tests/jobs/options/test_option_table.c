@@ -1,15 +1,8 @@
 /* A table of rows: every kind of value, what is refused, and --help. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "tests/mill_test.h"
 
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
-#include "tests/mill_test.h"
 
 typedef struct values {
   int help, n, choice, n_name;

@@ -103,6 +103,7 @@ static void test_options_reach_the_configuration(void **state)
   }
 }
 
+/* What the keys of the configuration refuse is in test_config_refusals.c. */
 static void test_bad_values_are_named(void **state)
 {
   (void)state;
@@ -110,35 +111,20 @@ static void test_bad_values_are_named(void **state)
     const char *words, *part, *other;
   } bad[] = {
       {"--nploy 3", "unknown", "--nploy"},
-      {"-q", "unknown", "-q"},
-      {"--quiet=1", "wrongly", "--quiet=1"},
       {"--re", "ambiguous", "--re"},
       {"--output", "--output", "needs a value"},
       {"--npoly 25", "--npoly", "25"},
-      {"--npoly 3.5", "--npoly", "3.5"},
-      {"--threads 99999999999999999999", "--threads", "99999999999999999999"},
-      {"--slots x", "--slots", "x"},
       {"--minsn inf", "--minsn", "inf"},
-      {"--minsn 1,5", "--minsn", "1,5"},
       {"--targetid 1,2,", "--targetid", "''"},
       {"--targetid 9223372036854775808", "--targetid", "9223372036854775808"},
       {"--targetid 1234567890123456789012345678901234567890", "--targetid", "12345678901234567890"},
       {"--objtype A,,B", "--objtype", "A,,B"},
       {"--target-class A,", "--target-class", "A,"},
-      {"--select-by one", "--select-by", "any or all"},
       {"--minexpid -1", "--minexpid", "-1"},
       {"--numbers 5", "--numbers", "--pattern"},
       {"--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"},
       {"--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"},
       {"--optimizer nelder", "--optimizer", "nelder-mead"},
-      {"--precision 32", "--precision", "float32"},
-      {"--backend opencl", "--backend", "opencl"},
-      {"--log-level 3", "--log-level", "warning"},
-      {"--format fits", "--format", "lamost"},
-      {"--exposures all", "--exposures", "joint"},
-      {"--lsf none", "--lsf", "resolving_power"},
-      {"--resolving-power 18k", "--resolving-power", "18k"},
-      {"--medium water", "--medium", "vacuum"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     call c;
@@ -252,8 +238,8 @@ static void test_time_limit(void **state)
   mill_fit_options_clear(&one.options);
   unsetenv("SLURM_JOB_END_TIME");
   assert_int_equal(parse(&one, "--time-limit auto"), MILL_OK);
-  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_ERR_USAGE);
-  assert_non_null(strstr(mill_error_message(), "SLURM_JOB_END_TIME"));
+  assert_fails(mill_fit_options_running(&one.options, &running), MILL_ERR_USAGE,
+               "SLURM_JOB_END_TIME");
   setenv("SLURM_JOB_END_TIME", "tomorrow", 1);
   assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_ERR_USAGE);
   snprintf(text, sizeof text, "%lld", (long long)time(NULL) + 500);
@@ -288,5 +274,5 @@ int main(void)
       cmocka_unit_test(test_time_limit),
       cmocka_unit_test(test_margin_of_the_time_limit),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, begin, remove_folder);
 }

@@ -3,30 +3,17 @@
 #ifndef MILL_CONFIG_FIXTURE_H
 #define MILL_CONFIG_FIXTURE_H
 
-#include "tests/mill_test.h"
-
-#include <string.h>
+#include "tests/test_folder.h"
 
 #include "kernels/base/error.h"
 #include "src/config/config.h"
 
-static char folder[] = "/tmp/mill-test-config-XXXXXX";
-static char path[128];
+static char path[300];
 
-static inline int make_folder(void **state)
+static inline int begin(void **state)
 {
-  (void)state;
-  if (!mkdtemp(folder))
-    return -1;
-  snprintf(path, sizeof path, "%s/run.yaml", folder);
-  return 0;
-}
-
-static inline int remove_folder(void **state)
-{
-  (void)state;
-  unlink(path);
-  return rmdir(folder);
+  snprintf(path, sizeof path, "%s", make_folder(state) == 0 ? in_folder("run.yaml") : "");
+  return path[0] ? 0 : -1;
 }
 
 static inline void write_bytes(const char *text, size_t n)

@@ -2,16 +2,8 @@
  * refused. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "src/config/arm_setup.h"
-
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s: %s", #call, mill_error_message());                                             \
-  } while (0)
 
 /* The arms of a text in a file; the file's name is that of the test. */
 static int read_text(const char *text, mill_arm_setup *out)
@@ -81,9 +73,7 @@ static void test_shipped_setups(void **state)
 static void refused(const char *text, const char *word)
 {
   mill_arm_setup setup;
-  assert_int_equal(read_text(text, &setup), MILL_ERR_CONFIG);
-  if (!strstr(mill_error_message(), word))
-    fail_msg("'%s' does not say '%s'", mill_error_message(), word);
+  assert_fails(read_text(text, &setup), MILL_ERR_CONFIG, word);
 }
 
 #define ARM "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "

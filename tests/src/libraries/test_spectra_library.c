@@ -2,8 +2,6 @@
  * labels, with the defects that collections of spectra have. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
@@ -15,12 +13,6 @@
 #include "src/libraries/spectra_library.h"
 
 enum { SEED = 4, N_STAR = 150, N_PIX = 700, N_LABEL = 3, N_LINE = 60 };
-
-#define assert_ok(call)                                                                            \
-  do {                                                                                             \
-    if ((call) != MILL_OK)                                                                         \
-      fail_msg("%s", mill_error_message());                                                        \
-  } while (0)
 
 typedef struct fixture {
   mill_labelled_spectra spectra;
@@ -451,8 +443,7 @@ static void refuse(fixture *f, int code, const char *text)
 {
   const int err = mill_spectra_library_build(&f->set, &f->spectra, &f->lib, &f->report, NULL);
   assert_int_equal(err, code);
-  if (!strstr(mill_error_message(), text))
-    fail_msg("'%s' does not say '%s'", mill_error_message(), text);
+  assert_says(text);
   assert_int_equal(f->lib.n_label, 0);
   assert_null(f->report.fate);
 }

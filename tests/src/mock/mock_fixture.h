@@ -5,21 +5,14 @@
 
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/base/error.h"
+#include "kernels/math/hull.h"
 #include "src/mock/mock_survey.h"
 #include "tests/test_library.h"
 
 enum { SEED = 4711, MAX_PIX = 2881, N_LABEL = 3, N_HIDDEN = 5 };
 
 static mill_library lib; /**< three labels, arms b, r, z with lines of random places */
-
-static inline void check(int err)
-{
-  if (err != MILL_OK)
-    fail_msg("%s", mill_error_message());
-}
 
 /* --- a library with DESI's arms --- */
 
@@ -100,7 +93,7 @@ done:
 static inline int setup(void **state)
 {
   (void)state;
-  check(make_library(&lib));
+  assert_ok(make_library(&lib));
   return 0;
 }
 
@@ -123,13 +116,13 @@ typedef struct view {
 static inline void view_init(view *v, mill_mock_survey *survey)
 {
   v->survey = survey;
-  check(mill_mock_work_create(survey, &v->work));
+  assert_ok(mill_mock_work_create(survey, &v->work));
   for (int a = 0; a < 3; a++) {
     const int n = mill_mock_arm_of[a].n_pix;
-    check(MILL_ALLOC(n, &v->row.flux[a]));
-    check(MILL_ALLOC(n, &v->row.ivar[a]));
-    check(MILL_ALLOC(n, &v->row.mask[a]));
-    check(MILL_ALLOC(n, &v->flux[a]));
+    assert_ok(MILL_ALLOC(n, &v->row.flux[a]));
+    assert_ok(MILL_ALLOC(n, &v->row.ivar[a]));
+    assert_ok(MILL_ALLOC(n, &v->row.mask[a]));
+    assert_ok(MILL_ALLOC(n, &v->flux[a]));
   }
 }
 
@@ -162,8 +155,15 @@ static inline mill_mock_settings clean_settings(void)
 static inline void open_view(const mill_mock_settings *set, view *v)
 {
   mill_mock_survey *survey = NULL;
-  check(mill_mock_survey_create(set, &lib, &survey));
+  assert_ok(mill_mock_survey_create(set, &lib, &survey));
   view_init(v, survey);
+}
+
+/* Star i as it is seen, into v's row. */
+static inline void observe(view *v, int64_t i, mill_mock_star *star)
+{
+  mill_mock_draw(v->survey, i, star);
+  assert_ok(mill_mock_observe(v->survey, star, v->work, &v->row));
 }
 
 /* Neither a cosmic nor dead. */

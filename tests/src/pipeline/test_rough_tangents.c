@@ -1,9 +1,6 @@
 /* Tangents along few axes, against products with the whole last layer in float64. */
 #include "tests/mill_test.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/base/error.h"
 #include "src/pipeline/rough_tangents.h"
 #include "src/system/random.h"

@@ -1,15 +1,6 @@
 /* How rows are grouped: every wanted row once, in chunks that become smaller, with files whole
  * where that costs nothing; and what that does to a run in time. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
 #include "src/system/random.h"
@@ -60,8 +51,7 @@ static int make_uneven(int64_t n_row, int most, double rate, uint64_t seed)
 static mill_schedule *make(const mill_schedule_plan *plan)
 {
   mill_schedule *schedule = NULL;
-  if (mill_schedule_make(plan, &schedule) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_schedule_make(plan, &schedule));
   return schedule;
 }
 

@@ -1,29 +1,10 @@
 /* The measured crossover: what auto makes of it, and the file that keeps it. */
-#include "tests/mill_test.h"
+#include "tests/test_folder.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 #include "src/run/crossover.h"
 #include "kernels/base/error.h"
-
-static char folder[512];
-
-static int set_up(void **state)
-{
-  (void)state;
-  const char *base = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/mill.crossover.XXXXXX", base && *base ? base : "/tmp");
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-  (void)state;
-  char command[600];
-  snprintf(command, sizeof command, "rm -rf '%s'", folder);
-  return system(command);
-}
 
 static void test_of_table(void **state)
 {
@@ -75,8 +56,7 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
 {
   mill_crossover line;
   int found = 0;
-  if (mill_crossover_find(path, MILL_CROSSOVER_FIT, gpu, cpu, n_thread, &line, &found) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  assert_ok(mill_crossover_find(path, MILL_CROSSOVER_FIT, gpu, cpu, n_thread, &line, &found));
   if (found)
     assert_string_equal(line.date, "2026-11-21T18:00:00Z");
   return found ? line.from : -1;
@@ -119,13 +99,11 @@ static void test_file(void **state)
   assert_non_null(file);
   fputs("# a comment\n256 stars\n", file);
   fclose(file);
-  assert_int_equal(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
-                   MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), path));
-  assert_non_null(strstr(mill_error_message(), "line 2"));
+  assert_fails(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
+               MILL_ERR_CONFIG, path);
+  assert_says("line 2");
 
-  assert_int_equal(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "/proc/none"));
+  assert_fails(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT, "/proc/none");
 }
 
 static void test_path(void **state)
@@ -144,8 +122,7 @@ static void test_path(void **state)
   assert_int_equal(mill_crossover_path(path), MILL_OK);
   assert_string_equal(path, "/home/u/.cache/starmill/crossover");
   unsetenv("HOME");
-  assert_int_equal(mill_crossover_path(path), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "STARMILL_CROSSOVER"));
+  assert_fails(mill_crossover_path(path), MILL_ERR_CONFIG, "STARMILL_CROSSOVER");
 }
 
 int main(void)
@@ -156,5 +133,5 @@ int main(void)
       cmocka_unit_test(test_file),
       cmocka_unit_test(test_path),
   };
-  return cmocka_run_group_tests(tests, set_up, clean_up);
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,10 +2,8 @@
 #include "tests/mill_test.h"
 
 #include <cblas.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/base/error.h"
 #include "src/system/blas_threads.h"

@@ -1,43 +1,25 @@
 /* Lines of src/system/log.c: format, level, file, standard error, threads. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/test_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <regex.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 
-static char folder[] = "/tmp/mill-test-log-XXXXXX";
-static char log_path[128], err_path[128];
+static char log_path[300], err_path[300];
 static int saved_stderr;
 
-static int make_folder(void **state)
+static int begin(void **state)
 {
-  (void)state;
-  if (!mkdtemp(folder))
+  if (make_folder(state) != 0)
     return -1;
   snprintf(log_path, sizeof log_path, "%s/run.log", folder);
   snprintf(err_path, sizeof err_path, "%s/stderr", folder);
   return 0;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  unlink(log_path);
-  unlink(err_path);
-  return rmdir(folder);
 }
 
 static int catch_stderr(void **state)
@@ -181,11 +163,9 @@ static void test_full_disk_sends_lines_to_standard_error(void **state)
 static void test_log_that_cannot_be_opened(void **state)
 {
   (void)state;
-  char path[160];
-  snprintf(path, sizeof path, "%s/nowhere/run.log", folder);
+  const char *path = in_folder("nowhere/run.log");
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
-  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), path));
+  assert_fails(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT, path);
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, folder), MILL_ERR_OUTPUT);
   mill_log_info("the old log stays");
   char *text = contents(log_path);
@@ -325,5 +305,5 @@ int main(void)
       LOG_TEST(test_lines_of_threads_do_not_mix),
       LOG_TEST(test_log_line_clears_the_status_line),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, begin, remove_folder);
 }

@@ -1,18 +1,9 @@
 /* Text and manners of src/system/progress.c. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/mill_test.h"
 
-#include <math.h>
 #include <poll.h>
 #include <pty.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <termios.h>
-#include <unistd.h>
 
 #include "src/system/progress.h"
 

@@ -4,8 +4,6 @@
  * right generator would fail one seed in some hundred thousand. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "src/system/random.h"
 
 enum { SEED = 20210514, N = 1 << 20 };

@@ -1,14 +1,5 @@
 /* JSON of src/system/status_json.c: any text and number is written, and what is written is read. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
 #include "src/system/status_json.h"

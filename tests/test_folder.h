@@ -1,0 +1,35 @@
+/** A folder for the tests of a program, below TMPDIR or /tmp. */
+#ifndef MILL_TEST_FOLDER_H
+#define MILL_TEST_FOLDER_H
+
+#include "tests/mill_test.h"
+
+static char folder[256];
+
+static inline int make_folder(void **state)
+{
+  const char *base = getenv("TMPDIR");
+  (void)state;
+  snprintf(folder, sizeof folder, "%.200s/starmill-test-XXXXXX", base && *base ? base : "/tmp");
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+static inline int remove_folder(void **state)
+{
+  char command[300];
+  (void)state;
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
+}
+
+/** The path of a file in the folder; four may be held at once. */
+static inline const char *in_folder(const char *name)
+{
+  static char path[4][512];
+  static int i_path;
+  char *out = path[i_path++ % 4];
+  snprintf(out, sizeof path[0], "%s/%s", folder, name);
+  return out;
+}
+
+#endif
