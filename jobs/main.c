@@ -85,12 +85,12 @@ static const mill_job_row *find_job(const char *name)
 }
 
 static const char more_help[] =
-    "starmill help JOB, starmill JOB --help: what a job takes\n"
-    "starmill help config: every key of the configuration (Markdown)\n"
-    "starmill help config particles: every key of the configuration of particles\n"
-    "starmill help man, starmill help man JOB: the same as pages for man (roff)\n"
-    "starmill help completion: the script that completes command lines in bash\n"
-    "starmill --version: what this program was built with\n";
+    "starmill help JOB, starmill JOB --help: options of a job\n"
+    "starmill help config: keys of the configuration (Markdown)\n"
+    "starmill help config particles: keys of the configuration of particles\n"
+    "starmill help man, starmill help man JOB: the same as man pages (roff)\n"
+    "starmill help completion: bash completion script\n"
+    "starmill --version: versions of the program and its libraries\n";
 
 static void print_help(FILE *out)
 {

@@ -60,7 +60,7 @@ static int load_config(void *context)
     MILL_FAIL(MILL_ERR_USAGE,
               "no library: give --library FILE or template_lib in the configuration (none was "
               "shipped with this program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
-              " beside its bin)");
+              " next to its bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
