@@ -1,4 +1,5 @@
-/** What every test shares: comparisons that reject NaN, and the test data. */
+/** What every test shares: the list of a program's tests, comparisons that reject NaN, and the test
+ *  data. */
 #ifndef MILL_TEST_H
 #define MILL_TEST_H
 
@@ -13,6 +14,39 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/** MILL_TEST(name) { ... } is a test of this program; MILL_RUN_TESTS(set_up, tear_down) runs them in the
+ *  order of their definition and returns how many failed. */
+#define MILL_TEST(name)                                                                            \
+  static void test_##name(void **state);                                                           \
+  enum { place_of_test_##name = __COUNTER__ };                                                     \
+  _Static_assert(place_of_test_##name < MILL_MOST_TESTS, "more tests than MILL_MOST_TESTS");       \
+  __attribute__((constructor)) static void add_test_##name(void)                                   \
+  {                                                                                                \
+    mill_test_list[place_of_test_##name] = (struct CMUnitTest)cmocka_unit_test(test_##name);       \
+  }                                                                                                \
+  static void test_##name(__attribute__((unused)) void **state)
+#define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests("tests", set_up, tear_down)
+/** The usual main. */
+#define MILL_TEST_MAIN(set_up, tear_down)                                                          \
+  int main(void)                                                                                   \
+  {                                                                                                \
+    return MILL_RUN_TESTS(set_up, tear_down);                                                      \
+  }
+
+#define MILL_MOST_TESTS 64
+static __attribute__((unused)) struct CMUnitTest mill_test_list[MILL_MOST_TESTS];
+
+static inline int mill_run_tests(const char *group, CMFixtureFunction set_up,
+                                 CMFixtureFunction tear_down)
+{
+  struct CMUnitTest list[MILL_MOST_TESTS];
+  size_t n = 0;
+  for (int i = 0; i < MILL_MOST_TESTS; i++)
+    if (mill_test_list[i].name)
+      list[n++] = mill_test_list[i];
+  return _cmocka_run_group_tests(group, list, n, set_up, tear_down);
+}
 
 /* written so that a NaN on either side fails */
 #define assert_close(actual, expected, tolerance)                                                  \

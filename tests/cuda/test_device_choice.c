@@ -19,9 +19,8 @@ static const mill_gpu_facts b200 = {"NVIDIA B200", "b200", 10, 0, MILL_GPU_SHARE
 static const mill_gpu_facts alone = {"NVIDIA H200", "alone", 9, 0, MILL_GPU_EXCLUSIVE};
 static const mill_gpu_facts barred = {"NVIDIA A100", "barred", 8, 0, MILL_GPU_PROHIBITED};
 
-static void test_code(void **state)
+MILL_TEST(code)
 {
-  (void)state;
   static const struct {
     const char *build;
     int major, minor, may_translate, has_code;
@@ -62,143 +61,72 @@ static void test_code(void **state)
                row[i].minor, row[i].may_translate, row[i].has_code);
 }
 
+/** The build is DEFAULT_BUILD, and driver and runtime 13000, where nothing else is said. */
 typedef struct choice_row {
   const char *what;
-  int driver, runtime;
+  int driver, runtime; /* NONE: no driver */
   const char *build;
-  int n_gpu;
   const mill_gpu_facts *gpu[3];
   int local_rank;
-  int code, choice;       /* expected */
+  int code, choice;       /* expected; no choice where there is an error */
   const char *message[3]; /* all of these words in it */
 } choice_row;
 
+enum { NONE = -1 };
+
 static const choice_row choices[] = {
-    {"one GPU", 13000, 13000, DEFAULT_BUILD, 1, {&h200}, 0, MILL_OK, 0, {NULL}},
-    {"rank 1 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 1, MILL_OK, 1, {NULL}},
-    {"rank 2 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 2, MILL_OK, 0, {NULL}},
-    {"an old one next to it", 13000, 13000, DEFAULT_BUILD, 2, {&t4, &a100}, 0, MILL_OK, 1, {NULL}},
-    {"two fit of three",
-     13000,
-     13000,
-     DEFAULT_BUILD,
-     3,
-     {&a100, &t4, &h200},
-     1,
-     MILL_OK,
-     2,
-     {NULL}},
-    {"barred passed over", 13000, 13000, DEFAULT_BUILD, 2, {&barred, &h200}, 0, MILL_OK, 1, {NULL}},
-    {"minor version of the driver", 12040, 12080, "80-real", 1, {&a100}, 0, MILL_OK, 0, {NULL}},
-    {"PTX", 13000, 13000, DEFAULT_BUILD, 1, {&b200}, 0, MILL_OK, 0, {NULL}},
-    {"a build for it", 13000, 13000, "75-real", 1, {&t4}, 0, MILL_OK, 0, {NULL}},
-    {"sm_89 on sm_80's code", 13000, 13000, DEFAULT_BUILD, 1, {&l4}, 0, MILL_OK, 0, {NULL}},
-    {"no driver",
-     0,
-     13000,
-     DEFAULT_BUILD,
-     0,
-     {NULL},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"no NVIDIA driver", "a node with a GPU"}},
-    {"no GPU",
-     13000,
-     13000,
-     DEFAULT_BUILD,
-     0,
-     {NULL},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"sees no GPU", "CUDA_VISIBLE_DEVICES"}},
-    {"driver before 12.4: launch by launch",
-     12020,
-     12040,
-     DEFAULT_BUILD,
-     1,
-     {&h200},
-     0,
-     MILL_OK,
-     0,
-     {NULL}},
-    {"driver before 12",
-     11080,
-     12040,
-     DEFAULT_BUILD,
-     1,
-     {&h200},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"CUDA 11.8", "12.0", "updated"}},
-    {"driver of the major version before",
-     12080,
-     13000,
-     DEFAULT_BUILD,
-     1,
-     {&h200},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"CUDA 12.8", "13.0"}},
-    {"too old",
-     13000,
-     13000,
-     DEFAULT_BUILD,
-     1,
-     {&t4},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"no code for the GPU Tesla T4 (sm_75)", "MILL_CUDA_ARCHITECTURES 75", DEFAULT_BUILD}},
-    {"PTX too new for the driver",
-     12040,
-     12080,
-     DEFAULT_BUILD,
-     1,
-     {&b200},
-     0,
-     MILL_ERR_CONFIG,
-     -1,
-     {"PTX", "CUDA 12.4", "MILL_CUDA_ARCHITECTURES 100"}},
-    {"prohibited",
-     13000,
-     13000,
-     DEFAULT_BUILD,
-     1,
-     {&barred},
-     0,
-     MILL_ERR_BACKEND,
-     -1,
-     {"admits no programs", "NVIDIA A100"}},
+    {"one GPU", .gpu = {&h200}},
+    {"rank 1 of two GPUs", .gpu = {&h200, &other}, .local_rank = 1, .choice = 1},
+    {"rank 2 of two GPUs", .gpu = {&h200, &other}, .local_rank = 2, .choice = 0},
+    {"an old one next to it", .gpu = {&t4, &a100}, .choice = 1},
+    {"two fit of three", .gpu = {&a100, &t4, &h200}, .local_rank = 1, .choice = 2},
+    {"barred passed over", .gpu = {&barred, &h200}, .choice = 1},
+    {"minor version of the driver", 12040, 12080, "80-real", .gpu = {&a100}},
+    {"PTX", .gpu = {&b200}},
+    {"a build for it", .build = "75-real", .gpu = {&t4}},
+    {"sm_89 on sm_80's code", .gpu = {&l4}},
+    {"driver before 12.4: launch by launch", 12020, 12040, .gpu = {&h200}},
+    {"no driver", .driver = NONE, .code = MILL_ERR_CONFIG,
+     .message = {"no NVIDIA driver", "a node with a GPU"}},
+    {"no GPU", .code = MILL_ERR_CONFIG, .message = {"sees no GPU", "CUDA_VISIBLE_DEVICES"}},
+    {"driver before 12", 11080, 12040, .gpu = {&h200}, .code = MILL_ERR_CONFIG,
+     .message = {"CUDA 11.8", "12.0", "updated"}},
+    {"driver of the major version before", 12080, .gpu = {&h200}, .code = MILL_ERR_CONFIG,
+     .message = {"CUDA 12.8", "13.0"}},
+    {"too old", .gpu = {&t4}, .code = MILL_ERR_CONFIG,
+     .message = {"no code for the GPU Tesla T4 (sm_75)", "MILL_CUDA_ARCHITECTURES 75",
+                 DEFAULT_BUILD}},
+    {"PTX too new for the driver", 12040, 12080, .gpu = {&b200}, .code = MILL_ERR_CONFIG,
+     .message = {"PTX", "CUDA 12.4", "MILL_CUDA_ARCHITECTURES 100"}},
+    {"prohibited", .gpu = {&barred}, .code = MILL_ERR_BACKEND,
+     .message = {"admits no programs", "NVIDIA A100"}},
 };
 
-static void test_choice(void **state)
+MILL_TEST(choice)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
     const choice_row *row = &choices[i];
     mill_gpu_facts gpu[3];
-    int choice = 99;
-    for (int k = 0; k < row->n_gpu; k++)
-      gpu[k] = *row->gpu[k];
-    const mill_gpu_node node = {row->driver, row->runtime, row->build, row->n_gpu, gpu};
+    int choice = 99, n_gpu = 0;
+    for (; n_gpu < 3 && row->gpu[n_gpu]; n_gpu++)
+      gpu[n_gpu] = *row->gpu[n_gpu];
+    const int driver = row->driver == NONE ? 0 : row->driver ? row->driver : 13000;
+    const mill_gpu_node node = {driver, row->runtime ? row->runtime : 13000,
+                                row->build ? row->build : DEFAULT_BUILD, n_gpu, gpu};
+    const int expected = row->code == MILL_OK ? row->choice : -1;
     mill_error_clear();
     const int code = mill_gpu_choose(&node, row->local_rank, &choice);
-    if (code != row->code || choice != row->choice)
+    if (code != row->code || choice != expected)
       fail_msg("%s: code %d and GPU %d, expected %d and %d: %s", row->what, code, choice, row->code,
-               row->choice, mill_error_message());
+               expected, mill_error_message());
     for (int k = 0; k < 3 && row->message[k]; k++)
       if (!strstr(mill_error_message(), row->message[k]))
         fail_msg("%s: no '%s' in '%s'", row->what, row->message[k], mill_error_message());
   }
 }
 
-static void test_share(void **state)
+MILL_TEST(share)
 {
-  (void)state;
   static const struct {
     const char *what;
     int n_rank;
@@ -228,9 +156,8 @@ static void test_share(void **state)
   }
 }
 
-static void test_memory(void **state)
+MILL_TEST(memory)
 {
-  (void)state;
   size_t bytes = 0;
   const size_t gib = (size_t)1 << 30;
   assert_int_equal(mill_gpu_memory("G", 140 * gib, 1, &bytes), MILL_OK);
@@ -245,27 +172,4 @@ static void test_memory(void **state)
   assert_non_null(strstr(mill_error_message(), "fewer ranks"));
 }
 
-static void test_assignment(void **state)
-{
-  (void)state;
-  mill_gpu_place place = {.gpu = 5};
-  const mill_gpu_place second = {.gpu = 1, .n_sharing = 3, .bytes = 7};
-  assert_int_equal(mill_gpu_assigned(&place), 0);
-  assert_int_equal(place.gpu, -1);
-  mill_gpu_assign(&second);
-  assert_int_equal(mill_gpu_assigned(&place), 1);
-  assert_memory_equal(&place, &second, sizeof place);
-  mill_gpu_assign(NULL);
-  assert_int_equal(mill_gpu_assigned(&place), 0);
-  assert_int_equal(place.bytes, 0);
-}
-
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_code),       cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_share),      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_assignment),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -5,9 +5,8 @@
 
 enum { N_STAR = 5000 };
 
-static void test_limit_is_the_binomial_one(void **state)
+MILL_TEST(limit_is_the_binomial_one)
 {
-  (void)state;
   /* scipy.stats.binom.ppf(0.99, n, 0.001) */
   static const int expected[][2] = {{1, 0}, {100, 1}, {200, 2}, {500, 3}, {1000, 4}, {5000, 11}};
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
@@ -36,9 +35,8 @@ static void plant(mill_fit_result *row, int n_bad, double size)
     }
 }
 
-static void test_planted_errors_are_found(void **state)
+MILL_TEST(planted_errors_are_found)
 {
-  (void)state;
   static mill_fit_result cpu[N_STAR], gpu[N_STAR];
   for (int i = 0; i < N_STAR; i++) {
     cpu[i] = (mill_fit_result){.status = MILL_STATUS_FITTED,
@@ -82,11 +80,4 @@ static void test_planted_errors_are_found(void **state)
   assert_true(!is_good(&v) && v.n_outside == 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_limit_is_the_binomial_one),
-      cmocka_unit_test(test_planted_errors_are_found),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

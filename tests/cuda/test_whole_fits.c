@@ -122,9 +122,8 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
   return all.result;
 }
 
-static void test_whole_fits(void **state)
+MILL_TEST(whole_fits)
 {
-  (void)state;
   const char *reason = set_up_fits();
   mill_test_needs(!reason, reason);
   const int n = from_environment("STARMILL_GPU_STARS", N_STAR), n_few = n < N_FEW ? n : N_FEW;
@@ -155,10 +154,4 @@ static int clean_up(void **state)
   return 0;
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_whole_fits),
-  };
-  return cmocka_run_group_tests(tests, NULL, clean_up);
-}
+MILL_TEST_MAIN(NULL, clean_up)

@@ -41,42 +41,16 @@ static void agree(int precision, int kind)
   mill_library_clear(&in.lib);
 }
 
-static void test_fibers_agree_with_the_plain_build_in_float32(void **state)
+MILL_TEST(fibers_agree_with_the_plain_build)
 {
-  (void)state;
   agree(MILL_FLOAT32, MILL_EMULATOR_MLP);
-}
-
-static void test_fibers_agree_with_the_plain_build_in_float64(void **state)
-{
-  (void)state;
   agree(MILL_FLOAT64, MILL_EMULATOR_MLP);
-}
-
-static void test_fibers_agree_with_the_plain_build_for_grids(void **state)
-{
-  (void)state;
   agree(MILL_FLOAT64, MILL_EMULATOR_GRID);
-}
-
-static void test_fibers_agree_with_the_plain_build_for_radial_functions(void **state)
-{
-  (void)state;
   agree(MILL_FLOAT64, MILL_EMULATOR_RBF);
 }
 
 int main(void)
 {
   printf("seed %d\n", WORK_SEED);
-  const struct CMUnitTest tests[] = {
-      CONFORMANCE_TESTS,
-      cmocka_unit_test(test_pieces_come_as_they_were_when_sent),
-      cmocka_unit_test(test_wide_layers_equal_the_cpu),
-      cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
-      cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float32),
-      cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float64),
-      cmocka_unit_test(test_fibers_agree_with_the_plain_build_for_grids),
-      cmocka_unit_test(test_fibers_agree_with_the_plain_build_for_radial_functions),
-  };
-  return cmocka_run_group_tests(tests, set_up, clean_up);
+  return MILL_RUN_TESTS(set_up, clean_up);
 }

@@ -156,9 +156,8 @@ static int differs_without(const site *s, const site *t, const work_output *expe
   return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void test_every_lost_barrier_shows(void **state)
+MILL_TEST(every_lost_barrier_shows)
 {
-  (void)state;
   static work_input in;
   static work_output expected, again;
   work_make(&in, 0);
@@ -213,8 +212,5 @@ static void test_every_lost_barrier_shows(void **state)
 int main(void)
 {
   printf("seed %d\n", WORK_SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_lost_barrier_shows),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

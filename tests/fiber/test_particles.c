@@ -38,16 +38,11 @@ static void check(int form, int boundary)
   evolution_end(&fiber);
 }
 
-static void test_orders_decide_nothing(void **state)
+MILL_TEST(orders_decide_nothing)
 {
-  (void)state;
   check(MILL_DENSITY_EXACT, MILL_REFLECTING);
   check(MILL_DENSITY_BINNED, MILL_PERIODIC);
   check(MILL_DENSITY_EXACT, MILL_ABSORBING);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders_decide_nothing)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -4,7 +4,9 @@
 #include "io/library/library_file.h"
 #include "kernels/math/hull.h"
 #include "src/config/config.h"
-#include "tests/fit/star_data.h"
+#include "kernels/base/error.h"
+#include "src/pipeline/pipeline.h"
+#include "tests/io/surveys/desi_rows.h"
 
 enum { MAX_POINT = 400, POINTS_PER_STAR = 7 };
 
@@ -29,30 +31,26 @@ static char *slurp(const char *path)
   return text;
 }
 
-/** The number after "key": inside one object of the file. */
-static double number(const char *object, const char *end, const char *key)
+/** What follows "key": inside one object of the file. */
+static const char *value_of(const char *object, const char *end, const char *key)
 {
   char quoted[64];
   snprintf(quoted, sizeof quoted, "\"%s\":", key);
   const char *p = strstr(object, quoted);
-  if (!p || p > end) {
+  if (!p || p > end)
     fail_msg("no %s in the reference file", key);
-    return NAN;
-  }
-  return strtod(p + strlen(quoted), NULL);
+  return p + strlen(quoted);
+}
+
+static double number(const char *object, const char *end, const char *key)
+{
+  return strtod(value_of(object, end, key), NULL);
 }
 
 /** The three numbers of "key": [...]. */
 static void triple(const char *object, const char *end, const char *key, double *out)
 {
-  char quoted[64];
-  snprintf(quoted, sizeof quoted, "\"%s\":", key);
-  const char *p = strstr(object, quoted);
-  if (!p || p > end) {
-    fail_msg("no %s in the reference file", key);
-    return;
-  }
-  p = strchr(p, '[');
+  const char *p = strchr(value_of(object, end, key), '[');
   for (int a = 0; a < 3; a++) {
     char *after;
     out[a] = strtod(p + 1, &after);
@@ -88,7 +86,13 @@ static int read_points(const char *path, reference_point *point)
   return n;
 }
 
-static void import(const char *prefix, double sigma, mill_library *lib)
+static void must(int err)
+{
+  if (err != MILL_OK)
+    fail_msg("%s", mill_error_message());
+}
+
+static void import(const char *prefix, mill_library *lib)
 {
   char path[3][2200];
   const char *paths[3];
@@ -100,8 +104,7 @@ static void import(const char *prefix, double sigma, mill_library *lib)
     paths[a] = path[a];
   }
   memset(lib, 0, sizeof *lib);
-  if (mill_library_import(paths, 3, sigma, 20, lib) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  must(mill_library_import(paths, 3, NAN, 20, lib));
 }
 
 /** Evaluate all points; f [n] out without the hull penalty of ours and with the
@@ -114,31 +117,39 @@ static void evaluate(const char *prefix, const char *coadd, int rotation, int pr
   mill_library lib;
   mill_config config;
   mill_pipeline *pipeline = NULL;
-  star_data data;
-  int max_row = 0;
+  desi_rows rows;
+  int64_t row[MAX_POINT];
+  int n_row = 0, waveset[3], n_pix = 0;
   for (int i = 0; i < n; i++)
-    max_row = point[i].row > max_row ? point[i].row : max_row;
-  import(prefix, NAN, &lib);
+    n_row = point[i].row >= n_row ? point[i].row + 1 : n_row;
+  for (int i = 0; i < n_row; i++)
+    row[i] = i;
+  import(prefix, &lib);
   mill_config_default(&config);
-  if (mill_config_bind(&config, &lib) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  must(mill_config_bind(&config, &lib));
   config.fit.rotation = rotation;
   config.fit.precision = precision;
   config.fit.n_cont = 10;
-  const mill_backend *backend = mill_backend_cpu(NULL);
-  if (mill_pipeline_create(&lib, &config.fit, backend, 1, 1, 0, &pipeline) != MILL_OK ||
-      star_data_open(coadd, &lib, max_row + 1, &data) != MILL_OK ||
-      star_data_register(&data, pipeline) != MILL_OK)
-    fail_msg("%s", mill_error_message());
+  must(mill_pipeline_create(&lib, &config.fit, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  must(desi_rows_open(&rows, coadd, &lib));
+  must(desi_rows_read(&rows, row, n_row));
+  for (int a = 0; a < 3; a++) {
+    const mill_raw_segment *s = desi_rows_of(&rows, 0, a);
+    must(mill_pipeline_waveset(pipeline, a, s->n_pix, s->wave_aa, &waveset[a]));
+    n_pix += s->n_pix;
+  }
   for (int i = 0; i < n; i++) {
     mill_raw_segment segment[3];
-    mill_star star;
     mill_eval eval;
     mill_fit_result prepared;
-    star_data_star(&data, point[i].row, segment, &star);
-    if (mill_pipeline_evaluate(pipeline, &star, MILL_REQ_FINAL, 1, point[i].theta, &eval,
-                               &prepared) != MILL_OK)
-      fail_msg("%s", mill_error_message());
+    for (int a = 0; a < 3; a++) {
+      segment[a] = *desi_rows_of(&rows, point[i].row, a);
+      segment[a].waveset = waveset[a];
+      segment[a].exposure = 0;
+    }
+    const mill_star star = {.row = point[i].row, .n_segment = 3, .segment = segment};
+    must(mill_pipeline_evaluate(pipeline, &star, MILL_REQ_FINAL, 1, point[i].theta, &eval,
+                                &prepared));
     assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);
     double mapped[4];
     for (int l = 0; l < 4; l++)
@@ -146,7 +157,7 @@ static void evaluate(const char *prefix, const char *coadd, int rotation, int pr
     const double d = mill_hull_distance(lib.n_hull, lib.hull, mapped);
     /* 1e-5: the reference's distance is that of labels rounded to float32 */
     assert_close(d * d, point[i].outside, 1e-5 * (1.0 + point[i].outside));
-    const double weight = 10.0 * 3.0 * (double)(data.n_pix[0] + data.n_pix[1] + data.n_pix[2]);
+    const double weight = 10.0 * 3.0 * n_pix;
     f[i] = eval.f - weight * (d * d - point[i].outside);
     for (int a = 0; a < 3; a++) {
       assert_int_equal(prepared.n_pix[a], point[i].n_good[a]);
@@ -155,7 +166,7 @@ static void evaluate(const char *prefix, const char *coadd, int rotation, int pr
         assert_close(eval.chisq[a], point[i].chisq[a], 0.05 + 3e-6 * point[i].chisq[a]);
     }
   }
-  star_data_close(&data);
+  desi_rows_close(&rows);
   mill_pipeline_destroy(pipeline);
   mill_config_clear(&config);
   mill_library_clear(&lib);
@@ -225,25 +236,16 @@ static void compare(const char *prefix, const char *json, int strict)
   assert_true(change > 1);
 }
 
-static void test_likelihood_with_resolution_matrix(void **state)
+MILL_TEST(likelihood_with_resolution_matrix)
 {
-  (void)state;
   compare("nnrm", "sim/likelihood-rm.json", 1);
 }
 
-static void test_likelihood_at_instrument_resolution(void **state)
+MILL_TEST(likelihood_at_instrument_resolution)
 {
-  (void)state;
   /* not strict: one star at S/N 100 has 2.1e-3, float32 sums of the last layer;
    * docs/science/validation.md has the table */
   compare("nn", "sim/likelihood-nn.json", 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_likelihood_with_resolution_matrix),
-      cmocka_unit_test(test_likelihood_at_instrument_resolution),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

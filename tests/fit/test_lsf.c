@@ -3,30 +3,13 @@
  * what is said of pixels that have none. */
 #include "tests/mill_test.h"
 
-#include "tests/fit/made_star.h"
+enum { SEED = 90210, MAX_STAR = 80, EDGE = 6, N_LABEL = 3, N_ARM = 2 };
 
-enum { SEED = 90210, MAX_STAR = 80, N_PAR = 5, EDGE = 6 };
+#include "tests/fit/made_survey.h"
 
-static mill_library lib;
-static mill_fit_settings set;
 static made_star star[MAX_STAR];
 static double truth[MAX_STAR][N_PAR];
 static mill_fit_result result[2][MAX_STAR];
-
-static int setup(void **state)
-{
-  (void)state;
-  memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(3, 2, 5, &lib));
-  return 0;
-}
-
-static int teardown(void **state)
-{
-  (void)state;
-  mill_library_clear(&lib);
-  return 0;
-}
 
 /** A star on a smooth grid, uniform in ln wavelength as most surveys have it, of some
  *  step_aa, with a line-spread function of sigma(x) pixels, x from 0 to 1 along the arm,
@@ -111,9 +94,8 @@ static void mask_ends(made_star *s)
       s->segment[i].mask[p] = s->segment[i].mask[s->segment[i].n_pix - 1 - p] = 1;
 }
 
-static void test_sigma_equals_the_matrix_of_the_same_gaussian(void **state)
+MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
 {
-  (void)state;
   static made_star with_matrix;
   uint64_t random = SEED;
   made_settings(&lib, &set);
@@ -168,9 +150,8 @@ static void check_noise_free(double step_aa, double (*lack)(double x), double ch
   assert_true(b > 1000 * chisq_per_pixel);
 }
 
-static void test_templates_become_what_a_dense_convolution_makes(void **state)
+MILL_TEST(templates_become_what_a_dense_convolution_makes)
 {
-  (void)state;
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
   template_sigma(0.5);
@@ -185,9 +166,8 @@ static void test_templates_become_what_a_dense_convolution_makes(void **state)
   check_noise_free(1.2, through_the_change, 3e-5);
 }
 
-static void test_pulls_of_stars_with_a_sigma(void **state)
+MILL_TEST(pulls_of_stars_with_a_sigma)
 {
-  (void)state;
   uint64_t random = SEED;
   made_settings(&lib, &set);
   set.optimizer = MILL_OPT_LM;
@@ -263,9 +243,8 @@ static void mask_the_same(made_segment *s)
     s->mask[p] = 1;
 }
 
-static void test_pixels_with_an_invalid_sigma_are_not_fitted(void **state)
+MILL_TEST(pixels_with_an_invalid_sigma_are_not_fitted)
 {
-  (void)state;
   make_few(0);
   fit_both(3, spoil_some);
   for (int i = 0; i < 3; i++) {
@@ -300,9 +279,8 @@ static void spoil_all(made_segment *s)
     s->sigma_aa[p] = p % 2 ? NAN : 1e5f;
 }
 
-static void test_many_invalid_sigmas_are_told(void **state)
+MILL_TEST(many_invalid_sigmas_are_told)
 {
-  (void)state;
   make_few(0);
   fit_both(3, spoil_a_tenth);
   for (int i = 0; i < 3; i++) {
@@ -332,9 +310,8 @@ static void assert_same_but_narrow(int n, int narrow)
   }
 }
 
-static void test_a_function_narrower_than_templates_is_told_and_changes_nothing(void **state)
+MILL_TEST(a_function_narrower_than_templates_is_told_and_changes_nothing)
 {
-  (void)state;
   make_few(0.4); /* templates carry 0.5 A */
   fit_both(3, no_sigma);
   assert_same_but_narrow(3, 1);
@@ -359,9 +336,8 @@ static void as_matrix(made_segment *s)
 
 /* Templates of 0.5 A on pixels of 0.7 A: taken out of a matrix of 0.3 A they leave nothing that
  * could be a line-spread function. */
-static void test_a_matrix_narrower_than_templates_is_told_and_changes_nothing(void **state)
+MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
 {
-  (void)state;
   make_few(0.5);
   for (int i = 0; i < 3; i++)
     mask_ends(&star[i]);
@@ -382,9 +358,8 @@ static void test_a_matrix_narrower_than_templates_is_told_and_changes_nothing(vo
     assert_int_equal(result[1][i].info & MILL_INFO_LSF_NARROW, 0);
 }
 
-static void test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution(void **state)
+MILL_TEST(sigma_is_not_used_where_templates_are_at_the_instruments_resolution)
 {
-  (void)state;
   make_few(1.5);
   template_sigma(-1);
   fit_both(3, no_sigma);
@@ -403,15 +378,5 @@ static void test_sigma_is_not_used_where_templates_are_at_the_instruments_resolu
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sigma_equals_the_matrix_of_the_same_gaussian),
-      cmocka_unit_test(test_templates_become_what_a_dense_convolution_makes),
-      cmocka_unit_test(test_pulls_of_stars_with_a_sigma),
-      cmocka_unit_test(test_pixels_with_an_invalid_sigma_are_not_fitted),
-      cmocka_unit_test(test_many_invalid_sigmas_are_told),
-      cmocka_unit_test(test_a_function_narrower_than_templates_is_told_and_changes_nothing),
-      cmocka_unit_test(test_a_matrix_narrower_than_templates_is_told_and_changes_nothing),
-      cmocka_unit_test(test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution),
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return MILL_RUN_TESTS(set_up, tear_down);
 }

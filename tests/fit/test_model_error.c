@@ -5,78 +5,36 @@
 #include <cblas.h>
 
 #include "src/pipeline/device_model.h"
-#include "tests/fit/made_star.h"
+#include "tests/fit/one_star.h"
 
-enum { SEED = 20261122, MAX_PAR = 6 };
+enum { SEED = 20261122, N_PAR = 6 };
 
-typedef struct fixture {
-  mill_library lib;
-  mill_fit_settings set;
-  mill_pipeline *pipeline;
-  made_star star;
-  mill_star raw;
-  double truth[MAX_PAR], place[MAX_PAR]; /**< where the stars are, where the error is fixed */
-  uint64_t random;
-} fixture;
-
-static fixture fx;
+static double place[MAX_PAR]; /* where the error is fixed, next to the truth */
 
 static void begin(int n_component, int n_exposure, int with_matrix)
 {
   memset(&fx, 0, sizeof fx);
-  fx.random = SEED + (uint64_t)(17 * n_component + with_matrix);
   made_check(test_library_make(4, 2, 5, &fx.lib));
   made_check(test_library_add_error(n_component, &fx.lib));
-  made_settings(&fx.lib, &fx.set);
-  fx.set.precision = MILL_FLOAT64;
-  made_star_init(&fx.lib, n_exposure, with_matrix ? 0.8 : 0.45, with_matrix, &fx.random, &fx.star);
-  made_theta(&fx.lib, 0.5, 150, 60, &fx.random, fx.truth);
-  memcpy(fx.place, fx.truth, sizeof fx.place);
-  fx.place[0] += 7;
-  fx.place[2] += 40;
-  made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
+  one_star_make(SEED + (uint64_t)(17 * n_component + with_matrix), n_exposure, with_matrix, 60);
+  memcpy(place, fx.truth, sizeof place);
+  place[0] += 7;
+  place[2] += 40;
   fx.star.segment[0].mask[20] = 8;
   fx.star.segment[0].ivar[40] = 0;
 }
 
-static void open_pipeline(void)
-{
-  made_check(mill_pipeline_create(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
-  made_star_register(fx.pipeline, 0, &fx.star, &fx.raw);
-}
-
-static void close_pipeline(void)
-{
-  mill_pipeline_destroy(fx.pipeline);
-  fx.pipeline = NULL;
-}
-
-static void end(void)
-{
-  close_pipeline();
-  mill_library_clear(&fx.lib);
-}
-
-/** The Jacobian at theta, of a model error that was fixed at fx.place. */
+/** The Jacobian at theta, of a model error that was fixed at place. */
 static void jacobian(const double *theta, mill_eval *eval)
 {
   mill_eval both[2];
   mill_fit_result prepared;
-  double point[2 * MAX_PAR];
-  const size_t np = (size_t)fx.lib.n_label + 2;
-  memcpy(point, fx.place, np * sizeof *point);
-  memcpy(point + np, theta, np * sizeof *point);
+  double point[2 * N_PAR];
+  memcpy(point, place, N_PAR * sizeof *point);
+  memcpy(point + N_PAR, theta, N_PAR * sizeof *point);
   made_check(
       mill_pipeline_evaluate(fx.pipeline, &fx.raw, MILL_REQ_JACOBIAN, 2, point, both, &prepared));
   *eval = both[1];
-}
-
-static void move(const double *theta, int j, double step, double *x)
-{
-  memcpy(x, theta, MAX_PAR * sizeof *x);
-  x[j] = j == MILL_PAR_VSINI
-             ? mill_vsini_outer(fx.set.rotation, mill_vsini_inner(fx.set.rotation, theta[j]) + step)
-             : theta[j] + step;
 }
 
 /* --- the dense reference --- */
@@ -121,7 +79,7 @@ static void invert(int n, double *a, double *ln_det)
       a[j * n + i] = a[i * n + j];
 }
 
-/** The covariance of a segment with its model error at fx.place, from the definition. */
+/** The covariance of a segment with its model error at place, from the definition. */
 static void make_dense(const made_segment *s, int n_share, dense *d)
 {
   const mill_arm *arm = &fx.lib.arm[s->arm];
@@ -129,12 +87,12 @@ static void make_dense(const made_segment *s, int n_share, dense *d)
   const int n = s->n_pix;
   static made_segment bare;
   double templ[MADE_MAX_PIX], sharp[MADE_MAX_PIX], model[MADE_MAX_PIX], rest[MADE_MAX_PIX];
-  const double beta = fx.place[0] / MILL_C_KM_S, shift = sqrt((1 - beta) / (1 + beta));
+  const double beta = place[0] / MILL_C_KM_S, shift = sqrt((1 - beta) / (1 + beta));
   made_prepare(&fx.lib, &fx.set, s, &d->prepared);
-  made_template(&fx.lib, fx.set.rotation, s, fx.place, templ);
+  made_template(&fx.lib, fx.set.rotation, s, place, templ);
   bare = *s;
   bare.n_diag = 0;
-  made_template(&fx.lib, fx.set.rotation, &bare, fx.place, sharp);
+  made_template(&fx.lib, fx.set.rotation, &bare, place, sharp);
   made_project(&fx.set, s, &d->prepared, templ, model);
   d->n = n;
   memset(d->inverse, 0, sizeof d->inverse);
@@ -210,7 +168,7 @@ static double project_dense(const made_segment *s, const dense *d, const double 
 
 static void compare_dense(const double *theta)
 {
-  enum { NP = MAX_PAR };
+  enum { NP = N_PAR };
   static double left[MADE_MAX_PIX * MADE_MAX_PIX];
   double f = 0, hess[NP * NP] = {0};
   mill_eval eval;
@@ -225,11 +183,11 @@ static void compare_dense(const double *theta)
     make_dense(s, n_share, &of_segment[i]);
     f += project_dense(s, &of_segment[i], theta, left, cont);
     for (int j = 0; j < NP; j++) {
-      double x[NP], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
+      double x[MAX_PAR], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
       const double h = 3e-3 / sqrt(eval.hess[j * NP + j]);
-      move(theta, j, h, x);
+      moved(theta, j, h, x);
       made_template(&fx.lib, fx.set.rotation, s, x, up);
-      move(theta, j, -h, x);
+      moved(theta, j, -h, x);
       made_template(&fx.lib, fx.set.rotation, s, x, down);
       for (int p = 0; p < s->n_pix; p++)
         v[j][p] = (up[p] - down[p]) / (2 * h) * cont[p];
@@ -252,16 +210,15 @@ static void compare_dense(const double *theta)
     }
 }
 
-static void test_value_and_curvature_match_a_dense_covariance(void **state)
+MILL_TEST(value_and_curvature_match_a_dense_covariance)
 {
-  (void)state;
   static const int n_component[] = {0, 1, 8};
   for (int i = 0; i < 3; i++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
       begin(n_component[i], 1 + with_matrix, with_matrix);
       fx.set.likelihood = i == 1;
       open_pipeline();
-      compare_dense(fx.place);
+      compare_dense(place);
       compare_dense(fx.truth);
       end();
     }
@@ -276,9 +233,8 @@ static double value(const double *theta)
   return eval.f;
 }
 
-static void test_gradient_matches_differences(void **state)
+MILL_TEST(gradient_matches_differences)
 {
-  (void)state;
   for (int likelihood = 0; likelihood < 2; likelihood++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
       mill_eval eval;
@@ -292,16 +248,7 @@ static void test_gradient_matches_differences(void **state)
       jacobian(theta, &eval);
       for (int j = 0; j < np; j++) {
         const double sigma = 1 / sqrt(eval.hess[j * np + j]);
-        double d[3];
-        for (int i = 0; i < 3; i++) {
-          double up[MAX_PAR], down[MAX_PAR];
-          const double h = 0.2 * sigma / (1 << i);
-          move(theta, j, h, up);
-          move(theta, j, -h, down);
-          d[i] = (value(up) - value(down)) / (2 * h);
-        }
-        const double a = (4 * d[1] - d[0]) / 3, b = (4 * d[2] - d[1]) / 3;
-        const double found = (16 * b - a) / 15;
+        const double found = richardson(value, theta, j, 0.2 * sigma);
         const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
         /* as of the likelihood without model error (test_gradient.c) */
         assert_close(eval.grad[j] / unit, found / unit, 2e-5);
@@ -318,9 +265,8 @@ static void fit_once(mill_fit_result *result)
   made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 1, &fx.star, NULL, result, NULL);
 }
 
-static void test_off_is_absent(void **state)
+MILL_TEST(off_is_absent)
 {
-  (void)state;
   mill_fit_result with, off, absent;
   begin(8, 1, 1);
   fit_once(&with);
@@ -341,9 +287,8 @@ static void test_off_is_absent(void **state)
 }
 
 /** Two segments of an arm with the same spectrum say no more about the templates than one. */
-static void test_exposures_share_the_error(void **state)
+MILL_TEST(exposures_share_the_error)
 {
-  (void)state;
   mill_fit_result one, two;
   begin(4, 1, 0);
   fx.star.n_segment = 1;
@@ -360,9 +305,8 @@ static void test_exposures_share_the_error(void **state)
   mill_library_clear(&fx.lib);
 }
 
-static void test_too_many_rows_are_refused(void **state)
+MILL_TEST(too_many_rows_are_refused)
 {
-  (void)state;
   begin(MILL_MAX_ERROR, 1, 0);
   fx.set.n_cont = MILL_MAX_CONT;
   made_check(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
@@ -375,14 +319,4 @@ static void test_too_many_rows_are_refused(void **state)
   mill_library_clear(&fx.lib);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_value_and_curvature_match_a_dense_covariance),
-      cmocka_unit_test(test_gradient_matches_differences),
-      cmocka_unit_test(test_off_is_absent),
-      cmocka_unit_test(test_exposures_share_the_error),
-      cmocka_unit_test(test_too_many_rows_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -1,30 +1,13 @@
 /* Stars made from the emulator come back, whatever the optimizer. */
 #include "tests/mill_test.h"
 
-#include "tests/fit/made_star.h"
+enum { SEED = 977, N_STAR = 40, N_LABEL = 4, N_ARM = 3 };
 
-enum { SEED = 977, N_STAR = 40, N_PAR = 6 };
+#include "tests/fit/made_survey.h"
 
-static mill_library lib;
-static mill_fit_settings set;
 static made_star star[N_STAR];
 static double truth[N_STAR][N_PAR];
 static mill_fit_result result[3][N_STAR];
-
-static int setup(void **state)
-{
-  (void)state;
-  memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(4, 3, 5, &lib));
-  return 0;
-}
-
-static int teardown(void **state)
-{
-  (void)state;
-  mill_library_clear(&lib);
-  return 0;
-}
 
 static void make_stars(int n, double sn, int noise, int with_matrix)
 {
@@ -37,9 +20,8 @@ static void make_stars(int n, double sn, int noise, int with_matrix)
   }
 }
 
-static void test_noise_free_stars_are_recovered(void **state)
+MILL_TEST(noise_free_stars_are_recovered)
 {
-  (void)state;
   made_settings(&lib, &set);
   /* without the determinant, which draws the optimum off the truth */
   set.likelihood = MILL_LIKE_PROFILE;
@@ -66,31 +48,8 @@ static void test_noise_free_stars_are_recovered(void **state)
   printf("largest distance from the truth: %.2g errors\n", worst);
 }
 
-static void test_pulls_of_noisy_stars(void **state)
+MILL_TEST(optimizers_agree)
 {
-  (void)state;
-  made_settings(&lib, &set);
-  make_stars(N_STAR, 30, 1, 1);
-  made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[0], NULL);
-  for (int j = 0; j < N_PAR; j++) {
-    double sum = 0;
-    for (int i = 0; i < N_STAR; i++) {
-      const mill_fit_result *r = &result[0][i];
-      assert_int_equal(r->status, MILL_STATUS_FITTED);
-      const double pull = (made_par(r, j) - truth[i][j]) / made_err(r, j);
-      assert_close(pull, 0, 5);
-      sum += pull * pull;
-    }
-    const double width = sqrt(sum / N_STAR);
-    printf("parameter %d: pulls of width %.2f\n", j, width);
-    /* 40 stars: 0.11 on the width; three of these, and some for stars at the hull */
-    assert_close(width, 1, 0.4);
-  }
-}
-
-static void test_optimizers_agree(void **state)
-{
-  (void)state;
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
   make_stars(N_STAR, 25, 1, 0);
@@ -125,9 +84,8 @@ static void test_optimizers_agree(void **state)
 }
 
 /** Rough tangents lead to the minima that those of float64, which are never rough, lead to. */
-static void test_rough_tangents_lead_to_the_same_minima(void **state)
+MILL_TEST(rough_tangents_lead_to_the_same_minima)
 {
-  (void)state;
   made_check(test_library_widen(SEED, &lib));
   made_settings(&lib, &set);
   set.optimizer = MILL_OPT_LM;
@@ -153,10 +111,5 @@ static void test_rough_tangents_lead_to_the_same_minima(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_noise_free_stars_are_recovered),
-      cmocka_unit_test(test_pulls_of_noisy_stars), cmocka_unit_test(test_optimizers_agree),
-      cmocka_unit_test(test_rough_tangents_lead_to_the_same_minima), /* widens the library */
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return MILL_RUN_TESTS(set_up, tear_down);
 }

@@ -6,12 +6,9 @@
  * star I. */
 #include "tests/mill_test.h"
 
-#include "tests/fit/made_star.h"
+enum { SEED = 2718, MAX_STAR = 512, N_DRAW = 100, N_LABEL = 4, N_ARM = 3 };
 
-enum { SEED = 2718, MAX_STAR = 512, N_PAR = 6, N_DRAW = 100 };
-
-static mill_library lib;
-static mill_fit_settings set;
+#include "tests/fit/made_survey.h"
 
 /** One star's answer. */
 typedef struct answer {
@@ -20,11 +17,8 @@ typedef struct answer {
   double draw[N_DRAW][N_PAR];
 } answer;
 
-static void make_library(void)
+static void usual_sampling(void)
 {
-  memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(4, 3, 5, &lib));
-  made_settings(&lib, &set);
   set.sample =
       (mill_sample_settings){.n_walker = 16,
                              .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
@@ -33,20 +27,6 @@ static void make_library(void)
                              .most_rhat = 1.1,
                              .least_ess = 100,
                              .seed = 3};
-}
-
-static int set_up(void **state)
-{
-  (void)state;
-  make_library();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  mill_library_clear(&lib);
-  return 0;
 }
 
 /** Star i of any number: labels within the hulls' inner part, v sin i up to 160 km/s. */
@@ -109,10 +89,10 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
 
 /* ---- tests ---- */
 
-static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state)
+MILL_TEST(posteriors_do_not_depend_on_slots_threads_or_order)
 {
-  (void)state;
   enum { N = 4 };
+  usual_sampling();
   set.sample.n_temperature = 3;
   set.sample.moves |= MILL_MOVE_LANGEVIN;
   set.sample.n_walker = 12;
@@ -141,13 +121,13 @@ static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state
 }
 
 /** At high S/N the posterior is the Gaussian of the fit's curvature. */
-static void test_the_spread_is_the_fits_covariance(void **state)
+MILL_TEST(the_spread_is_the_fits_covariance)
 {
-  (void)state;
   enum { N = 2 };
   static made_star star[N];
   static answer out[N];
   double truth[N_PAR];
+  usual_sampling();
   for (int i = 0; i < N; i++)
     make_star(i + 1, 150, &star[i], truth);
   set.sample.n_walker = 32;
@@ -167,13 +147,11 @@ static void test_the_spread_is_the_fits_covariance(void **state)
   }
 }
 
-static void test_settings_that_cannot_be_are_refused(void **state)
+MILL_TEST(settings_that_cannot_be_are_refused)
 {
-  (void)state;
   mill_pipeline *pipeline = NULL;
-  const mill_sample_settings good = set.sample;
   for (int k = 0; k < 5; k++) {
-    set.sample = good;
+    usual_sampling();
     if (k < 3)
       set.sample.n_walker = k == 0 ? 10 : (k == 1 ? 17 : 2 * MILL_MAX_WALKER);
     else if (k == 3)
@@ -184,7 +162,6 @@ static void test_settings_that_cannot_be_are_refused(void **state)
                      MILL_ERR_CONFIG);
     assert_non_null(strstr(mill_error_message(), k == 3 ? "--max-evaluations" : "--walkers"));
   }
-  set.sample = good;
 }
 
 /* ---- for the campaign ---- */
@@ -255,16 +232,11 @@ static int answer_points(int i, double sn)
 int main(int argc, char **argv)
 {
   if (argc > 3) {
-    make_library();
+    set_up(NULL);
+    usual_sampling();
     return strcmp(argv[1], "stars") == 0
                ? print_stars(atoi(argv[2]), atof(argv[3]), argc > 4 ? atof(argv[4]) : 300)
                : answer_points(atoi(argv[2]), atof(argv[3]));
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_posteriors_do_not_depend_on_slots_threads_or_order,
-                                      set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_the_spread_is_the_fits_covariance, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_settings_that_cannot_be_are_refused, set_up, tear_down),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(set_up, tear_down);
 }

@@ -3,29 +3,12 @@
 
 #include <time.h>
 
-#include "tests/fit/made_star.h"
+enum { SEED = 4711, N_STAR = 9, N_LABEL = 4, N_ARM = 3 };
 
-enum { SEED = 4711, N_STAR = 9 };
+#include "tests/fit/made_survey.h"
 
-static mill_library lib;
-static mill_fit_settings set;
 static made_star star[N_STAR];
 static mill_fit_result result[N_STAR];
-
-static int setup(void **state)
-{
-  (void)state;
-  memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(4, 3, 5, &lib));
-  return 0;
-}
-
-static int teardown(void **state)
-{
-  (void)state;
-  mill_library_clear(&lib);
-  return 0;
-}
 
 /** Fit all stars and return what the pipeline has counted; *wall_s: of the whole. */
 static mill_timing timed_fit(int optimizer, const mill_backend *backend, int n_thread,
@@ -104,9 +87,8 @@ static void check_seconds(const mill_timing *t, int n_thread, double wall_s)
     fail_msg("%g thread seconds in %g s of %d threads", sum, wall_s, n_thread);
 }
 
-static void test_every_request_is_counted_under_its_stage(void **state)
+MILL_TEST(every_request_is_counted_under_its_stage)
 {
-  (void)state;
   double wall_s;
   for (int n_thread = 1; n_thread <= 2; n_thread++) {
     mill_timing t = timed_fit(MILL_OPT_LM, mill_backend_cpu(NULL), n_thread, &wall_s);
@@ -122,9 +104,8 @@ static void test_every_request_is_counted_under_its_stage(void **state)
   }
 }
 
-static void test_a_backend_that_does_not_count_gives_zeros(void **state)
+MILL_TEST(a_backend_that_does_not_count_gives_zeros)
 {
-  (void)state;
   double wall_s;
   mill_backend silent = *mill_backend_cpu(NULL);
   silent.timing = NULL;
@@ -133,9 +114,8 @@ static void test_a_backend_that_does_not_count_gives_zeros(void **state)
 }
 
 /** Networks with a last layer wide enough have rough tangents, which lead every start. */
-static void test_rough_tangents_are_counted(void **state)
+MILL_TEST(rough_tangents_are_counted)
 {
-  (void)state;
   double wall_s;
   made_check(test_library_widen(SEED, &lib));
   const mill_timing t = timed_fit(MILL_OPT_LM, mill_backend_cpu(NULL), 1, &wall_s);
@@ -146,12 +126,4 @@ static void test_rough_tangents_are_counted(void **state)
   assert_in_range(t.n_rough[0], N_STAR, t.n_jacobian[MILL_PHASE_POLISH] - N_STAR);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_request_is_counted_under_its_stage),
-      cmocka_unit_test(test_a_backend_that_does_not_count_gives_zeros),
-      cmocka_unit_test(test_rough_tangents_are_counted), /* makes the library another one */
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
-}
+MILL_TEST_MAIN(set_up, tear_down)

@@ -2,24 +2,19 @@
  * is in the batch and however small the cache is, and memory that stays bounded. */
 #include "tests/mill_test.h"
 
-#include "tests/fit/made_star.h"
+enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
 
-enum { SEED = 1964, N_STAR = 36, N_SHARED = 12 };
+#include "tests/fit/made_survey.h"
 
-static mill_library lib;
-static mill_fit_settings set;
 static made_star star[N_STAR];
 static mill_fit_result result[2][N_STAR];
 
 /** Every third star has the wavelengths of star 0, the others grids of their own and
  *  numbers of pixels from 200 to 450; matrix, sigma and nothing in turn. */
-static int setup(void **state)
+static int make_stars(void **state)
 {
-  (void)state;
   uint64_t random = SEED;
-  memset(&lib, 0, sizeof lib);
-  made_check(test_library_make(3, 3, 5, &lib));
-  made_settings(&lib, &set);
+  set_up(state);
   set.optimizer = MILL_OPT_LM;
   for (int i = 0; i < N_STAR; i++) {
     double theta[MILL_MAX_PAR];
@@ -36,13 +31,6 @@ static int setup(void **state)
     made_theta(&lib, 0.5, 200, 60, &random, theta);
     made_star_fill(&lib, theta, 20, 1, &random, &star[i]);
   }
-  return 0;
-}
-
-static int teardown(void **state)
-{
-  (void)state;
-  mill_library_clear(&lib);
   return 0;
 }
 
@@ -120,9 +108,8 @@ static void assert_same(int n, const int *index)
   }
 }
 
-static void test_bits_do_not_depend_on_the_batch_or_on_eviction(void **state)
+MILL_TEST(bits_do_not_depend_on_the_batch_or_on_eviction)
 {
-  (void)state;
   lazy_run run;
   int mixed[N_STAR];
   for (int i = 0; i < N_STAR; i++)
@@ -159,9 +146,8 @@ static void test_bits_do_not_depend_on_the_batch_or_on_eviction(void **state)
   }
 }
 
-static void test_shared_wavelengths_are_made_once(void **state)
+MILL_TEST(shared_wavelengths_are_made_once)
 {
-  (void)state;
   lazy_run run;
   int shared[N_SHARED];
   for (int i = 0; i < N_SHARED; i++)
@@ -172,9 +158,8 @@ static void test_shared_wavelengths_are_made_once(void **state)
 }
 
 /** Thousands of sets, looked up among each other and freed in between. */
-static void test_thousands_of_sets(void **state)
+MILL_TEST(thousands_of_sets)
 {
-  (void)state;
   enum { N = 3000, N_PIX = 40 };
   static int id[N];
   mill_pipeline *pipeline = NULL;
@@ -210,9 +195,8 @@ static void test_thousands_of_sets(void **state)
   mill_pipeline_destroy(pipeline);
 }
 
-static void test_the_least_recently_used_goes_first(void **state)
+MILL_TEST(the_least_recently_used_goes_first)
 {
-  (void)state;
   enum { N_PIX = 60 };
   mill_pipeline *pipeline = NULL;
   mill_waveset_stats stats;
@@ -243,9 +227,8 @@ static void test_the_least_recently_used_goes_first(void **state)
   mill_pipeline_destroy(pipeline);
 }
 
-static void test_failures_hold_nothing_and_lost_ids_are_refused(void **state)
+MILL_TEST(failures_hold_nothing_and_lost_ids_are_refused)
 {
-  (void)state;
   enum { N_PIX = 60 };
   mill_pipeline *pipeline = NULL;
   mill_waveset_stats stats;
@@ -275,12 +258,5 @@ static void test_failures_hold_nothing_and_lost_ids_are_refused(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits_do_not_depend_on_the_batch_or_on_eviction),
-      cmocka_unit_test(test_shared_wavelengths_are_made_once),
-      cmocka_unit_test(test_thousands_of_sets),
-      cmocka_unit_test(test_the_least_recently_used_goes_first),
-      cmocka_unit_test(test_failures_hold_nothing_and_lost_ids_are_refused),
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return MILL_RUN_TESTS(make_stars, tear_down);
 }

@@ -1,18 +1,14 @@
 /* Codes, exit statuses, messages and memory of kernels/base/error.c. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/mill_test.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 
-static void test_every_code_has_text_and_exit_status(void **state)
+MILL_TEST(every_code_has_text_and_exit_status)
 {
-  (void)state;
   static const struct {
     int code, exit_status;
   } expected[] = {
@@ -30,9 +26,8 @@ static void test_every_code_has_text_and_exit_status(void **state)
   }
 }
 
-static void test_codes_outside_the_list_are_internal_errors(void **state)
+MILL_TEST(codes_outside_the_list_are_internal_errors)
 {
-  (void)state;
   static const int codes[] = {-1, MILL_N_ERROR, 1 << 30};
   for (int i = 0; i < 3; i++) {
     assert_int_equal(mill_error_exit_status(codes[i]), 70);
@@ -51,9 +46,8 @@ done:
   return err;
 }
 
-static void test_try_passes_code_message_and_place_on(void **state)
+MILL_TEST(try_passes_code_message_and_place_on)
 {
-  (void)state;
   mill_error_clear();
   assert_int_equal(fails(3), MILL_ERR_INPUT);
   assert_string_equal(mill_error_message(), "a.fits: row 17");
@@ -64,9 +58,8 @@ static void test_try_passes_code_message_and_place_on(void **state)
   assert_string_equal(mill_error_place(), "");
 }
 
-static void test_message_may_quote_the_one_it_replaces(void **state)
+MILL_TEST(message_may_quote_the_one_it_replaces)
 {
-  (void)state;
   mill_error_set(MILL_ERR_INPUT, "x.c", 1, "inner");
   assert_int_equal(mill_error_set(MILL_ERR_CONFIG, "x.c", 2, "outer: %s", mill_error_message()),
                    MILL_ERR_CONFIG);
@@ -74,9 +67,8 @@ static void test_message_may_quote_the_one_it_replaces(void **state)
   assert_string_equal(mill_error_place(), "x.c:2");
 }
 
-static void test_long_message_is_cut(void **state)
+MILL_TEST(long_message_is_cut)
 {
-  (void)state;
   char text[5000];
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';
@@ -92,9 +84,8 @@ static void *other_thread(void *seen)
   return NULL;
 }
 
-static void test_message_belongs_to_its_thread(void **state)
+MILL_TEST(message_belongs_to_its_thread)
 {
-  (void)state;
   char seen[1024] = "untouched";
   pthread_t thread;
   mill_error_set(MILL_ERR_INPUT, "x.c", 1, "of this thread");
@@ -104,9 +95,8 @@ static void test_message_belongs_to_its_thread(void **state)
   assert_string_equal(mill_error_message(), "of this thread");
 }
 
-static void test_alloc_is_zeroed_and_aligned(void **state)
+MILL_TEST(alloc_is_zeroed_and_aligned)
 {
-  (void)state;
   /* the last two are taken in large pages, one of them a page and a little */
   static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
   for (int i = 0; i < 7; i++) {
@@ -121,9 +111,8 @@ static void test_alloc_is_zeroed_and_aligned(void **state)
   mill_free(NULL);
 }
 
-static void test_raw_memory_can_be_written(void **state)
+MILL_TEST(raw_memory_can_be_written)
 {
-  (void)state;
   static const size_t sizes[] = {0, 3, (2 << 20) + 5, (16 << 20) - 1};
   for (int i = 0; i < 4; i++) {
     void *p = NULL;
@@ -139,9 +128,8 @@ static void test_raw_memory_can_be_written(void **state)
   assert_null(p);
 }
 
-static void test_alloc_refuses_overflow(void **state)
+MILL_TEST(alloc_refuses_overflow)
 {
-  (void)state;
   static const struct {
     size_t n, size;
   } wanted[] = {{SIZE_MAX, 1},     {SIZE_MAX - 63, 1},   {SIZE_MAX - (2 << 20), 1},
@@ -155,9 +143,8 @@ static void test_alloc_refuses_overflow(void **state)
   }
 }
 
-static void test_kept_failure_comes_back_after_another(void **state)
+MILL_TEST(kept_failure_comes_back_after_another)
 {
-  (void)state;
   mill_error_kept kept;
   char place[MILL_ERROR_PLACE];
   mill_error_set(MILL_ERR_INPUT, "io/a.c", 12, "a.fits: %d rows", 3);
@@ -169,9 +156,8 @@ static void test_kept_failure_comes_back_after_another(void **state)
   assert_string_equal(mill_error_place(), place);
 }
 
-static void test_memory_grows_and_keeps_what_is_there(void **state)
+MILL_TEST(memory_grows_and_keeps_what_is_there)
 {
-  (void)state;
   int64_t n_room = 0, n_grown = 0, *value = NULL;
   for (int64_t i = 0; i < 10000; i++) {
     const int64_t before = n_room;
@@ -191,20 +177,4 @@ static void test_memory_grows_and_keeps_what_is_there(void **state)
   mill_free(value);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_code_has_text_and_exit_status),
-      cmocka_unit_test(test_codes_outside_the_list_are_internal_errors),
-      cmocka_unit_test(test_try_passes_code_message_and_place_on),
-      cmocka_unit_test(test_message_may_quote_the_one_it_replaces),
-      cmocka_unit_test(test_long_message_is_cut),
-      cmocka_unit_test(test_message_belongs_to_its_thread),
-      cmocka_unit_test(test_alloc_is_zeroed_and_aligned),
-      cmocka_unit_test(test_raw_memory_can_be_written),
-      cmocka_unit_test(test_alloc_refuses_overflow),
-      cmocka_unit_test(test_kept_failure_comes_back_after_another),
-      cmocka_unit_test(test_memory_grows_and_keeps_what_is_there),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

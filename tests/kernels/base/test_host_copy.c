@@ -36,9 +36,8 @@ static void copy_and_compare(int n_copier, int n, const size_t *bytes)
     fail_msg("%d pieces by %d threads differ", n, n_copier);
 }
 
-static void test_every_byte_comes(void **state)
+MILL_TEST(every_byte_comes)
 {
-  (void)state;
   static const size_t one[] = {MAX_BYTES}, few[] = {1, 0, 7, 0};
   /* a star of three arms: flux, inverse variance, mask, resolution; and odd sizes */
   static const size_t star[MAX_PIECE] = {11004, 11004,  11004, 121044, 9304, 9304,
@@ -56,9 +55,8 @@ static void test_every_byte_comes(void **state)
   }
 }
 
-static void test_number_of_threads(void **state)
+MILL_TEST(number_of_threads)
 {
-  (void)state;
   static const struct {
     int n_thread, n_copier;
   } usual[] = {{1, 1}, {2, 1}, {7, 1}, {8, 2}, {12, 3}, {16, 4}, {128, 4}};
@@ -80,11 +78,4 @@ static void test_number_of_threads(void **state)
   unsetenv("MILL_CUDA_COPIERS");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_byte_comes),
-      cmocka_unit_test(test_number_of_threads),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,11 @@
 /* Arrays laid out from a table, and the tables of a star and of a block's work space. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/mill_test.h"
 
 #include <string.h>
 
 #include "kernels/base/layout.h"
 #include "kernels/star/slot.h"
-#include "tests/mill_test.h"
 
 typedef struct pair {
   double *first;
@@ -22,9 +18,8 @@ static const mill_array pair_array[] = {{offsetof(pair, first), sizeof(double), 
                                         {offsetof(pair, second), 1, 1, 1}};
 
 /* Of each array those of all copies lie together, each at a multiple of the unit. */
-static void test_copies_of_an_array_lie_together(void **state)
+MILL_TEST(copies_of_an_array_lie_together)
 {
-  (void)state;
   static char block[1024];
   const size_t count[] = {5, 3};
   size_t at[2] = {0, 512};
@@ -39,9 +34,8 @@ static void test_copies_of_an_array_lie_together(void **state)
   assert_int_equal(at[1], 512 + 64 * N_COPY);
 }
 
-static void test_an_array_without_elements_has_no_place(void **state)
+MILL_TEST(an_array_without_elements_has_no_place)
 {
-  (void)state;
   static char block[64];
   const size_t count[] = {0, 1};
   size_t at[2] = {0, 0};
@@ -52,9 +46,8 @@ static void test_an_array_without_elements_has_no_place(void **state)
   assert_int_equal(at[0], 0);
 }
 
-static void test_without_memory_sizes_are_measured(void **state)
+MILL_TEST(without_memory_sizes_are_measured)
 {
-  (void)state;
   const size_t count[] = {9, 65};
   size_t at[2] = {0, 0};
   mill_lay_out(2, pair_array, count, 64, at, NULL, 2, NULL, 0);
@@ -63,9 +56,8 @@ static void test_without_memory_sizes_are_measured(void **state)
 }
 
 /* A table that named an array twice, or an array with the wrong size, would let arrays overlap. */
-static void test_arrays_of_a_segment_do_not_overlap(void **state)
+MILL_TEST(arrays_of_a_segment_do_not_overlap)
 {
-  (void)state;
   enum { N_PIX = 100, N_DIAG = 5, N_COMPONENT = 3, N_COEF = 7, N_BLOCKS = 9 };
   static char block[1 << 14];
   const mill_array *array;
@@ -112,13 +104,4 @@ static void test_arrays_of_a_segment_do_not_overlap(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_copies_of_an_array_lie_together),
-      cmocka_unit_test(test_an_array_without_elements_has_no_place),
-      cmocka_unit_test(test_without_memory_sizes_are_measured),
-      cmocka_unit_test(test_arrays_of_a_segment_do_not_overlap),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -31,47 +31,21 @@ static mill_chains make(uint64_t seed, int n_step, int n_walker, double memory, 
   return (mill_chains){.x = x + 1, .n_step = n_step, .n_walker = n_walker, .n_par = N_PAR};
 }
 
-static void test_diagnosis_and_quantiles_are_those_of_numpy(void **state)
+MILL_TEST(diagnosis_and_quantiles_are_those_of_numpy)
 {
-  (void)state;
   static const struct {
     uint64_t seed;
     int n_step, n_walker;
-    double memory, spread, rhat, ess, quantile[5];
-  } set[] = {
-      {1,
-       200,
-       6,
-       0.8,
-       0.0,
-       1.02144921856,
-       167.714985186,
-       {-0.930624192953, -0.554995455742, -0.0705567859113, 0.343560838699, 0.810321322083}},
-      {2,
-       101,
-       4,
-       0.5,
-       0.1,
-       1.07032038356,
-       62.3540056674,
-       {-0.492816568166, -0.226264485717, 0.122535541654, 0.460176421404, 0.748137538135}},
-      {3,
-       60,
-       16,
-       -0.5,
-       0.0,
-       0.989361859012,
-       2862.98038372,
-       {-0.603487589955, -0.363099505901, -0.00713262241334, 0.350564677715, 0.595881739259}},
-      {4,
-       9,
-       3,
-       0.2,
-       0.0,
-       0.99743907978,
-       30.3229194295,
-       {-0.411364805698, -0.243953818083, 0.0674081593752, 0.353352231979, 0.416367031634}},
-  };
+    double memory, spread, rhat, ess;
+  } set[] = {{1, 200, 6, 0.8, 0.0, 1.02144921856, 167.714985186},
+             {2, 101, 4, 0.5, 0.1, 1.07032038356, 62.3540056674},
+             {3, 60, 16, -0.5, 0.0, 0.989361859012, 2862.98038372},
+             {4, 9, 3, 0.2, 0.0, 0.99743907978, 30.3229194295}};
+  static const double quantile[][5] = {
+      {-0.930624192953, -0.554995455742, -0.0705567859113, 0.343560838699, 0.810321322083},
+      {-0.492816568166, -0.226264485717, 0.122535541654, 0.460176421404, 0.748137538135},
+      {-0.603487589955, -0.363099505901, -0.00713262241334, 0.350564677715, 0.595881739259},
+      {-0.411364805698, -0.243953818083, 0.0674081593752, 0.353352231979, 0.416367031634}};
   static const double q[5] = {0.025, 0.16, 0.5, 0.84, 0.975};
   for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
     double rhat, ess;
@@ -85,13 +59,12 @@ static void test_diagnosis_and_quantiles_are_those_of_numpy(void **state)
     assert_close(ess / set[i].ess, 1, 1e-9);
     mill_chains_sort(n, flat);
     for (int k = 0; k < 5; k++)
-      assert_close(mill_chains_quantile(n, flat, q[k]), set[i].quantile[k], 1e-11);
+      assert_close(mill_chains_quantile(n, flat, q[k]), quantile[i][k], 1e-11);
   }
 }
 
-static void test_chains_that_say_nothing_have_no_size(void **state)
+MILL_TEST(chains_that_say_nothing_have_no_size)
 {
-  (void)state;
   double rhat, ess;
   mill_chains c = make(5, 7, 8, 0.5, 0); /* too short */
   mill_chains_diagnose(&c, &rhat, &ess);
@@ -105,9 +78,8 @@ static void test_chains_that_say_nothing_have_no_size(void **state)
   assert_close(ess, 0, 0);
 }
 
-static void test_sorting(void **state)
+MILL_TEST(sorting)
 {
-  (void)state;
   uint64_t seed = 9;
   for (int n = 0; n < 70; n++) {
     double sum = 0, sorted_sum = 0;
@@ -124,12 +96,4 @@ static void test_sorting(void **state)
   assert_close(mill_chains_quantile(1, flat, 0.975), 3, 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_diagnosis_and_quantiles_are_those_of_numpy),
-      cmocka_unit_test(test_chains_that_say_nothing_have_no_size),
-      cmocka_unit_test(test_sorting),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -18,25 +18,22 @@ static void compare(int kind, int n, const double *expected)
       assert_close(mill_continuum(kind, n, k, x_of(i)), expected[k * REF_CONTINUUM_N + i], 2e-14);
 }
 
-static void test_polynomials_and_gaussians_match_numpy(void **state)
+MILL_TEST(polynomials_and_gaussians_match_numpy)
 {
-  (void)state;
   compare(MILL_CONT_RBF, 1, ref_continuum_rbf_1);
   compare(MILL_CONT_RBF, 3, ref_continuum_rbf_3);
   compare(MILL_CONT_RBF, 4, ref_continuum_rbf_4);
   compare(MILL_CONT_RBF, 10, ref_continuum_rbf_10);
 }
 
-static void test_chebyshev_matches_numpy(void **state)
+MILL_TEST(chebyshev_matches_numpy)
 {
-  (void)state;
   compare(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
 }
 
 /* By width where that is more than npoly, within half the pixels and the most there are. */
-static void test_number_of_functions(void **state)
+MILL_TEST(number_of_functions)
 {
-  (void)state;
   mill_fit_settings set = {.n_cont = 10};
   assert_int_equal(mill_continuum_count(&set, 3000, 3400.0), 10);
   set.n_cont_per_1000aa = 6.0;
@@ -49,12 +46,4 @@ static void test_number_of_functions(void **state)
   assert_int_equal(mill_continuum_count(&set, 8, 3400.0), 10); /* the caller refuses it */
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_polynomials_and_gaussians_match_numpy),
-      cmocka_unit_test(test_chebyshev_matches_numpy),
-      cmocka_unit_test(test_number_of_functions),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

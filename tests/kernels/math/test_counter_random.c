@@ -9,9 +9,8 @@
 enum { SEED = 20261123, N = 1 << 18 };
 
 /* Random123 1.14 (Salmon et al. 2011, SC'11), file kat_vectors, lines "philox4x32 10" */
-static void test_philox_gives_the_published_words(void **state)
+MILL_TEST(philox_gives_the_published_words)
 {
-  (void)state;
   static const struct {
     uint32_t counter[4];
     mill_counter_key key;
@@ -32,9 +31,8 @@ static void test_philox_gives_the_published_words(void **state)
 }
 
 /* Each argument, its upper half too, changes every word. */
-static void test_words_depend_on_all_arguments(void **state)
+MILL_TEST(words_depend_on_all_arguments)
 {
-  (void)state;
   static const uint64_t high = 1ull << 32;
   const struct {
     uint64_t seed, problem;
@@ -54,9 +52,8 @@ static void test_words_depend_on_all_arguments(void **state)
   }
 }
 
-static void test_uniform(void **state)
+MILL_TEST(uniform)
 {
-  (void)state;
   const mill_counter_key key = mill_counter_key_of(SEED, 1, 0);
   double sum = 0, square = 0;
   for (uint32_t i = 0; i < N; i++) {
@@ -91,9 +88,8 @@ static void check_normals(int n, const double *x)
   }
 }
 
-static void test_normals(void **state)
+MILL_TEST(normals)
 {
-  (void)state;
   static double x[2 * N], fast[2 * N];
   const mill_counter_key key = mill_counter_key_of(SEED, 2, 0);
   for (int steps = 0; steps < 2; steps++) {
@@ -113,12 +109,6 @@ static void test_normals(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_philox_gives_the_published_words),
-      cmocka_unit_test(test_words_depend_on_all_arguments),
-      cmocka_unit_test(test_uniform),
-      cmocka_unit_test(test_normals),
-  };
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

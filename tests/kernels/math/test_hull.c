@@ -17,9 +17,8 @@ static void reference_hulls(mill_hull *hull)
                         .facet = (double *)ref_hull_facet_23};
 }
 
-static void test_distance_is_the_largest_facet_of_all_hulls(void **state)
+MILL_TEST(distance_is_the_largest_facet_of_all_hulls)
 {
-  (void)state;
   mill_hull hull[2];
   reference_hulls(hull);
   for (int i = 0; i < REF_HULL_N_POINT; i++)
@@ -27,16 +26,14 @@ static void test_distance_is_the_largest_facet_of_all_hulls(void **state)
     assert_close(mill_hull_distance(2, hull, ref_hull_point + 4 * i), ref_hull_distance[i], 1e-14);
 }
 
-static void test_no_hull_has_no_outside(void **state)
+MILL_TEST(no_hull_has_no_outside)
 {
-  (void)state;
   const double far[4] = {1e9, -1e9, 1e9, 0};
   assert_close(mill_hull_distance(0, NULL, far), 0, 0);
 }
 
-static void test_nan_labels_have_a_nan_distance(void **state)
+MILL_TEST(nan_labels_have_a_nan_distance)
 {
-  (void)state;
   mill_hull hull[2];
   reference_hulls(hull);
   for (int l = 0; l < 4; l++) {
@@ -47,9 +44,8 @@ static void test_nan_labels_have_a_nan_distance(void **state)
   }
 }
 
-static void test_labels_map_there_and_back(void **state)
+MILL_TEST(labels_map_there_and_back)
 {
-  (void)state;
   const mill_label label[2] = {{.mapping = MILL_MAP_LINEAR, .mean = -1.2, .std = 0.7},
                                {.mapping = MILL_MAP_LOG10, .mean = 3.74, .std = 0.07}};
   const double value[2] = {-2.31, 5432.1};
@@ -66,13 +62,4 @@ static void test_labels_map_there_and_back(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_distance_is_the_largest_facet_of_all_hulls),
-      cmocka_unit_test(test_no_hull_has_no_outside),
-      cmocka_unit_test(test_nan_labels_have_a_nan_distance),
-      cmocka_unit_test(test_labels_map_there_and_back),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -5,19 +5,13 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "tests/mill_test.h"
 
-#include <cmocka.h>
+#include <float.h>
+#include <string.h>
 
 #include "kernels/math/nelder_mead.h"
 #include "reference/nelder_mead.h" /* made in the build folder by tests/reference/make_nelder_mead.py */
-#include "tests/mill_test.h"
 
 typedef double (*function_nd)(int n, const double *x);
 
@@ -161,10 +155,9 @@ static int run_to_the_end(mill_nm *nm, function_nd function)
   return status;
 }
 
-static void test_points_are_scipys(void **state)
+MILL_TEST(points_are_scipys)
 {
-  int n_seen[6] = {0};
-  (void)state;
+  int n_seen[6] = {0}, n_of_status[2] = {0}, n_max = 0;
 
   for (int i_case = 0; i_case < N_CASE; ++i_case) {
     const reference_nm *ref = &reference_nm_case[i_case];
@@ -190,6 +183,8 @@ static void test_points_are_scipys(void **state)
     assert_int_equal(nm.n_iter, ref->n_iter);
     assert_int_equal(status, ref->status == 0 ? MILL_NM_CONVERGED : MILL_NM_LIMIT);
 
+    ++n_of_status[ref->status];
+    n_max = ref->n > n_max ? ref->n : n_max;
     double f_best = NAN;
     const double *x_best = mill_nm_best(&nm, &f_best);
     /* SciPy drops a reflection when the limit falls before the expansion: ours may be lower */
@@ -202,17 +197,6 @@ static void test_points_are_scipys(void **state)
   for (int i = 0; i < 6; ++i)
     if (n_seen[i] == 0)
       fail_msg("no reference case reaches state %d", i);
-}
-
-static void test_reference_reaches_limits_and_tops(void **state)
-{
-  int n_of_status[2] = {0}, n_max = 0;
-  (void)state;
-  for (int i = 0; i < N_CASE; ++i) {
-    ++n_of_status[reference_nm_case[i].status];
-    if (reference_nm_case[i].n > n_max)
-      n_max = reference_nm_case[i].n;
-  }
   assert_true(n_of_status[0] > 0 && n_of_status[1] > 0);
   assert_int_equal(n_max, MILL_MAX_PAR);
 }
@@ -254,20 +238,18 @@ static void check_every_max_eval(const char *name)
   }
 }
 
-static void test_max_eval_is_exact(void **state)
+MILL_TEST(max_eval_is_exact)
 {
-  (void)state;
   check_every_max_eval("rosenbrock_2_skewed"); /* expansions, both contractions */
   check_every_max_eval("plateau_3");           /* shrinks, ties */
   check_every_max_eval("broken_2");            /* values that are not finite */
 }
 
-static void test_nothing_changes_after_the_end(void **state)
+MILL_TEST(nothing_changes_after_the_end)
 {
   const reference_nm *ref = find_case("beale_2");
   const mill_nm_options options = options_of(ref);
   mill_nm nm, before;
-  (void)state;
 
   mill_nm_start(&nm, ref->n, ref->simplex0, &options);
   assert_int_equal(run_to_the_end(&nm, beale), MILL_NM_CONVERGED);
@@ -276,12 +258,11 @@ static void test_nothing_changes_after_the_end(void **state)
   assert_memory_equal(&nm, &before, sizeof nm);
 }
 
-static void test_same_input_same_state(void **state)
+MILL_TEST(same_input_same_state)
 {
   const reference_nm *ref = find_case("quadratic_18");
   mill_nm_options options = options_of(ref);
   static mill_nm a, b;
-  (void)state;
 
   options.max_eval = 3000;
   options.flat_tol = flat_tol;
@@ -301,11 +282,10 @@ static void test_same_input_same_state(void **state)
   assert_memory_equal(a.simplex, b.simplex, sizeof a.simplex);
 }
 
-static void test_unusable_values_are_never_best(void **state)
+MILL_TEST(unusable_values_are_never_best)
 {
   const double simplex0[] = {1.0, 2.0, 3.0};
   const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 1e301, -1e301, DBL_MAX};
-  (void)state;
 
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     mill_nm nm;
@@ -325,12 +305,11 @@ static void test_unusable_values_are_never_best(void **state)
   }
 }
 
-static void test_no_finite_value_ends_and_says_so(void **state)
+MILL_TEST(no_finite_value_ends_and_says_so)
 {
   const double simplex0[] = {0.0, 0.0, 1.0, 0.0, 0.0, 1.0};
   mill_nm nm;
   double f = NAN;
-  (void)state;
 
   mill_nm_start(&nm, 2, simplex0, &plain);
   mill_nm_best(&nm, &f);
@@ -342,13 +321,12 @@ static void test_no_finite_value_ends_and_says_so(void **state)
 
 /** McKinnon's simplex converges where it has gone flat, far from the minimum of -1/4; the check
  * sees that before. */
-static void test_a_simplex_gone_flat_is_seen(void **state)
+MILL_TEST(a_simplex_gone_flat_is_seen)
 {
   const reference_nm *ref = find_case("mckinnon_2");
   mill_nm_options options = options_of(ref);
   mill_nm nm;
   double f = NAN;
-  (void)state;
 
   mill_nm_start(&nm, ref->n, ref->simplex0, &options);
   assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_CONVERGED);
@@ -362,15 +340,16 @@ static void test_a_simplex_gone_flat_is_seen(void **state)
   assert_true(mill_nm_flatness(&nm) < flat_tol);
 }
 
-static void test_flatness(void **state)
+MILL_TEST(flatness)
 {
   const double x0[] = {5.0, -3.0, 1e6}, step[] = {1e-3, -2.0, 1e4};
   double simplex0[12];
   mill_nm nm;
-  (void)state;
 
   /* axis-aligned: 1 whatever the units */
   mill_nm_simplex(3, x0, step, simplex0);
+  for (int i = 0; i < 12; ++i)
+    assert_close(simplex0[i], x0[i % 3] + (i / 3 == i % 3 + 1 ? step[i % 3] : 0), 0.0);
   mill_nm_start(&nm, 3, simplex0, &plain);
   assert_close(mill_nm_flatness(&nm), 1.0, 1e-12);
 
@@ -384,23 +363,18 @@ static void test_flatness(void **state)
   assert_close(mill_nm_flatness(&nm), 1e-6, 1e-15);
 
   /* flat: three points of a line; two equal vertices; an edge of no length at all */
-  const double line[] = {0.0, 0.0, 1.0, 1.0, 2.0, 2.0};
-  mill_nm_start(&nm, 2, line, &plain);
-  assert_close(mill_nm_flatness(&nm), 0.0, 1e-15);
-  const double twice[] = {0.0, 0.0, 1.0, 1.0, 1.0, 1.0};
-  mill_nm_start(&nm, 2, twice, &plain);
-  assert_close(mill_nm_flatness(&nm), 0.0, 1e-15);
-  const double plane[] = {0.0, 7.0, 1.0, 7.0, 2.0, 7.0};
-  mill_nm_start(&nm, 2, plane, &plain);
-  assert_close(mill_nm_flatness(&nm), 0.0, 0.0);
+  static const double flat[3][6] = {{0, 0, 1, 1, 2, 2}, {0, 0, 1, 1, 1, 1}, {0, 7, 1, 7, 2, 7}};
+  for (int i = 0; i < 3; ++i) {
+    mill_nm_start(&nm, 2, flat[i], &plain);
+    assert_close(mill_nm_flatness(&nm), 0.0, 1e-15);
+  }
 }
 
-static void test_flat_start_is_degenerate(void **state)
+MILL_TEST(flat_start_is_degenerate)
 {
   const double plane[] = {0.0, 7.0, 1.0, 7.0, 2.0, 7.0};
   mill_nm_options options = plain;
   mill_nm nm;
-  (void)state;
 
   /* the plain setting goes on within the plane, as SciPy does */
   mill_nm_start(&nm, 2, plane, &options);
@@ -413,9 +387,8 @@ static void test_flat_start_is_degenerate(void **state)
   assert_int_equal(nm.n_iter, 2); /* looked at every n iterations */
 }
 
-static void test_healthy_simplexes_pass_the_check(void **state)
+MILL_TEST(healthy_simplexes_pass_the_check)
 {
-  (void)state;
   for (int i = 0; i < N_CASE; ++i) {
     const reference_nm *ref = &reference_nm_case[i];
     mill_nm_options options = options_of(ref);
@@ -433,22 +406,10 @@ static void test_healthy_simplexes_pass_the_check(void **state)
   }
 }
 
-static void test_axis_aligned_simplex(void **state)
-{
-  const double x0[] = {1.0, 2.0}, step[] = {0.5, -0.25};
-  const double expected[] = {1.0, 2.0, 1.5, 2.0, 1.0, 1.75};
-  double simplex0[6];
-  (void)state;
-  mill_nm_simplex(2, x0, step, simplex0);
-  for (int i = 0; i < 6; ++i)
-    assert_close(simplex0[i], expected[i], 0.0);
-}
-
-static void test_rejects_dimensions_out_of_range(void **state)
+MILL_TEST(rejects_dimensions_out_of_range)
 {
   const double simplex0[] = {0.0, 1.0};
   const int bad[] = {0, -1, MILL_MAX_PAR + 1};
-  (void)state;
 
   for (int i = 0; i < 3; ++i) {
     mill_nm nm;
@@ -462,22 +423,4 @@ static void test_rejects_dimensions_out_of_range(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_points_are_scipys),
-      cmocka_unit_test(test_reference_reaches_limits_and_tops),
-      cmocka_unit_test(test_max_eval_is_exact),
-      cmocka_unit_test(test_nothing_changes_after_the_end),
-      cmocka_unit_test(test_same_input_same_state),
-      cmocka_unit_test(test_unusable_values_are_never_best),
-      cmocka_unit_test(test_no_finite_value_ends_and_says_so),
-      cmocka_unit_test(test_a_simplex_gone_flat_is_seen),
-      cmocka_unit_test(test_flatness),
-      cmocka_unit_test(test_flat_start_is_degenerate),
-      cmocka_unit_test(test_healthy_simplexes_pass_the_check),
-      cmocka_unit_test(test_axis_aligned_simplex),
-      cmocka_unit_test(test_rejects_dimensions_out_of_range),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

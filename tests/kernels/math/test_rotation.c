@@ -22,16 +22,14 @@ static void compare(int kind, const int *n, const double *expected, const double
     }
 }
 
-static void test_weights_match_numerical_integrals(void **state)
+MILL_TEST(weights_match_numerical_integrals)
 {
-  (void)state;
   compare(MILL_ROT_LINEAR, ref_linear_n, ref_linear_weight, ref_linear_slope);
   compare(MILL_ROT_SPLINE, ref_smooth_n, ref_smooth_weight, ref_smooth_slope);
 }
 
-static void test_weights_sum_to_one_and_slopes_to_zero(void **state)
+MILL_TEST(weights_sum_to_one_and_slopes_to_zero)
 {
-  (void)state;
   for (int i = 0; i < 2; i++)
     for (double r = 0; r < 500; r = r * 1.37 + 0.013) {
       const int kind = kinds[i], half = mill_rotation_half_width(kind, r);
@@ -58,9 +56,8 @@ static void test_weights_sum_to_one_and_slopes_to_zero(void **state)
 
 /** sum_k W_k k^n = R^n int x^n K dx: up to n = 6 where the moments decide, up to n = 4
  *  beyond, since the quintic L reproduces quartics. */
-static void test_smooth_weights_have_the_moments_of_the_profile(void **state)
+MILL_TEST(smooth_weights_have_the_moments_of_the_profile)
 {
-  (void)state;
   /* of sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of 1 - x^2: 4/15, 4/35, 4/63 */
   const double pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
   const double second = norm * (0.8 * pi / 8 + 0.3 * pi * 4 / 15);
@@ -84,9 +81,8 @@ static void test_smooth_weights_have_the_moments_of_the_profile(void **state)
   }
 }
 
-static void test_no_rotation_is_the_identity_with_a_slope_from_above(void **state)
+MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
 {
-  (void)state;
   double weight, slope, near_weight, near_slope;
   for (int i = 0; i < 2; i++) {
     const int kind = kinds[i], reach = kind == MILL_ROT_LINEAR ? 1 : 3;
@@ -107,29 +103,9 @@ static void test_no_rotation_is_the_identity_with_a_slope_from_above(void **stat
   }
 }
 
-static void test_slope_is_the_derivative_of_the_weight(void **state)
-{
-  (void)state;
-  for (int i = 0; i < 2; i++)
-    for (double r = 0.31; r < 40; r *= 1.3)
-      for (int k = 0; k <= mill_rotation_half_width(kinds[i], r); k++) {
-        /* the weight has corners where a leg meets the kernel's end, r integer */
-        if (fabs(r - floor(r + 0.5)) < 0.02)
-          continue;
-        const double h = 1e-4, unit = kinds[i] == MILL_ROT_LINEAR ? 1 : r;
-        double up, down, weight, slope, unused;
-        mill_rotation_weight(kinds[i], r + h, k, &up, &unused);
-        mill_rotation_weight(kinds[i], r - h, k, &down, &unused);
-        mill_rotation_weight(kinds[i], r, k, &weight, &slope);
-        /* h^2 times the third derivative (r > 0.02 from a corner) + rounding / h */
-        assert_close((up - down) / (2 * h), slope * unit, 2e-7);
-      }
-}
-
 /** Where one way of making the smooth weights hands over to another. */
-static void test_smooth_weights_have_no_steps(void **state)
+MILL_TEST(smooth_weights_have_no_steps)
 {
-  (void)state;
   static const double join[] = {MILL_ROTATION_MOMENTS, MILL_ROTATION_QUINTIC};
   for (int i = 0; i < 2; i++)
     for (int k = 0; k <= 6; k++) {
@@ -141,48 +117,8 @@ static void test_smooth_weights_have_no_steps(void **state)
     }
 }
 
-/** A Gaussian line of sigma 1.5 grid steps, rotated by the exact profile (a Riemann sum of
- *  the line itself in x = sin t, periodic in t and so exact) and by the weights. */
-static double line_error(int kind, double r)
+MILL_TEST(inner_parameter_of_rotation)
 {
-  enum { N = 4096 };
-  const double sigma = 1.5, pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
-  const int half = mill_rotation_half_width(kind, r);
-  double worst = 0;
-  for (double at = -8; at <= 8; at += 0.25) {
-    double exact = 0, got = 0;
-    for (int j = 0; j < N; j++) {
-      const double t = 2 * pi * j / N, x = sin(t), c = fabs(cos(t)), u = (at - r * x) / sigma;
-      /* twice over the range of x, hence the half */
-      exact += 0.5 * 2 * pi / N * norm * (0.8 * c + 0.3 * pi * c * c) * c * exp(-0.5 * u * u);
-    }
-    for (int k = -half; k <= half; k++) {
-      double weight, slope;
-      mill_rotation_weight(kind, r, k < 0 ? -k : k, &weight, &slope);
-      const double u = (at - k) / sigma;
-      got += weight * exp(-0.5 * u * u);
-    }
-    worst = fmax(worst, fabs(got - exact));
-  }
-  return worst;
-}
-
-static void test_a_line_is_rotated_as_it_should(void **state)
-{
-  (void)state;
-  for (double r = 0.1; r < 20; r *= 1.5) {
-    const double smooth = line_error(MILL_ROT_SPLINE, r), linear = line_error(MILL_ROT_LINEAR, r);
-    printf("R %6.3f: smooth off by %.1e of the line, linear by %.1e\n", r, smooth, linear);
-    /* the response of the weights to the frequencies of such a line, against that of the
-     * profile, is off by 3e-4 at most, the linear kernel's by 3e-2 */
-    assert_true(smooth < 3e-4);
-    assert_true(smooth < 0.05 * linear);
-  }
-}
-
-static void test_inner_parameter_of_rotation(void **state)
-{
-  (void)state;
   for (int i = 0; i < 2; i++) {
     const int kind = kinds[i];
     assert_close(mill_vsini_inner(kind, 0), 0, 0);
@@ -211,17 +147,4 @@ static void test_inner_parameter_of_rotation(void **state)
   assert_true(isinf(mill_vsini_outer_slope(MILL_ROT_SPLINE, 0)));
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_weights_match_numerical_integrals),
-      cmocka_unit_test(test_weights_sum_to_one_and_slopes_to_zero),
-      cmocka_unit_test(test_smooth_weights_have_the_moments_of_the_profile),
-      cmocka_unit_test(test_no_rotation_is_the_identity_with_a_slope_from_above),
-      cmocka_unit_test(test_slope_is_the_derivative_of_the_weight),
-      cmocka_unit_test(test_smooth_weights_have_no_steps),
-      cmocka_unit_test(test_a_line_is_rotated_as_it_should),
-      cmocka_unit_test(test_inner_parameter_of_rotation),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

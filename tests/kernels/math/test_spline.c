@@ -70,23 +70,20 @@ static void compare_f32(const reference *r)
   }
 }
 
-static void test_float64_spline_matches_scipy(void **state)
+MILL_TEST(float64_spline_matches_scipy)
 {
-  (void)state;
   compare_f64(&blue);
   compare_f64(&red);
 }
 
-static void test_float32_spline_matches_scipy(void **state)
+MILL_TEST(float32_spline_matches_scipy)
 {
-  (void)state;
   compare_f32(&blue);
   compare_f32(&red);
 }
 
-static void test_value_without_slope_is_the_same(void **state)
+MILL_TEST(value_without_slope_is_the_same)
 {
-  (void)state;
   double with[REF_SPLINE_N_EVAL], without[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   const mill_model_arm *arm = &b.model.arm[0];
   locate(&blue, 0);
@@ -100,9 +97,8 @@ static void test_value_without_slope_is_the_same(void **state)
     assert_close(without[i], with[i], 4e-16); /* products may be fused in one and not the other */
 }
 
-static void test_straight_lines_in_wavelength_are_kept(void **state)
+MILL_TEST(straight_lines_in_wavelength_are_kept)
 {
-  (void)state;
   enum { N = 200 };
   double y[N], out[N];
   block_bench_init(&b, N, log(4000.0), 1e-4, N - 2, 1, 1);
@@ -119,9 +115,8 @@ static void test_straight_lines_in_wavelength_are_kept(void **state)
     assert_close(out[i], exp((i + 0.37) * 1e-4) - 1, 1e-11);
 }
 
-static void test_positions_beyond_the_ends_stay_inside(void **state)
+MILL_TEST(positions_beyond_the_ends_stay_inside)
 {
-  (void)state;
   block_bench_init(&b, 64, log(4000.0), 1e-4, 4, 1, 1);
   b.ln_wave[0] = log(3000.0);
   b.ln_wave[1] = log(4000.0) - 1e-9;
@@ -135,14 +130,4 @@ static void test_positions_beyond_the_ends_stay_inside(void **state)
   assert_int_equal(b.index[3], 62);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_float64_spline_matches_scipy),
-      cmocka_unit_test(test_float32_spline_matches_scipy),
-      cmocka_unit_test(test_value_without_slope_is_the_same),
-      cmocka_unit_test(test_straight_lines_in_wavelength_are_kept),
-      cmocka_unit_test(test_positions_beyond_the_ends_stay_inside),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

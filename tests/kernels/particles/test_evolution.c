@@ -39,9 +39,8 @@ static double heat(double x, double h)
   return normal(x, 0, 2 * 0.5 + h * h);
 }
 
-static void test_heat_kernel(void **state)
+MILL_TEST(heat_kernel)
 {
-  (void)state;
   evolution e;
   evolution_init(&e, 1, N, 10, 0.05);
   evolution_run(&e);
@@ -55,9 +54,8 @@ static void test_heat_kernel(void **state)
   evolution_end(&e);
 }
 
-static void test_axes_are_independent(void **state)
+MILL_TEST(axes_are_independent)
 {
-  (void)state;
   evolution e;
   evolution_init(&e, 3, N, 4, 0.125);
   e.s.n_grid[0] = 2;
@@ -102,9 +100,8 @@ static double ou_density(double x, double h)
 
 /* Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2, in place of exp(-k dt): off by
  * (k dt)^3 / 6 a step, 1e-4 over all, and the variance likewise. */
-static void test_ornstein_uhlenbeck_by_heun(void **state)
+MILL_TEST(ornstein_uhlenbeck_by_heun)
 {
-  (void)state;
   evolution e;
   ou_init(&e, MILL_HEUN);
   evolution_run(&e);
@@ -118,9 +115,8 @@ static void test_ornstein_uhlenbeck_by_heun(void **state)
 }
 
 /* Euler's own mean and variance, which differ from the process's by 2.5 % here. */
-static void test_ornstein_uhlenbeck_by_euler(void **state)
+MILL_TEST(ornstein_uhlenbeck_by_euler)
 {
-  (void)state;
   evolution e;
   double mean = ou_from, var = 0;
   const double keep = 1 - ou_rate * ou_dt;
@@ -172,9 +168,8 @@ static double wrapped(double x, double h)
 }
 
 /* Folding is exact without forces, and so is going round. */
-static void test_reflecting_box(void **state)
+MILL_TEST(reflecting_box)
 {
-  (void)state;
   evolution e;
   double mean = 0.5;
   box_init(&e, MILL_REFLECTING);
@@ -186,9 +181,8 @@ static void test_reflecting_box(void **state)
   evolution_end(&e);
 }
 
-static void test_periodic_axis(void **state)
+MILL_TEST(periodic_axis)
 {
-  (void)state;
   evolution e;
   box_init(&e, MILL_PERIODIC);
   evolution_run(&e);
@@ -198,9 +192,8 @@ static void test_periodic_axis(void **state)
 
 /* With the crossings within steps the number left is the series' to the standard error; without
  * them it would be too large by 0.58 sqrt(2 D dt) (p'(0) + p'(1)) D t, some 4 %, 9 of these. */
-static void test_absorbing_box(void **state)
+MILL_TEST(absorbing_box)
 {
-  (void)state;
   evolution e;
   double left = 0, n_gone = 0;
   box_init(&e, MILL_ABSORBING);
@@ -236,9 +229,8 @@ static double well(double x, double h)
   return sum / norm;
 }
 
-static void test_double_well_comes_to_rest(void **state)
+MILL_TEST(double_well_comes_to_rest)
 {
-  (void)state;
   evolution e;
   evolution_init(&e, 1, N, 400, 0.01);
   e.s.scheme = MILL_HEUN;
@@ -264,9 +256,8 @@ static void assert_same_bits(const evolution *a, int i, const evolution *b, int 
                       (size_t)(a->s.n_step + 1) * MILL_PARTICLE_MOMENTS * sizeof(double));
 }
 
-static void test_bits_depend_neither_on_threads_nor_on_other_problems(void **state)
+MILL_TEST(bits_depend_neither_on_threads_nor_on_other_problems)
 {
-  (void)state;
   for (int form = 0; form < 2; form++) {
     evolution all, one;
     evolution_init(&all, 2, 9001, 3, 0.1);
@@ -296,9 +287,8 @@ static void test_bits_depend_neither_on_threads_nor_on_other_problems(void **sta
   }
 }
 
-static void test_samples_are_where_they_were_put(void **state)
+MILL_TEST(samples_are_where_they_were_put)
 {
-  (void)state;
   static const double sample[] = {0.5, 1, -0.25, 2, 1.5, -1};
   evolution e;
   evolution_init(&e, 2, 3, 0, 0.1);
@@ -329,9 +319,8 @@ static void expect_refusal(const evolution *e, const char *text)
     fail_msg("'%s' is not in: %s", text, mill_error_message());
 }
 
-static void test_what_cannot_be_is_refused(void **state)
+MILL_TEST(what_cannot_be_is_refused)
 {
-  (void)state;
   evolution good, e;
   evolution_init(&good, 1, 2, 10, 0.1);
   e = good, e.s.grid_high[0] = -9;
@@ -353,9 +342,8 @@ static void test_what_cannot_be_is_refused(void **state)
 }
 
 /* What no check foresees is found on the way, and costs its problem alone. */
-static void test_a_step_that_leads_nowhere_is_told(void **state)
+MILL_TEST(a_step_that_leads_nowhere_is_told)
 {
-  (void)state;
   evolution e;
   box_init(&e, MILL_REFLECTING);
   e.n_problem = 2;
@@ -371,21 +359,4 @@ static void test_a_step_that_leads_nowhere_is_told(void **state)
   evolution_end(&e);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_heat_kernel),
-      cmocka_unit_test(test_axes_are_independent),
-      cmocka_unit_test(test_ornstein_uhlenbeck_by_heun),
-      cmocka_unit_test(test_ornstein_uhlenbeck_by_euler),
-      cmocka_unit_test(test_reflecting_box),
-      cmocka_unit_test(test_periodic_axis),
-      cmocka_unit_test(test_absorbing_box),
-      cmocka_unit_test(test_double_well_comes_to_rest),
-      cmocka_unit_test(test_bits_depend_neither_on_threads_nor_on_other_problems),
-      cmocka_unit_test(test_samples_are_where_they_were_put),
-      cmocka_unit_test(test_what_cannot_be_is_refused),
-      cmocka_unit_test(test_a_step_that_leads_nowhere_is_told),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

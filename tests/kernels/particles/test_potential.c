@@ -46,9 +46,8 @@ static double cubic(int a, double x, int derivative)
 }
 
 /* Not-a-knot splines of a product of cubic polynomials are that product. */
-static void test_slopes_of_cubics_are_exact(void **state)
+MILL_TEST(slopes_of_cubics_are_exact)
 {
-  (void)state;
   static const int n_node[] = {7, 5, 6};
   static const double low[] = {-2, 0, -1}, high[] = {2, 3, 1};
   enum { N_AT = 12 };
@@ -83,9 +82,8 @@ static void test_slopes_of_cubics_are_exact(void **state)
  * s(x - h) + 4 s(x) + s(x + h) = 3 (f(x + h) - f(x - h)) / h it is cos(k x) times
  * 3 sin(k h) / (h (2 + cos(k h))) at the nodes, and half way between two of them
  * 3 (f(x + h) - f(x)) / (2 h) - (s(x) + s(x + h)) / 4. */
-static void test_slopes_of_a_periodic_spline(void **state)
+MILL_TEST(slopes_of_a_periodic_spline)
 {
-  (void)state;
   enum { N = 7 };
   static const int n_node[] = {N};
   const double h = 0.4, k = 2 * M_PI / (N * h);
@@ -112,9 +110,8 @@ static void test_slopes_of_a_periodic_spline(void **state)
 }
 
 /* Beyond the grid the slope is that of the edge; between two times it is linear. */
-static void test_edges_and_times(void **state)
+MILL_TEST(edges_and_times)
 {
-  (void)state;
   static const int n_node[] = {9};
   static const double time[] = {1, 3};
   double value[18], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
@@ -141,9 +138,8 @@ static void test_edges_and_times(void **state)
 }
 
 /* Splines are parabolas where the values are: the same particles as in the named potential. */
-static void test_parabola_is_the_named_one(void **state)
+MILL_TEST(parabola_is_the_named_one)
 {
-  (void)state;
   static const int n_node[] = {33, 33};
   static double value[33 * 33];
   evolution named, gridded;
@@ -178,9 +174,8 @@ static void test_parabola_is_the_named_one(void **state)
   free(coef);
 }
 
-static void test_values_that_are_no_numbers_are_named(void **state)
+MILL_TEST(values_that_are_no_numbers_are_named)
 {
-  (void)state;
   static const int n_node[] = {4, 5};
   double value[20] = {0}, coef[42];
   mill_particle_field f = field_of(2, 1, n_node);
@@ -194,14 +189,4 @@ static void test_values_that_are_no_numbers_are_named(void **state)
   assert_non_null(strstr(mill_error_message(), "3 points along axis 1"));
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slopes_of_cubics_are_exact),
-      cmocka_unit_test(test_slopes_of_a_periodic_spline),
-      cmocka_unit_test(test_edges_and_times),
-      cmocka_unit_test(test_parabola_is_the_named_one),
-      cmocka_unit_test(test_values_that_are_no_numbers_are_named),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

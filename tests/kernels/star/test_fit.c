@@ -2,15 +2,10 @@
 #include "tests/mill_test.h"
 
 #include <limits.h>
-#include <string.h>
 
 #include "kernels/star/fit.h"
+#include "tests/kernels/star/paraboloid.h"
 
-enum { NP = 5, N_LABEL = 3 };
-
-static mill_model model;
-static mill_slot slot;
-static double centre[NP], hess[NP * NP];
 /* the function's own: a second valley, and derivatives that lie in the first Jacobians */
 static double second_centre[NP], second_depth;
 static int has_second, lies, fails_at_end;
@@ -18,32 +13,15 @@ static int n_request[MILL_REQ_FINAL + 1], n_kept[MILL_REQ_FINAL + 1];
 
 static void make(int optimizer)
 {
-  memset(&model, 0, sizeof model);
-  memset(&slot, 0, sizeof slot);
+  paraboloid(60, 8);
   memset(n_request, 0, sizeof n_request);
   memset(n_kept, 0, sizeof n_kept);
   has_second = lies = fails_at_end = 0;
-  model.n_label = N_LABEL;
-  model.n_deriv = model.n_par = NP;
-  model.set.min_vel_km_s = -1000;
-  model.set.max_vel_km_s = 1000;
-  model.set.max_vsini_km_s = 500;
-  model.set.rotation = MILL_ROT_LINEAR;
   model.set.optimizer = optimizer;
   model.set.n_simplex_round = 40;
   model.set.max_eval = 2000;
   slot.result.n_pix_tot = 1000;
   slot.kept.flux = &slot; /* there is room for a template */
-  for (int l = 0; l < N_LABEL; l++) {
-    model.label[l].std = 1;
-    model.label[l].scale = 0.1;
-  }
-  static const double at[NP] = {12, 60, 0.4, -0.3, 0.2};
-  static const double sigma[NP] = {2, 8, 0.1, 0.2, 0.05};
-  memcpy(centre, at, sizeof at);
-  for (int i = 0; i < NP; i++)
-    for (int j = 0; j < NP; j++)
-      hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
 }
 
 /** The lower of two paraboloids in the inner parameters, slightly bent in label 1. */
@@ -100,20 +78,28 @@ static void answer(void)
     e->f += 1;
 }
 
-static void fit(int n_start, const double *start0, const double *start1)
+/** From the starts that are in the slot to the end; more: to each answer, or NULL. */
+static void run(void (*more)(mill_eval *))
 {
-  memcpy(slot.starts.theta[0], start0, NP * sizeof *start0);
-  if (start1)
-    memcpy(slot.starts.theta[1], start1, NP * sizeof *start1);
-  slot.starts.n = n_start;
   for (int j = 0; j < NP; j++)
     if (!model.set.fixed[j])
       slot.free_par[slot.n_free++] = j;
   mill_start_begin(&model, &slot);
   for (int i = 0; i < 5000 && slot.stage != MILL_STAGE_DONE; i++) {
     answer();
+    if (more)
+      more(&slot.eval);
     mill_fit_digest(&model, &slot);
   }
+}
+
+static void fit(int n_start, const double *start0, const double *start1)
+{
+  memcpy(slot.starts.theta[0], start0, NP * sizeof *start0);
+  if (start1)
+    memcpy(slot.starts.theta[1], start1, NP * sizeof *start1);
+  slot.starts.n = n_start;
+  run(NULL);
   assert_int_equal(slot.stage, MILL_STAGE_DONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
   /* the emulator runs for one velocity profile, whatever starts there were, and again only where
@@ -135,9 +121,8 @@ static double off(int j, double expected)
 
 static const double start[NP] = {60, 100, 1, 0.6, -0.3};
 
-static void test_every_method_finds_the_minimum(void **state)
+MILL_TEST(every_method_finds_the_minimum)
 {
-  (void)state;
   static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
   for (int o = 0; o < 3; o++) {
     make(optimizer[o]);
@@ -156,9 +141,8 @@ static void test_every_method_finds_the_minimum(void **state)
 
 /* Derivatives of the wrong sign, and steep: no step ever falls, so every polish fails, and
  * the simplexes, which look at values alone, find the minimum. */
-static void test_a_failing_method_falls_to_the_next(void **state)
+MILL_TEST(a_failing_method_falls_to_the_next)
 {
-  (void)state;
   static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
   for (int o = 0; o < 3; o++) {
     make(optimizer[o]);
@@ -181,9 +165,8 @@ static void test_a_failing_method_falls_to_the_next(void **state)
  * first of them by its short simplex and goes on from what that found; the polish alone tries
  * to its end and falls to the simplex then.  A star that is not misled has no simplex
  * (test_every_method_finds_the_minimum). */
-static void test_hybrid_looks_around_where_a_step_goes_wrong(void **state)
+MILL_TEST(hybrid_looks_around_where_a_step_goes_wrong)
 {
-  (void)state;
   int n_jac[3];
   for (int k = 0; k < 3; k++) {
     make(k < 2 ? MILL_OPT_HYBRID : MILL_OPT_LM);
@@ -205,9 +188,8 @@ static void test_hybrid_looks_around_where_a_step_goes_wrong(void **state)
 }
 
 /* Whatever the limit on evaluations: every method ends, and has a result. */
-static void test_few_evaluations_end_with_a_result(void **state)
+MILL_TEST(few_evaluations_end_with_a_result)
 {
-  (void)state;
   for (int o = 0; o < 3; o++)
     for (int n = 1; n <= 3; n++)
       for (int lying = 0; lying < 2; lying++) {
@@ -222,37 +204,34 @@ static void test_few_evaluations_end_with_a_result(void **state)
       }
 }
 
-static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
+MILL_TEST(a_second_start_that_repeats_the_first_ends_early)
 {
-  (void)state;
+  /* what the next step promises, how it is damped, how far from the first it leads, in errors */
+  static const struct {
+    double pred, lambda, off;
+    int converged, repeats;
+  } step[] = {{19.9, MILL_POLISH_LAMBDA, 0.3, 1, 1},
+              {20.04, MILL_POLISH_LAMBDA, 0.3, 1, 1}, /* as low, as well as can be promised */
+              {19.5, MILL_POLISH_LAMBDA, 0.3, 1, 0},  /* still falling */
+              {20.5, MILL_POLISH_LAMBDA, 0.3, 1, 1},  /* more than there is, as from afar */
+              {21.5, MILL_POLISH_LAMBDA, 0.3, 1, 0},  /* better than the first one */
+              {19.9, 1, 0.3, 1, 1},                   /* however the step is damped */
+              {19.9, 1, 1, 1, 0},                     /* as low, elsewhere */
+              {19.9, 1, 0, 0, 0}};                    /* the first did not converge */
   make(MILL_OPT_LM);
   memcpy(slot.best.end, centre, sizeof centre);
   memcpy(slot.best.at.hess, hess, sizeof hess);
   memcpy(slot.theta, centre, sizeof centre);
-  slot.best.have = slot.best.converged = slot.polish.have = 1;
+  slot.best.have = slot.polish.have = 1;
   slot.best.at.f = 10;
-  /* where the next step leads, and what it promises there */
-  slot.polish.lambda = MILL_POLISH_LAMBDA;
   slot.polish.at.f = 30;
-  slot.polish.pred = 19.9;
-  slot.theta[0] += 0.3 / sqrt(hess[0]);
-  assert_true(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 20.04; /* as low, as well as can be promised */
-  assert_true(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 19.5; /* still falling */
-  assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 20.5; /* more than there is at that place, as steps from afar promise */
-  assert_true(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 21.5; /* better than the first one */
-  assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.pred = 19.9;
-  slot.polish.lambda = 1; /* however the step is damped */
-  assert_true(mill_start_repeats(&model, &slot));
-  slot.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
-  assert_false(mill_start_repeats(&model, &slot));
-  slot.theta[0] = centre[0];
-  slot.best.converged = 0;
-  assert_false(mill_start_repeats(&model, &slot));
+  for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
+    slot.polish.pred = step[i].pred;
+    slot.polish.lambda = step[i].lambda;
+    slot.theta[0] = centre[0] + step[i].off / sqrt(hess[0]);
+    slot.best.converged = step[i].converged;
+    assert_int_equal(mill_start_repeats(&model, &slot), step[i].repeats);
+  }
   /* and the fit of two starts to one minimum */
   const double other[NP] = {-30, 30, 0, 0, 0};
   make(MILL_OPT_LM);
@@ -261,9 +240,8 @@ static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
   assert_int_equal(slot.result.info & MILL_INFO_TWO_MINIMA, 0);
 }
 
-static void test_two_minima_are_told(void **state)
+MILL_TEST(two_minima_are_told)
 {
-  (void)state;
   const double other[NP] = {-290, 60, 0.4, -0.3, 0.2};
   for (int lower = 0; lower < 2; lower++)
     for (int tie = 0; tie < 2; tie++) {
@@ -279,9 +257,8 @@ static void test_two_minima_are_told(void **state)
 }
 
 /* a third start that is far better than two minima that tie takes the flag back */
-static void test_a_tie_that_is_beaten_is_none(void **state)
+MILL_TEST(a_tie_that_is_beaten_is_none)
 {
-  (void)state;
   for (int better = 0; better < 2; better++) {
     make(MILL_OPT_LM);
     memcpy(slot.best.at.theta, centre, sizeof centre);
@@ -304,9 +281,8 @@ static void test_a_tie_that_is_beaten_is_none(void **state)
   }
 }
 
-static void test_a_given_start_is_brought_within_the_limits(void **state)
+MILL_TEST(a_given_start_is_brought_within_the_limits)
 {
-  (void)state;
   static const double given[NP] = {3000, -5, 9, -9, 0.1}, inside[NP] = {1000, 0, 2, -2, 0.15};
   make(MILL_OPT_LM);
   for (int l = 0; l < N_LABEL; l++) {
@@ -324,9 +300,8 @@ static void test_a_given_start_is_brought_within_the_limits(void **state)
     assert_close(slot.starts.theta[0][j], inside[j], 0);
 }
 
-static void test_a_fast_rotator_is_started_faster(void **state)
+MILL_TEST(a_fast_rotator_is_started_faster)
 {
-  (void)state;
   for (int lower = 0; lower < 2; lower++) {
     make(MILL_OPT_LM);
     const double other[NP] = {-20, 130, 0, 0, 0};
@@ -342,9 +317,8 @@ static void test_a_fast_rotator_is_started_faster(void **state)
   }
 }
 
-static void test_a_last_step_uphill_is_taken_back(void **state)
+MILL_TEST(a_last_step_uphill_is_taken_back)
 {
-  (void)state;
   make(MILL_OPT_LM);
   fails_at_end = 1;
   fit(1, start, NULL);
@@ -354,8 +328,7 @@ static void test_a_last_step_uphill_is_taken_back(void **state)
 }
 
 /** Profile of F = x^2 + skew x^3 + kurt x^4 by the state machine, x = (v - v0) / sigma - shift. */
-static void shifted_profile(double sigma, double shift, double skew, double kurt, int n,
-                            int *n_grid)
+static void profile(double sigma, double shift, double skew, double kurt, int n, int *n_grid)
 {
   const double v0 = 37;
   memset(&slot, 0, sizeof slot);
@@ -372,15 +345,9 @@ static void shifted_profile(double sigma, double shift, double skew, double kurt
   } while (!mill_profile_digest(&model, &slot));
 }
 
-static void profile(double sigma, double skew, double kurt, int n, int *n_grid)
-{
-  shifted_profile(sigma, 0, skew, kurt, n, n_grid);
-}
-
 /* 5 velocities give what 41 give, or are not taken */
-static void test_few_velocities_suffice_or_are_not_taken(void **state)
+MILL_TEST(few_velocities_suffice_or_are_not_taken)
 {
-  (void)state;
   make(MILL_OPT_LM);
   int n_few = 0, n_full = 0;
   double worst = 0;
@@ -388,9 +355,9 @@ static void test_few_velocities_suffice_or_are_not_taken(void **state)
     for (int k = 0; k <= 20; k++) {
       const double skew = 0.003 * s - 0.03, kurt = 0.0006 * k + 0.3 * skew * skew;
       int n_grid;
-      profile(3, skew, kurt, MILL_N_PROFILE, &n_grid);
+      profile(3, 0, skew, kurt, MILL_N_PROFILE, &n_grid);
       const mill_fit_result full = slot.result;
-      profile(3, skew, kurt, MILL_N_PROFILE_FEW, &n_grid);
+      profile(3, 0, skew, kurt, MILL_N_PROFILE_FEW, &n_grid);
       const mill_fit_result *few = &slot.result;
       if (slot.profile.n_vel < MILL_N_PROFILE)
         n_few++;
@@ -408,12 +375,12 @@ static void test_few_velocities_suffice_or_are_not_taken(void **state)
   assert_true(n_few > 50 && n_full > 50);
   /* away from the minimum, and near a limit of the velocity, the full grid */
   int n_grid;
-  shifted_profile(3, 0.4, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
+  profile(3, 0.4, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
   assert_int_equal(n_grid, 1);
-  shifted_profile(3, 0.6, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
+  profile(3, 0.6, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
   assert_int_equal(slot.profile.n_vel, MILL_N_PROFILE);
   model.set.max_vel_km_s = 40;
-  profile(3, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
+  profile(3, 0, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
   assert_int_equal(slot.profile.n_vel, MILL_N_PROFILE);
 }
 
@@ -439,9 +406,8 @@ static double bad_profile(int kind, double x)
   }
 }
 
-static void test_profiles_of_any_shape_end(void **state)
+MILL_TEST(profiles_of_any_shape_end)
 {
-  (void)state;
   for (int kind = 0; kind <= 6; kind++)
     for (int at_limit = 0; at_limit < 2; at_limit++) {
       make(MILL_OPT_LM);
@@ -505,9 +471,8 @@ static double vsini_err(double vsini, double sigma_u, int kind)
   return slot.result.vsini_err_km_s;
 }
 
-static void test_error_of_vsini(void **state)
+MILL_TEST(error_of_vsini)
 {
-  (void)state;
   assert_close(vsini_err(80, 3, MILL_ROT_LINEAR), 3, 1e-12);
   assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
   /* far from 0: sigma_u dv/du, but for the third order, (sigma / v)^2 */
@@ -523,9 +488,8 @@ static void test_error_of_vsini(void **state)
 }
 
 /* at a limit: F rises by 1 at the distance given, the others at their best */
-static void test_limit_of_vsini(void **state)
+MILL_TEST(limit_of_vsini)
 {
-  (void)state;
   static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
   /* the last: still falling from the limit, as in a fit that did not converge */
   static const double slopes[3] = {0.3, 0, -0.05};
@@ -565,9 +529,8 @@ static void test_limit_of_vsini(void **state)
 
 /* The point from which the last step leads to the limit is kept when that step leads uphill:
  * then v sin i is not at the limit. */
-static void test_a_step_to_a_limit_that_is_taken_back(void **state)
+MILL_TEST(a_step_to_a_limit_that_is_taken_back)
 {
-  (void)state;
   make(MILL_OPT_LM);
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
@@ -610,33 +573,44 @@ static int near_hull(double label0, double label1, double rho, double normal0, d
 }
 
 /* a facet is seen from within one error across it and from outside, not from farther inside */
-static void test_near_hull(void **state)
+MILL_TEST(near_hull)
 {
-  (void)state;
-  assert_int_equal(near_hull(0.89, 0, 0, 1, 0), 0);
-  assert_int_equal(near_hull(0.91, 0, 0, 1, 0), 1);
-  assert_int_equal(near_hull(1.30, 0, 0, 1, 0), 1);
-  assert_int_equal(near_hull(0.91, 0.95, 0, 0, 1), 1);
-  /* across (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126 and 0.063 for 0.6 */
   const double r = sqrt(0.5);
-  assert_int_equal(near_hull(0.88 * r, 0.88 * r, 0.6, r, r), 1);
-  assert_int_equal(near_hull(0.88 * r, 0.88 * r, 0, r, r), 0);
-  assert_int_equal(near_hull(0.92 * r, -0.92 * r, 0, r, -r), 1);
-  assert_int_equal(near_hull(0.92 * r, -0.92 * r, 0.6, r, -r), 0);
+  const struct {
+    double label0, label1, rho, normal0, normal1;
+    int near;
+  } c[] = {{0.89, 0, 0, 1, 0, 0},
+           {0.91, 0, 0, 1, 0, 1},
+           {1.30, 0, 0, 1, 0, 1},
+           {0.91, 0.95, 0, 0, 1, 1},
+           /* across (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126 and 0.063 for 0.6 */
+           {0.88 * r, 0.88 * r, 0.6, r, r, 1},
+           {0.88 * r, 0.88 * r, 0, r, r, 0},
+           {0.92 * r, -0.92 * r, 0, r, -r, 1},
+           {0.92 * r, -0.92 * r, 0.6, r, -r, 0}};
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
+    assert_int_equal(near_hull(c[i].label0, c[i].label1, c[i].rho, c[i].normal0, c[i].normal1),
+                     c[i].near);
+}
+
+static void arms(mill_eval *e)
+{
+  e->chisq[0] = 180;
+  e->chisq[1] = 24;
+  e->vrad_arm[1] = 3;
+  e->vrad_arm_err[0] = e->vrad_arm_err[1] = 2;
 }
 
 /* Degrees of freedom are good pixels less continuum functions, and in all less free parameters;
  * errors and COVAR grow with the root of the reduced chi-square, where that is asked for and it is
  * above 1. */
-static void test_errors_are_scaled(void **state)
+MILL_TEST(errors_are_scaled)
 {
-  (void)state;
   mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};
   mill_segment segment[4] = {{.arm = 0, .used = 1, .n_good = 60, .ws = &ws[0]},
                              {.arm = 0, .used = 1, .n_good = 50, .ws = &ws[1]},
                              {.arm = 1, .used = 1, .n_good = 37, .ws = &ws[2]},
                              {.arm = 1, .used = 1, .n_good = 0, .ws = &ws[2]}};
-  const double chisq[2] = {180, 24};
   make(MILL_OPT_LM);
   fit(1, start, NULL);
   const mill_fit_result plain = slot.result;
@@ -655,17 +629,7 @@ static void test_errors_are_scaled(void **state)
     r->rchisq_tot = NAN;
     memcpy(slot.starts.theta[0], start, sizeof start);
     slot.starts.n = 1;
-    for (int j = 0; j < NP; j++)
-      if (!model.set.fixed[j])
-        slot.free_par[slot.n_free++] = j;
-    mill_start_begin(&model, &slot);
-    for (int i = 0; i < 5000 && slot.stage != MILL_STAGE_DONE; i++) {
-      answer();
-      memcpy(slot.eval.chisq, chisq, sizeof chisq);
-      slot.eval.vrad_arm[1] = 3;
-      slot.eval.vrad_arm_err[0] = slot.eval.vrad_arm_err[1] = 2;
-      mill_fit_digest(&model, &slot);
-    }
+    run(arms);
     assert_close(r->rchisq[0], 180.0 / (110 - 20), 1e-15);
     assert_close(r->rchisq[1], 24.0 / (37 - 7), 1e-15);
     assert_close(r->rchisq_tot, 204.0 / (147 - 27 - 4), 1e-15);
@@ -685,9 +649,8 @@ static void test_errors_are_scaled(void **state)
 }
 
 /* Waves are reported when they are more than noise and a good part of chi-square. */
-static void test_waves_of_residuals_are_reported(void **state)
+MILL_TEST(waves_of_residuals_are_reported)
 {
-  (void)state;
   static const struct {
     double chisq, gain, stiff;
     int is_stiff;
@@ -719,27 +682,4 @@ static void test_waves_of_residuals_are_reported(void **state)
   assert_int_equal(slot.result.info, 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_method_finds_the_minimum),
-      cmocka_unit_test(test_a_failing_method_falls_to_the_next),
-      cmocka_unit_test(test_hybrid_looks_around_where_a_step_goes_wrong),
-      cmocka_unit_test(test_few_evaluations_end_with_a_result),
-      cmocka_unit_test(test_a_second_start_that_repeats_the_first_ends_early),
-      cmocka_unit_test(test_two_minima_are_told),
-      cmocka_unit_test(test_a_tie_that_is_beaten_is_none),
-      cmocka_unit_test(test_a_given_start_is_brought_within_the_limits),
-      cmocka_unit_test(test_a_fast_rotator_is_started_faster),
-      cmocka_unit_test(test_a_last_step_uphill_is_taken_back),
-      cmocka_unit_test(test_few_velocities_suffice_or_are_not_taken),
-      cmocka_unit_test(test_profiles_of_any_shape_end),
-      cmocka_unit_test(test_error_of_vsini),
-      cmocka_unit_test(test_limit_of_vsini),
-      cmocka_unit_test(test_a_step_to_a_limit_that_is_taken_back),
-      cmocka_unit_test(test_near_hull),
-      cmocka_unit_test(test_errors_are_scaled),
-      cmocka_unit_test(test_waves_of_residuals_are_reported),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

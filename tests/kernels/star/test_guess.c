@@ -113,9 +113,8 @@ static float *data_bin(int i)
 
 /** Every template at every shift, of one block of bins and of more than lie side by side, also
  *  where the last one is not full. */
-static void test_match_is_the_sum_over_bins(void **state)
+MILL_TEST(match_is_the_sum_over_bins)
 {
-  (void)state;
   static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},
                                  {129, 6}, {400, 17}, {300, 11}, {400, 1}};
   uint64_t random = SEED;
@@ -157,9 +156,8 @@ static void test_match_is_the_sum_over_bins(void **state)
 }
 
 /** Data over continuum, weights, and pixels that do not count. */
-static void test_bins_sum_good_pixels(void **state)
+MILL_TEST(bins_sum_good_pixels)
 {
-  (void)state;
   uint64_t random = SEED + 1;
   enum { N_BIN = 300 };
   make_bins(N_BIN, 3, &random);
@@ -213,9 +211,8 @@ static void test_bins_sum_good_pixels(void **state)
 
 /** The least chi^2 within the limits of velocity, then the least of those with labels apart from
  * the ones before, farther and farther; of equal ones the first; what is not a number never. */
-static void test_starts_are_the_best_that_are_apart(void **state)
+MILL_TEST(starts_are_the_best_that_are_apart)
 {
-  (void)state;
   uint64_t random = SEED + 2;
   enum { HALF = 8, NV = 2 * HALF + 1, N_WHOLE = N_TEMPL / N_VSINI * N_VSINI };
   make_bins(50, HALF, &random);
@@ -250,7 +247,8 @@ static void test_starts_are_the_best_that_are_apart(void **state)
   g.slot.n_segment = 0; /* nothing to match: chi^2 is 0 everywhere */
   mill_block_guess(&g.b.block, m, &g.slot, &g.b.work);
   assert_int_equal(g.slot.starts.n, MILL_MAX_GUESS_START);
-  assert_close(g.slot.starts.theta[0][MILL_PAR_VRAD], mill_guess_velocity(-5, m->guess_ln_step), 1e-9);
+  assert_close(g.slot.starts.theta[0][MILL_PAR_VRAD], mill_guess_velocity(-5, m->guess_ln_step),
+               1e-9);
   double label = 0; /* one more each time, as that is apart enough for the first four */
   for (int i = 0; i < MILL_MAX_GUESS_START; i++) {
     assert_close(g.slot.starts.theta[i][MILL_PAR_LABEL0], label, 0);
@@ -263,12 +261,4 @@ static void test_starts_are_the_best_that_are_apart(void **state)
   assert_int_equal(mill_block_guess_take(&g.b.block, m, &g.slot, 0.5), -1);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_match_is_the_sum_over_bins),
-      cmocka_unit_test(test_bins_sum_good_pixels),
-      cmocka_unit_test(test_starts_are_the_best_that_are_apart),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -64,9 +64,8 @@ static double dense(const double *templ, double level, double ln_scale, int marg
   return f;
 }
 
-static void test_projection_matches_least_squares(void **state)
+MILL_TEST(projection_matches_least_squares)
 {
-  (void)state;
   static const int size[] = {24, 31, 33, 63, 64, 65, 127, 128, 129, 300};
   static const int cont[] = {1, 3, 5, 10, MILL_MAX_CONT};
   rng = SEED;
@@ -132,9 +131,8 @@ static void compare_derivatives(int n, const double *templ)
 
 /** What float32 templates take in the place of stored functions: polynomials over cells, against
  *  least squares with the functions in float64. */
-static void test_cells_of_pixels_give_the_same_projection(void **state)
+MILL_TEST(cells_of_pixels_give_the_same_projection)
 {
-  (void)state;
   static const struct {
     int n_pix, n_cont, kind, cell;
     double power; /* of the wavelengths' spacing: 0 even, 1 in ln wavelength */
@@ -189,34 +187,30 @@ static void test_cells_of_pixels_give_the_same_projection(void **state)
   }
 }
 
-static void test_projection_that_has_no_answer_is_infinite(void **state)
+MILL_TEST(projection_that_has_no_answer_is_infinite)
 {
-  (void)state;
+  enum { DARK, NAN_TEMPLATE, INFINITE_TEMPLATE, NAN_DATA, ONE_PIXEL, N_KIND };
   double templ[BENCH_PIX];
   rng = SEED;
-  make(100, 5, templ);
-  mill_model *m = &b.model;
-  for (int i = 0; i < 100; i++)
-    templ[i] = -b.base[i]; /* dark */
-  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
-  make(100, 5, templ);
-  templ[50] = NAN;
-  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
-  make(100, 5, templ);
-  templ[50] = INFINITY;
-  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
-  make(100, 5, templ);
-  b.d[3] = NAN;
-  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
-  make(100, 5, templ);
-  for (int i = 1; i < 100; i++)
-    b.is[i] = 0; /* one pixel for five functions */
-  assert_true(mill_block_project(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  for (int kind = 0; kind < N_KIND; kind++) {
+    make(100, 5, templ);
+    for (int i = 0; i < 100; i++) {
+      if (kind == DARK)
+        templ[i] = -b.base[i];
+      if (kind == ONE_PIXEL && i > 0) /* for five functions */
+        b.is[i] = 0;
+    }
+    if (kind == NAN_TEMPLATE || kind == INFINITE_TEMPLATE)
+      templ[50] = kind == NAN_TEMPLATE ? (double)NAN : (double)INFINITY;
+    if (kind == NAN_DATA)
+      b.d[3] = NAN;
+    assert_true(mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work) ==
+                (double)INFINITY);
+  }
 }
 
-static void test_residuals_count_good_pixels(void **state)
+MILL_TEST(residuals_count_good_pixels)
 {
-  (void)state;
   double templ[BENCH_PIX], a[MILL_MAX_CONT], chisq, negative, largest;
   rng = SEED;
   make(130, 5, templ);
@@ -258,9 +252,8 @@ static void test_residuals_count_good_pixels(void **state)
 
 /* The drop of chi-square is that of a least-squares factor for each block; without noise around
  * the model it is that of the waves put in. */
-static void test_gain_is_that_of_a_factor_for_each_block(void **state)
+MILL_TEST(gain_is_that_of_a_factor_for_each_block)
 {
-  (void)state;
   enum { N = 503, NK = 3, N_BLOCK = MILL_STIFF_BLOCKS * NK };
   double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
   rng = SEED;
@@ -329,9 +322,8 @@ static mill_arm_velocity search(double v, double err, double depth, double noise
   return at;
 }
 
-static void test_velocity_of_an_arm(void **state)
+MILL_TEST(velocity_of_an_arm)
 {
-  (void)state;
   /* F'' = depth / 60^2 is twice the curvature */
   static const double depth[] = {3e2, 1e4, 1e6}, err[] = {0.02, 1, 5};
   int n_eval, n_near;
@@ -357,123 +349,26 @@ static void test_velocity_of_an_arm(void **state)
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
 }
 
-/** Template rows as mill_block_template_row leaves them, one after the other: random, smooth
- *  enough. */
-static void make_rows(int n_label)
+/* Of what the value is without that, tests/fit/test_gradient.c has the derivatives. */
+MILL_TEST(infinite_value_adds_no_derivatives)
 {
-  const mill_model_arm *arm = &b.model.arm[0];
-  for (int r = 0; r < 2 + n_label; r++) {
-    double *row = b.rotated + r * BENCH_PIX;
-    for (int i = 0; i < arm->n_pix; i++)
-      row[i] = 0;
-    for (int line = 0; line < 12; line++) {
-      const double centre = 100 * (1 + test_library_random(&rng));
-      const double depth = 0.2 * test_library_random(&rng);
-      for (int i = 0; i < arm->n_pix; i++)
-        row[i] += depth * exp(-0.5 * pow((i - centre) / 3, 2));
-    }
-    mill_block_spline(b.block, arm, row, b.bend + r * BENCH_PIX);
-  }
-}
-
-/** The Jacobian of the rows in work. */
-static void jacobian(double vel, mill_eval *eval)
-{
-  mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.s.ws->ln_wave, vel, b.work.index,
-                    b.work.frac);
-  for (int r = 0; r < b.model.n_par; r++)
-    mill_block_pixel_row(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
-                         b.bend + r * BENCH_PIX, &b.work);
-  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, eval);
-}
-
-static void test_derivatives_match_differences_of_the_value(void **state)
-{
-  (void)state;
-  static const int size[] = {63, 64, 65, 140};
-  rng = SEED;
-  for (size_t q = 0; q < sizeof size / sizeof *size; q++)
-    for (int kind = 0; kind < 2; kind++) {
-      double templ[BENCH_PIX];
-      const int n = size[q], np = 4;
-      make(n, 5, templ);
-      b.model.set.likelihood = kind;
-      b.model.arm[0].log_flux = 1;
-      b.work.mean[0] = 0.4;
-      for (int i = 0; i < n; i++)
-        b.ln_wave[i] = log(4000.0) + (20 + 150.0 * i / n + 0.2) * 8e-5;
-      make_rows(2);
-      static mill_eval eval, twice;
-      memset(&eval, 0, sizeof eval);
-      const double vel = 33.3;
-      jacobian(vel, &eval);
-      assert_close(eval.f, mill_block_value(b.block, &b.model, &b.s, vel, &b.work), 1e-12 * b.s.dd);
-      static double saved[BENCH_PIX];
-      memcpy(saved, b.rotated, sizeof saved);
-      for (int j = 0; j < np; j++) {
-        double f[2];
-        const double h = 1e-3;
-        for (int side = 0; side < 2; side++) {
-          const double step = side ? -h : h;
-          /* velocity: the block's own; others: along the row of their derivative.
-           * row 0 is the value, 1 v sin i, then labels */
-          for (int i = 0; i < 200; i++)
-            b.rotated[i] = saved[i] + (j ? step * b.rotated[j * BENCH_PIX + i] : 0);
-          mill_block_spline(b.block, &b.model.arm[0], b.rotated, b.bend);
-          f[side] = mill_block_value(b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
-        }
-        memcpy(b.rotated, saved, sizeof saved);
-        mill_block_spline(b.block, &b.model.arm[0], b.rotated, b.bend);
-        const double found = (f[0] - f[1]) / (2 * h) / (j ? 1 : 100);
-        const double unit = sqrt(eval.hess[j * np + j]) + fabs(eval.grad[j]);
-        /* velocities: 3e-8 of an interval in the position, 1e-6 km/s, over 0.1 km/s;
-         * else h^2 of a third derivative and 1e-15 |D|^2 / h */
-        assert_close(found / unit, eval.grad[j] / unit, j ? 1e-5 : 1e-4);
-        for (int l = 0; l < np; l++)
-          assert_close(eval.hess[j * np + l], eval.hess[l * np + j], 0);
-      }
-      /* segments add up */
-      twice = eval;
-      jacobian(vel, &twice);
-      assert_close(twice.f, 2 * eval.f, 1e-12 * fabs(eval.f));
-      for (int j = 0; j < np; j++) {
-        assert_close(twice.grad[j], 2 * eval.grad[j], 1e-12 * fabs(eval.grad[j]));
-        assert_close(twice.hess[j * np + j], 2 * eval.hess[j * np + j],
-                     1e-12 * eval.hess[j * np + j]);
-      }
-    }
-}
-
-static void test_infinite_value_adds_no_derivatives(void **state)
-{
-  (void)state;
+  static mill_eval eval;
   double templ[BENCH_PIX];
   rng = SEED;
   make(100, 5, templ);
-  b.model.arm[0].log_flux = 1;
-  make_rows(2);
+  for (int i = 0; i < BENCH_ROW * BENCH_PIX; i++)
+    b.pixel[i] = 0.3 * test_library_random(&rng);
   for (int i = 1; i < 100; i++)
     b.is[i] = 0;
-  static mill_eval eval;
   memset(&eval, 0, sizeof eval);
-  jacobian(0, &eval);
+  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, &eval);
   assert_true(eval.f == (double)INFINITY);
-  for (int j = 0; j < 4; j++)
+  for (int j = 0; j < b.model.n_par; j++)
     assert_close(eval.grad[j], 0, 0);
 }
 
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_projection_matches_least_squares),
-      cmocka_unit_test(test_cells_of_pixels_give_the_same_projection),
-      cmocka_unit_test(test_projection_that_has_no_answer_is_infinite),
-      cmocka_unit_test(test_residuals_count_good_pixels),
-      cmocka_unit_test(test_gain_is_that_of_a_factor_for_each_block),
-      cmocka_unit_test(test_velocity_of_an_arm),
-      cmocka_unit_test(test_derivatives_match_differences_of_the_value),
-      cmocka_unit_test(test_infinite_value_adds_no_derivatives),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

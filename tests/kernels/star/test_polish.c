@@ -1,39 +1,16 @@
 /* The polish on functions with a known minimum: quadratics, a valley, walls. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/star/polish.h"
 #include "tests/test_library.h"
+#include "tests/kernels/star/paraboloid.h"
 
-enum { NP = 5, N_LABEL = 3 };
-
-static mill_model model;
-static mill_slot slot;
-static double centre[NP], hess[NP * NP], facet[2 * 3];
+static double facet[2 * 3];
 static double end_bend; /* bend of the function that was minimised */
 
-/** Two labels in a half plane, velocities in a box, a correlated curvature. */
 static void make(void)
 {
-  memset(&model, 0, sizeof model);
-  memset(&slot, 0, sizeof slot);
-  model.n_label = N_LABEL;
-  model.n_deriv = model.n_par = NP;
-  model.set.min_vel_km_s = -1000;
-  model.set.max_vel_km_s = 1000;
-  model.set.max_vsini_km_s = 500;
-  model.set.rotation = MILL_ROT_LINEAR;
-  for (int l = 0; l < N_LABEL; l++) {
-    model.label[l].std = 1;
-    model.label[l].scale = 0.1;
-  }
-  static const double at[NP] = {12, 30, 0.4, -0.3, 0.2};
-  static const double sigma[NP] = {2, 8, 0.1, 0.2, 0.05};
-  memcpy(centre, at, sizeof at);
-  for (int i = 0; i < NP; i++)
-    for (int j = 0; j < NP; j++)
-      hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
+  paraboloid(30, 8);
 }
 
 /** F = d H d (+ bend d_2^4), d in the inner parameters: value, gradient and curvature to
@@ -89,30 +66,25 @@ static void assert_at_minimum(const double *expected, double f_expected)
 
 static const double far_start[NP] = {300, 200, 2, 2, -1};
 
-static void test_a_quadratic_takes_few_steps(void **state)
+MILL_TEST(a_minimum_inside_is_found)
 {
-  (void)state;
-  make();
-  const double near_start[NP] = {20, 45, 0.2, 0, 0.25};
-  assert_int_equal(polish(near_start, 0), MILL_POLISH_CONVERGED);
-  assert_at_minimum(centre, 0);
-  assert_true(slot.polish.n_jac <= 5);
+  static const struct {
+    double start[NP], bend;
+    int most_jac;
+  } c[] = {{{20, 45, 0.2, 0, 0.25}, 0, 5}, /* a quadratic takes few steps */
+           {{300, 200, 2, 2, -1}, 0, MILL_POLISH_MAX_JAC},
+           {{300, 200, 2, 2, -1}, 300, MILL_POLISH_MAX_JAC}, /* with a wrong curvature */
+           {{300, 0, 2, 2, -1}, 0, MILL_POLISH_MAX_JAC}};    /* on the wall, which can be left */
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    make();
+    assert_int_equal(polish(c[i].start, c[i].bend), MILL_POLISH_CONVERGED);
+    assert_at_minimum(centre, 0);
+    assert_true(slot.polish.n_jac <= c[i].most_jac);
+  }
 }
 
-static void test_far_starts_and_wrong_curvature_converge(void **state)
+MILL_TEST(minimum_beyond_the_box_is_found_on_its_wall)
 {
-  (void)state;
-  make();
-  assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-  assert_at_minimum(centre, 0);
-  make();
-  assert_int_equal(polish(far_start, 300), MILL_POLISH_CONVERGED);
-  assert_at_minimum(centre, 0);
-}
-
-static void test_minimum_beyond_the_box_is_found_on_its_wall(void **state)
-{
-  (void)state;
   make();
   centre[1] = -20; /* v sin i */
   assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
@@ -134,20 +106,8 @@ static void test_minimum_beyond_the_box_is_found_on_its_wall(void **state)
   assert_at_minimum(expected, answer(0));
 }
 
-static void test_a_wall_can_be_left_again(void **state)
+MILL_TEST(starts_outside_the_box_are_brought_in)
 {
-  (void)state;
-  make();
-  double start[NP];
-  memcpy(start, far_start, sizeof start);
-  start[1] = 0; /* on the wall, with the minimum inside */
-  assert_int_equal(polish(start, 0), MILL_POLISH_CONVERGED);
-  assert_at_minimum(centre, 0);
-}
-
-static void test_starts_outside_the_box_are_brought_in(void **state)
-{
-  (void)state;
   make();
   const double start[NP] = {5000, -30, 0, 0, 0};
   mill_polish_begin(&model, &slot, start);
@@ -170,9 +130,8 @@ static void add_hull(void)
   slot.hull_weight = 1e6;
 }
 
-static void test_minimum_beyond_a_hull_is_found_at_its_facet(void **state)
+MILL_TEST(minimum_beyond_a_hull_is_found_at_its_facet)
 {
-  (void)state;
   make();
   add_hull();
   assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
@@ -214,29 +173,10 @@ static void assert_nothing_lower(uint64_t *random)
   }
 }
 
-/** Where two facets hold the star the penalty is that of the farther one.  The minimum there is one
- *  of the penalised F itself: no step in any direction, of any length, leads lower. */
-static void test_minimum_beyond_two_facets_is_found_at_their_corner(void **state)
-{
-  (void)state;
-  uint64_t random = 77;
-  for (int turn = 0; turn < 12; turn++) {
-    make();
-    add_hull();
-    const double angle = 0.3 + 0.1 * turn, other = angle - 0.8;
-    const double rows[6] = {cos(angle), sin(angle), 0.4, cos(other), sin(other), 0.5};
-    memcpy(facet, rows, sizeof facet);
-    slot.hull_weight = 2e3; /* where all the penalty is summed, F is higher by 0.1 to 10 */
-    assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-    assert_nothing_lower(&random);
-  }
-}
-
 /** Nine facets of three hulls that are about as far from where the star is held, far outside: the
  *  penalty is that of the farthest one, and those that are nearly so have no say. */
-static void test_minimum_beyond_many_facets_is_that_of_the_farthest(void **state)
+MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
 {
-  (void)state;
   enum { N_HULL = 3, N_FACET = 3 };
   static double rows[N_HULL][N_FACET * 3];
   static const int label[N_HULL][2] = {{0, 1}, {0, 2}, {1, 2}};
@@ -279,9 +219,8 @@ static void test_minimum_beyond_many_facets_is_that_of_the_farthest(void **state
 }
 
 /* F regular in u = sqrt(v^2 + s^2) - s is flat in v at 0: only steps in u leave it */
-static void test_steps_are_taken_in_the_inner_parameter(void **state)
+MILL_TEST(steps_are_taken_in_the_inner_parameter)
 {
-  (void)state;
   make();
   model.set.rotation = MILL_ROT_SPLINE;
   double start[NP];
@@ -304,9 +243,8 @@ static void test_steps_are_taken_in_the_inner_parameter(void **state)
   assert_true(slot.polish.end[1] == 7.3);
 }
 
-static void test_fixed_parameters_do_not_move(void **state)
+MILL_TEST(fixed_parameters_do_not_move)
 {
-  (void)state;
   make();
   model.set.fixed[0] = model.set.fixed[3] = 1;
   assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
@@ -315,9 +253,8 @@ static void test_fixed_parameters_do_not_move(void **state)
   assert_true(fabs(slot.polish.at.theta[4] - far_start[4]) > 0.1);
 }
 
-static void test_priors_enter_gradient_and_curvature(void **state)
+MILL_TEST(priors_enter_gradient_and_curvature)
 {
-  (void)state;
   make();
   model.set.prior_mean[4] = 1;
   model.set.prior_sigma[4] = 1e-3;
@@ -329,9 +266,8 @@ static void test_priors_enter_gradient_and_curvature(void **state)
 
 /* A prior on v sin i, which is no quadratic in u, against a scan; without a mean its slope in
  * u at v = 0 is finite. */
-static void test_a_prior_on_rotation(void **state)
+MILL_TEST(a_prior_on_rotation)
 {
-  (void)state;
   static const double mean[] = {0, 0, 0, 20, 3, 60}, sigma[] = {30, 10, 5, 10, 2, 5},
                       at[] = {40, 25, 12, 25, 0, 0};
   for (int i = 0; i < 6; i++)
@@ -369,9 +305,8 @@ static void test_a_prior_on_rotation(void **state)
     }
 }
 
-static void test_nothing_finite_is_a_failure(void **state)
+MILL_TEST(nothing_finite_is_a_failure)
 {
-  (void)state;
   make();
   mill_polish_begin(&model, &slot, far_start);
   answer(0);
@@ -388,9 +323,8 @@ static void test_nothing_finite_is_a_failure(void **state)
   assert_close(slot.polish.at.theta[0], far_start[0], 0);
 }
 
-static void test_a_function_that_never_falls_ends(void **state)
+MILL_TEST(a_function_that_never_falls_ends)
 {
-  (void)state;
   make();
   mill_polish_begin(&model, &slot, far_start);
   int outcome = mill_polish_tell(&model, &slot, answer(0));
@@ -405,23 +339,4 @@ static void test_a_function_that_never_falls_ends(void **state)
   assert_close(slot.polish.at.f, first, 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_quadratic_takes_few_steps),
-      cmocka_unit_test(test_far_starts_and_wrong_curvature_converge),
-      cmocka_unit_test(test_minimum_beyond_the_box_is_found_on_its_wall),
-      cmocka_unit_test(test_a_wall_can_be_left_again),
-      cmocka_unit_test(test_starts_outside_the_box_are_brought_in),
-      cmocka_unit_test(test_minimum_beyond_a_hull_is_found_at_its_facet),
-      cmocka_unit_test(test_minimum_beyond_two_facets_is_found_at_their_corner),
-      cmocka_unit_test(test_minimum_beyond_many_facets_is_that_of_the_farthest),
-      cmocka_unit_test(test_steps_are_taken_in_the_inner_parameter),
-      cmocka_unit_test(test_fixed_parameters_do_not_move),
-      cmocka_unit_test(test_priors_enter_gradient_and_curvature),
-      cmocka_unit_test(test_a_prior_on_rotation),
-      cmocka_unit_test(test_nothing_finite_is_a_failure),
-      cmocka_unit_test(test_a_function_that_never_falls_ends),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -2,16 +2,12 @@
  * modes.  The test answers each request in the place of the likelihood. */
 #include "tests/mill_test.h"
 
-#include <string.h>
-
 #include "kernels/star/sample.h"
+#include "tests/kernels/star/paraboloid.h"
 
-enum { NP = 5, N_LABEL = 3, N_WALKER = 32, N_DRAW = 400, N_TEMPERATURE = 12 };
+enum { N_WALKER = 32, N_DRAW = 400, N_TEMPERATURE = 12 };
 
-static mill_model model;
-static mill_slot slot;
 static double formal_error; /* of label 1; NaN: none */
-static double centre[NP], hess[NP * NP];
 static double walker[N_TEMPERATURE * N_WALKER * NP], walker_grad[N_WALKER * NP];
 static double walker_f[N_TEMPERATURE * N_WALKER], walker_penalty[N_TEMPERATURE * N_WALKER];
 static double stone[MILL_SAMPLE_KEEP * (N_TEMPERATURE - 1)];
@@ -25,16 +21,8 @@ static struct {
  *  samples. */
 static void make(void)
 {
-  static const double at[NP] = {12, 60, 0.4, -0.3, 0.2}, sigma[NP] = {2, 4, 0.1, 0.2, 0.05};
-  memset(&model, 0, sizeof model);
-  memset(&slot, 0, sizeof slot);
+  paraboloid(60, 4);
   memset(&out, 0, sizeof out);
-  model.n_label = N_LABEL;
-  model.n_deriv = model.n_par = NP;
-  model.set.min_vel_km_s = -1000;
-  model.set.max_vel_km_s = 1000;
-  model.set.max_vsini_km_s = 500;
-  model.set.rotation = MILL_ROT_LINEAR;
   model.set.sample =
       (mill_sample_settings){.n_walker = N_WALKER,
                              .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
@@ -44,16 +32,10 @@ static void make(void)
                              .least_ess = 4000,
                              .seed = 7};
   for (int l = 0; l < N_LABEL; l++) {
-    model.label[l].std = 1;
-    model.label[l].scale = 0.1;
     model.label[l].min = -5;
     model.label[l].max = 5;
   }
-  memcpy(centre, at, sizeof at);
   formal_error = NAN;
-  for (int i = 0; i < NP; i++)
-    for (int j = 0; j < NP; j++)
-      hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
   slot.sample.walker = walker;
   slot.sample.walker_f = walker_f;
   slot.sample.walker_penalty = walker_penalty;
@@ -65,6 +47,13 @@ static void make(void)
   slot.sample.identity = 4711;
   for (int j = 0; j < NP; j++)
     slot.free_par[slot.n_free++] = j;
+}
+
+/** 500 effective samples. */
+static void make_few(void)
+{
+  make();
+  model.set.sample.least_ess = 500;
 }
 
 static double gaussian(const double *theta)
@@ -157,9 +146,8 @@ static void check_gaussian(void)
   assert_true(out.posterior.m2ll_least >= 0 && out.posterior.m2ll_least < 0.5);
 }
 
-static void test_every_move_gives_the_gaussian(void **state)
+MILL_TEST(every_move_gives_the_gaussian)
 {
-  (void)state;
   static const int set[] = {MILL_MOVE_STRETCH,
                             MILL_MOVE_DE,
                             MILL_MOVE_INDEPENDENT,
@@ -185,9 +173,8 @@ static double steep(const double *theta)
   return gaussian(theta) + u * u * u * u;
 }
 
-static void test_langevin_moves_keep_detailed_balance(void **state)
+MILL_TEST(langevin_moves_keep_detailed_balance)
 {
-  (void)state;
   double mean[2], sigma[2], low[2];
   for (int k = 0; k < 2; k++) {
     make();
@@ -204,9 +191,8 @@ static void test_langevin_moves_keep_detailed_balance(void **state)
   assert_close(low[1], low[0], 0.24 * sigma[0]);
 }
 
-static void test_draws_are_of_the_posterior(void **state)
+MILL_TEST(draws_are_of_the_posterior)
 {
-  (void)state;
   make();
   sample(gaussian);
   for (int j = 0; j < NP; j++) {
@@ -223,9 +209,8 @@ static void test_draws_are_of_the_posterior(void **state)
 }
 
 /** v sin i at 0: of a Gaussian about the limit remains one half. */
-static void test_a_limit_cuts_the_posterior(void **state)
+MILL_TEST(a_limit_cuts_the_posterior)
 {
-  (void)state;
   make();
   centre[MILL_PAR_VSINI] = 0;
   for (int j = 0; j < NP; j++) /* uncorrelated, so that the half Gaussian is its own marginal */
@@ -249,17 +234,12 @@ static double two_modes(const double *theta)
   return -2 * log(0.25 * exp(-0.5 * gaussian(theta)) + 0.75 * exp(-0.5 * gaussian(other)));
 }
 
-static void test_a_lower_minimum_is_flagged(void **state)
+MILL_TEST(a_lower_minimum_is_flagged)
 {
-  (void)state;
   make();
-  slot.best.at.hess[0] = 0;
   model.set.sample.least_ess = 1000;
   for (int e = 0; e < NP * NP; e++)
     hess[e] /= 16; /* walkers begin four times as wide and so in both */
-  double narrow[NP * NP];
-  memcpy(narrow, hess, sizeof hess);
-  memcpy(slot.best.end, centre, sizeof centre);
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
@@ -299,9 +279,8 @@ static void check_density(int j)
   assert_close(integral, 1, 2e-3); /* the tails beyond the 0.1 % that begin the range */
 }
 
-static void test_densities_are_scotts_sum(void **state)
+MILL_TEST(densities_are_scotts_sum)
 {
-  (void)state;
   make();
   model.set.sample.least_ess = 1000;
   centre[MILL_PAR_VSINI] = 3; /* less than a deviation from its limit */
@@ -342,9 +321,8 @@ static double three_modes(const double *theta)
                   0.15 * exp(-0.5 * gaussian(velocity)));
 }
 
-static void test_modes_have_weights_and_places(void **state)
+MILL_TEST(modes_have_weights_and_places)
 {
-  (void)state;
   make();
   for (int j = 0; j < NP; j++)
     far[j] = 9 * deviation(j);
@@ -373,18 +351,17 @@ static void test_modes_have_weights_and_places(void **state)
 }
 
 /** Minima 30 deviations apart, which no walker finds from the other one. */
-static void test_walkers_begin_about_all_minima(void **state)
+MILL_TEST(walkers_begin_about_all_minima)
 {
-  (void)state;
   for (int noted = 0; noted < 2; noted++) {
-    make();
-    model.set.sample.least_ess = 500;
+    make_few();
     for (int j = 0; j < NP; j++)
       far[j] = 30 * deviation(j);
     if (noted)
       for (int i = 0; i < 3; i++) { /* the solution, the two others, and one of them again */
         for (int j = 0; j < NP; j++)
-          slot.starts.minimum[i][j] = centre[j] + (i > 0 && j == 4 ? far[4] * (i == 1 ? 1 : 1.0001) : 0);
+          slot.starts.minimum[i][j] =
+              centre[j] + (i > 0 && j == 4 ? far[4] * (i == 1 ? 1 : 1.0001) : 0);
         slot.starts.minimum_f[slot.starts.n_minimum++] = i > 0 ? 0.5 : 0;
       }
     sample(three_modes);
@@ -411,9 +388,8 @@ static double two_in_a_box(const double *theta)
   return -2 * log(0.3 * exp(-0.5 * f[0]) + 0.7 * exp(-0.5 * f[1]) + 1e-300);
 }
 
-static void test_tempering_finds_weights_and_evidence(void **state)
+MILL_TEST(tempering_finds_weights_and_evidence)
 {
-  (void)state;
   const double sigma[NP] = {2, 4, 0.1, 0.2, 0.05}, prior = 2, pi = acos(-1);
   make();
   model.set.sample.n_temperature = N_TEMPERATURE;
@@ -446,33 +422,27 @@ static void test_tempering_finds_weights_and_evidence(void **state)
 }
 
 /** The fit's formal errors decide on NOT_GAUSSIAN: a deviation twice as large differs by 0.3. */
-static void test_the_shape_is_compared_with_the_fit(void **state)
+MILL_TEST(the_shape_is_compared_with_the_fit)
 {
-  (void)state;
   for (int twice = 0; twice < 2; twice++) {
-    make();
-    model.set.sample.least_ess = 500;
+    make_few();
     formal_error = (1 + twice) * deviation(3);
     sample(gaussian);
     assert_int_equal(out.posterior.flag, twice ? MILL_POST_SHAPE | MILL_POST_RESIZED : 0);
   }
 }
 
-static void test_numbers_depend_on_seed_and_identity_alone(void **state)
+MILL_TEST(numbers_depend_on_seed_and_identity_alone)
 {
-  (void)state;
   mill_posterior first;
-  make();
-  model.set.sample.least_ess = 500;
+  make_few();
   sample(gaussian);
   first = out.posterior;
-  make();
-  model.set.sample.least_ess = 500;
+  make_few();
   sample(gaussian);
   assert_memory_equal(&first, &out.posterior, sizeof first);
   for (int k = 0; k < 2; k++) {
-    make();
-    model.set.sample.least_ess = 500;
+    make_few();
     slot.sample.identity += k == 0;
     model.set.sample.seed += k == 1;
     sample(gaussian);
@@ -480,11 +450,9 @@ static void test_numbers_depend_on_seed_and_identity_alone(void **state)
   }
 }
 
-static void test_a_held_parameter_stays(void **state)
+MILL_TEST(a_held_parameter_stays)
 {
-  (void)state;
-  make();
-  model.set.sample.least_ess = 500;
+  make_few();
   slot.n_free = 0;
   for (int j = 0; j < NP; j++)
     if (j != 3)
@@ -498,9 +466,8 @@ static void test_a_held_parameter_stays(void **state)
   assert_true(out.posterior.ess[4] >= 500);
 }
 
-static void test_nothing_free_is_nothing_to_sample(void **state)
+MILL_TEST(nothing_free_is_nothing_to_sample)
 {
-  (void)state;
   make();
   slot.n_free = 0;
   assert_int_equal(sample(gaussian), 0);
@@ -515,18 +482,15 @@ static double half_nan(const double *theta)
   return theta[MILL_PAR_VSINI] > centre[MILL_PAR_VSINI] ? NAN : gaussian(theta);
 }
 
-static void test_what_is_no_number_is_refused(void **state)
+MILL_TEST(what_is_no_number_is_refused)
 {
-  (void)state;
-  make();
-  model.set.sample.least_ess = 500;
+  make_few();
   sample(half_nan);
   assert_true(out.posterior.percentile[4][MILL_PAR_VSINI] <= centre[MILL_PAR_VSINI]);
 }
 
-static void test_the_limit_on_evaluations_is_flagged(void **state)
+MILL_TEST(the_limit_on_evaluations_is_flagged)
 {
-  (void)state;
   make();
   model.set.sample.max_eval = 8000;
   const int n = sample(gaussian);
@@ -541,11 +505,9 @@ static double flat(const double *theta)
                             : 1e6;
 }
 
-static void test_a_posterior_as_wide_as_the_range_is_flagged(void **state)
+MILL_TEST(a_posterior_as_wide_as_the_range_is_flagged)
 {
-  (void)state;
-  make();
-  model.set.sample.least_ess = 500;
+  make_few();
   for (int j = 0; j < NP; j++)
     if (j != 4)
       hess[4 * NP + j] = hess[j * NP + 4] = 0;
@@ -555,25 +517,4 @@ static void test_a_posterior_as_wide_as_the_range_is_flagged(void **state)
   assert_true(out.posterior.flag & MILL_POST_WIDE);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_move_gives_the_gaussian),
-      cmocka_unit_test(test_draws_are_of_the_posterior),
-      cmocka_unit_test(test_a_limit_cuts_the_posterior),
-      cmocka_unit_test(test_a_lower_minimum_is_flagged),
-      cmocka_unit_test(test_densities_are_scotts_sum),
-      cmocka_unit_test(test_modes_have_weights_and_places),
-      cmocka_unit_test(test_langevin_moves_keep_detailed_balance),
-      cmocka_unit_test(test_walkers_begin_about_all_minima),
-      cmocka_unit_test(test_tempering_finds_weights_and_evidence),
-      cmocka_unit_test(test_the_shape_is_compared_with_the_fit),
-      cmocka_unit_test(test_numbers_depend_on_seed_and_identity_alone),
-      cmocka_unit_test(test_a_held_parameter_stays),
-      cmocka_unit_test(test_nothing_free_is_nothing_to_sample),
-      cmocka_unit_test(test_what_is_no_number_is_refused),
-      cmocka_unit_test(test_the_limit_on_evaluations_is_flagged),
-      cmocka_unit_test(test_a_posterior_as_wide_as_the_range_is_flagged),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

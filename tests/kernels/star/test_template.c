@@ -9,9 +9,8 @@ enum { SEED = 12 };
 
 static block_bench b;
 
-static void test_expm1f_is_accurate(void **state)
+MILL_TEST(expm1f_is_accurate)
 {
-  (void)state;
   double worst = 0;
   /* near 0 at all scales, and densely over the range */
   for (double x = 1e-30; x < 87.9; x *= 1.00013)
@@ -35,9 +34,8 @@ static void test_expm1f_is_accurate(void **state)
   assert_true(worst <= 3e-7);
 }
 
-static void test_expm1f_clips_its_argument(void **state)
+MILL_TEST(expm1f_clips_its_argument)
 {
-  (void)state;
   assert_close((double)mill_expm1f(0), 0, 0);
   assert_close((double)mill_expm1f(-1e30f), -1, 1e-30);
   assert_close((double)mill_expm1f(-INFINITY), -1, 1e-30);
@@ -53,9 +51,8 @@ static void make_flux(const double *mean)
   mill_block_flux_tangent(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
 }
 
-static void test_log_flux_and_its_tangents(void **state)
+MILL_TEST(log_flux_and_its_tangents)
 {
-  (void)state;
   enum { N = 100 };
   uint64_t random = SEED;
   double y[N], dy[N];
@@ -83,9 +80,8 @@ static void test_log_flux_and_its_tangents(void **state)
   }
 }
 
-static void test_plain_flux_is_kept(void **state)
+MILL_TEST(plain_flux_is_kept)
 {
-  (void)state;
   const double mean[2] = {5, 0.25};
   block_bench_init(&b, 3, log(4000.0), 1e-4, 3, 1, 1);
   for (int i = 0; i < 3; i++) {
@@ -109,9 +105,8 @@ static double convolved(int n, int half, const double *kernel, const double *in,
   return sum;
 }
 
-static void test_convolution_at_awkward_sizes(void **state)
+MILL_TEST(convolution_at_awkward_sizes)
 {
-  (void)state;
   static const int size[] = {1, 2, 31, 33, 63, 64, 65, 129, 300}, width[] = {0, 1, 2, 16, 40, 200};
   uint64_t random = SEED;
   double kernel[201], in[300], out[300];
@@ -134,99 +129,8 @@ static void test_convolution_at_awkward_sizes(void **state)
     }
 }
 
-static void test_rotation_kernel_per_km_s(void **state)
+MILL_TEST(resolution_rows_times_a_template)
 {
-  (void)state;
-  block_bench_init(&b, 100, log(4000.0), 8e-5, 10, 1, 1);
-  const mill_model_arm *arm = &b.model.arm[0];
-  const double per_km_s = 1 / (MILL_C_KM_S * arm->ln_step);
-  static const double vsini[] = {0, 3, 24, 100, 400};
-  for (int kind = 0; kind < 2; kind++) {
-    for (int i = 0; i < 5; i++) {
-      const double v = vsini[i];
-      const int half = mill_block_rotation_kernel(b.block, kind, arm, v, 1, &b.work);
-      assert_true(half >= 1 && half >= v * per_km_s);
-      for (int k = 0; k <= half; k++) {
-        double weight, slope;
-        mill_rotation_weight(kind, v * per_km_s, k, &weight, &slope);
-        assert_close(b.kernel[k], weight, 0);
-        /* dW/du: of u = v, or of u = sqrt(v^2 + s^2) - s, for which v dv = (u + s) du */
-        const double per_u =
-            kind == MILL_ROT_LINEAR
-                ? per_km_s
-                : per_km_s * per_km_s * (mill_vsini_inner(kind, v) + MILL_VSINI_SOFT);
-        assert_close(b.kernel_slope[k], slope * per_u, 1e-15 * fabs(slope * per_u));
-      }
-    }
-    assert_int_equal(mill_block_rotation_kernel(b.block, kind, arm, 0, 0, &b.work), 0);
-    assert_close(b.kernel[0], 1, 0);
-    /* beyond what the buffers hold */
-    assert_int_equal(mill_block_rotation_kernel(b.block, kind, arm, 1e6, 0, &b.work),
-                     MILL_MAX_ROTATION);
-  }
-}
-
-/** The first rows of a template, one after the other, of plain flux whose means are 0. */
-static void make_template(block_bench *at, double vsini, int n_row)
-{
-  const mill_model_arm *arm = &at->model.arm[0];
-  const int half = mill_block_rotation_kernel(at->block, at->model.set.rotation, arm, vsini,
-                                              n_row > 1, &at->work);
-  for (int r = 0; r < n_row; r++)
-    mill_block_template_row(at->block, &at->model, arm, r, half, &at->work,
-                            at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
-}
-
-static void compare_template_rows(int kind, double vsini)
-{
-  enum { N = 300 };
-  static block_bench up, down;
-  uint64_t random = SEED;
-  block_bench_init(&b, N, log(4000.0), 8e-5, 10, 1, 2);
-  for (int i = 0; i < N; i++)
-    for (int r = 0; r < 3; r++)
-      b.grid[r * BENCH_PIX + i] = 0.1 * test_library_random(&random);
-  /* each run uses its grid up */
-  block_bench_init(&up, N, log(4000.0), 8e-5, 10, 1, 2);
-  block_bench_init(&down, N, log(4000.0), 8e-5, 10, 1, 2);
-  b.model.set.rotation = up.model.set.rotation = down.model.set.rotation = kind;
-  memcpy(up.grid, b.grid, sizeof b.grid);
-  memcpy(down.grid, b.grid, sizeof b.grid);
-  const double h = 1e-3, u = mill_vsini_inner(kind, vsini);
-  static double grid[BENCH_ROW * BENCH_PIX];
-  memcpy(grid, b.grid, sizeof grid);
-  make_template(&b, vsini, 4);
-  make_template(&up, mill_vsini_outer(kind, u + h), 1);
-  make_template(&down, mill_vsini_outer(kind, u - h), 1);
-  double kernel[32];
-  const int half = mill_rotation_half_width(kind, vsini / (MILL_C_KM_S * 8e-5));
-  for (int k = 0; k <= half; k++) {
-    double slope;
-    mill_rotation_weight(kind, vsini / (MILL_C_KM_S * 8e-5), k, &kernel[k], &slope);
-  }
-  for (int i = 0; i < N; i++) {
-    const double centre = b.rotated[i];
-    assert_close(centre, convolved(N, half, kernel, grid, i), 1e-15);
-    /* h^2 of a third derivative, rounding over h */
-    assert_close(b.rotated[BENCH_PIX + i], (up.rotated[i] - down.rotated[i]) / (2 * h), 1e-11);
-    assert_close(b.bend[BENCH_PIX + i], (up.bend[i] - down.bend[i]) / (2 * h), 1e-10);
-    for (int l = 0; l < 2; l++)
-      assert_close(b.rotated[(2 + l) * BENCH_PIX + i],
-                   convolved(N, half, kernel, grid + (1 + l) * BENCH_PIX, i), 1e-15);
-  }
-}
-
-static void test_template_rows_are_value_rotation_and_labels(void **state)
-{
-  (void)state;
-  compare_template_rows(MILL_ROT_LINEAR, 85);
-  compare_template_rows(MILL_ROT_SPLINE, 85);
-  compare_template_rows(MILL_ROT_SPLINE, 9); /* below a grid step of 24 km/s */
-}
-
-static void test_resolution_rows_times_a_template(void **state)
-{
-  (void)state;
   static const int size[] = {3, 11, 63, 64, 65, 75, 200};
   uint64_t random = SEED;
   for (int nd = 1; nd <= 11; nd += 2)
@@ -271,15 +175,5 @@ static void test_resolution_rows_times_a_template(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_expm1f_is_accurate),
-      cmocka_unit_test(test_expm1f_clips_its_argument),
-      cmocka_unit_test(test_log_flux_and_its_tangents),
-      cmocka_unit_test(test_plain_flux_is_kept),
-      cmocka_unit_test(test_convolution_at_awkward_sizes),
-      cmocka_unit_test(test_rotation_kernel_per_km_s),
-      cmocka_unit_test(test_template_rows_are_value_rotation_and_labels),
-      cmocka_unit_test(test_resolution_rows_times_a_template),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

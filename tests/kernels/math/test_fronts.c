@@ -1,15 +1,20 @@
-/* The front of a grid emulator against splines by their definition. */
+/* The fronts of emulators, splines over a grid of labels and radial functions around scattered ones,
+ * against their definitions. */
 #include "tests/mill_test.h"
 
 #include <string.h>
 
+#include "kernels/base/error.h"
+#include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
+#include "tests/rbf_reference.h"
 #include "tests/spline_reference.h"
 #include "tests/test_library.h"
 
 enum { SEED = 6021, MAX_NODE = 9, MAX_OUT = 130 };
 
 static uint64_t seed_state;
+static mill_block block;
 
 /** Uneven clamped knots of n functions over about [-2, 2]. */
 static void make_knots(int n, int order, double *knot)
@@ -62,11 +67,30 @@ static double make_place(int n_node, int order, const double *knot, int kind)
   }
 }
 
+static void make_rbf(int n_axis, int n_center, int degree, int n_out, mill_rbf *rbf)
+{
+  memset(rbf, 0, sizeof *rbf);
+  rbf->n_axis = n_axis;
+  rbf->n_center = n_center;
+  rbf->degree = degree;
+  rbf->n_poly = mill_rbf_n_poly(n_axis, degree);
+  rbf->n_out = n_out;
+  const int n_coef = (n_center + rbf->n_poly) * n_out;
+  assert_int_equal(MILL_ALLOC(n_center * n_axis, &rbf->center), MILL_OK);
+  assert_int_equal(MILL_ALLOC(n_coef, &rbf->coef), MILL_OK);
+  for (int l = 0; l < n_axis; l++)
+    rbf->length[l] = 1 + 0.5 * test_library_random(&seed_state);
+  for (int i = 0; i < n_center * n_axis; i++)
+    rbf->center[i] = 2 * test_library_random(&seed_state);
+  for (int i = 0; i < n_coef; i++)
+    rbf->coef[i] = (float)test_library_random(&seed_state);
+}
+
 /* --- basis --- */
 
-static void test_basis_matches_the_recurrence(void **state)
+MILL_TEST(basis_matches_the_recurrence)
 {
-  (void)state;
+  seed_state = SEED;
   double worst = 0;
   for (int n = 4; n <= MAX_NODE; n++)
     for (int trial = 0; trial < 200; trial++) {
@@ -96,9 +120,9 @@ static void test_basis_matches_the_recurrence(void **state)
   printf("largest difference %.2g\n", worst);
 }
 
-static void test_basis_survives_any_number(void **state)
+MILL_TEST(basis_survives_any_number)
 {
-  (void)state;
+  seed_state = SEED;
   static const double wild[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0};
   double knot[MAX_NODE + 4], weight[4], slope[4];
   make_knots(7, 4, knot);
@@ -115,9 +139,9 @@ static void test_basis_survives_any_number(void **state)
 }
 
 /* Value, slope and curvature do not jump at a knot; beyond the ends the slope stays. */
-static void test_basis_is_smooth(void **state)
+MILL_TEST(basis_is_smooth)
 {
-  (void)state;
+  seed_state = SEED;
   const double step = 1e-6;
   for (int n = 5; n <= MAX_NODE; n++) {
     double knot[MAX_NODE + 4], coef[MAX_NODE];
@@ -149,97 +173,173 @@ static void test_basis_is_smooth(void **state)
   }
 }
 
-/* --- sums over the grid --- */
+/* --- monomials --- */
 
-static void compare(int n_axis, int n_out, int kind, int linear)
+MILL_TEST(monomials_are_all_there_in_order)
+{
+  for (int n_axis = 1; n_axis <= MILL_MAX_GRID_AXIS; n_axis++)
+    for (int degree = 0; degree <= MILL_MAX_RBF_DEGREE; degree++) {
+      int expected[84][MILL_MAX_GRID_AXIS], exponent[MILL_MAX_GRID_AXIS] = {0};
+      const int n = ref_monomials(n_axis, degree, expected);
+      assert_int_equal(mill_rbf_n_poly(n_axis, degree), n);
+      for (int i = 0; i < n; i++) {
+        assert_memory_equal(exponent, expected[i], (size_t)n_axis * sizeof *exponent);
+        mill_rbf_next_monomial(n_axis, exponent);
+      }
+    }
+  assert_int_equal(mill_rbf_n_poly(3, 2), 10); /* (5 choose 2) */
+}
+
+/* --- sums --- */
+
+/** Either of them. */
+typedef struct front {
+  mill_spline_grid *grid;
+  mill_rbf *rbf;
+} front;
+
+static void sums(const front *f, int n_tangent, const double *x, int x_pitch, double *out,
+                 int pitch)
+{
+  if (f->grid)
+    mill_block_spline_grid(&block, f->grid, n_tangent, x, x_pitch, out, pitch);
+  else
+    mill_block_rbf(&block, f->rbf, n_tangent, x, x_pitch, out, pitch);
+}
+
+/** Value and tangents at a place [n_axis]; rounding: of the sums, for a grid as a part of them. */
+static void compare(const front *f, int n_axis, int n_out, const double *place, double rounding)
 {
   enum { PITCH = MAX_OUT + 3 };
-  mill_spline_grid grid;
-  mill_block block;
   double x[1 + MILL_MAX_GRID_AXIS][MILL_MAX_LABEL], out[1 + MILL_MAX_GRID_AXIS][PITCH];
   double alone[PITCH], expected[PITCH];
-  memset(&block, 0, sizeof block);
   memset(x, 0, sizeof x);
-  make_grid(n_axis, n_out, linear, &grid);
-  for (int l = 0; l < n_axis; l++) {
-    x[0][l] = make_place(grid.n_node[l], mill_spline_grid_order(&grid), grid.knot[l],
-                         kind < 5 ? kind : (kind * 7 + l) % 23);
+  memcpy(x[0], place, (size_t)n_axis * sizeof *place);
+  for (int l = 0; l < n_axis; l++)
     x[1 + l][l] = 0.3 + l; /* as the slope of a mapping */
-  }
   for (int t = 0; t <= n_axis; t++)
     for (int k = 0; k < PITCH; k++)
       out[t][k] = alone[k] = -77;
-  mill_block_spline_grid(&block, &grid, n_axis, x[0], MILL_MAX_LABEL, out[0], PITCH);
-  mill_block_spline_grid(&block, &grid, 0, x[0], MILL_MAX_LABEL, alone, PITCH);
+  sums(f, n_axis, x[0], MILL_MAX_LABEL, out[0], PITCH);
+  sums(f, 0, x[0], MILL_MAX_LABEL, alone, PITCH);
   for (int t = 0; t <= n_axis; t++) {
-    ref_spline_grid(&grid, x[0], t - 1, expected);
     const double factor = t > 0 ? x[t][t - 1] : 1;
     double size = 1;
-    for (int k = 0; k < n_out; k++)
+    if (f->grid)
+      ref_spline_grid(f->grid, x[0], t - 1, expected);
+    else
+      ref_rbf(f->rbf, x[0], t - 1, expected);
+    for (int k = 0; k < n_out && f->grid; k++)
       size = fmax(size, fabs(expected[k]) * factor);
     for (int k = 0; k < n_out; k++) {
-      /* float64 sums of up to 4096 terms, which far beyond the ends cancel */
-      assert_close(out[t][k], factor * expected[k], 1e-11 * size);
+      assert_close(out[t][k], factor * expected[k], rounding * size);
       if (t == 0)
         assert_true(alone[k] == out[0][k]); /* the value has the same bits without tangents */
     }
     assert_close(out[t][n_out], -77, 0); /* nothing written past the end */
   }
   assert_close(alone[n_out], -77, 0);
+}
+
+static void compare_grid(int n_axis, int n_out, int kind, int linear)
+{
+  mill_spline_grid grid;
+  double x[MILL_MAX_GRID_AXIS];
+  make_grid(n_axis, n_out, linear, &grid);
+  for (int l = 0; l < n_axis; l++)
+    x[l] = make_place(grid.n_node[l], mill_spline_grid_order(&grid), grid.knot[l],
+                      kind < 5 ? kind : (kind * 7 + l) % 23);
+  /* float64 sums of up to 4096 terms, which far beyond the ends cancel */
+  compare(&(front){.grid = &grid}, n_axis, n_out, x, 1e-11);
   mill_spline_grid_clear(&grid);
   assert_null(grid.coef);
 }
 
-static void test_sums_match_the_definition(void **state)
+/* where: 0 anywhere, 1 on a center, 2 far outside, 3 at the origin */
+static void compare_rbf(int n_axis, int n_center, int degree, int n_out, int where)
 {
-  (void)state;
+  mill_rbf rbf;
+  double x[MILL_MAX_GRID_AXIS];
+  make_rbf(n_axis, n_center, degree, n_out, &rbf);
+  for (int l = 0; l < n_axis; l++) {
+    const double random = 2 * test_library_random(&seed_state);
+    x[l] = where == 1 ? rbf.center[l] : (where == 3 ? 0 : (where == 2 ? 9 + random : random));
+  }
+  /* sums of n_center terms up to the distance's cube */
+  const double size = (where == 2 ? 1e5 : 500) * (n_center + rbf.n_poly);
+  compare(&(front){.rbf = &rbf}, n_axis, n_out, x, 1e-14 * size);
+  mill_rbf_clear(&rbf);
+  assert_null(rbf.coef);
+  assert_null(rbf.center);
+}
+
+MILL_TEST(sums_match_the_definition)
+{
+  seed_state = SEED;
   /* around a chunk and a warp */
   static const int n_out[] = {1, 15, 16, 31, 33, 63, 64, 65, 128, 130};
-  for (int n_axis = 1; n_axis <= 4; n_axis++)
-    for (size_t i = 0; i < sizeof n_out / sizeof *n_out; i++)
+  for (int i = 0; i < (int)(sizeof n_out / sizeof *n_out); i++) {
+    for (int n_axis = 1; n_axis <= 4; n_axis++)
       for (int kind = 0; kind < 8; kind++)
         for (int linear = 0; linear < 2; linear++)
-          compare(n_axis, n_out[i], kind, linear);
+          compare_grid(n_axis, n_out[i], kind, linear);
+    for (int n_axis = 1; n_axis <= MILL_MAX_GRID_AXIS; n_axis++)
+      for (int where = 0; where < 4; where++)
+        compare_rbf(n_axis, 1 + 7 * i, i % 4, n_out[i], where);
+  }
   for (int kind = 3; kind < 7; kind++)
     for (int linear = 0; linear < 2; linear++) {
-      compare(5, 7, kind, linear);
-      compare(MILL_MAX_GRID_AXIS, 5, kind, linear);
+      compare_grid(5, 7, kind, linear);
+      compare_grid(MILL_MAX_GRID_AXIS, 5, kind, linear);
     }
 }
 
 /* NaN labels give NaN rows and touch no memory that is not theirs. */
-static void test_sums_survive_nan(void **state)
+MILL_TEST(sums_survive_nan)
 {
-  (void)state;
   mill_spline_grid grid;
-  mill_block block;
-  double x[4][3] = {{0.3, NAN, 1e9}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, out[4][8];
-  memset(&block, 0, sizeof block);
-  for (int linear = 0; linear < 2; linear++) {
-    make_grid(3, 8, linear, &grid);
-    mill_block_spline_grid(&block, &grid, 3, x[0], 3, out[0], 8);
+  mill_rbf rbf;
+  const double x[4][3] = {{0.3, NAN, 1e9}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
+  double out[4][8];
+  seed_state = SEED;
+  for (int kind = 0; kind < 3; kind++) { /* cubic, linear, radial */
+    if (kind < 2)
+      make_grid(3, 8, kind, &grid);
+    else
+      make_rbf(3, 11, 2, 8, &rbf);
+    sums(kind < 2 ? &(front){.grid = &grid} : &(front){.rbf = &rbf}, 3, x[0], 3, out[0], 8);
     for (int k = 0; k < 8; k++)
       assert_true(isnan(out[0][k]));
-    mill_spline_grid_clear(&grid);
+    if (kind < 2)
+      mill_spline_grid_clear(&grid);
+    else
+      mill_rbf_clear(&rbf);
   }
 }
 
-static int seed(void **state)
+/* Second derivatives exist and are continuous on a center too: one-sided differences of the
+ * slope agree. */
+MILL_TEST(sums_are_smooth_on_a_center)
 {
-  (void)state;
   seed_state = SEED;
-  return 0;
+  enum { N_OUT = 3 };
+  mill_rbf rbf;
+  double x[3][2] = {{0}, {1, 0}, {0, 1}}, out[3][3][N_OUT];
+  const double step = 1e-5;
+  make_rbf(2, 9, 2, N_OUT, &rbf);
+  for (int i = 0; i < 3; i++) {
+    x[0][0] = rbf.center[0] + (i - 1) * step;
+    x[0][1] = rbf.center[1];
+    mill_block_rbf(&block, &rbf, 2, x[0], 2, out[i][0], N_OUT);
+  }
+  for (int k = 0; k < N_OUT; k++)
+    /* the third derivative, some tens, times the step */
+    assert_close((out[2][1][k] - out[1][1][k]) / step, (out[1][1][k] - out[0][1][k]) / step, 1e-3);
+  mill_rbf_clear(&rbf);
 }
 
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_basis_matches_the_recurrence, seed),
-      cmocka_unit_test_setup(test_basis_survives_any_number, seed),
-      cmocka_unit_test_setup(test_basis_is_smooth, seed),
-      cmocka_unit_test_setup(test_sums_match_the_definition, seed),
-      cmocka_unit_test_setup(test_sums_survive_nan, seed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

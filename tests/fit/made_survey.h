@@ -1,0 +1,29 @@
+/** The library and settings of a program whose stars are all made from one library: N_LABEL labels
+ *  and N_ARM arms, which the includer defines. */
+#ifndef MADE_SURVEY_H
+#define MADE_SURVEY_H
+
+#include "tests/fit/made_star.h"
+
+enum { N_PAR = 2 + N_LABEL };
+
+static mill_library lib;
+static mill_fit_settings set;
+
+static int set_up(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(N_LABEL, N_ARM, 5, &lib));
+  made_settings(&lib, &set);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+#endif
