@@ -445,7 +445,7 @@ static inline mill_library other_library(void)
   memset(&data.lib, 0, sizeof data.lib);
   made_check(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
   data.set.max_starts = 1;
-  data.set.max_eval = 60;
+  data.set.max_eval = 20;
   return usual;
 }
 
