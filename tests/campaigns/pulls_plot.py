@@ -29,7 +29,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 from survey_stats import (  # noqa: E402
     MIN_STARS, PARAMETERS, RESOLVED_KM_S, SN_BINS, Survey, SurveyError, bin_text, half_width, mad,
-    names_of, opened, text,
+    opened, text,
 )
 
 FAR, OUTLIER = 3.0, 5.0  # errors: of a Gaussian 0.27 % and 6 in 10 million are farther
@@ -43,38 +43,17 @@ MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\nusage")[0],
-        epilog="NAMES are names of flags joined by commas (HULL,VSINI), or all.",
     )
     parser.add_argument("files", nargs="+", metavar="FIT.h5 TRUTH.fits")
     parser.add_argument("--figure", metavar="FILE.png", help="draw the histograms into this file")
-    parser.add_argument("--leave-out-warn", metavar="NAMES", default="",
-                        help="leave out rows with one of these bits of RVS_WARN")
-    parser.add_argument("--leave-out-info", metavar="NAMES", default="",
-                        help="leave out rows with one of these bits of FIT_INFO")
     parser.add_argument("--away", metavar="K", type=float,
                         help="leave out stars with true labels less than K errors inside a hull")
     parser.add_argument("--library", metavar="LIB.h5", help="the library, for --away")
     parser.add_argument("--expected", metavar="FIT.h5", nargs="+",
                         help="fits of the same stars without noise, for the errors of --away")
-    parser.add_argument("--bins", metavar="A,B,...",
-                        default=",".join([f"{low}" for low, _ in SN_BINS] + [f"{SN_BINS[-1][1]}"]),
-                        help="edges of the bins of S/N (default %(default)s)")
     parser.add_argument("--min-vsini", metavar="KM_S", type=float, default=RESOLVED_KM_S,
                         help="true v sin i from which VSINI counts (default %(default)g)")
     return parser.parse_args()
-
-
-def bits_of(names, known, option):
-    """The bits of flags by name; known: {bit: name}."""
-    if names == "all":
-        return sum(known)
-    bit_of = {name: bit for bit, name in known.items()}
-    bits = 0
-    for name in filter(None, names.split(",")):
-        if name not in bit_of:
-            raise SurveyError(f"{option}: there is no flag {name}; there are {', '.join(bit_of)}")
-        bits |= bit_of[name]
-    return bits
 
 
 class Hulls:
@@ -137,21 +116,9 @@ class Pulls:
         surveys = [Survey(fit, truth) for fit, truth in
                    zip(options.files[::2], options.files[1::2])]
         expected = self.read_expected(options, surveys)
-        counted, usable = [], 0
-        for path, survey in zip(options.files[::2], surveys):
-            with opened(h5py.File, path) as file:
-                infos = names_of(file["fits/FIT_INFO"], "BITS")
-            warn = bits_of(options.leave_out_warn, survey.warnings, "--leave-out-warn")
-            info = bits_of(options.leave_out_info, infos, "--leave-out-info")
-            good = survey.fitted & survey.clean
-            usable += int(good.sum())
-            counted.append(good & (survey.fit["RVS_WARN"] & warn == 0) &
-                           (survey.fit["FIT_INFO"] & info == 0))
-        self.counted = np.concatenate(counted)
-        self.n_left_out = usable - int(self.counted.sum())
+        self.counted = np.concatenate([s.fitted & s.clean for s in surveys])
         if not self.counted.any():
-            raise SurveyError(f"no star of {options.files[0]} is left: {self.n_left_out} have one "
-                              "of the flags to leave out")
+            raise SurveyError(f"no star of {options.files[0]} is fitted and without a defect")
         self.sn = np.concatenate([s.sn for s in surveys])
         self.error, self.delta = (
             {p.name: np.concatenate([of(s, p.name) for s in surveys]) for p in PARAMETERS}
@@ -175,13 +142,7 @@ class Pulls:
             if not self.counted.any():
                 raise SurveyError(f"no star is {options.away:g} errors inside the hulls")
 
-        try:
-            edges = [float(edge) for edge in options.bins.split(",")]
-        except ValueError as error:
-            raise SurveyError(
-                f"--bins takes numbers joined by commas, not {options.bins}") from error
-        if len(edges) < 2 or sorted(set(edges)) != edges:
-            raise SurveyError(f"--bins takes two or more ascending edges, not {options.bins}")
+        edges = [low for low, _ in SN_BINS] + [SN_BINS[-1][1]]
         inside = [(low, high) for low, high in zip(edges, edges[1:])
                   if self.rows(None, low, high).any()]
         self.bins = inside + [(0.0, np.inf)]
@@ -240,8 +201,6 @@ def print_table(pulls):
     print(f"\nPull: (recovered - true)/error; width: half of the central 68.27 %, and 1.4826 times "
           "the median absolute deviation; the standard deviation holds all outliers.")
     print("S/N: expected median of the pixels of arm r; all: of whatever S/N.")
-    if pulls.n_left_out:
-        print(f"Left out for their flags: {pulls.n_left_out} stars.")
     if pulls.away is not None:
         print(f"Left out because the truth is less than {pulls.away:g} errors inside the hulls: "
               f"{pulls.n_near} stars.")

@@ -8,9 +8,8 @@ Fits LAMOST, SDSS and MILES spectra with a library of MILES, as they are and fro
 of random MILES stars, a velocity about that of the guess, any v sin i), all into DIR, and prints
 for each set how many default fits are above the best of all by more than 1 in -2 ln L, how many of
 those are flagged TWO_MINIMA, how many are flagged in all, and the evaluations of a star.
-Sets: lamost, sdss, and MILES with its spectra as observed (miles), with noise to S/N 60 and 20 a
-pixel (miles60, miles20), and with each spectrum's own template left out (out, out60, out20: five
-libraries, each without a fifth of the spectra).
+Sets: lamost, sdss, and MILES with its spectra as observed (miles), or with noise to S/N 60 and 20 a
+pixel (miles60, miles20).
 Random starts that DIR has are kept: --default fits only what the program decides itself, to compare
 two programs by the same starts.
 """
@@ -32,7 +31,6 @@ import make_generic  # noqa: E402
 RANGE = "3950,7380"
 MISS = 1.0          # in -2 ln L
 TWO_MINIMA = 128
-N_FOLD = 5
 SN_OBSERVED = 150   # MILES gives no errors; its spectra have more than 100 a pixel
 LABELS = ("TEFF", "LOGG", "FEH")
 
@@ -55,22 +53,11 @@ class Campaign:
         if done.returncode:
             sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
 
-    def library(self, fold=None):
-        """The library of MILES, or the one without a fold of its spectra."""
-        if fold is None and self.args.library:
-            return self.args.library
-        path = self.at("library.h5" if fold is None else f"library-{fold}.h5")
-        if os.path.exists(path):
-            return path
-        source = self.miles
-        if fold is not None:
-            source = self.at(f"spectra-{fold}.fits")
-            with fits.open(self.miles) as hdus:
-                keep = np.arange(len(hdus["LABELS"].data)) % N_FOLD != fold
-                hdus[0].data = hdus[0].data[keep]
-                hdus["LABELS"].data = hdus["LABELS"].data[keep]
-                hdus.writeto(source, overwrite=True)
-        self.run("library", "spectra", "--output", path, "--range", RANGE, source)
+    def library(self):
+        """The library of MILES."""
+        path = self.args.library or self.at("library.h5")
+        if not os.path.exists(path):
+            self.run("library", "spectra", "--output", path, "--range", RANGE, self.miles)
         return path
 
     def labels(self):
@@ -79,7 +66,7 @@ class Campaign:
             rows = np.array([table[c] for c in LABELS], float).T
         return rows[np.isfinite(rows).all(axis=1)]
 
-    def miles_spectra(self, name, sn, rows):
+    def miles_spectra(self, name, sn):
         """MILES spectra as generic input, noise added where sn says so."""
         path = self.at(name + ".fits")
         if os.path.exists(path):
@@ -95,10 +82,9 @@ class Campaign:
             level = np.median(f[np.isfinite(f)])
             error = np.where(np.isfinite(f), np.full(len(f), level / (sn or SN_OBSERVED)), np.inf)
             noise = rng.normal(size=len(f)) * level / sn if sn else 0.0
-            if i in rows:
-                spectra.append(dict(NAME=f"miles-{i:04d}", TARGETID=i + 1, WAVELENGTH=wave[use],
-                                    FLUX=np.nan_to_num(f + noise), IVAR=error**-2.0,
-                                    LSF_SIGMA=np.full(len(f), 2.5 / 2.3548)))
+            spectra.append(dict(NAME=f"miles-{i:04d}", TARGETID=i + 1, WAVELENGTH=wave[use],
+                                FLUX=np.nan_to_num(f + noise), IVAR=error**-2.0,
+                                LSF_SIGMA=np.full(len(f), 2.5 / 2.3548)))
         make_generic.write(path, spectra, "air")
         return path
 
@@ -106,19 +92,12 @@ class Campaign:
         """(name, library, configuration, inputs) of each fit."""
         real = os.path.join(self.args.data, "real")
         for name in self.args.sets.split(","):
-            if name == "lamost":
-                yield (name, self.library(), config("lamost"),
-                       sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz"))))
-            elif name == "sdss":
-                yield (name, self.library(), config("sdss"),
-                       sorted(glob.glob(os.path.join(real, "sdss/*.fits.gz"))))
+            if name in ("lamost", "sdss"):
+                yield (name, self.library(), config(name),
+                       sorted(glob.glob(os.path.join(real, name, "*.fits.gz"))))
             elif name.startswith("miles"):
                 yield (name, self.library(), None,
-                       [self.miles_spectra(name, int(name[5:] or 0), range(10**6))])
-            elif name.startswith("out"):
-                for fold in range(N_FOLD):
-                    yield (f"{name}-{fold}", self.library(fold), None, [self.miles_spectra(
-                        f"{name}-{fold}", int(name[3:] or 0), range(fold, 10**4, N_FOLD))])
+                       [self.miles_spectra(name, int(name[5:] or 0))])
             else:
                 sys.exit(f"no set {name}")
 
@@ -156,18 +135,17 @@ class Campaign:
         fitted = row["STATUS"] == 1
         with np.errstate(invalid="ignore"):
             excess = np.where(fitted, row["M2LL"] - best, 0.0)
-        return dict(name=objects[fitted], excess=excess[fitted], starts=len(m2ll),
+        return dict(name=objects[fitted], excess=excess[fitted],
                     **{c: row[c][fitted] for c in row})
 
 
-def report(name, parts):
-    joined = {c: np.concatenate([np.atleast_1d(p[c]) for p in parts]) for c in parts[0]}
-    missed, flagged = joined["excess"] > MISS, (joined["FIT_INFO"] & TWO_MINIMA) != 0
+def report(name, found):
+    missed, flagged = found["excess"] > MISS, (found["FIT_INFO"] & TWO_MINIMA) != 0
     n = len(missed)
     print(f"| {name} | {n} | {missed.sum()} | {100 - 100 * missed.mean():.2f} % | "
-          f"{(missed & flagged).sum()} | {flagged.sum()} | {joined['excess'].max():.1f} | "
-          f"{joined['NEVAL'].mean():.2f} |", flush=True)
-    return joined, missed
+          f"{(missed & flagged).sum()} | {flagged.sum()} | {found['excess'].max():.1f} | "
+          f"{found['NEVAL'].mean():.2f} |", flush=True)
+    return missed
 
 
 def main():
@@ -181,18 +159,15 @@ def main():
     parser.add_argument("--default", action="store_true")
     parser.add_argument("--library", help="in place of the library of all MILES spectra")
     campaign = Campaign(parser.parse_args())
-    found = {}
-    for name, *rest in campaign.sets():
-        found.setdefault(name.split("-")[0], []).append(campaign.one_set(name, *rest))
+    results = {name: campaign.one_set(name, *rest) for name, *rest in campaign.sets()}
     print("| set | stars | missed by more than 1 | found | missed and flagged | flagged | worst | NEVAL |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, parts in found.items():
-        joined, missed = report(name, parts)
-        for i in np.nonzero(missed)[0]:
-            print(f"  {joined['name'][i]} {joined['excess'][i]:8.1f}  Teff {joined['TEFF'][i]:.0f} "
-                  f"log g {joined['LOGG'][i]:.2f} [Fe/H] {joined['FEH'][i]:.2f} v sin i "
-                  f"{joined['VSINI'][i]:.0f} VRAD {joined['VRAD'][i]:.1f} info "
-                  f"{joined['FIT_INFO'][i]} NEVAL {joined['NEVAL'][i]}", file=sys.stderr)
+    for name, found in results.items():
+        for i in np.nonzero(report(name, found))[0]:
+            print(f"  {found['name'][i]} {found['excess'][i]:8.1f}  Teff {found['TEFF'][i]:.0f} "
+                  f"log g {found['LOGG'][i]:.2f} [Fe/H] {found['FEH'][i]:.2f} v sin i "
+                  f"{found['VSINI'][i]:.0f} VRAD {found['VRAD'][i]:.1f} info "
+                  f"{found['FIT_INFO'][i]} NEVAL {found['NEVAL'][i]}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,12 @@
 
 Makes a mock survey of files with 1 star to a third of all stars, some of them compressed, then
 fits all of it on --ranks ranks of one thread, and for weak scaling an n-th of it on one rank and
-n-th parts on n ranks, in turns.  With --apart also n programs of one rank at the same time, which
-share nothing but the machine: what they lose, no scheduler can win back.
+n-th parts on n ranks, in turns.
 Prints Markdown.  DIR keeps the survey for the next time.
 """
 
 import argparse
 import gzip
-import json
 import os
 import re
 import resource
@@ -55,7 +53,7 @@ def make_survey(args, folder, n_star, seed):
                         "--quiet"], check=True)
         path = next(os.path.join(d, f) for d, _, names in os.walk(out) for f in names
                     if f.startswith("coadd"))
-        if i % 5 == 4 or args.gzip:
+        if i % 5 == 4:
             with open(path, "rb") as f, gzip.open(path + ".gz", "wb", compresslevel=4) as g:
                 shutil.copyfileobj(f, g, 1 << 22)
             os.unlink(path)
@@ -75,32 +73,26 @@ def clean(args, name):
     return out
 
 
-def fit(args, catalogs, n_rank, name, binding):
-    """One run of n_rank ranks for each catalog, all at the same time."""
+def fit(args, catalog, n_rank):
+    """One run of n_rank ranks."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
-    runs = []
-    for i, catalog in enumerate(catalogs):
-        # a rank's reading and writing threads on its own core too: one rank alone would have two
-        command = [args.mpirun, "-n", str(n_rank), *binding(i), args.starmill, "fit",
-                   "--library", args.library, "--output", clean(args, f"{name}-{i}"),
-                   "--threads", "1", "--catalog", catalog]
-        if args.config:
-            command += ["--config", args.config]
-        runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     text=True))
-    printed = [run.communicate()[0] for run in runs]
+    # a rank's reading and writing threads on its own core too: one rank alone would have two
+    command = [args.mpirun, "-n", str(n_rank), "--bind-to", args.bind_to, args.starmill, "fit",
+               "--library", args.library, "--output", clean(args, f"out-{n_rank}"),
+               "--threads", "1", "--catalog", catalog]
+    if args.config:
+        command += ["--config", args.config]
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    for run, text in zip(runs, printed):
-        if run.returncode != 0:
-            raise SystemExit(text)
-    times = [re.search(r"time +([0-9.]+) s, ([0-9.]+) stars/s", text) for text in printed]
+    if run.returncode != 0:
+        raise SystemExit(run.stdout)
     return {"wall": wall,
             "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-            "rows": sum(int(re.search(r"^rows +(\d+)", text, re.M)[1]) for text in printed),
-            "line": re.search(r"^balance +(.*)", printed[0], re.M)[1],
-            "time": statistics.mean(float(m[1]) for m in times)}
+            "rows": int(re.search(r"^rows +(\d+)", run.stdout, re.M)[1]),
+            "line": re.search(r"^balance +(.*)", run.stdout, re.M)[1],
+            "time": float(re.search(r"time +([0-9.]+) s, ([0-9.]+) stars/s", run.stdout)[1])}
 
 
 def main():
@@ -114,9 +106,6 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--bind-to", default="core", help="of Open MPI's mpirun (core, none)")
-    parser.add_argument("--apart", action="store_true", help="programs side by side as well")
-    parser.add_argument("--gzip", action="store_true", help="compress all files")
-    parser.add_argument("--json")
     args = parser.parse_args()
     args.folder = os.path.abspath(args.folder)
     os.makedirs(args.folder, exist_ok=True)
@@ -126,37 +115,20 @@ def main():
     with open(whole, "w") as f:
         for half in halves:
             f.write(open(half).read())
-    def bound(_):
-        return ["--bind-to", args.bind_to]
-
-    def one_core_each(i):
-        return ["--bind-to", "none", "taskset", "-c", str(i)]
-
-    # in turns, each half alone as often as the other
-    turns = [("1", lambda i: fit(args, [halves[i % args.ranks]], 1, "out-1", bound)),
-             (str(args.ranks), lambda i: fit(args, [whole], args.ranks, "out-n", bound))]
-    if args.apart:
-        turns.append(("apart", lambda i: fit(args, halves, 1, "out-apart", one_core_each)))
-    runs = {name: [] for name, _ in turns}
+    runs = {1: [], args.ranks: []}
     print("| ranks | stars | wall s | fit s | CPU s | CPU ms a star | balance |")
     print("|---|---|---|---|---|---|---|")
-    for i in range(args.repeat):
-        for name, run in turns:
-            r = run(i)
-            r["load"] = os.getloadavg()[0]
-            runs[name].append(r)
-            print(f"| {name} | {r['rows']} | {r['wall']:.2f} | {r['time']:.2f} | {r['cpu']:.2f} | "
+    for i in range(args.repeat):  # in turns, each half alone as often as the other
+        for n_rank, catalog in ((1, halves[i % args.ranks]), (args.ranks, whole)):
+            r = fit(args, catalog, n_rank)
+            runs[n_rank].append(r)
+            print(f"| {n_rank} | {r['rows']} | {r['wall']:.2f} | {r['time']:.2f} | {r['cpu']:.2f} | "
                   f"{1e3 * r['cpu'] / r['rows']:.2f} | {r['line']} |", flush=True)
     wall = {n: statistics.median(r["time"] for r in runs[n]) for n in runs}
     cpu = {n: statistics.median(r["cpu"] / r["rows"] for r in runs[n]) for n in runs}
-    print()
-    for name in list(runs)[1:]:
-        what = f"{args.ranks} programs apart" if name == "apart" else f"{name} ranks"
-        print(f"weak scaling from 1 rank to {what}: {100 * wall['1'] / wall[name]:.1f} % "
-              f"by wall time, {100 * cpu['1'] / cpu[name]:.1f} % by CPU time a star (medians)")
-    if args.json:
-        with open(args.json, "w") as f:
-            json.dump(runs, f, indent=1)
+    n = args.ranks
+    print(f"\nweak scaling from 1 rank to {n} ranks: {100 * wall[1] / wall[n]:.1f} % "
+          f"by wall time, {100 * cpu[1] / cpu[n]:.1f} % by CPU time a star (medians)")
 
 
 if __name__ == "__main__":

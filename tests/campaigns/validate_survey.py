@@ -262,15 +262,6 @@ def print_cost(survey):
             f"{survey.wall_s:.2f}", survey.cores, f"{1e3 * survey.wall_s * survey.cores / n:.1f}")])
 
 
-def print_warnings(survey, names):
-    rows = [(name, bit, int((survey.fit["RVS_WARN"] & bit != 0).sum())) for name, bit in names]
-    print("Warnings (RVS_WARN):\n")
-    table(("", "bit", "stars"),
-          [row for row in rows if row[2]]
-          + [("any", "", int((survey.fit["RVS_WARN"] != 0).sum())),
-             ("any, rvspecfit's", "", int((survey.reference["RVS_WARN"] != 0).sum()))])
-
-
 def criteria(survey):
     """The criteria as (name, what was found, whether it passes)."""
     found = []
@@ -294,13 +285,6 @@ def criteria(survey):
                 found.append((f"{key} scatter of {name} at S/N {low}–{high} at most rvspecfit's",
                               f"{ratio:.3f} [{below:.3f}, {above:.3f}]", below <= 1.0))
     return found
-
-
-def warning_names(path):
-    """(name, bit) of RVS_WARN, from the result file itself."""
-    with h5py.File(path, "r") as file:
-        attributes = file["fits/RVS_WARN"].attrs
-        return [(text(n), int(b)) for n, b in zip(attributes["NAMES"], attributes["BITS"])]
 
 
 def default_data():
@@ -327,7 +311,6 @@ def main(arguments):
         print_bins(survey)
         print_pulls(survey)
         print_vsini(survey)
-        print_warnings(survey, warning_names(path))
         print_cost(survey)
         found = criteria(survey)
         bad = [line for line in found if not line[2]]

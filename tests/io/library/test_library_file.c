@@ -155,7 +155,7 @@ static void test_library_digest(void **state)
 {
   (void)state;
   mill_library *lib = new_library();
-  char first[65], now[65];
+  char first[65];
   make(4, 2, lib);
   assert_ok(test_library_add_error(2, lib));
   mill_library_digest(lib, first);
@@ -173,13 +173,6 @@ static void test_library_digest(void **state)
   float *const narrow[] = {&lib->arm[0].emulator.weight[2][100], &lib->arm[1].emulator.bias[1][3],
                            &lib->arm[1].error.fraction[3], &lib->arm[1].error.component[5]};
   SEES(lib, wide, narrow);
-  lib->arm[0].emulator.log_flux = 0;
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
-  lib->arm[0].emulator.log_flux = 1;
-  lib->arm[0].name[0] = 'x';
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
   free_library(lib);
 }
 
@@ -187,26 +180,12 @@ static void test_digest_of_grids_and_radial_functions(void **state)
 {
   (void)state;
   mill_library *lib = new_library();
-  char first[65], now[65];
   make_kind(4, 2, MILL_EMULATOR_GRID, lib);
   mill_spline_grid *grid = &lib->arm[0].emulator.grid;
   double *const knot[] = {&grid->knot[0][0], &grid->knot[0][7], &grid->knot[1][4],
                           &grid->knot[3][10]};
   float *const coef[] = {&grid->coef[0], &grid->coef[3000], &grid->coef[7559]};
   SEES(lib, knot, coef);
-  /* two labels exchanged, and another kind before the same layer */
-  mill_library_digest(lib, first);
-  const mill_spline_grid before = *grid;
-  grid->n_node[0] = before.n_node[1];
-  grid->n_node[1] = before.n_node[0];
-  grid->knot[0] = before.knot[1];
-  grid->knot[1] = before.knot[0];
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
-  *grid = before;
-  lib->arm[0].emulator.kind = MILL_EMULATOR_MLP;
-  mill_library_digest(lib, now);
-  assert_string_not_equal(now, first);
   free_library(lib);
 
   lib = new_library();

@@ -396,54 +396,6 @@ static void test_library_reads_compressed(void **state)
   free_library(back);
 }
 
-/* Random shapes, types and numbers in the datasets of a grid: a refusal in one line. */
-static void test_library_refuses_random_grids(void **state)
-{
-  (void)state;
-  const char *path = in_folder("random.h5");
-  uint64_t random = 424242;
-  int n_shape = 0;
-  for (int trial = 0; trial < 150; trial++) {
-    char name[64];
-    hid_t file = start_kind(path, MILL_EMULATOR_GRID);
-    for (int i = 0; i < 5; i++) {
-      if (test_library_random(&random) < 0.2)
-        continue;
-      if (i == 4)
-        snprintf(name, sizeof name, COEF);
-      else
-        snprintf(name, sizeof name, "arms/arm0/grid/knots%d", i);
-      if (test_library_random(&random) < 0) {
-        /* numbers: small, wild and none; the hash refuses what else would do */
-        const double u = test_library_random(&random);
-        nudge(file, name, (size_t)(fabs(test_library_random(&random)) * 8),
-              u < -0.5 ? NAN : (u < 0 ? 1e30 * u : 3 * u));
-        continue;
-      }
-      hsize_t dim[7];
-      int n_dim = 1 + (int)(fabs(test_library_random(&random)) * 7);
-      for (int d = 0; d < n_dim; d++)
-        dim[d] = (hsize_t)(fabs(test_library_random(&random)) * (n_dim > 4 ? 8 : 12));
-      const hid_t type[] = {H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE, H5T_NATIVE_INT, H5T_NATIVE_UCHAR};
-      set_dataset(file, name, type[(int)(fabs(test_library_random(&random)) * 4)], n_dim, dim,
-                  H5P_DEFAULT, test_library_random(&random) < 0.7);
-      n_shape++;
-    }
-    nudge(file, "arms/arm0/layer0/bias", 1, 9); /* so that one that was left whole is refused */
-    /* the dataset, the arm and the label, or the contents as a whole */
-    assert_true(H5Fclose(file) >= 0);
-    mill_library *lib = new_library();
-    mill_error_clear();
-    assert_fails(mill_library_read(path, lib), MILL_ERR_LIBRARY, path);
-    if (!strstr(mill_error_message(), "arms/arm0/grid") && !strstr(mill_error_message(), "arm b") &&
-        !strstr(mill_error_message(), "attribute hash"))
-      fail_msg("\"%s\" does not say where", mill_error_message());
-    assert_null(lib->arm[0].emulator.grid.coef);
-    free_library(lib);
-  }
-  assert_true(n_shape > 100);
-}
-
 /* A file cut anywhere is refused, in one line. */
 static void test_library_refuses_cut_files(void **state)
 {
@@ -471,7 +423,6 @@ int main(void)
       cmocka_unit_test(test_library_refuses_links_and_types),
       cmocka_unit_test(test_library_refuses_storage),
       cmocka_unit_test(test_library_reads_compressed),
-      cmocka_unit_test(test_library_refuses_random_grids),
       cmocka_unit_test(test_library_refuses_cut_files),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

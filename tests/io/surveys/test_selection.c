@@ -22,34 +22,6 @@ static void test_selection_by_target(void **state)
   }
 }
 
-static void test_selection_by_objtype(void **state)
-{
-  (void)state;
-  static const struct {
-    const char *objtype;
-    int usually, asked; /* kept without a list, and with SKY and STD */
-  } row[] = {{"TGT", 1, 0}, {"", 1, 0}, {"SKY", 0, 1}, {"BAD", 0, 0}, {"STD", 1, 1}};
-  mill_selection select = {.objtype = {"SKY", "STD"}};
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-    select.n_objtype = 0;
-    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].usually);
-    select.n_objtype = 2;
-    assert_int_equal(mill_selection_keeps_objtype(&select, row[i].objtype), row[i].asked);
-  }
-}
-
-static void test_selection_by_fiberstatus(void **state)
-{
-  (void)state;
-  const mill_selection select = {.fiberstatus_allowed = 1 << 3 | 1 << 20};
-  static const uint64_t good[] = {0, 1 << 3, 1 << 3 | 1 << 20};
-  static const uint64_t bad[] = {1, 513, 1 << 20 | 1 << 9, UINT64_MAX};
-  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-    assert_int_equal(mill_selection_keeps_fiberstatus(&select, good[i]), 1);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    assert_int_equal(mill_selection_keeps_fiberstatus(&select, bad[i]), 0);
-}
-
 static void test_selection_by_redrock(void **state)
 {
   (void)state;
@@ -170,21 +142,6 @@ static void test_catalog_lines_are_paths(void **state)
   mill_path_list_clear(&list);
 }
 
-static void test_catalog_of_many_lines(void **state)
-{
-  (void)state;
-  FILE *stream = fopen(path, "w");
-  assert_non_null(stream);
-  for (int i = 0; i < 1000; i++)
-    fprintf(stream, "/f%d\n", i);
-  assert_int_equal(fclose(stream), 0);
-  mill_path_list list = {0};
-  assert_int_equal(mill_catalog_list_read(path, &list), MILL_OK);
-  assert_int_equal(list.n, 1000);
-  assert_string_equal(list.path[999], "/f999");
-  mill_path_list_clear(&list);
-}
-
 static void test_refuses_bad_catalogs(void **state)
 {
   (void)state;
@@ -261,14 +218,11 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(test_selection_by_target),
-      TEST(test_selection_by_objtype),
-      TEST(test_selection_by_fiberstatus),
       TEST(test_selection_by_redrock),
       TEST(test_selection_by_class_and_redrock),
       TEST(test_selection_by_exposure),
       TEST(test_redrock_file_beside_the_input),
       TEST(test_catalog_lines_are_paths),
-      TEST(test_catalog_of_many_lines),
       TEST(test_refuses_bad_catalogs),
       TEST(test_reads_target_ids),
       TEST(test_refuses_bad_target_ids),

@@ -89,19 +89,6 @@ static void test_lamost_names_without_cards(void **state)
   }
 }
 
-static void test_doubles_are_narrowed(void **state)
-{
-  char edits[64];
-  (void)state;
-  draw_sample(LAMOST, 1, "");
-  snprintf(edits, sizeof edits, "COADD flux~%dD;COADD flux@0=1e300;COADD flux@1=-2.25",
-           s.spectrum[0].n_pix);
-  one_file f = read_sample(LAMOST, edits);
-  assert_true(isinf(f.batch.segment[0].flux[0]));
-  assert_close(f.batch.segment[0].flux[1], -2.25, 0.0);
-  one_file_close(&f);
-}
-
 /* A resolution is never made up: without one in the configuration there is nothing to fit. */
 static void test_lamost_has_no_resolution_of_its_own(void **state)
 {
@@ -231,12 +218,9 @@ static void test_real_files(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {TEST(test_sdss_marks_missing_widths),
-                                     TEST(test_sdss_single_exposures),
-                                     TEST(test_lamost_names_without_cards),
-                                     TEST(test_doubles_are_narrowed),
-                                     TEST(test_lamost_has_no_resolution_of_its_own),
-                                     TEST(test_weave_integers_with_blank),
-                                     TEST(test_real_files)};
+  const struct CMUnitTest tests[] = {
+      TEST(test_sdss_marks_missing_widths),  TEST(test_sdss_single_exposures),
+      TEST(test_lamost_names_without_cards), TEST(test_lamost_has_no_resolution_of_its_own),
+      TEST(test_weave_integers_with_blank),  TEST(test_real_files)};
   return cmocka_run_group_tests_name("io/stars", tests, NULL, NULL);
 }

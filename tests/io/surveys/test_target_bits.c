@@ -45,21 +45,6 @@ static void test_bits_by_name(void **state)
   assert_true(bits_of(&select, "DESI_TARGET") == 0);
 }
 
-static void test_columns(void **state)
-{
-  (void)state;
-  static const char *const main_survey[] = {"DESI_TARGET", "MWS_TARGET", "SCND_TARGET"};
-  int n = 0;
-  for (; mill_target_column(n); n++)
-    if (n < 3) {
-      assert_string_equal(mill_target_column(n), main_survey[n]);
-      assert_int_equal(mill_target_column_is_early(n), 0);
-    } else {
-      assert_int_equal(mill_target_column_is_early(n), 1);
-    }
-  assert_int_equal(n, 13); /* three of each of four surveys, and that of commissioning */
-}
-
 static void test_a_class_that_no_survey_has(void **state)
 {
   (void)state;
@@ -99,7 +84,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits_by_name),
-      cmocka_unit_test(test_columns),
       cmocka_unit_test(test_a_class_that_no_survey_has),
       cmocka_unit_test(test_names_match_at_their_beginning),
   };

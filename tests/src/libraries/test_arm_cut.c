@@ -123,33 +123,6 @@ static void test_average_without_convolution_conserves_flux(void **state)
   }
 }
 
-/* The sum over pixels of average times width is the integral of the spline, whatever it does. */
-static void test_sum_over_pixels_is_the_integral(void **state)
-{
-  (void)state;
-  enum { N_PIX = 50, N = 2001 };
-  const double kernel[N_PIX] = {0}, ln_step = 1e-4, ln0 = log(5000.0);
-  double wave[N], flux[N], out[N_PIX], sum = 0;
-  mill_arm_cut *cut = NULL;
-  assert_ok(mill_arm_cut_create(N_PIX, ln0, ln_step, kernel, &cut));
-  const double low = exp(ln0 - 0.5 * ln_step), high = exp(ln0 + (N_PIX - 0.5) * ln_step);
-  for (int i = 0; i < N; i++) { /* a cubic, which the spline is inside */
-    wave[i] = 4990 + 0.03 * i;
-    const double u = (wave[i] - 5010) / 20;
-    flux[i] = 3 + u - 0.5 * u * u + 0.25 * u * u * u;
-  }
-  assert_ok(mill_arm_cut_prepare(cut, N, wave, 1));
-  assert_ok(mill_arm_cut_apply(cut, N, wave, flux, 1, out));
-  for (int p = 0; p < N_PIX; p++)
-    sum += out[p] * (exp(ln0 + (p + 0.5) * ln_step) - exp(ln0 + (p - 0.5) * ln_step));
-  const double a = (low - 5010) / 20, b = (high - 5010) / 20;
-  const double integral = 20 * (3 * (b - a) + (b * b - a * a) / 2 - (b * b * b - a * a * a) / 6 +
-                                (b * b * b * b - a * a * a * a) / 16);
-  /* the spline has no bend at its ends, of which 1e-9 is left where the arm begins */
-  assert_close(sum, integral, 1e-8 * integral);
-  mill_arm_cut_destroy(cut);
-}
-
 /* Each thread has blocks of pixels and of the sum's steps; 1 to 3 of them share 1001 pixels. */
 static void test_threads_change_no_bit(void **state)
 {
@@ -206,7 +179,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_convolution_is_that_of_the_closed_form),
       cmocka_unit_test(test_average_without_convolution_conserves_flux),
-      cmocka_unit_test(test_sum_over_pixels_is_the_integral),
       cmocka_unit_test(test_threads_change_no_bit),
       cmocka_unit_test(test_refusals),
   };

@@ -1,4 +1,4 @@
-/* Training: slopes against differences in float64, steps against NumPy's, the same bits whatever
+/* Training: steps against NumPy's (e2e/test_train_reference.py: PyTorch's), the same bits whatever
  * the threads and after a stop, schedules, the solved last layer. */
 #include "tests/mill_test.h"
 
@@ -66,75 +66,6 @@ static void make_example(int n, int n_train, example *e)
                                     .context = e,
                                     .weight = e->param + N_PARAM - 5 * N_OUT,
                                     .bias = e->param + N_PARAM - N_OUT};
-}
-
-/* ---- slopes ---- */
-
-/* Loss of the models in float64, written for itself. */
-static double loss_of(const example *e, int n, const double *param)
-{
-  const int width[4] = {N_IN, 5, 4, N_OUT};
-  double sum = 0;
-  for (int i = 0; i < n; i++) {
-    double a[2][8];
-    const double *at = param;
-    for (int k = 0; k < N_IN; k++)
-      a[0][k] = (double)e->x[i * N_IN + k];
-    for (int l = 0; l < 3; l++) {
-      const double *bias = at + width[l] * width[l + 1];
-      for (int j = 0; j < width[l + 1]; j++) {
-        double z = bias[j];
-        for (int k = 0; k < width[l]; k++)
-          z += at[j * width[l] + k] * a[l % 2][k];
-        a[(l + 1) % 2][j] = l < 2 ? z / (1 + exp(-z)) : z;
-      }
-      at = bias + width[l + 1];
-    }
-    for (int j = 0; j < N_OUT; j++) {
-      const double u = (double)e->scale[j] * (a[1][j] - (double)e->target[i * N_OUT + j]);
-      sum += e->set.loss == MILL_TRAIN_L2   ? u * u
-             : e->set.loss == MILL_TRAIN_L1 ? fabs(u)
-             : fabs(u) <= DELTA             ? u * u / 2
-                                            : DELTA * (fabs(u) - DELTA / 2);
-    }
-  }
-  return sum / (n * N_OUT);
-}
-
-static void test_slopes(void **state)
-{
-  (void)state;
-  static example e;
-  static const char *const name[] = {"l2", "l1", "huber"};
-  int model[N_MODEL];
-  for (int i = 0; i < N_MODEL; i++)
-    model[i] = i;
-  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++) {
-    float gradient[N_PARAM];
-    double param[N_PARAM], loss = 0, worst = 0, largest = 0;
-    make_example(N_MODEL, N_MODEL, &e);
-    e.set.loss = kind;
-    assert_ok(mill_train_gradient(mill_train_ops_cpu(), &e.set, &e.problem, N_MODEL, model, e.param,
-                                  gradient, &loss));
-    for (int i = 0; i < N_PARAM; i++)
-      param[i] = (double)e.param[i];
-    /* float32: sums of a few products */
-    assert_close(loss, loss_of(&e, N_MODEL, param), 1e-6 * loss);
-    for (int i = 0; i < N_PARAM; i++) {
-      const double step = 1e-6, kept = param[i];
-      param[i] = kept + step;
-      double slope = loss_of(&e, N_MODEL, param);
-      param[i] = kept - step;
-      slope = (slope - loss_of(&e, N_MODEL, param)) / (2 * step);
-      param[i] = kept;
-      worst = fmax(worst, fabs((double)gradient[i] - slope));
-      largest = fmax(largest, fabs(slope));
-    }
-    printf("%s: slopes differ from differences by %.2g of the largest\n", name[kind],
-           worst / largest);
-    /* rounding of float32, some 6e-8 of each of ten terms; of the differences 1e-10 */
-    assert_true(worst < 1e-6 * largest);
-  }
 }
 
 /* ---- steps ---- */
@@ -347,9 +278,9 @@ static void test_solved_last_layer(void **state)
 int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slopes),    cmocka_unit_test(test_numpy_steps),
-      cmocka_unit_test(test_same_bits), cmocka_unit_test(test_schedules),
-      cmocka_unit_test(test_no_number), cmocka_unit_test(test_solved_last_layer),
+      cmocka_unit_test(test_numpy_steps),       cmocka_unit_test(test_same_bits),
+      cmocka_unit_test(test_schedules),         cmocka_unit_test(test_no_number),
+      cmocka_unit_test(test_solved_last_layer),
   };
   MPI_Init(&argc, &argv);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
