@@ -120,6 +120,16 @@ static void copy_file(const char *from, const char *to)
   assert_int_equal(fclose(out), 0);
 }
 
+/* A copy with delta added to one element of a dataset. */
+static void copy_nudged(const char *from, const char *to, const char *dataset, size_t i_element,
+                        double delta)
+{
+  copy_file(from, to);
+  const hid_t file = open_file(to);
+  nudge(file, dataset, i_element, delta);
+  assert_true(H5Fclose(file) >= 0);
+}
+
 static void test_import_refusals(void **state)
 {
   (void)state;
@@ -150,11 +160,7 @@ static void test_import_refusals(void **state)
                 {"mapper/log_ids", 0, 9, "names label 9"}};
   const char *broken = in_folder("emulator.h5");
   for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
-    copy_file(path_r, broken);
-    const hid_t file = H5Fopen(broken, H5F_ACC_RDWR, H5P_DEFAULT);
-    assert_true(file >= 0);
-    nudge(file, change[i].dataset, change[i].i_element, change[i].delta);
-    assert_true(H5Fclose(file) >= 0);
+    copy_nudged(path_r, broken, change[i].dataset, change[i].i_element, change[i].delta);
     expect_import_refused(&broken, 1, NAN, MILL_ERR_LIBRARY, change[i].text);
     assert_says(broken);
   }
@@ -162,13 +168,13 @@ static void test_import_refusals(void **state)
       "lam", "layer2/weight", "mapper/std", "mapper/log_ids", "outside/points", "check/spectra"};
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
     copy_file(path_r, broken);
-    const hid_t file = H5Fopen(broken, H5F_ACC_RDWR, H5P_DEFAULT);
+    const hid_t file = open_file(broken);
     assert_true(H5Ldelete(file, needed[i], H5P_DEFAULT) >= 0);
     assert_true(H5Fclose(file) >= 0);
     expect_import_refused(&broken, 1, NAN, MILL_ERR_LIBRARY, needed[i]);
   }
   copy_file(path_r, broken);
-  hid_t file = H5Fopen(broken, H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t file = open_file(broken);
   set_attr_int(file, "/", "log_step", 0);
   assert_true(H5Fclose(file) >= 0);
   expect_import_refused(&broken, 1, NAN, MILL_ERR_LIBRARY, "log_step is false");
@@ -176,15 +182,9 @@ static void test_import_refusals(void **state)
   /* a hull that is consistent in itself, but other than that of the first arm; the check values
      lie inside both or are left as they are, so the agreement of arms must find it */
   const char *const pair[] = {path_b, broken};
-  copy_file(path_r, broken);
-  file = H5Fopen(broken, H5F_ACC_RDWR, H5P_DEFAULT);
-  nudge(file, "outside/hull23_equations", 2, -1e-8);
-  assert_true(H5Fclose(file) >= 0);
+  copy_nudged(path_r, broken, "outside/hull23_equations", 2, -1e-8);
   expect_import_refused(pair, 2, NAN, MILL_ERR_LIBRARY, "hulls are not those of");
-  copy_file(path_r, broken);
-  file = H5Fopen(broken, H5F_ACC_RDWR, H5P_DEFAULT);
-  nudge(file, "mapper/mean", 1, 1e-8);
-  assert_true(H5Fclose(file) >= 0);
+  copy_nudged(path_r, broken, "mapper/mean", 1, 1e-8);
   expect_import_refused(pair, 2, NAN, MILL_ERR_LIBRARY, "label logg is mapped otherwise");
 }
 

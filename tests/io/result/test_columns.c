@@ -126,26 +126,25 @@ static void test_two_columns_of_one_name_are_refused(void **state)
 static void test_pack_takes_every_value(void **state)
 {
   (void)state;
+  const struct {
+    const char *column;
+    double *at, value;
+  } set[] = {{"VRAD", &result.vrad_km_s, -12.5},
+             {"ALPHAFE", &result.label[3], 0.25},
+             {"TEFF_ERR", &result.label_err[0], 13},
+             {"TEFF_ERR_FORMAL", &result.label_err_formal[0], 12},
+             {"SN_Z", &result.sn[2], 42},
+             {"CHISQ_C_R", &result.chisq_c[1], 9},
+             {"RCHISQ_Z", &result.rchisq[2], 1.5},
+             {"VRAD_R", &result.vrad_arm_km_s[1], -11}};
   make_columns(0, MILL_STATUS_FITTED);
-  result.vrad_km_s = -12.5;
-  result.label[3] = 0.25;
-  result.label_err[0] = 13;
+  for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+    *set[i].at = set[i].value;
   result.covar[20] = 7;
-  result.sn[2] = 42;
-  result.chisq_c[1] = 9;
   result.n_pix[0] = 2700;
-  result.rchisq[2] = 1.5;
-  result.vrad_arm_km_s[1] = -11;
-  result.label_err_formal[0] = 12;
   mill_columns_pack(&columns, &result, row);
-  assert_close(f64_at("RCHISQ_Z"), 1.5, 0);
-  assert_close(f64_at("VRAD_R"), -11, 0);
-  assert_close(f64_at("TEFF_ERR_FORMAL"), 12, 0);
-  assert_close(f64_at("VRAD"), -12.5, 0);
-  assert_close(f64_at("ALPHAFE"), 0.25, 0);
-  assert_close(f64_at("TEFF_ERR"), 13, 0);
-  assert_close(f64_at("SN_Z"), 42, 0);
-  assert_close(f64_at("CHISQ_C_R"), 9, 0);
+  for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+    assert_close(f64_at(set[i].column), set[i].value, 0);
   assert_true(isnan(f64_at("LOGG")));
   double covar[21];
   memcpy(covar, row + column("COVAR")->at, sizeof covar);
@@ -156,14 +155,12 @@ static void test_pack_takes_every_value(void **state)
   int32_t status;
   memcpy(&status, row + columns.column[columns.i_status].at, sizeof status);
   assert_int_equal(status, MILL_STATUS_FITTED);
-  assert_int_equal(row[column("SUCCESS")->at], 1);
-  result.warn = MILL_WARN_HULL;
-  mill_columns_pack(&columns, &result, row);
-  assert_int_equal(row[column("SUCCESS")->at], 0);
-  result.warn = 0;
-  result.status = MILL_STATUS_LOW_SN;
-  mill_columns_pack(&columns, &result, row);
-  assert_int_equal(row[column("SUCCESS")->at], 0);
+  for (int k = 0; k < 3; k++) { /* a warning, or no fit, is no success */
+    result.warn = k == 1 ? MILL_WARN_HULL : 0;
+    result.status = k == 2 ? MILL_STATUS_LOW_SN : MILL_STATUS_FITTED;
+    mill_columns_pack(&columns, &result, row);
+    assert_int_equal(row[column("SUCCESS")->at], k == 0);
+  }
 }
 
 /* A row without a posterior has the missing values, one with it its numbers and samples. */

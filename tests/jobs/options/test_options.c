@@ -38,18 +38,6 @@ static void test_inputs_keep_their_order_among_options(void **state)
   mill_fit_options_clear(&c.options);
 }
 
-static void test_nothing_given_changes_nothing(void **state)
-{
-  (void)state;
-  call c;
-  mill_config before, after;
-  mill_config_default(&before);
-  mill_config_default(&after);
-  assert_int_equal(parse(&c, ""), MILL_OK);
-  assert_int_equal(mill_fit_options_apply(&c.options, &after), MILL_OK);
-  assert_memory_equal(&before, &after, sizeof before);
-}
-
 /* A line of options, and the configuration that says the same. */
 static void test_options_reach_the_configuration(void **state)
 {
@@ -83,6 +71,7 @@ static void test_options_reach_the_configuration(void **state)
       {"--arms z,r", "arms: [z, {name: r, max: 7000, channel: red}]",
        "arms: [{name: b, min: 4000, max: 5000}, {name: r, max: 7000, channel: red}]"},
       {"", "arms: [{name: b, min: 4000}]", "arms: [{name: b, min: 4000}]"},
+      {"", "{}", NULL},
   };
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
     call one;
@@ -266,7 +255,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_inputs_keep_their_order_among_options),
-      cmocka_unit_test(test_nothing_given_changes_nothing),
       cmocka_unit_test(test_options_reach_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
       cmocka_unit_test(test_running_options),

@@ -3,7 +3,7 @@
 
 #include <omp.h>
 
-/* --- libraries that do not do --- */
+/* --- libraries that are refused --- */
 
 static void refuse(const mill_library *from, const char *word)
 {
@@ -24,7 +24,7 @@ static void test_bad_libraries_are_refused(void **state)
   other.arm[2].n_pix /= 2;
   refuse(&other, "arm z");
   other = lib;
-  double facet[3] = {1, 0, 5}; /* nothing is so cool */
+  double facet[3] = {1, 0, 5}; /* leaves no star */
   other.hull[0].facet = facet;
   refuse(&other, "hulls");
 }

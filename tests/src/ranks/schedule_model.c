@@ -4,8 +4,6 @@
 
 #include "kernels/base/error.h"
 
-static const double WINDOW_S = 0.1;
-
 /* A rank on its way. */
 typedef struct actor {
   double asks_s;        /* when it draws next */
@@ -14,42 +12,26 @@ typedef struct actor {
   int64_t n_row;        /* so far */
   int64_t n_slot;
   int file;                /* open; -1: none */
+  int is_done;             /* has drawn the last chunk */
   double *finish, *enters; /* [n_slot], [n_ahead] of its last rows */
 } actor;
 
 typedef struct run {
   const mill_schedule_model *m;
-  actor *actor; /* [n_rank] */
-  int *heap;    /* [n_heap] ranks that will draw, the first one on top */
-  int n_heap;
+  actor *actor;     /* [n_rank] */
   double *memory;   /* of the actors' lists */
   double answers_s; /* rank 0 is busy until then */
-  double window_s;
-  int64_t n_window, most_window;
-  double work; /* done, in usual rows */
-  mill_schedule_outcome *outcome;
+  double work;      /* done, in usual rows */
 } run;
 
-static int comes_first(const run *r, int a, int b)
+/* Who draws next, -1: all have drawn their last chunk. */
+static int next_rank(const run *r)
 {
-  const double x = r->actor[a].asks_s, y = r->actor[b].asks_s;
-  return x < y || (x <= y && a < b);
-}
-
-static void sink(run *r, int at)
-{
-  for (;;) {
-    int first = at;
-    for (int child = 2 * at + 1; child <= 2 * at + 2; child++)
-      if (child < r->n_heap && comes_first(r, r->heap[child], r->heap[first]))
-        first = child;
-    if (first == at)
-      return;
-    const int moved = r->heap[at];
-    r->heap[at] = r->heap[first];
-    r->heap[first] = moved;
-    at = first;
-  }
+  int first = -1;
+  for (int i = 0; i < r->m->n_rank; i++)
+    if (!r->actor[i].is_done && (first < 0 || r->actor[i].asks_s < r->actor[first].asks_s))
+      first = i;
+  return first;
 }
 
 static double later(double a, double b)
@@ -98,7 +80,6 @@ static void do_chunks(run *r, int rank, int64_t number)
       a->read_s += open_s;
       if (m->shares_core)
         a->fit_s += open_s;
-      r->outcome->n_opened++;
     }
     for (int64_t row = piece.first; row < piece.end; row++)
       if (mill_schedule_wanted(m->schedule, file->row_start + row))
@@ -112,13 +93,6 @@ static double answer(run *r, int rank, double asks_s)
 {
   if (rank == 0)
     return asks_s;
-  r->outcome->n_message++;
-  if (asks_s >= r->window_s + WINDOW_S) {
-    r->window_s = asks_s;
-    r->n_window = 0;
-  }
-  r->n_window++;
-  r->most_window = r->n_window > r->most_window ? r->n_window : r->most_window;
   r->answers_s = later(r->answers_s, asks_s + 0.5 * r->m->travel_s) + r->m->answer_s;
   return r->answers_s + 0.5 * r->m->travel_s;
 }
@@ -127,7 +101,6 @@ static int set_up(run *r, const mill_schedule_model *m)
 {
   const size_t n = (size_t)(m->n_slot + m->n_ahead);
   MILL_CHECK(MILL_ALLOC(m->n_rank, &r->actor));
-  MILL_CHECK(MILL_ALLOC(m->n_rank, &r->heap));
   MILL_CHECK(MILL_ALLOC((size_t)m->n_rank * n, &r->memory));
   for (int i = 0; i < m->n_rank; i++) {
     r->actor[i].finish = r->memory + (size_t)i * n;
@@ -141,7 +114,7 @@ static int set_up(run *r, const mill_schedule_model *m)
 int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome *outcome)
 {
   int err = MILL_OK;
-  run r = {.m = m, .outcome = outcome, .window_s = -1.0};
+  run r = {.m = m};
   mill_schedule_sum sum;
   double speed = 0, sum_end_s = 0;
   int64_t number = 0;
@@ -153,34 +126,26 @@ int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome 
   for (int i = 0; i < m->n_rank; i++) {
     do_chunks(&r, i, number);
     number += at_once(m, i);
-    r.heap[r.n_heap++] = i;
     speed += m->speed ? m->speed[i] : 1.0;
   }
-  for (int i = r.n_heap / 2; i >= 0; i--)
-    sink(&r, i);
-  while (r.n_heap > 0) {
-    const int rank = r.heap[0];
+  for (int rank; (rank = next_rank(&r)) >= 0;) {
     actor *a = &r.actor[rank];
     a->read_s = answer(&r, rank, a->asks_s);
-    if (number < sum.n_chunk) {
-      do_chunks(&r, rank, number);
-      number += at_once(m, rank);
-    } else {
-      r.heap[0] = r.heap[--r.n_heap];
-    }
-    sink(&r, 0);
+    a->is_done = number >= sum.n_chunk;
+    if (a->is_done)
+      continue;
+    do_chunks(&r, rank, number);
+    number += at_once(m, rank);
   }
   for (int i = 0; i < m->n_rank; i++) {
     sum_end_s += r.actor[i].end_s;
     outcome->end_s = later(outcome->end_s, r.actor[i].end_s);
   }
-  outcome->mean_end_s = sum_end_s / (double)m->n_rank;
   if (outcome->end_s > 0) {
-    outcome->idle_tail = 1.0 - outcome->mean_end_s / outcome->end_s;
+    outcome->idle_tail = 1.0 - sum_end_s / m->n_rank / outcome->end_s;
     outcome->efficiency = r.work / (m->rate * speed) / outcome->end_s;
   }
-  outcome->most_messages_s = (double)r.most_window / WINDOW_S;
 done:
-  MILL_FREE(r.actor, r.heap, r.memory);
+  MILL_FREE(r.actor, r.memory);
   return err;
 }

@@ -30,12 +30,9 @@ typedef struct mill_schedule_model {
 } mill_schedule_model;
 
 typedef struct mill_schedule_outcome {
-  double end_s, mean_end_s; /**< of the last rank, of all */
-  double idle_tail;         /**< 1 - mean_end_s / end_s */
-  double efficiency;        /**< against the work without opening, reading and waiting */
-  int64_t n_message;        /**< requests that rank 0 has answered for others */
-  double most_messages_s;   /**< most of them a second, in any tenth of a second */
-  int64_t n_opened;         /**< files, each time */
+  double end_s;      /**< of the last rank */
+  double idle_tail;  /**< 1 - mean end of all ranks / end_s */
+  double efficiency; /**< against the work without opening, reading and waiting */
 } mill_schedule_outcome;
 
 /** MILL_ERR_MEMORY, MILL_ERR_RANGE (a setting that cannot be). */

