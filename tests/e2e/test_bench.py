@@ -31,8 +31,7 @@ def setUpModule():
     made["folder"] = tmp("results")
     os.mkdir(made["folder"])
     made["bad"] = tmp("bad.fits")
-    with open(made["bad"], "wb") as f:
-        f.write(content(made["file"])[:5000])
+    put(made["bad"], content(made["file"])[:5000])
 
 
 class Fit(ProgramTest):
@@ -111,8 +110,7 @@ class Fit(ProgramTest):
 
 class Rates(ProgramTest):
     def test_rates_alone(self):
-        done = starmill("bench", "rates", made["file"])
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("bench", "rates", made["file"])
         self.assertNotIn("stage", done.stdout)
         rates = re.findall(r"^\| .* \| ([0-9.]+) G(?:FLOP|B)/s \|$", done.stdout, re.M)
         self.assertEqual(len(rates), 5)

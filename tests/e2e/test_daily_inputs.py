@@ -57,8 +57,7 @@ class Daily(ProgramTest):
         self.assertEqual(self.inputs("all.h5"), names)
         self.assertEqual(len(names), 3)
         # in the order of the numbers
-        with open(self.at("numbers"), "w") as f:
-            f.write("# pixels\n45678\n")
+        put(self.at("numbers"), "# pixels\n45678\n")
         self.run_fit("some.h5", "--pattern", self.at("perexp/{n:8}/spectra-*.fits"), "--pattern",
                      self.at("healpix/*/dark/{n/100}/{n}/coadd-*-{n}.fits"), "--numbers", "122-123",
                      "--numbers-file", self.at("numbers"), *QUICK, status=3)
@@ -85,8 +84,7 @@ class Daily(ProgramTest):
         ):
             done = self.run_fit("wrong.h5", *args, status=2)
             self.assertOneLine(done, says, status=2)
-        with open(self.table, "w") as f:
-            f.write("notes of mine\n")
+        put(self.table, "notes of mine\n")
         # what is no table is neither read nor appended to
         for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
                      ["--input-table", STAR]):

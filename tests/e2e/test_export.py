@@ -3,9 +3,7 @@
 The reference is the result itself through h5py, and the inputs through astropy.
 """
 
-import resource
 import signal
-import time
 
 from astropy.table import Table
 
@@ -408,9 +406,7 @@ class Export(ProgramTest):
         big, out = self.large(120000), tmp("stopped.fits")
         child = subprocess.Popen(command("export", "--to", "fits", "--output", out, big),
                                  env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-        end = time.monotonic() + PATIENCE
-        while not os.path.exists(out + ".tmp") and time.monotonic() < end and child.poll() is None:
-            time.sleep(0.01)
+        wait_until(lambda: os.path.exists(out + ".tmp"), child)
         child.send_signal(signal.SIGTERM)
         said = child.communicate(timeout=PATIENCE)[1]
         self.assertEqual(child.returncode, 75, said)
@@ -418,14 +414,10 @@ class Export(ProgramTest):
         self.assertEqual(glob.glob(out + "*"), [])
 
     def test_a_full_disk(self):
-        def limit():  # less than the table, more than MPI needs
-            resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20))
-
         big, out = self.large(120000), tmp("none.fits")
-        done = subprocess.run(command("export", "--to", "fits", "--output", out, big),
-                              env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=PATIENCE, check=False, preexec_fn=limit)
+        # less than the table, more than MPI needs
+        done = starmill("export", "--to", "fits", "--output", out, big,
+                        preexec_fn=small_files(32 << 20))
         self.assertOneLine(done, "starmill export: " + out, status=4)
         self.assertEqual(glob.glob(out + "*"), [])
 
@@ -443,8 +435,7 @@ class Export(ProgramTest):
         # the result is kept where a product cannot be written, and the command goes on from there
         os.remove(os.path.join(folder, os.listdir(folder)[0]))
         name = os.path.join(folder, "rvtab-coadd-mock-00000.fits")
-        with open(name, "w", encoding="utf-8") as f:
-            f.write("notes")
+        put(name, "notes")
         done = self.fit("daily.h5", *args, FILES[0], status=4, lib=LIBRARY)
         self.assertIn(name, done.stderr)
         os.remove(name)

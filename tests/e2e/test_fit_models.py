@@ -131,15 +131,12 @@ class Models(EndToEnd):
             self.assertEqual(model.tobytes(), before[arm][1].tobytes())
 
     def test_a_row_is_done_when_its_models_are_on_the_disk(self):
-        shim = os.environ.get("FAULT_SHIM")
-        if not shim:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         for ranks in (0, 2):
             out, path = f"sync{ranks}.h5", tmp(f"sync{ranks}.models")
             more = ["--models", path, cut("sync.fits", [3, 60, 100])]
             # that of the empty file, under its first name, still works
-            faults = {"LD_PRELOAD": shim, "FAULTS": "EIO:sync:.models$:1:0"}
-            done = self.fit(out, *more, status=4, ranks=ranks, env=faults)
+            shim = faults("EIO:sync:.models$:1:0")
+            done = self.fit(out, *more, status=4, ranks=ranks, env=shim)
             self.assertIn(path, done.stderr)
             self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)
             self.fit(out, *more, ranks=ranks)

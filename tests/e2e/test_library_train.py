@@ -2,7 +2,6 @@
 
 import csv
 import signal
-import time
 
 from base import *
 
@@ -97,11 +96,6 @@ class Train(ProgramTest):
             env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
 
-    def wait_for(self, path, process):
-        while not os.path.exists(path) and process.poll() is None:
-            time.sleep(0.002)
-        self.assertTrue(os.path.exists(path))
-
     def test_networks(self):
         """Spectra that were never seen; by one rank and by two, logarithm or not, other losses."""
         rng = np.random.default_rng(5)
@@ -133,7 +127,7 @@ class Train(ProgramTest):
         whole = digest(self.train("whole.h5")[0])
         path, checkpoint = tmp("killed.h5"), tmp("killed.h5.training")
         process = self.start(path)
-        self.wait_for(checkpoint, process)
+        wait_until(lambda: os.path.exists(checkpoint), process)
         process.kill()
         process.communicate()
         self.assertFalse(os.path.exists(path))
@@ -145,9 +139,7 @@ class Train(ProgramTest):
         longer = ("--epochs", 400)
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
-        while not (os.path.exists(checkpoint) and n_begun(checkpoint) == 2):
-            self.assertIsNone(process.poll(), "it ended too early")
-            time.sleep(0.005)
+        wait_until(lambda: os.path.exists(checkpoint) and n_begun(checkpoint) == 2, process)
         process.kill()
         process.communicate()
         self.train("second.h5", *longer)
@@ -159,7 +151,7 @@ class Train(ProgramTest):
         for link in (path, checkpoint):
             os.symlink("far/" + os.path.basename(link), link)
         process = self.start(path)
-        self.wait_for(checkpoint, process)
+        wait_until(lambda: os.path.exists(checkpoint), process)
         process.terminate()
         said = process.communicate()
         self.assertEqual(process.returncode, 75, said)
@@ -172,7 +164,7 @@ class Train(ProgramTest):
     def test_stop_file(self):
         path = tmp("file.h5")
         process = self.start(path, "--epochs", 1000000)
-        self.wait_for(path + ".training", process)
+        wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
         said = process.communicate()
         self.assertEqual(process.returncode, 75, said)
@@ -183,14 +175,13 @@ class Train(ProgramTest):
     def test_another_training(self):
         path = tmp("other.h5")
         process = self.start(path)
-        self.wait_for(path + ".training", process)
+        wait_until(lambda: os.path.exists(path + ".training"), process)
         process.kill()
         process.communicate()
         done = self.train("other.h5", "--seed", 2, status=3)[1]
         self.assertOneLine(done, "other.h5.training", "the checkpoint of another training",
                            "remove it", status=3)
-        with open(path + ".training", "wb") as f:
-            f.write(b"no checkpoint")
+        put(path + ".training", b"no checkpoint")
         self.assertOneLine(self.train("other.h5", status=3)[1], "other.h5.training", status=3)
 
     def test_refusals(self):

@@ -137,8 +137,7 @@ class Messages(ProgramTest):
             ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),
         ):
             with self.subTest(name=name):
-                with open(tmp(name), "wb") as f:
-                    f.write(data)
+                put(name, data)
                 done = self.fit(tmp(name), status=3)
                 self.assertEqual("fetch it again" in done.stderr, is_cut, done.stderr)
 

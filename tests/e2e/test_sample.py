@@ -2,7 +2,6 @@
 is refused."""
 
 import signal
-import time
 import zlib
 
 from base import *  # noqa: F403
@@ -40,8 +39,7 @@ class Sample(ProgramTest):
                 hdus[f"{arm}_IVAR"].data[FAILED] = 0
             hdus.writeto(cls.input)
         cls.fitted = tmp("fit.h5")
-        with open(tmp("fit.yaml"), "w", encoding="utf-8") as f:
-            f.write("write_interval: 0.1\n")
+        put("fit.yaml", "write_interval: 0.1\n")
         run("fit", "--library", cls.library, "--output", cls.fitted, "--backend", "cpu", "--quiet",
             "--config", tmp("fit.yaml"), cls.input)
         cls.ids = read(cls.fitted)["TARGETID"]
@@ -107,18 +105,13 @@ class Sample(ProgramTest):
                     tmp(out), *QUICK, "--slots", 1, "--quiet", *args, self.input),
             env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
-    def wait(self, process, until):
-        end = time.monotonic() + PATIENCE
-        while process.poll() is None and not until() and time.monotonic() < end:
-            time.sleep(0.02)
-
     def test_ranks_slots_and_kills_change_no_bit(self):
         done = self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(differing(read(tmp("ranks.h5")), read(self.first)), [])
         # one star at a time, killed once the file has a row
         process = self.start("killed.h5")
-        self.wait(process, lambda: os.path.exists(tmp("killed.h5.status.json")))
+        wait_until(lambda: os.path.exists(tmp("killed.h5.status.json")), process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         done = self.sample("killed.h5", "--quiet")
@@ -130,7 +123,7 @@ class Sample(ProgramTest):
     def test_a_stop_gives_up_the_star_under_way(self):
         slow = ("--ess", 1500, "--max-evaluations", 24000)  # two seconds a star
         process = self.start("stopped.h5", *slow)
-        self.wait(process, lambda: has_rows(tmp("stopped.h5")))
+        wait_until(lambda: has_rows(tmp("stopped.h5")), process)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=PATIENCE)[1]
         self.assertEqual(process.returncode, 75, said)
@@ -219,8 +212,7 @@ class Sample(ProgramTest):
         self.assertTrue(0 < table["POST_NJAC"][0] < table["POST_NEVAL"][0] / 3)
 
     def list_of_targets(self):
-        with open(tmp("ids.txt"), "w", encoding="utf-8") as f:
-            f.write("\n".join(str(i) for i in self.ids))
+        put("ids.txt", "\n".join(str(i) for i in self.ids))
         return tmp("ids.txt")
 
     def test_what_cannot_be_sampled_is_refused(self):

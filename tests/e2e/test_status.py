@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 
 from common import *  # noqa: F403
 
@@ -22,8 +21,7 @@ def stars():
 
 def often():
     """A configuration that has the status written ten times a second."""
-    with open(tmp("often.yaml"), "w") as f:
-        f.write("write_interval: 0.1\n")
+    put("often.yaml", "write_interval: 0.1\n")
     return tmp("often.yaml")
 
 
@@ -58,16 +56,8 @@ class Status(EndToEnd):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)
-        self.wait(lambda: status_of(self.path) is not None, process)
+        wait_until(lambda: status_of(self.path) is not None, process)
         return process
-
-    def wait(self, condition, process=None, limit=PATIENCE):
-        end = time.time() + limit
-        while not condition():
-            self.assertLess(time.time(), end, "too long")
-            if process:
-                self.assertIsNone(process.poll(), "ended early")
-            time.sleep(0.02)
 
     def end(self, process, status):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -84,17 +74,15 @@ class Status(EndToEnd):
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
         self.assertOneLine(starmill("status", library()), "not a result of starmill", status=4)
         self.assertOneLine(starmill("status", stars()), stars(), status=4)
-        with open(tmp("foreign.h5.status.json"), "w") as f:
-            f.write("{}")
+        put("foreign.h5.status.json", "{}")
         self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
-        with open(tmp("cut.h5.status.json"), "w") as f:
-            f.write('{\n  "format": "starmill status",\n  "ranks": [')
+        put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
         self.assertEqual(starmill("status", "--help").returncode, 0)
 
     def test_a_run_of_two_ranks_from_its_start_to_its_end(self):
         process = self.start("run.h5", ranks=2)
-        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        wait_until(lambda: status_of(self.path)["done"] > 0, process)
         answer = self.ask_json(self.path, status=RUNNING)
         run = answer["run"]
         self.assertEqual((answer["state"], run["state"]), ("running", "running"))
@@ -127,7 +115,7 @@ class Status(EndToEnd):
 
     def test_stopped_and_continued(self):
         process = self.start("stop.h5", "--minsn", 30)
-        self.wait(lambda: status_of(self.path)["done"] > 2, process)
+        wait_until(lambda: status_of(self.path)["done"] > 2, process)
         process.send_signal(signal.SIGTERM)
         self.end(process, 75)
         part = read(self.path)["STATUS"]
@@ -148,7 +136,7 @@ class Status(EndToEnd):
 
     def test_killed(self):
         process = self.start("kill.h5")
-        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        wait_until(lambda: status_of(self.path)["done"] > 0, process)
         process.kill()
         process.communicate(timeout=PATIENCE)
         self.assertEqual(status_of(self.path)["state"], "running")
@@ -204,10 +192,8 @@ class Status(EndToEnd):
         names = []
         for i in range(n):
             names.append(tmp("bad-%03d.fits" % i))
-            with open(names[-1], "w", encoding="utf-8") as f:
-                f.write("no spectrum\n")
-        with open(tmp("bad.txt"), "w", encoding="utf-8") as f:
-            f.write("".join(name + "\n" for name in names + [cut("good.fits", [0])]))
+            put(names[-1], "no spectrum\n")
+        put("bad.txt", "".join(name + "\n" for name in names + [cut("good.fits", [0])]))
         for ranks, shown in ((0, 100), (2, 50)):
             # not standard error, where mpirun may mix the lines of two ranks
             log = tmp("flood-%d.log" % ranks)

@@ -61,9 +61,8 @@ class TrainOnGpus(ProgramTest):
         self.assertEqual(field[:3], ["train", "0", "1"])
 
         def crossover(size):
-            with open(kept, "w", encoding="utf-8") as f:
-                f.write("\n".join([head, "\t".join(["fit", "7", *field[2:]]),
-                                   "\t".join(["train", str(size), *field[2:]])]) + "\n")
+            put(kept, "\n".join([head, "\t".join(["fit", "7", *field[2:]]),
+                                 "\t".join(["train", str(size), *field[2:]])]) + "\n")
 
         # 4 operations for a weight of the first layer, 6 for others: components are 256 at most
         size = math.ceil(16 * (4 * 3 * 9 + 6 * (9 * 7 + 7 * 256)) / 1e6)
