@@ -19,21 +19,21 @@ enum {
   ROUNDS_PER_LOOP = 64,
   /** Stars whose models come back together. */
   MODELS_PER_CALL = 64,
-  /** Part of the slots that is worth a look, and that is filled between two looks. */
+  /** Fraction of the slots that triggers a look, and that is filled between two looks. */
   SLOT_SHARE = 8,
-  /** Points of a held star that are asked for together. */
+  /** Points of a held star that are evaluated together. */
   MOST_VIEWS = 1024,
   /** Velocities that share a template: few enough that threads get a share of a short scan. */
   MOST_VELOCITIES = 16
 };
 
-/** What a view is told with a point: the members of a slot before its answer. */
+/** Bytes uploaded to a view with a point: the members of a slot before its answer. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
 
-/** The star in the first slot where it stays to be evaluated, and copies of its slot. */
+/** The held star in the first slot, and copies of its slot. */
 typedef struct mill_held {
   int is_there, is_ready; /**< it is loaded; it can be evaluated */
-  int n_view, n_copied;   /**< copies that there are; of them those of this very star */
+  int n_view, n_copied;   /**< number of copies, and of those made for this star */
   mill_slot **view;       /**< [n_view] memory of the backend */
   char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
   mill_upload *piece;     /**< [n_view] */
@@ -42,14 +42,14 @@ typedef struct mill_held {
 } mill_held;
 
 /** Slots side by side and the device that fits their stars: all slots, or the share of one thread.
- *  A crew alone uses its slots; what is the pipeline's it uses with the pipeline's mutex. */
+ *  Only a crew uses its slots; it uses shared data under the pipeline's mutex. */
 typedef struct mill_crew {
   mill_device *device;
   mill_model *d_model; /**< the model in the device's memory */
   int first, n_slot;
   int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
   mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
-  int n_change;            /**< of the model when it was told */
+  int n_change;            /**< version of the model that the device has */
   int is_under_way;        /**< rounds are */
   int *list;               /**< [n_slot] */
   int *done;               /**< [n_slot] slots whose rows wait to be handed over */
@@ -57,7 +57,7 @@ typedef struct mill_crew {
   int n_done;
 } mill_crew;
 
-/** Where a run's stars come from and its rows go. */
+/** Source and sink of a run. */
 typedef struct mill_stream {
   mill_star_source source;
   mill_result_sink sink;
@@ -180,7 +180,7 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
     return MILL_ERROR(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
   MILL_CHECK(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (mill_row_pitch(n_pix) > m->max_seg_pix) {
-    /* devices learn it when no round of theirs is under way */
+    /* devices are updated between rounds */
     m->max_seg_pix = mill_row_pitch(n_pix);
     p->n_change++;
   }
@@ -220,7 +220,7 @@ int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
   return MILL_OK;
 }
 
-/** Tell a crew's device the model and slots [n] where it does not know them. */
+/** Bind the model and slots [n] to a crew's device if they have changed. */
 static int bind_slots(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
   if (c->bound == slot && c->n_change == p->n_change)
@@ -371,11 +371,11 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   if (!h->is_ready)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
   mill_eval *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
-    /* what is written beside the answer is the star's */
+    /* the other written members belong to the star */
     const int most = request == MILL_REQ_FINAL || fixes ? 1 : h->n_view;
     const double *at = theta + (size_t)first * (size_t)m.n_par;
     int n = 0;
@@ -439,8 +439,8 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
   return mill_slots_count_active(&p->slots, c->first, c->n_slot);
 }
 
-/** There is no memory for another star: go on with half of the slots that are filled.  A thread
- *  that has none leaves the star to the others. */
+/** There is no memory for another star: continue with half of the filled slots.  A thread that has
+ *  none leaves the star to the others. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -453,7 +453,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   c->n_usable = n_now;
   if (p->all.n_usable < 1)
     p->all.n_usable = 1;
-  mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
+  mill_log_warning("memory of %s is full with %d stars: continuing with %d slots", p->backend->name,
                    n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
   return MILL_OK;
@@ -608,7 +608,7 @@ static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
   return err;
 }
 
-/** Hand over the rows that have been collected, and free their slots. */
+/** Pass the collected rows to the sink, and free their slots. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
@@ -635,13 +635,13 @@ static int deliver(mill_pipeline *p, mill_crew *c)
   }
 done:
   pthread_mutex_unlock(&p->mutex);
-  /* what could not be handed over is not tried again */
+  /* rows that failed are not tried again */
   c->n_done = 0;
   return err;
 }
 
-/** The rounds have failed: hand over what had finished before, unless it is incomplete without what
- *  the device has of it.  The first failure counts. */
+/** The rounds have failed: pass on rows that had finished before, unless they need data on the
+ *  device.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
   for (int i = 0; i < c->n_done && !p->slots.want_models && !p->posterior; i++)
@@ -693,7 +693,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     if (gives_up) {
       free_slots(p, c);
       pthread_mutex_lock(&p->mutex);
-      /* the source is asked once more: it says why */
+      /* ask the source once more for its error */
       p->stream.is_waiting = 0;
       p->stream.more = 1;
       pthread_mutex_unlock(&p->mutex);
@@ -742,7 +742,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
     MILL_TRY(work_apart(p));
   MILL_TRY(work(p, &p->all));
 done:
-  /* what follows may fail too, for the same reason; the first failure counts */
+  /* later calls may fail for the same reason; the first failure counts */
   mill_error_save(err, &kept);
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);

@@ -206,8 +206,8 @@ def case_no_room_for_log(site, ranks):
 
 def case_no_room_for_status(site, ranks):
     outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0")
-    outcome.ends(0, says=["the status is not written", "No space left on device"])
-    if outcome.errors.count("the status is not written") != 1:
+    outcome.ends(0, says=["cannot write the status", "No space left on device"])
+    if outcome.errors.count("cannot write the status") != 1:
         outcome.fail("it is said more than once")
 
 

@@ -154,7 +154,7 @@ class Crossover(ProgramTest):
         said, rows = self.measure("--work", "train", "--most", 20, "--keep", n_gpu=1, keep=kept)
         for row in rows:
             self.assertAlmostEqual(float(row[2]) / float(row[3]), float(row[4]), delta=0.1)
-        self.assertIn("train: the CPU is faster in the largest size", said)
+        self.assertIn("train: the CPU is faster at the largest size", said)
         field = content(kept, "r").splitlines()[1].split("\t")
         self.assertEqual(field[:3], ["train", "0", "1"])
         said, rows = self.measure("--library", made["library"], "--work", "fit", "--most", 1,

@@ -73,11 +73,11 @@ class Daily(ProgramTest):
         self.add_tile(1, 20260101)
         for args, says in (
             (["--pattern", self.at("nothing-*.fits")], "matches no file"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits")], "say by --numbers"),
-            (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern has {n}"),
-            (["--numbers", "1"], "--numbers belongs to --pattern"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "no list of numbers"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "is there twice"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits")], "with --numbers"),
+            (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern contains {n}"),
+            (["--numbers", "1"], "--numbers needs --pattern"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "not a list of numbers"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "appears twice"),
             (["--skip-done"], "needs --input-table"),
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
             (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
@@ -90,7 +90,7 @@ class Daily(ProgramTest):
                      ["--input-table", STAR]):
             before = content(args[-1])
             done = self.run_fit("wrong.h5", *args, STAR, status=2)
-            self.assertOneLine(done, args[-1], "no table of inputs", status=2)
+            self.assertOneLine(done, args[-1], "not a table of inputs", status=2)
             self.assertEqual(content(args[-1]), before)
 
     def test_night_after_night(self):

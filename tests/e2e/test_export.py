@@ -273,7 +273,7 @@ class Export(ProgramTest):
         for name in (OUT, FILES[0], LIBRARY):
             before = content(name)
             done = self.export("--to", "fits", "--output", name, "--overwrite", OUT, status=4)
-            self.assertOneLine(done, "starmill export: ", name, "no export of starmill", status=4)
+            self.assertOneLine(done, "starmill export: ", name, "not an export of starmill", status=4)
             self.assertEqual(content(name), before)
 
     def test_usage(self):
@@ -429,7 +429,7 @@ class Export(ProgramTest):
         self.assertIn(f"products     1 in {folder}\n", done.stdout)
         before = tree(folder)
         done = self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
-        self.assertIn("which were there", done.stdout)
+        self.assertIn("already there", done.stdout)
         self.assertEqual(tree(folder), before)
         # the result is kept where a product cannot be written, and the command goes on from there
         os.remove(os.path.join(folder, os.listdir(folder)[0]))
@@ -444,7 +444,7 @@ class Export(ProgramTest):
         with open(tmp("no-folder"), "w", encoding="utf-8"):
             pass
         done = self.fit("none.h5", "--rvtab-dir", tmp("no-folder"), FILES[0], status=4, lib=LIBRARY)
-        self.assertOneLine(done, "--rvtab-dir", "is no folder", status=4)
+        self.assertOneLine(done, "--rvtab-dir", "is not a folder", status=4)
         self.assertFalse(os.path.exists(tmp("none.h5")))
         self.fit("plan.h5", "--plan", "--rvtab-dir", tmp("planned"), FILES[0], lib=LIBRARY)
         self.assertFalse(os.path.exists(tmp("planned")))

@@ -106,7 +106,8 @@ class Log(ProgramTest):
             self.assertGreater(len(content(log)), len(before))
         for text in ("To do: look at star 5\n", "2026-11-22 notes of a night of observations\n", "x"):
             put(log, text)
-            self.assertOneLine(fit("--log", log, *args), "--log", "no log of starmill", status=2)
+            self.assertOneLine(fit("--log", log, *args), "--log",
+                               "not that of a log of starmill", status=2)
             self.assertEqual(content(log, "r"), text)
 
 

@@ -50,7 +50,7 @@ class LibraryThatComes(EndToEnd):
             there = os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, "fgk.h5"))))
             done = self.fit_without(self.program(folder))
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"no --library: fitting with {there}, which came with starmill",
+            self.assertIn(f"no --library: fitting with {there}, the library shipped with starmill",
                           done.stderr)
             with h5py.File(tmp("came.h5")) as came, h5py.File(tmp("named.h5")) as named:
                 self.assertEqual(came["fits"]["TEFF"][0], named["fits"]["TEFF"][0])
@@ -61,7 +61,7 @@ class LibraryThatComes(EndToEnd):
         program = self.program("both/bin")
         done = self.fit_without(program, "--library", library())
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn("came with", done.stderr)
+        self.assertNotIn("shipped with", done.stderr)
         self.assertOneLine(self.fit_without(program), "both/share/starmill/libraries/fgk.h5", status=2)
 
 

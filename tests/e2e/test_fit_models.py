@@ -82,7 +82,7 @@ class Models(EndToEnd):
         files = [cut("as-they-are.fits", [3, 60]), cut("shifted.fits", [100], shift),
                  cut("shorter.fits", [150], shorten)]
         done = self.fit("own.h5", "--models", tmp("own-models.h5"), *files, ranks=2)
-        self.assertOneLine(done, "models", "arm r", "each row has its own", status=0)
+        self.assertOneLine(done, "models", "arm r", "each row stores its own", status=0)
         table, found = read(self.path), models(tmp("own-models.h5"))
         row = 0
         for path in files:

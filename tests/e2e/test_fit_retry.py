@@ -49,7 +49,7 @@ class Repaired(EndToEnd):
         before = content(self.path)
         shutil.copy(self.good, self.bad)
         done = self.retry(self.bad, status=4)
-        self.assertOneLine(done, self.bad, "2 of its 3 rows are fitted", "bring that file back",
+        self.assertOneLine(done, self.bad, "2 of its 3 rows are already fitted", "restore it",
                            status=4)
         self.assertEqual(content(self.path), before)
 

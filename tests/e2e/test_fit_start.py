@@ -113,7 +113,7 @@ class FitStart(EndToEnd):
             given = self.run_fit(f"part{ranks}.h5", "--start", table("part.fits", spoil),
                                  ranks=ranks)
             self.assertOneLine(self.done, f"{len(ROWS) - 4} of {len(ROWS)} rows start from",
-                               "2 are not in it, 2 have no finite values", status=0)
+                               "2 not found, 2 without finite values", status=0)
             plain = np.zeros(len(ROWS), bool)
             plain[missing + bad] = True
             np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
@@ -131,7 +131,7 @@ class FitStart(EndToEnd):
             columns["VRAD"][len(ROWS) + 1:] += 500.0
         once = self.run_fit("once.h5", "--start", table("once.fits"))
         twice = self.run_fit("twice.h5", "--start", table("twice.fits", repeat))
-        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "earlier row", status=0)
+        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "repeat a star", status=0)
         self.assertEqual(differing(once, twice), [])
 
     def test_values_beyond_the_limits_are_brought_within(self):
@@ -193,11 +193,11 @@ class FitStart(EndToEnd):
         put("text.txt", "TARGETID VRAD\n")
         n = len(ROWS)
         for start, parts in (
-            (table("foreign.fits", foreign), ("none of the", f"{n} are not in it")),
-            (table("nothing.fits", nothing), ("none of the", f"{n} have no finite")),
+            (table("foreign.fits", foreign), ("none of the", f"{n} not found")),
+            (table("nothing.fits", nothing), ("none of the", f"{n} without finite")),
             (table("narrow.fits", narrow), ("lacks VSINI LOGG",)),
             (self.input, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
-            (library(), ("no result of starmill",)),
+            (library(), ("not a result of starmill",)),
             (tmp("text.txt"), ("start:",)),
             (tmp("missing.fits"), ("cannot be opened",)),
         ):
@@ -250,7 +250,7 @@ class StartByName(EndToEnd):
         start = save("names.fits", dict(self.columns([2, 0]),
                                         OBJECT=[self.NAMES[2], self.NAMES[0]]))
         done = self.fit("names.h5", "--start", start)
-        self.assertOneLine(done, "2 of 3 rows", "1 are not in it", status=0)
+        self.assertOneLine(done, "2 of 3 rows", "1 not found", status=0)
         fits = read(self.path)
         self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
         np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])

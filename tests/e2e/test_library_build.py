@@ -346,7 +346,7 @@ class LibraryBuild(unittest.TestCase):
                      "--native-sigma")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
                               tmp("few")), 3, "--medium")
-        self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "none is wanted")
+        self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "leave none of")
         self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: not one of the labels")
         self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
@@ -508,7 +508,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertIn("complete already", again)
         # one that is good and cannot be looked at now is no reason to change anything
         self.refused(phoenix("retry", "retry.h5", env=faults("EIO:open:/m001.fits$:2:1")), 3,
-                     "m001, which cannot be taken now", "Input/output error")
+                     "m001, which cannot be used now", "Input/output error")
 
     def test_killed_rank(self):
         """A rank dies in the second round: the others end too, and the file is continued."""

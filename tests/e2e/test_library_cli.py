@@ -150,7 +150,7 @@ class LibraryTest(ProgramTest):
         self.refused(2, "2 numbers for 1 files", *new, "--template-sigma", "1,2", self.a)
         self.refused(2, "0 or more, not ''", *new, "--template-sigma", "1,", self.a)
         self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)
-        self.refused(2, "with commas between them, not 'b,,r'", *new, "--arm-names", "b,,r", self.a)
+        self.refused(2, "separated by commas, not 'b,,r'", *new, "--arm-names", "b,,r", self.a)
         self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,
                      "--guess-templates", "0", self.a)
         self.refused(2, "are one file", "import", "--output", self.a, "--overwrite",

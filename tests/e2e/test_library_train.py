@@ -128,7 +128,7 @@ class Train(ProgramTest):
         process.communicate()
         self.assertFalse(os.path.exists(path))
         done = self.train("killed.h5")[1]
-        self.assertIn("goes on from there", done.stdout)
+        self.assertIn("continuing from this checkpoint", done.stdout)
         self.assertEqual(digest(path), whole)
 
         # in the second arm: the first one's last layer is solved again, from where it was trained
@@ -151,7 +151,7 @@ class Train(ProgramTest):
         process.terminate()
         said = process.communicate()
         self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command goes on", said[1])
+        self.assertIn("the same command continues", said[1])
         self.train("stopped.h5")
         self.assertEqual(digest(path), whole)
         self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
@@ -164,7 +164,7 @@ class Train(ProgramTest):
         open(path + ".stop", "w", encoding="utf-8").close()
         said = process.communicate()
         self.assertEqual(process.returncode, 75, said)
-        self.assertIn("the same command goes on", said[1])
+        self.assertIn("the same command continues", said[1])
         done = self.train("file.h5", status=75)[1]
         self.assertOneLine(done, "file.h5.stop", "remove it", status=75)
 
@@ -197,15 +197,15 @@ class Train(ProgramTest):
             (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
             (make_grid("few.h5", n=12), (), 3, "12 good models"),
             (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),
-            (GRID, ("--loss", "l1"), 2, "take the pixels"),
+            (GRID, ("--loss", "l1"), 2, "use --last pixels"),
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
             (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
             (GRID, ("--rate", 1e-7), 2, "learning rates"),
-            (GRID, ("--huber", 2), 2, "--huber means nothing without --loss huber"),
-            (GRID, ("--factor", 0.3), 2, "--factor means nothing without --schedule plateau"),
-            (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn means nothing with --unit spread"),
-            (GRID, ("--memory", 1), 2, "--memory means nothing without --last pixels"),
-            (GRID, ("--smoothing=1",), 2, "--smoothing means nothing with --emulator network"),
+            (GRID, ("--huber", 2), 2, "--huber does not apply without --loss huber"),
+            (GRID, ("--factor", 0.3), 2, "--factor does not apply without --schedule plateau"),
+            (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn does not apply with --unit spread"),
+            (GRID, ("--memory", 1), 2, "--memory does not apply without --last pixels"),
+            (GRID, ("--smoothing=1",), 2, "--smoothing does not apply to --emulator network"),
             (tmp("absent.h5"), (), 3, "absent.h5"),
         ]
         for i, (grid, args, status, words) in enumerate(cases):

@@ -385,7 +385,7 @@ class Plot(Look):
 
     def test_python_and_scripts_that_are_missing(self):
         target = FITS["TARGETID"][0]
-        self.refused("plot", FIT, target, said=["Python cannot be started", "STARMILL_PYTHON"],
+        self.refused("plot", FIT, target, said=["cannot start Python", "STARMILL_PYTHON"],
                      env={"STARMILL_PYTHON": tmp("no-python")})
         bare = tmp("bare-python")
         with open(bare, "w", encoding="ascii") as f:  # without the distribution's packages
@@ -404,7 +404,7 @@ class Plot(Look):
             return subprocess.run(command, env={**ENVIRONMENT, **ENV}, text=True, check=False,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-        self.assertOneLine(alone(), "look/report.py did not come", status=2)
+        self.assertOneLine(alone(), "look/report.py is missing", status=2)
         shutil.copytree(LOOK, tmp("alone/share/starmill/look"))  # as it is installed
         command[-1:] = [none_fitted("unwritten.h5"), "--output", FIT + ".lock/x.html",
                         "--no-spectra"]

@@ -123,7 +123,7 @@ class Merge(ProgramTest):
         self.assertRefused(one, one, says=[FILES[0], "two of the parts", "named twice"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"])
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
-        self.assertRefused(one, LIBRARY, says=[LIBRARY, "no result of starmill"])
+        self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"])
         self.assertRefused(says=["no parts"])
         self.assertRefused(one, says=["--wrong"], options=["--wrong"])
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)

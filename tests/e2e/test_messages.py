@@ -56,7 +56,7 @@ class Messages(ProgramTest):
             first, last = rows[0]["WAVELENGTH"][[0, -1]] * factor
             self.setUp()
             done = self.fit(path, status=3)
-            self.assertOneLine(done, path, f"spectra from {first:.0f} to {last:.0f} A",
+            self.assertOneLine(done, path, f"its spectra, {first:.0f} to {last:.0f} A",
                                f"are these {unit}?", LIBRARY, status=3)
             self.assertStatuses(OUTSIDE)
 

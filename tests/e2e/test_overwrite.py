@@ -52,7 +52,7 @@ class Overwrite(ProgramTest):
             for args in ([tmp("none.fits")], [SHORT], ["--minsn", 1e6, SURVEY]):
                 done = self.fit(*args, status=3, ranks=ranks)
                 self.assertIn("was not overwritten: no row has been fitted", done.stderr)
-                self.assertIn("old.h5 is as it was", done.stdout)
+                self.assertIn("old.h5 is unchanged", done.stdout)
                 self.assertKept()
         # the run that would give no row without it is no success either, and makes its file
         alone = super().fit("alone.h5", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
@@ -226,7 +226,7 @@ class Overwrite(ProgramTest):
                           ["library", "spectra", "--overwrite", "--output", path, SURVEY]]
             for call in calls:
                 with self.subTest(call=call):
-                    self.assertOneLine(starmill(*call), "exists and is no starmill", "remove it",
+                    self.assertOneLine(starmill(*call), "exists and is not a starmill", "remove it",
                                        status=2)
             self.assertEqual([content(name) for name in foreign], kept)
         self.assertFalse(os.path.exists(tmp("n.h5")))

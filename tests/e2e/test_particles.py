@@ -78,7 +78,7 @@ class Particles(ProgramTest):
             f["STATUS"][1:4] = 0
             f["DENSITY"][1:4] = -1
         done = self.job("ranks.h5", text)
-        self.assertIn("problems     5, of them 2 were there already\n", done.stdout)
+        self.assertIn("problems     5, 2 of them already done\n", done.stdout)
         with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
             for name in b:
                 np.testing.assert_array_equal(a[name][()], b[name][()])
@@ -148,13 +148,13 @@ class Particles(ProgramTest):
         for text, *says in (
                 ("particles: 0\n", ":1: particles takes an integer from 1 to"),
                 ("steps: 3\nparticle: 7\n", ":2: no key 'particle'"),
-                ("steps: 3\nsteps: 7\n", ":2: steps is there twice"),
+                ("steps: 3\nsteps: 7\n", ":2: steps appears twice"),
                 ("step: .nan\n", ":1: step takes a number above 0"),
                 ("boundary: mirror\n", "takes open, reflecting, periodic or absorbing"),
                 ("grid: [10, 20]\n", "grid has 2 values for 1 dimensions"),
                 ("boundary: periodic\n", "axis 1 has ends at 0 and 0"),
                 ("times: [0.005]\n", "times: 0.005 is not after a whole number of steps of 0.01"),
-                ("potential: grid\n", "problem 0 has potential: grid", "give potential_file"),
+                ("potential: grid\n", "problem 0 needs a file (potential: grid", "give potential_file"),
                 ("problems:\n  - {steps: 7}\n", ":2: no key 'steps' of a problem"),
                 ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",
                  "give a step of 0.005 or less"),

@@ -224,7 +224,7 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--temperatures", 3), "7200", "--max-evaluations", status=2)
         say(self.sample("no.h5", "--moves", "de,hop"), "'hop'", status=2)
         say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
-        say(self.sample("no.h5", fit=self.library), "no result of starmill fit", status=2)
+        say(self.sample("no.h5", fit=self.library), "not a result of starmill fit", status=2)
         say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)
         other = shutil.copy(self.fitted, tmp("other.h5"))
         with h5py.File(other, "r+") as f:

@@ -288,7 +288,7 @@ class Continue(Simulate):
         for name in left + mine:
             put(os.path.join(tmp("gap"), name), "x")
         done = self.make("gap", *FAST, "--redrock", ranks=2)
-        self.assertIn("were there already", done.stdout)
+        self.assertIn("of them already done", done.stdout)
         for name in mine:
             os.unlink(os.path.join(tmp("gap"), name))  # fails where it was removed
         self.assertEqual(digests("gap"), whole)
@@ -312,7 +312,7 @@ class Continue(Simulate):
                     self.assertRegex(name, r"^coadd-mock-\d{5}\.fits$")
                 before = times(out)
                 again = self.make(out, *args, "--threads", 2, ranks=2)
-                self.assertIn(f"{len(there)} were there already", again.stdout)
+                self.assertIn(f"{len(there)} of them already done", again.stdout)
                 after = times(out)
                 self.assertEqual(len(after), 26)
                 self.assertEqual({name: after[name] for name in before}, before)
@@ -407,7 +407,7 @@ class Refusals(Simulate):
     def test_output_that_cannot_be(self):
         with open(tmp("file"), "w"):
             pass
-        self.assertOneLine(simulate("file", *FAST), tmp("file"), "no folder", status=4)
+        self.assertOneLine(simulate("file", *FAST), tmp("file"), "not a folder", status=4)
         self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
         done = simulate("no/such", *FAST)
         self.assertOneLine(done, tmp("no/such"), "create its parent", status=4)
@@ -432,7 +432,7 @@ class Refusals(Simulate):
                 pyfits.HDUList([pyfits.PrimaryHDU(np.arange(4))]).writeto(path, overwrite=True)
                 before = digests("mixed")
                 done = simulate("mixed", "--stars", 2, "--overwrite", ranks=2)
-                self.assertOneLine(done, path, "not of starmill simulate", status=4)
+                self.assertOneLine(done, path, "not made by starmill simulate", status=4)
                 self.assertEqual(digests("mixed"), before)
                 put(path, own)
 

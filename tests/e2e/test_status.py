@@ -62,17 +62,17 @@ class Status(EndToEnd):
         return out, errors
 
     def test_nothing_there(self):
-        self.assertIn("neither a result nor a status", self.ask(tmp("absent.h5"), status=NONE))
+        self.assertIn("neither result nor status", self.ask(tmp("absent.h5"), status=NONE))
         self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
 
     def test_wrong_use_and_foreign_files(self):
         self.assertOneLine(starmill("status"), "name one result file", status=2)
         self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
-        self.assertOneLine(starmill("status", library()), "no result of starmill", status=4)
+        self.assertOneLine(starmill("status", library()), "not a result of starmill", status=4)
         self.assertOneLine(starmill("status", stars()), stars(), status=4)
         put("foreign.h5.status.json", "{}")
-        self.assertOneLine(starmill("status", tmp("foreign.h5")), "no status file", status=4)
+        self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
         put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
         self.assertEqual(starmill("status", "--help").returncode, 0)
@@ -236,7 +236,7 @@ class Status(EndToEnd):
         # nothing else is replaced, whatever it is
         other = tmp("other.fits")
         shutil.copy(star, other)
-        for path, says in ((star, "are one file"), (other, "no status file")):
+        for path, says in ((star, "are one file"), (other, "not a status file")):
             before = content(path)
             done = self.fit("refused.h5", "--status", path, star, status=2)
             self.assertOneLine(done, "starmill fit: ", path, says, status=2)
@@ -244,7 +244,7 @@ class Status(EndToEnd):
         self.assertFalse(os.path.exists(self.path))
         # a status that cannot be written stops nothing
         done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)
-        self.assertOneLine(done, "WARN", "the status is not written", status=0)
+        self.assertOneLine(done, "WARN", "cannot write the status", status=0)
 
 
 if __name__ == "__main__":

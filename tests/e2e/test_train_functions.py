@@ -440,12 +440,12 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", path, "cubic"), "--emulator", status=2)
         self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
         for way, options, words in (
-            ("splines", ("--smoothing", 1), "--smoothing means nothing with --emulator splines"),
-            ("linear", ("--degree", 1), "--degree means nothing with --emulator linear"),
-            ("radial", ("--gaps", "fill"), "--gaps means nothing with --emulator radial"),
-            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out means nothing with"),
-            ("radial", ("--left-out", 0, "--seed", 2), "--seed means nothing where nothing is left"),
-            ("radial", ("--epochs", 2), "--epochs means nothing with --emulator radial"),
+            ("splines", ("--smoothing", 1), "--smoothing does not apply to --emulator splines"),
+            ("linear", ("--degree", 1), "--degree does not apply to --emulator linear"),
+            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial"),
+            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out does not apply"),
+            ("radial", ("--left-out", 0, "--seed", 2), "--seed does not apply where nothing is left"),
+            ("radial", ("--epochs", 2), "--epochs does not apply to --emulator radial"),
         ):
             self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
