@@ -53,21 +53,23 @@ static const mill_job_row job[] = {
      HELP(&mill_simulate_help)},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help)},
-    {"status", "say how a fit is going, or how it ended", mill_job_status, HELP(&mill_status_help)},
+    {"status", "show the progress of a fit, or how it ended", mill_job_status,
+     HELP(&mill_status_help)},
     {"report", "make one HTML page of a result: numbers, maps, spectra", mill_job_report,
      HELP(&mill_report_help)},
     {"plot", "draw stars of a result: spectra, models, residuals", mill_job_plot,
      HELP(&mill_plot_help)},
-    {"show", "print all that a result says of a star", mill_job_show, HELP(&mill_show_help)},
-    {"select", "print the stars of a result for which an expression is true", mill_job_select,
+    {"show", "print everything that a result holds about a star", mill_job_show,
+     HELP(&mill_show_help)},
+    {"select", "list the stars of a result for which an expression is true", mill_job_select,
      HELP(&mill_select_help)},
-    {"export", "write a result as FITS (rvtab, rvmod or all columns), CSV or HDF5 table",
-     mill_job_export, HELP(&mill_export_help)},
-    {"merge", "join the results of a survey's parts to one", mill_job_merge,
+    {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", mill_job_export,
+     HELP(&mill_export_help)},
+    {"merge", "join the results of a survey's parts into one", mill_job_merge,
      HELP(&mill_merge_help)},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
      HELP(&mill_doctor_help)},
-    {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench,
+    {"bench", "measure the speed of fits, and from which size a GPU pays", mill_job_bench,
      HELP(&mill_bench_help)},
     {0}};
 
@@ -83,12 +85,12 @@ static const mill_job_row *find_job(const char *name)
 }
 
 static const char more_help[] =
-    "starmill help JOB, starmill JOB --help: what a job takes\n"
-    "starmill help config: every key of the configuration (Markdown)\n"
-    "starmill help config particles: every key of the configuration of particles\n"
-    "starmill help man, starmill help man JOB: the same as pages for man (roff)\n"
-    "starmill help completion: the script that completes command lines in bash\n"
-    "starmill --version: what this program was built with\n";
+    "starmill help JOB, starmill JOB --help: options of a job\n"
+    "starmill help config: keys of the configuration (Markdown)\n"
+    "starmill help config particles: keys of the configuration of particles\n"
+    "starmill help man, starmill help man JOB: the same as man pages (roff)\n"
+    "starmill help completion: bash completion script\n"
+    "starmill --version: versions of the program and its libraries\n";
 
 static void print_help(FILE *out)
 {
@@ -98,7 +100,7 @@ static void print_help(FILE *out)
   fprintf(out, "\n%s", more_help);
 }
 
-/* Of pages that go into files: one that is cut off must not pass for whole. */
+/* Check the output of pages that go into files: a truncated one must not look complete. */
 static int printed(void)
 {
   if (fflush(stdout) == 0 && !ferror(stdout))
@@ -169,7 +171,7 @@ static int help(int argc, char **argv)
 int main(int argc, char **argv)
 {
   mill_h5_name_crashes();
-  /* a file at the limit on sizes is a failed write with a message, not a silent death */
+  /* a file at the size limit then gives a failed write with a message instead of a silent death */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();
   if (argc < 2) {

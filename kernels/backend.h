@@ -21,60 +21,58 @@ enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
  *  are the backend's own memory; structures hold such pointers too.
  *
- *  start and advance only ask for work where overlaps is set: until collect or wait
- *  returns, the slots that they name and the model belong to the device.  Meanwhile
- *  the host may fill and read other slots.  What an upload reads may be changed once it has
- *  returned.  Copies are done in the order in which they
- *  were asked for, and before a start or an advance that comes after them. */
+ *  Where overlaps is set, start and advance only queue work: until collect or wait returns, the
+ *  device owns the named slots and the model.  Meanwhile the host may fill and read other slots.
+ *  The source of an upload may change once the call has returned.  Copies are done in the order of
+ *  the calls, and before a later start or advance. */
 typedef struct mill_backend {
   const char *name; /**< with the type of the device: "cpu x86-64-v4" */
   int kind;         /**< enum mill_backend_kind */
-  int overlaps;     /**< work goes on while the host does something else */
-  int default_slot; /**< stars at once that suit it; 0: a matter of threads */
+  int overlaps;     /**< work runs while the host continues */
+  int default_slot; /**< preferred number of stars at once; 0: depends on the threads */
   int (*open)(int n_thread, mill_device **out);
   void (*close)(mill_device *device);
-  /** Thread i of a device as a device of its own, which shares its memory and its timing.  Parts
-   *  work at the same time, and not while the whole does; close them first.  NULL: it has none. */
+  /** Thread i of a device as a separate device that shares its memory and timing.  Parts work
+   *  concurrently, but not while the whole device works; close them first.  NULL: it has none. */
   int (*part)(mill_device *whole, int i, mill_device **out);
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
-  /** Several pieces, of which the device may copy some side by side. */
+  /** Several pieces, which the device may copy concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
-  /** Several pieces from the device, for which it is waited together. */
+  /** Several pieces from the device, with one wait for all. */
   int (*download_all)(mill_device *device, const mill_upload *piece, int n);
   /** The model and all slots, before the first start and whenever the model has changed;
    *  not while work is under way.  model: host copy of *d_model.  slot [n_slot] stays where it is,
    *  and an entry may change before the start of that slot. */
   int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
               mill_slot *const *slot, int n_slot);
-  /** Prepare freshly loaded slots, guess, and make their first request.
-   *  index [n] numbers of slots. */
+  /** Prepare newly loaded slots, guess, and make their first request.  index [n]: slot numbers. */
   int (*start)(mill_device *device, const int *index, int n);
-  /** Rounds over the given slots, fresh ones too: emulate, answer, digest.  At least one,
-   *  at most max_round, and no further when n_want of them have finished.  Slots whose
-   *  request is MILL_REQ_NONE are passed over. */
+  /** Rounds over the given slots, including new ones: emulate, answer, digest.  Runs at least one
+   *  and at most max_round rounds, and stops when n_want slots have finished.  Slots whose request
+   *  is MILL_REQ_NONE are skipped. */
   int (*advance)(mill_device *device, const int *index, int n, int n_want, int max_round);
   /** Wait for the advance; rows of those of its slots that have finished, each once.
    *  index [n of advance] and result [n of advance]. */
   int (*collect)(mill_device *device, int *index, mill_fit_result *result, int *n_finished);
-  /** Wait for everything that was asked for. */
+  /** Wait for all queued work. */
   int (*wait)(mill_device *device);
-  /** What the log should say about the device since it was opened; NULL: nothing.  No such
-   *  function: never anything.  Valid until the next bind. */
+  /** Message for the log about the device since it was opened; NULL: none.  A device without
+   *  messages lacks this function.  Valid until the next bind. */
   const char *(*remark)(mill_device *device);
   /** Rows of a float32 arm's emulator at the model's first n_stored guess templates, as
    *  mill_model_arm.stored (rows) and stored_mean (mean) have them, and the last layer's inputs of
-   *  the tangents, input [n_stored][n_label][n_in].  How many threads the device has changes
-   *  nothing.  m: in the host's memory.  Only the CPU's backends have it. */
+   *  the tangents, input [n_stored][n_label][n_in].  The result does not depend on the number of
+   *  threads.  m: in the host's memory.  Only the CPU's backends have it. */
   int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean,
                float *input);
   /** The last layer of such an arm, without its mean and bias, of n inputs [n][n_in], into rows
    *  [n][n_pix_pad].  Where store is. */
   int (*last)(const mill_model *m, int arm, int n, const float *input, float *rows);
-  /** Add to *total what this device has spent since it was opened; NULL: not counted. */
+  /** Add the device's times since it was opened to *total; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;
 

@@ -6,11 +6,11 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** The backend that a configuration's word means: cpu, auto (a CPU until a run settles it by the
- *  number of its rows), cuda, cuda+cpu (its GPU).  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+/** The backend of a configuration's word: cpu, auto (a CPU until a run settles it by the number of
+ *  its rows), cuda, cuda+cpu (its GPU).  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
 int mill_backend_find(const char *choice, const mill_backend **backend);
 
-/** Stars at once that suit a backend with n_thread threads. */
+/** Preferred number of stars at once of a backend with n_thread threads. */
 int mill_backend_slots(const mill_backend *backend, int n_thread);
 
 MILL_EXTERN_C_END

@@ -1,5 +1,5 @@
-/** All that a program asks of GPUs, in every build: where it was built without CUDA, each of these
- *  functions fails with MILL_ERR_CONFIG, whose message says so (kernels/no_gpu.c).
+/** The GPU interface of every build: without CUDA, each of these functions fails with
+ *  MILL_ERR_CONFIG and a message that says so (kernels/no_gpu.c).
  */
 #ifndef MILL_GPU_H
 #define MILL_GPU_H

@@ -1,4 +1,4 @@
-/* In the place of the CUDA backend, in a build without CUDA. */
+/* Stubs for the CUDA backend in a build without CUDA. */
 #include <string.h>
 
 #include "kernels/base/error.h"

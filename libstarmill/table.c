@@ -271,7 +271,8 @@ static int list_columns(starmill_table *t)
     mill_h5_array_close(&array);
     MILL_TRY(err);
     if (!is_column || (t->n_row >= 0 && n_row != t->n_row))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no column like the others of a result", t->path, path);
+      MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column like the others of a result", t->path,
+                path);
     t->n_row = n_row;
   }
   if (t->n_column == 0)
@@ -322,7 +323,7 @@ static int read_column(starmill_table *t, table_column *c)
   path_of(c->name, path);
   MILL_TRY(describe(t, path, c, &n_row, &array, &is_column));
   if (!is_column || n_row != t->n_row)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no column with a value for each of the %lld rows",
+    MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is not a column with a value for each of the %lld rows",
               t->path, path, (long long)t->n_row);
   MILL_TRY(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
   const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
@@ -407,7 +408,7 @@ int starmill_table_theta(const starmill_library *library, starmill_table *table,
     const starmill_parameter parameter = mill_parameter(library, j);
     err = find_column(table, parameter.column, &c);
     if (err == MILL_OK && (c->type != STARMILL_F64 || c->n_value != 1))
-      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is no parameter", c->name);
+      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is not a parameter", c->name);
     if (err == MILL_OK)
       theta[j] = ((const double *)(const void *)c->data)[i_row];
   }

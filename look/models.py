@@ -88,12 +88,12 @@ class Refitted:
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
         if done.returncode != 0:
-            why = (done.stdout.strip().splitlines() or ["no word"])[-1]
-            raise Failure(INPUT, f"the stars cannot be fitted once more: {why}")
+            why = (done.stdout.strip().splitlines() or ["no message"])[-1]
+            raise Failure(INPUT, f"the stars cannot be refitted: {why}")
         again = Result(output)
         if again.provenance["LIBRARY_HASH"] != result.provenance["LIBRARY_HASH"]:
             raise Failure(USAGE, f"{result.path} was fitted with another library than "
-                                 f"{command[5]}: give that one by --library")
+                                 f"{command[5]}: give the library of the fit with --library")
         return again
 
     def _pair(self, again, rows):

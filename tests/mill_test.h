@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-/** MILL_TEST(name) { ... } is a test of this program; MILL_RUN_TESTS(set_up, tear_down) runs them in the
- *  order of their definition and returns how many failed. */
+/** MILL_TEST(name) { ... } is a test of this program; MILL_RUN_TESTS(set_up, tear_down) runs all of
+ *  them in the order of their definition and returns how many failed. */
 #define MILL_TEST(name)                                                                            \
   static void test_##name(void **state);                                                           \
   enum { place_of_test_##name = __COUNTER__ };                                                     \
@@ -27,10 +27,16 @@
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests("tests", set_up, tear_down)
-/** The usual main. */
+/** The usual mains: without random inputs, and with some of a seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \
+    return MILL_RUN_TESTS(set_up, tear_down);                                                      \
+  }
+#define MILL_SEEDED_TEST_MAIN(seed, set_up, tear_down)                                             \
+  int main(void)                                                                                   \
+  {                                                                                                \
+    printf("seed %d\n", seed);                                                                     \
     return MILL_RUN_TESTS(set_up, tear_down);                                                      \
   }
 

@@ -20,7 +20,7 @@ typedef struct line {
   size_t number;    /* from 1 */
 } line;
 
-/* Give take each line of a file that is neither blank nor a comment. */
+/* Call take for each line of a file that is neither blank nor a comment. */
 static int each_line(const char *path, int (*take)(const line *, void *), void *context)
 {
   int err = MILL_OK;
@@ -108,7 +108,7 @@ static int take_id(const line *at, void *context)
   const long long value = strtoll(at->text, &end, 10);
   if (end == at->text || end[strspn(end, " \t")] != '\0' || errno)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s, line %zu: '%.40s' is no TARGETID; write one integer a line", at->path,
+                      "%s, line %zu: '%.40s' is not a TARGETID; write one integer a line", at->path,
                       at->number, at->text);
   MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + 1));
   list->value[list->n++] = value;
@@ -200,7 +200,7 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     if (!is_right || (*at != ',' && *at != '\0'))
       return MILL_ERROR(
           MILL_ERR_USAGE,
-          "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
+          "%s: '%.40s' is not a list of numbers; write such as 100,200-210, the lower one first",
           where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
       return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
@@ -229,7 +229,7 @@ static int refuse_repeated(const number_list *list, const char *where)
   qsort(sorted, list->n, sizeof *sorted, mill_by_int64);
   for (size_t i = 1; i < list->n; i++)
     if (sorted[i] == sorted[i - 1])
-      MILL_FAIL(MILL_ERR_USAGE, "%s: %lld is there twice; give each number once", where,
+      MILL_FAIL(MILL_ERR_USAGE, "%s: %lld appears twice; give each number once", where,
                 (long long)sorted[i]);
 done:
   mill_free(sorted);

@@ -19,9 +19,9 @@ void mill_path_list_clear(mill_path_list *list);
 /** Append the paths of a catalog: one a line.
  *
  *  Blank lines and lines whose first byte is # are ignored; a carriage return
- *  at the end of a line is, too.  A line is only ever a path: brackets, globs,
- *  pipes and URLs mean nothing.  A relative path is relative to the folder of
- *  the list.  Whether the files exist is not asked here.
+ *  at the end of a line is, too.  A line is a plain path: brackets, globs, pipes and URLs have no
+ *  special meaning.  A relative path is relative to the folder of the list.  The files need not
+ *  exist yet.
  *
  *  MILL_ERR_USAGE names the list and the line: unreadable, no path in it, a
  *  path that is too long (MILL_FITS_MAX_PATH) or holds a zero byte. */
@@ -43,7 +43,7 @@ int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n);
  *  numbers  [n]  out  in the order given, owned by the caller (mill_free)
  *
  *  MILL_ERR_USAGE names the text or the file and the line: no number, a range that is none, more
- *  than ten million, one that is there twice. */
+ *  than ten million, a repeated number. */
 int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n);
 
 #endif

@@ -1,5 +1,5 @@
-/** What a file's rows are, of whatever survey: a row of the result's catalogue, and which rows and
- *  exposures of a file were selected. */
+/** Rows of a file of any survey: a row of the result's catalogue, and the selected rows and
+ *  exposures of a file. */
 #ifndef MILL_CATALOG_ROW_H
 #define MILL_CATALOG_ROW_H
 
@@ -7,7 +7,7 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** What /catalog keeps of one row of the result. Missing: -1, NaN, "". */
+/** One row of the result in /catalog. Missing: -1, NaN, "". */
 typedef struct mill_catalog_row {
   int64_t target_id;
   double target_ra, target_dec;
@@ -28,7 +28,7 @@ typedef struct mill_catalog_row {
   int64_t first_exposure;          /**< index into mill_file_index.exposure_row */
 } mill_catalog_row;
 
-/** Nothing known: -1, NaN, "". */
+/** All missing: -1, NaN, "". */
 void mill_catalog_row_init(mill_catalog_row *row);
 
 /** The selected rows of one input file, in file order. */
@@ -42,7 +42,7 @@ typedef struct mill_file_index {
   int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
   double file_mtime;
-  int64_t rows_hash; /**< digest of what tells the rows from others (mill_spectra_index) */
+  int64_t rows_hash; /**< digest that identifies the rows (mill_spectra_index) */
   /** path of the redrock file by which rows were selected, owned, NULL: none */
   char *redrock;
   int64_t redrock_size;

@@ -11,7 +11,7 @@
 
 enum { MAX_WIDTH = 18 };
 
-/* Is there {n}, {n:WIDTH} or {n/DIVISOR} at text?  Its length, 0 when not. */
+/* Length of {n}, {n:WIDTH} or {n/DIVISOR} at text; 0 when there is none. */
 static size_t placeholder(const char *text, int *width, long long *divisor)
 {
   char *end = NULL;
@@ -45,8 +45,8 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
     if (length == 0 && strncmp(at, "{n", 2) == 0)
       return MILL_ERROR(
           MILL_ERR_USAGE,
-          "--pattern '%s': '%.12s' is no place for a number; write {n}, {n:8} or {n/100}", pattern,
-          at);
+          "--pattern '%s': '%.12s' is not a placeholder for a number; write {n}, {n:8} or {n/100}",
+          pattern, at);
     if (length > 0)
       n += (size_t)snprintf(out + n, size - n, "%0*lld", width, (long long)number / divisor);
     else
@@ -62,7 +62,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
 
 static _Thread_local int folder_errno;
 
-/* For glob, which a folder that is not there must not end. */
+/* For glob: a missing folder is not an error. */
 static int folder_failed(const char *path, int reason)
 {
   (void)path;
@@ -97,7 +97,7 @@ int mill_input_pattern(const char *pattern, const int64_t *number, size_t n_numb
   char filled[MILL_FITS_MAX_PATH];
   MILL_CHECK(fill_in(pattern, 0, filled, sizeof filled, &n_place));
   if (n_place > 0 && n_number == 0)
-    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' has {n}: say by --numbers what it stands for",
+    return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%s' has {n}: give its values with --numbers",
                       pattern);
   if (n_place == 0) {
     return add_matches(pattern, 0, list);

@@ -6,7 +6,7 @@
 
 /** All paths that match a pattern of glob(3), in the order of their bytes.  Where the pattern has
  *  {n}, {n:WIDTH} or {n/DIVISOR}, these stand for each of the numbers, one after the other; a
- *  number without a match gives its pattern as a path, so that it is an input that is not there.
+ *  number without a match gives its pattern as a path, so that it is reported as a missing input.
  *
  *  list  in/out  appended to
  *

@@ -229,7 +229,7 @@ int mill_input_table_check(const char *path)
   (void)mill_first_bytes(path, first, sizeof first - 1);
   if (strcmp(first, HEAD) != 0)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "--input-table %s: exists and is no table of inputs: give another file",
+                      "--input-table %s: exists and is not a table of inputs: give another file",
                       path);
   return MILL_OK;
 }
@@ -266,8 +266,8 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   /* in one piece: runs that end at the same time do not mix their lines */
   if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
-              "--input-table %s: cannot be written: %s; the result is whole, and the same command "
-              "writes the table",
+              "--input-table %s: cannot be written: %s; the result is complete, and the same "
+              "command writes the table",
               path, errno ? strerror(errno) : "no room");
 done:
   if (fd >= 0)

@@ -37,7 +37,7 @@ struct mill_start_table {
   char hash[65];
 };
 
-/* What both kinds of file fill. */
+/* Data read from either kind of file. */
 typedef struct raw_table {
   const char *path;
   const mill_library *lib;
@@ -100,7 +100,7 @@ static int has_column(mill_fits_file *file, int i_hdu, const char *name)
   return status == 0;
 }
 
-/* What a table lacks, for a message; empty: nothing. */
+/* Columns that a table lacks, for a message; empty: none. */
 static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *raw, char *list,
                             size_t size)
 {
@@ -385,7 +385,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   MILL_TRY(MILL_ALLOC(1, &raw.out));
   err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
   if (err == MILL_ERR_INPUT || (err == MILL_ERR_OUTPUT && is_hdf5)) {
-    /* spectra that cannot be read leave a run that is done; this leaves none */
+    /* unreadable spectra leave a finished run, an unreadable table does not */
     mill_error_kept kept;
     mill_error_save(err, &kept);
     err = MILL_ERROR(MILL_ERR_CONFIG, "start: %s", kept.message);

@@ -1,8 +1,8 @@
-/** Where fits start from instead of the guess: a table of parameters by star.
+/** Starting points of fits instead of the guess: a table of parameters by star.
  *
  *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of
  *  `starmill fit` (finished or not), whose rows with a wrong CRC are left out, with a warning.
- *  Stars are told apart by TARGETID, and where they have none (-1) by name, column OBJECT.
+ *  Stars are identified by TARGETID, or where it is -1 by name, column OBJECT.
  */
 #ifndef MILL_START_TABLE_H
 #define MILL_START_TABLE_H
@@ -46,7 +46,8 @@ int32_t mill_start_table_info(const mill_start_table *table, const double *theta
 /** Rows of stars that have an earlier row in the table. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 
-/** SHA-256 of what fits can take from the table, whatever the file around it: 64 digits. */
+/** SHA-256 of the values that fits can take from the table, independent of the rest of the file: 64
+ *  digits. */
 const char *mill_start_table_hash(const mill_start_table *table);
 
 #endif

@@ -14,7 +14,7 @@ enum { PIECE_BYTES = 4 << 20 };
 
 /* ---- which rows ---- */
 
-/* What /catalog has of an input's rows. */
+/* Columns of /catalog for an input's rows. */
 typedef struct stars {
   int64_t *fits_row, *target_id, *first;
   int32_t *n_exposure;
@@ -107,7 +107,7 @@ void mill_carried_clear(mill_carried *carried)
 
 #define ELSE_ALONE "export with --no-fibermap"
 
-/* Does FIBERMAP have the targets that were fitted? */
+/* Does FIBERMAP have the fitted targets? */
 static int check_targets(mill_fits_file *input, const mill_carried *carried)
 {
   int err = MILL_OK, i_hdu = -1;

@@ -1,4 +1,4 @@
-/** What an export copies from a DESI input: rows of its tables, and keywords. */
+/** Parts of a DESI input that an export copies: rows of its tables, and keywords. */
 #ifndef MILL_CARRIED_H
 #define MILL_CARRIED_H
 
@@ -20,8 +20,8 @@ int mill_carried_find(const mill_export_source *source, int i_file, int by_expos
                       mill_carried *out);
 void mill_carried_clear(mill_carried *carried);
 
-/** Open input i_file and check that its FIBERMAP has the carried targets; *out NULL: it is no DESI
- *  file.
+/** Open input i_file and check that its FIBERMAP has the carried targets; *out NULL: it is not a
+ *  DESI file.
  *
  *  MILL_ERR_INPUT: it is gone, has changed since it was fitted, or a row was joined from several
  *  inputs. */
@@ -38,11 +38,11 @@ int mill_carried_exposures(mill_fits_file *input, int i_hdu, const mill_carried 
                            const mill_product *product);
 
 /** The primary header: versions, library, configuration, command and redrock file as rvspecfit
- *  names them, and what the product is.
+ *  names them, and the kind of the product.
  *
  *  i_file  -1: of all inputs
  *  input   whose keywords on its grouping of spectra are copied; NULL: none
- *  what    how mill_product_look knows it again */
+ *  what    kind, by which mill_product_look recognises it */
 int mill_carried_header(const mill_export_source *source, int i_file, mill_fits_file *input,
                         const char *what, const mill_product *product);
 

@@ -1,4 +1,4 @@
-/** A result that is exported: its rows in blocks, its inputs, and where it comes from. */
+/** A result to export: its rows in blocks, its inputs, and its provenance. */
 #ifndef MILL_EXPORT_SOURCE_H
 #define MILL_EXPORT_SOURCE_H
 

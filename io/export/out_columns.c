@@ -24,7 +24,7 @@ static const mill_stored_column *find(const mill_export_source *source, const ch
   return NULL;
 }
 
-/* Is it a unit of FITS?  Logarithms and units in words are none, and programs complain of them. */
+/* Is it a FITS unit?  Logarithms and units in words are not, and programs complain about them. */
 static int is_fits_unit(const char *unit)
 {
   return strcmp(unit, "dex") != 0 && strncmp(unit, "log(", 4) != 0 && !strstr(unit, "parameter");
@@ -146,9 +146,9 @@ int mill_out_whole(const mill_export_source *source, mill_out_table *table)
   return MILL_OK;
 }
 
-/* RVTAB as rvspecfit writes it, and what starmill adds.  "%s" stands for the name of an arm, or of
-   a label that is not in the table yet; lines of one scope that follow each other repeat
-   together. */
+/* RVTAB as rvspecfit writes it, and the columns that starmill adds.  "%s" stands for the name of an
+ * arm, or of a label that is not in the table yet; lines of one scope that follow each other repeat
+ * together. */
 static const struct {
   enum { ONCE, ARM, LABEL } scope;
   const char *name;

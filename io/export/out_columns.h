@@ -1,5 +1,5 @@
-/** The columns of an exported table: name, unit and description of each, and where the rows of the
- *  result have its value. */
+/** The columns of an exported table: name, unit and description of each, and the place of its value
+ *  in the rows of the result. */
 #ifndef MILL_OUT_COLUMNS_H
 #define MILL_OUT_COLUMNS_H
 

@@ -109,8 +109,8 @@ int mill_product_look(const char *path, const char *what, const char *run_id, co
   }
   if (status != 0 || !exported[0])
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "%s: exists and is no export of starmill, and --overwrite replaces nothing "
-                      "else: give another name, or remove it yourself",
+                      "%s: exists and is not an export of starmill, so --overwrite does not "
+                      "replace it: give another name, or remove it yourself",
                       path);
   const int is_ours = strcmp(exported, what) == 0 && strcmp(run, run_id) == 0;
   if (!is_ours && !overwrite)

@@ -39,10 +39,10 @@ void mill_product_key(fitsfile *out, const char *key, const char *value, const c
 /** Bytes that a FITS text may not hold become '?'. */
 void mill_product_printable(char *text, size_t n);
 
-/** What is at the path of a product, apart from MILL_OK: nothing, or an export of this result. */
+/** State of a product's path: nothing, or an export of this result. */
 enum mill_product_state { MILL_PRODUCT_ABSENT, MILL_PRODUCT_DONE, MILL_PRODUCT_OLDER };
 
-/** May a product of this kind (what) and result be written at path?
+/** Check that a product of this kind (what) and result may be written at path.
  *
  *  *state: MILL_PRODUCT_DONE: it is there and not older than the result; OLDER: it is of the result
  *  before failed rows were fitted again, or of another one with overwrite.

@@ -43,14 +43,14 @@ int mill_products_folder(const char *folder, const char *option)
   struct stat status;
   MILL_CHECK(make_folder(folder));
   if (stat(folder, &status) != 0 || !S_ISDIR(status.st_mode))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s %s: is no folder", option, folder);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s %s: is not a folder", option, folder);
   if (access(folder, W_OK | X_OK) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write in the folder %s: %s", option, folder,
                       strerror(errno));
   return MILL_OK;
 }
 
-/* The last two folders of a path, "100/10001/", or what there is of them; empty for a file alone.
+/* The last two folders of a path, "100/10001/", or fewer; empty for a file alone.
  */
 static void last_folders(const char *path, char *out, size_t size)
 {
@@ -197,7 +197,7 @@ static int make_product(products *p, enum kind kind, int i_file)
   return MILL_OK;
 }
 
-/* A product that its input spoils costs no other. */
+/* A failure of one input does not affect other products. */
 static int products_of(products *p, int i_file)
 {
   int err = MILL_OK;
@@ -245,8 +245,8 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
     err = products_of(&p, i);
   if (err == MILL_OK && p.n_refused > 0)
     err = MILL_ERROR(MILL_ERR_OUTPUT,
-                     "%s: exists and is no product of this result; nor are %lld more: give "
-                     "another folder or --overwrite",
+                     "%s: exists and is not a product of this result (and %lld more): give another "
+                     "folder or --overwrite",
                      p.refused, (long long)p.n_refused - 1);
   MILL_TRY(mill_mpi_agree(mpi, err));
   int64_t mine[] = {p.counts.n_written, p.counts.n_there, p.counts.n_failed, p.counts.n_unread};

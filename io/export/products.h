@@ -6,7 +6,7 @@
 
 #include "src/ranks/mpi_context.h"
 
-/** What to write; texts are borrowed. */
+/** Request of an export; texts are borrowed. */
 typedef struct mill_products {
   const char *result;
   const char *models;     /**< for rvmod; NULL: none */
@@ -20,7 +20,7 @@ typedef struct mill_products {
 
 typedef struct mill_product_counts {
   int64_t n_row;              /**< exported rows of the result */
-  int64_t n_written, n_there; /**< files; there: whole, and not older than the result */
+  int64_t n_written, n_there; /**< files; there: complete, and not older than the result */
   int64_t n_failed;           /**< inputs whose file is gone or has changed */
   int64_t n_unread;           /**< inputs that could not be read when they were fitted */
 } mill_product_counts;
@@ -35,10 +35,9 @@ int mill_products_folder(const char *folder, const char *option);
  *  that is whole and not older than the result stays; one of the same result before it was
  *  continued is replaced.
  *
- *  MILL_ERR_USAGE: the result is none, or not finished; two inputs would have one product, or a
- *  product would lie outside the folder.  MILL_ERR_OUTPUT: the product of another result is there
- *  (all others are written before), or one cannot be written; MILL_ERR_STOPPED, MILL_ERR_MEMORY,
- *  MILL_ERR_MPI. */
+ *  MILL_ERR_USAGE: not a finished result; two inputs would have one product, or a product would lie
+ *  outside the folder.  MILL_ERR_OUTPUT: the product of another result is there (all others are
+ *  written before), or one cannot be written; MILL_ERR_STOPPED, MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_products_write(const mill_mpi *mpi, const mill_products *want,
                         mill_product_counts *counts);
 

@@ -77,7 +77,8 @@ static void self(holder *me)
   (void)!readlink("/proc/self/ns/pid", me->space, sizeof me->space - 1);
 }
 
-/* What the lock file at path says, out [TEXT]; its length, negative when it cannot be read. */
+/* Read the lock file at path into out [TEXT]; returns its length, negative when it cannot be
+ * read. */
 static ssize_t read_lock(int fd, char *out)
 {
   const ssize_t n = fd < 0 ? -1 : read(fd, out, TEXT - 1);
@@ -137,12 +138,12 @@ static int remove_stale(const char *path, const char *output, const holder *me)
               "longer runs, remove %s and start again",
               output, who.pid, who.host, strcmp(who.job, "-") ? ", Slurm job " : "",
               strcmp(who.job, "-") ? who.job : "", path);
-  (void)flock(fd, LOCK_EX); /* without it a loser hears of its loss by mill_lock_keep */
+  (void)flock(fd, LOCK_EX); /* without it a loser learns of its loss from mill_lock_keep */
   if (lstat(path, &named) != 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
     goto done;
   if (unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
-  mill_log_info("%s: %s%s left it behind and is gone; it is taken over", path,
+  mill_log_info("%s: %s%s left it behind and no longer runs; taking it over", path,
                 is_known ? "a process on host " : "a job", who.host);
 done:
   if (fd >= 0)
@@ -150,7 +151,7 @@ done:
   return err;
 }
 
-/* 0: another job has the lock; one that cannot be seen, or was removed by hand, is no other's. */
+/* 0: another job has the lock; an invisible lock, or one removed by hand, still counts as ours. */
 static int is_ours(const struct mill_lock_beat *beat)
 {
   char text[TEXT];
@@ -178,7 +179,7 @@ static void *keep_touching(void *argument)
   return NULL;
 }
 
-/* Write who holds the lock into the new file fd, and keep touching it. */
+/* Write the holder of the lock into the new file fd, and keep touching it. */
 static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
 {
   int err = MILL_OK;
@@ -197,7 +198,7 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   if (rc == 0)
     rc = mill_thread_start(&beat->thread, keep_touching, beat);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no thread that keeps %s: %s", path, strerror(rc));
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that keeps %s: %s", path, strerror(rc));
   memcpy(lock->path, beat->path, sizeof lock->path);
   lock->beat = beat;
   beat = NULL;
@@ -242,7 +243,7 @@ int mill_lock_keep(const mill_lock *lock)
   if (atomic_load(&lock->beat->is_lost))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s was taken over by another job, as this one had not touched it for long "
-                      "(was it suspended?): this one writes no more",
+                      "(was it suspended?): this job stops writing",
                       lock->path);
   return MILL_OK;
 }

@@ -1,10 +1,9 @@
 /** A lock file next to an output, so that two jobs never write the same one.
  *
- *  OUTPUT.lock says who holds it: host, process, Slurm job.  While it is held, a thread touches it
- *  every mill_lock_beat_s.  A lock is stale, and taken over,
- *  - when its process is gone from this host;
- *  - when an earlier start of the same requeued Slurm job left it;
- *  - when nobody has touched it for MILL_LOCK_DEAD_S; a holder that was suspended so long finds out
+ *  OUTPUT.lock names its holder: host, process, Slurm job.  While it is held, a thread touches it
+ *  every mill_lock_beat_s.  A lock is stale, and taken over, - when its process is gone from this
+ *  host; - when an earlier start of the same requeued Slurm job left it; - when nobody has touched
+ *  it for MILL_LOCK_DEAD_S; a holder that was suspended so long finds out
  *    before it writes again (mill_lock_keep).
  */
 #ifndef MILL_LOCK_FILE_H
@@ -19,7 +18,7 @@ extern double mill_lock_beat_s;
 
 typedef struct mill_lock {
   char path[MILL_MAX_PATH];    /**< of the lock file; empty: not held */
-  struct mill_lock_beat *beat; /**< owned: what the file says, and the thread that touches it */
+  struct mill_lock_beat *beat; /**< owned: text of the file, and the thread that touches it */
 } mill_lock;
 
 /** Take the lock of an output; *lock must be zeroed.  One process calls it.

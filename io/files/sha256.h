@@ -1,4 +1,4 @@
-/** SHA-256 by libcrypto, for digests that name contents; nothing secret. */
+/** SHA-256 by libcrypto, for digests that identify contents, not for secrets. */
 #ifndef MILL_SHA256_H
 #define MILL_SHA256_H
 

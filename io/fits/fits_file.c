@@ -117,7 +117,7 @@ int mill_fits_file_move(mill_fits_file *file, int i_hdu)
 
 enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
 
-/* Bits of what will be floats or integers. */
+/* Bits of floats or integers. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
 /* From the order of bytes in the file to that of this machine. */
@@ -132,7 +132,7 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   const int64_t all = hdu->data_bytes / 4;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
-    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is no plain image of 32 bits",
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is not a plain image of 32 bits",
                       file->guard->path, i_hdu + 1, hdu->name);
   if (first < 0 || n < 0 || first > all || n > all - first)
     return MILL_ERROR(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
@@ -357,7 +357,7 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   for (int i = 1; i < hdu->n_axis; i++)
     first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  /* integers and compressed floats have a sign of their own for "no value" */
+  /* integers and compressed floats have a special value for "no value" */
   fits_read_pix(file->fptr, TDOUBLE, first, n_pix,
                 hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL, out, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "row %lld cannot be read", (long long)i_row);

@@ -31,8 +31,8 @@ void mill_fits_file_close(mill_fits_file *file);
  *  MILL_ERR_INPUT when two have the name. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
-/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a file full of holes may have any number,
- *  which costs its maker nothing, but memory here.  MILL_ERR_INPUT. */
+/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a sparse file may have any number, which
+ *  would take memory here.  MILL_ERR_INPUT. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Make it the current HDU. MILL_ERR_INPUT. */
@@ -112,7 +112,7 @@ static inline const char *mill_fits_text_at(const mill_fits_texts *texts, int64_
 
 enum mill_fits_as { MILL_AS_INT64, MILL_AS_INT32, MILL_AS_DOUBLE, MILL_AS_TEXT };
 
-/** A column that a reader keeps in a struct of its own. */
+/** A column that a reader keeps in a struct. */
 typedef struct mill_fits_wish {
   const char *name;
   enum mill_fits_as as;

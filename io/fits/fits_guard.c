@@ -150,7 +150,7 @@ static int parse_value(const mill_fits_place *at, const char *text, int start, i
   return MILL_OK;
 }
 
-/* Has the value of a card the type that is wanted? */
+/* Does the value of a card have the wanted type? */
 static int has_type(const card *c, char wanted)
 {
   int64_t integer;
@@ -389,7 +389,7 @@ static int take_sizes(walk *w)
   return MILL_OK;
 }
 
-/* A card of a binary table that says how it is to be read. */
+/* A card of a binary table's structure. */
 static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_table *table)
 {
   static const struct {
@@ -441,7 +441,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
 }
 
 /* CFITSIO takes some keywords from wherever they stand last, so they may not stand among the cards
- * that follow the mandatory ones.  Which of them are harmless there? */
+ * that follow the mandatory ones.  Is this one harmless there? */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",

@@ -54,8 +54,8 @@ typedef struct mill_fits_guard {
   double file_mtime;  /**< s since 1970 */
 } mill_fits_guard;
 
-/** Open path, which is only ever a path (no brackets, URLs, pipes), unpack it
- *  if it is gzip, and walk all headers.
+/** Open path (a plain path: no brackets, URLs or pipes), unpack it if it is gzip, and walk all
+ *  headers.
  *
  *  limits may be NULL: MILL_GZIP_LIMIT_MIB, TMPDIR or /tmp.  *out is NULL on failure.
  *  MILL_ERR_INPUT names file, HDU and card and says what to do;
@@ -66,7 +66,8 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
 /** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
 
-/** Read n bytes at offset, however the system cuts them: how many there were, -1 with errno. */
+/** Read n bytes at offset, in as many calls as needed: returns how many there were, -1 with
+ *  errno. */
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
 
 #endif

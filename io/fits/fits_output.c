@@ -167,7 +167,7 @@ int mill_fits_output_rows(mill_fits_output *file, int i_hdu, int n_column,
 {
   int err = MILL_OK, status = 0;
   char *buffer = NULL;
-  /* a text stands for a pointer here, and is no larger than its row otherwise */
+  /* a text takes a pointer here, otherwise it is no larger than its row */
   MILL_TRY(MILL_ALLOC(ROWS * (row_bytes + sizeof(char *)), &buffer));
   fits_movabs_hdu(file->fits, i_hdu + 1, NULL, &status);
   for (int64_t i = 0; i < n && status == 0; i += ROWS)

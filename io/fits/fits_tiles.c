@@ -11,8 +11,8 @@
 #define BAD       MILL_FITS_BAD
 #define ERROR_HDU MILL_ERROR_AT
 
-/* bytes of pixels that a byte of a tile may stand for: deflate packs 1032 into one at most, and
- * integers of 4 bytes stand for floats of 8 */
+/* bytes of pixels that a byte of a tile may hold: deflate packs 1032 into one at most, and integers
+ * of 4 bytes stand for floats of 8 */
 enum { MAX_PACKING = 2100 };
 
 /* A compressed image. */
@@ -22,7 +22,7 @@ typedef struct image {
   int64_t tile[MILL_FITS_MAX_AXIS];
 } image;
 
-/* A column of descriptors: where it stands in a row, and what its bytes are. */
+/* A column of descriptors: its place in a row, and its element type. */
 typedef struct stream_column {
   enum { STREAM_OTHER, STREAM_RICE, STREAM_GZIP } kind;
   int64_t offset;
@@ -156,8 +156,8 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
 }
 
 /* Unpack a gzip stream without keeping it; 0 when it is cut or has more than most bytes: then
- * CFITSIO 4.2 asks for more and more memory, of a cut one without end.  What else may be wrong
- * with it CFITSIO finds when the tile is read, and that costs only its row. */
+ * CFITSIO 4.2 asks for more and more memory, of a cut one without end.  CFITSIO finds other errors
+ * when the tile is read, and they affect only its row. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];
@@ -242,7 +242,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
         MILL_TRY(ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
                            (long long)i_row + 1));
     }
-    /* neither a tile of pixels that nothing stands for, nor one that is all of them */
+    /* neither empty tiles nor one tile of all pixels */
     all_bytes += packed_bytes;
     if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
       MILL_TRY(

@@ -1,4 +1,4 @@
-/** What the walk through the headers (fits_guard.c) hands to the check of compressed images
+/** Interface between the walk through the headers (fits_guard.c) and the check of compressed images
  *  (fits_tiles.c). */
 #ifndef MILL_FITS_WALK_H
 #define MILL_FITS_WALK_H
@@ -46,7 +46,7 @@ typedef struct mill_fits_key {
   char text[MILL_FITS_MAX_VALUE];
 } mill_fits_key;
 
-/** What the header of a binary table says. */
+/** Header of a binary table. */
 typedef struct mill_fits_table {
   int n_field;
   mill_fits_field *field; /**< [n_field], owned by the walk */
@@ -55,8 +55,8 @@ typedef struct mill_fits_table {
   mill_fits_key key[MILL_N_KEY][MILL_FITS_MAX_AXIS + 1];
 } mill_fits_table;
 
-/** Check the table *hdu of compressed tiles, and describe the image that it stands for in its
- *  place.  image_limit: bytes that the image may have.  MILL_ERR_INPUT. */
+/** Check the table *hdu of compressed tiles, and describe the image that it holds in its place.
+ *  image_limit: bytes that the image may have.  MILL_ERR_INPUT. */
 int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
                               const mill_fits_table *table, int64_t image_limit,
                               mill_fits_hdu *hdu);

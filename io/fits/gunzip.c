@@ -175,11 +175,10 @@ static int fail_for_room(const unpacker *u)
   char room[64] = "";
   if (isfinite(there))
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
-  return MILL_ERROR(
-      MILL_ERR_INPUT,
-      "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s); make room, set "
-      "scratch (or TMPDIR) to another folder, or gunzip it",
-      u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
+  return MILL_ERROR(MILL_ERR_INPUT,
+                    "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot hold (%s%s); "
+                    "make room, set scratch (or TMPDIR) to another folder, or gunzip it",
+                    u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
 }
 
 static void sleep_s(double s)
@@ -188,8 +187,8 @@ static void sleep_s(double s)
   nanosleep(&t, NULL);
 }
 
-/* Show others that a file is here, or is about to be.  One of them may have the folder to itself
- * while it unpacks. */
+/* Mark that a file is here, or is about to be.  Another thread may hold the folder alone while it
+ * unpacks. */
 static void share_folder(int lock, double end_s)
 {
   while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&

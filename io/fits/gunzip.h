@@ -13,7 +13,7 @@
 /** An unpacked file; both descriptors are the caller's. */
 typedef struct mill_gunzipped {
   int fd;   /**< the unpacked bytes, for reading; -1: none */
-  int lock; /**< shows others that there is an unpacked file; -1: the folder cannot be locked */
+  int lock; /**< lock that marks an unpacked file; -1: the folder cannot be locked */
 } mill_gunzipped;
 
 /** Unpack all members of the gzip file that is open as in, from its beginning.
@@ -22,10 +22,10 @@ typedef struct mill_gunzipped {
  *  scratch  folder; NULL or empty: TMPDIR, else /tmp
  *
  *  The calling thread waits for room only if it has no other unpacked file: two threads that
- *  each hold one would wait for each other in vain.
- *  MILL_ERR_INPUT: damaged, more than limit bytes, or no room; the message says how much it needs.
- *  MILL_ERR_OUTPUT: the folder cannot be written at all.  MILL_ERR_STOPPED: the job is to stop and
- *  it waited for room.  MILL_ERR_MEMORY.  *out is then closed.  Not collective; thread-safe. */
+ *  each hold one would wait for each other forever.  MILL_ERR_INPUT: damaged, more than limit
+ *  bytes, or no room; the message says how much it needs.  MILL_ERR_OUTPUT: the folder cannot be
+ *  written at all.  MILL_ERR_STOPPED: the job is to stop and it waited for room.  MILL_ERR_MEMORY.
+ *  *out is then closed.  Not collective; thread-safe. */
 int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out);
 
 /** Give the room back.  Called by the thread that unpacked; a closed file may be closed again. */

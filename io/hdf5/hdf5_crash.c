@@ -26,7 +26,7 @@ typedef struct open_file {
 static _Thread_local open_file file[MAX_OPEN];
 static _Thread_local int n_file;
 
-/* Only what a handler of signals may call. */
+/* Async-signal-safe functions only. */
 static void on_crash(int number)
 {
   if (n_file > 0) {

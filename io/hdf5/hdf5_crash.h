@@ -1,8 +1,7 @@
-/** The file is named when HDF5 crashes on it.
+/** Names the file when HDF5 crashes on it.
  *
- *  HDF5 1.10 does not survive every damage of a file's structures: it reads through bad pointers,
- *  and the system ends the process.  A program that has called mill_h5_name_crashes then says which
- *  file was open and what to do, and exits with the status of that file's error code.
+ *  HDF5 1.10 crashes on some damaged files.  A program that has called mill_h5_name_crashes then
+ *  says which file was open and what to do, and exits with the status of that file's error code.
  */
 #ifndef MILL_HDF5_CRASH_H
 #define MILL_HDF5_CRASH_H
@@ -19,7 +18,7 @@ void mill_h5_opening(const char *path, int code);
 /** The file opened last has this id; negative: it could not be opened. */
 void mill_h5_opened(hid_t id);
 
-/** A crash has nothing to do with it from now on; an id that was never opened is allowed. */
+/** The file is closed: later crashes are not its fault; an id that was never opened is allowed. */
 void mill_h5_forget(hid_t id);
 
 #endif

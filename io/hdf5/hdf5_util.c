@@ -42,7 +42,7 @@ const char *mill_h5_reason(void)
   return reason;
 }
 
-/* Our messages carry the reason; the stack that HDF5 prints by itself says no more. */
+/* Our messages carry the reason; HDF5's own error stack adds nothing. */
 static void be_quiet(void)
 {
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -120,7 +120,7 @@ static const char *link_kind(H5L_type_t type)
                                    : "an unknown";
 }
 
-/* What a dataset may be made of; nothing of it is read. */
+/* Check the storage of a dataset, without reading it. */
 static int scan_dataset(const mill_h5_file *file, const char *name, hid_t dataset)
 {
   int err = MILL_OK;
@@ -322,8 +322,8 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
    * is to be allocated for it must have stood in the file. */
   if (n_byte / MAX_PACKING > file_bytes)
     MILL_FAIL(file->code,
-              DATASET("is said to have %zu bytes, more than the file's %llu can hold; it is "
-                      "damaged or was never written"),
+              DATASET("claims %zu bytes, more than the file's %llu can hold; it is damaged or was "
+                      "never written"),
               n_byte, (unsigned long long)file_bytes);
 done:
   mill_h5_array_close(&array);

@@ -1,4 +1,4 @@
-/** Small checked helpers over HDF5 for files that come from elsewhere.
+/** Small checked helpers over HDF5 for untrusted files.
  *
  *  Every failure is one line that names the file, the object and HDF5's own
  *  innermost reason; HDF5's error stack is not printed.  The code of a failure is
@@ -45,7 +45,7 @@ int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mil
 void mill_h5_array_close(mill_h5_array *array);
 
 /** Open read-only and without a lock.  Nothing inside is followed or read yet.
- *  Says apart: missing, unreadable, no file, no HDF5 file, cut or damaged. */
+ *  Distinguishes missing, unreadable, not a file, not HDF5, cut or damaged. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
 /** Refuse what could reach beyond the file or run foreign code: external, soft and
@@ -65,7 +65,7 @@ void mill_h5_close(mill_h5_file *file);
 
 /** Refuse an existing output that reaches beyond its file (mill_h5_scan), before a run that
  *  continues it writes there.  MILL_OK where there is no HDF5 file that can be opened: its reader
- *  says what is wrong. */
+ *  reports the error. */
 int mill_h5_check_output(const char *path);
 
 /** 1 when the path of hard links exists, else 0. */

@@ -159,18 +159,16 @@ int mill_ph5_still_there(const char *path, int fd)
                  held.st_ino == named.st_ino))
     return MILL_OK;
   if (fstat(fd, &held) == 0 && held.st_nlink == 0)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s was removed while this job wrote it, and what it held is lost: the same command "
-        "begins again",
-        path);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s was removed while this job wrote it, and its contents are lost: the same "
+                      "command starts again",
+                      path);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(link, now, sizeof now - 1);
-  return MILL_ERROR(
-      MILL_ERR_OUTPUT,
-      "%s was moved while this job wrote it%s%s: what is done is there; move it back, and "
-      "the same command continues it",
-      path, n > 0 ? " and is now " : "", n > 0 ? now : "");
+  return MILL_ERROR(MILL_ERR_OUTPUT,
+                    "%s was moved while this job wrote it%s%s: finished rows are kept there; move "
+                    "it back, and the same command continues it",
+                    path, n > 0 ? " and is now " : "", n > 0 ? now : "");
 }
 
 int mill_ph5_close(const char *path, hid_t *file)
@@ -517,7 +515,7 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
 #ifdef MPICH
   /* HDF5 sets file views around a collective write, and a rank whose write failed
      leaves without the second one: in MPICH's ROMIO, where that is collective, the
-     others then wait for ever.  So each rank writes its own rows independently. */
+     others then wait forever.  So each rank writes its own rows independently. */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
     MILL_TRY(WRITE_ERROR(name));
 #else

@@ -1,11 +1,10 @@
-/** What the result and the models file share: creating, filling and opening
- *  HDF5 files that many ranks write.
+/** Shared by the result and the models file: creating, filling and opening HDF5 files that many
+ *  ranks write.
  *
- *  Structure is made by one rank alone, under a temporary name, with all space
- *  allocated and filled (PLATFORM: a file that is complete before it is renamed
- *  survives any kill; and a failure on one rank cannot leave others waiting in a
- *  collective call).  Afterwards ranks only write raw data.
- *  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time.
+ *  One rank makes the structure under a temporary name, with all space allocated and filled: a file
+ *  that is complete before it is renamed survives any kill, and a failure on one rank cannot leave
+ *  others waiting in a collective call.  Afterwards ranks only write raw data.  Failures are
+ *  MILL_ERR_OUTPUT and name the file.  One thread at a time.
  */
 #ifndef MILL_PARALLEL_HDF5_H
 #define MILL_PARALLEL_HDF5_H
@@ -25,7 +24,7 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
  *  comm, the outcome may differ. */
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
 
-/** Hold the file at path, to see later whether the path still names it.  *fd is the caller's to
+/** Keep the file at path open, to check later that the path still names it.  *fd is the caller's to
  *  close. */
 int mill_ph5_hold(const char *path, int *fd);
 
@@ -45,13 +44,13 @@ void mill_ph5_drop(hid_t *file, int n_rank);
  *  counts. */
 int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err);
 
-/** Before a job with the outcome err ends MPI: as mill_mpi_abort_if_lost, and where a rank has a
- * file that it could not close (HDF5 tries again when MPI is finalized, which 1.10 does not
- * survive) every rank leaves the program here, with this status.  Collective; all ranks have the
- * same outcome, but for MILL_ERR_MPI. */
+/** To be called before a job with the outcome err ends MPI: as mill_mpi_abort_if_lost, and where a
+ * rank has a file that it could not close (HDF5 tries again when MPI is finalized, which 1.10 does
+ * not survive) every rank leaves the program here, with this status.  Collective; all ranks have
+ * the same outcome, but for MILL_ERR_MPI. */
 void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
-/** Reach the disk, then take the final name. */
+/** Flush to disk, then rename to the final name. */
 int mill_ph5_rename(const char *from, const char *to);
 
 int mill_ph5_group(hid_t loc, const char *path, const char *name);

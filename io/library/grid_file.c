@@ -243,7 +243,7 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
 {
   for (int i = 0; i < n_pix && file->status[model] == MILL_GRID_GOOD; i++)
     if (!(flux[i] > 0 && flux[i] <= 3e38F))
-      return REFUSED(&file->h5, "/%s has %g at pixel %d of model %d, which is said to be good",
+      return REFUSED(&file->h5, "/%s has %g at pixel %d of model %d, which is marked good",
                      file->path, at, (double)flux[i], i, model);
   return MILL_OK;
 }

@@ -1,8 +1,8 @@
 /** The grid file: spectra with labels, cut into arms of uniform ln wavelength, from which an
  *  emulator is made (HDF5; docs/use/formats.md, "Grid file").
  *
- *  A writer makes the whole file first, filled with zeros, and every model gets its status after
- *  its spectra: a file whose writing was killed is whole, and says what is done.
+ *  A writer first makes the whole file, filled with zeros, and every model gets its status after
+ *  its spectra: a file is valid after a kill, and records which models are done.
  */
 #ifndef MILL_GRID_FILE_H
 #define MILL_GRID_FILE_H
@@ -14,7 +14,7 @@
 
 enum { MILL_GRID_NAME = 64, MILL_GRID_WHY = 128, MILL_GRID_MAX_MODEL = 1 << 24 };
 
-/** What became of a model. */
+/** Status of a model. */
 enum mill_grid_status { MILL_GRID_TO_DO = 0, MILL_GRID_GOOD = 1, MILL_GRID_BAD = 2 };
 
 /** One arm.  Pixel i is at exp(ln_wave0 + i ln_step), vacuum wavelength in A. */
@@ -47,12 +47,12 @@ void mill_grid_info_clear(mill_grid_info *info); /* NULL is allowed */
 
 typedef struct mill_grid_file mill_grid_file;
 
-/** Open a grid file and read what it says of its models.
+/** Open a grid file and read the description of its models.
  *
  *  info  zeroed before, cleared on failure
  *
  *  Read-only, each rank for itself; the file is not trusted: limits, shapes and numbers are
- *  checked, and what reaches beyond the file is refused.  Numbers of the spectra are checked by
+ *  checked, and links beyond the file are refused.  Numbers of the spectra are checked by
  *  mill_grid_read.  One thread at a time (HDF5).  MILL_ERR_INPUT names file and dataset. */
 int mill_grid_open(const char *path, mill_grid_file **out, mill_grid_info *info);
 
@@ -109,9 +109,9 @@ int mill_grid_write(mill_grid_writer *writer, int n, const int *model, const flo
  *  allowed. */
 int mill_grid_writer_close(mill_grid_writer *writer, int err);
 
-/** Write what is known of the models once more, all but their names, and that some are still to do.
- *  info is that of the file but for label, status, why and stamp of models that were bad.  One
- *  process alone, before others open it.  MILL_ERR_OUTPUT. */
+/** Rewrite the description of the models, except their names, and that some are still to do. info
+ *  is that of the file but for label, status, why and stamp of models that were bad.  One process
+ *  alone, before others open it.  MILL_ERR_OUTPUT. */
 int mill_grid_revise(const char *path, const mill_grid_info *info);
 
 /** Note that no model is still to do.  One process alone, after all have closed the file. */

@@ -1,4 +1,4 @@
-/** What the reader and the writer of grid files share. */
+/** Shared by the reader and the writer of grid files. */
 #ifndef MILL_GRID_PARTS_H
 #define MILL_GRID_PARTS_H
 

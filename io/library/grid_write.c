@@ -246,7 +246,7 @@ static int mark(hid_t file, const char *path, int32_t complete)
   return err;
 }
 
-/* The status last: whatever a kill leaves is whole. */
+/* The status last: the file is valid after a kill. */
 static int write_again(hid_t file, const char *path, const mill_grid_info *info)
 {
   int err = MILL_OK;

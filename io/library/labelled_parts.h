@@ -1,4 +1,4 @@
-/** What labelled_spectra.c and labelled_files.c share. */
+/** Shared by labelled_spectra.c and labelled_files.c. */
 #ifndef MILL_LABELLED_PARTS_H
 #define MILL_LABELLED_PARTS_H
 

@@ -143,17 +143,15 @@ int mill_labelled_to_vacuum(mill_fits_file *file, int i_hdu, const mill_labelled
   if (medium == MILL_MEDIUM_AUTO)
     return MILL_ERROR_HDU(
         file, i_hdu,
-        " does not say whether its wavelengths are those of air or vacuum; give --medium "
-        "air or --medium vacuum");
+        " does not give the medium of its wavelengths; give --medium air or --medium vacuum");
   origin->is_air = medium == MILL_MEDIUM_AIR;
   for (int i = 0; i < n_pix; i++)
     if (!(wave[i] >= 100 && wave[i] <= 1e6) || (i > 0 && !(wave[i] > wave[i - 1])))
-      return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %d pixels with %.6g at pixel %d and %.6g at the last one (%s) are no "
-          "wavelengths in Angstrom: they must ascend between 100 and 1e6; give --wave "
-          "FIRST,STEP or --log-wave FIRST,STEP",
-          n_pix, wave[i], i, wave[n_pix - 1], what);
+      return MILL_ERROR_HDU(file, i_hdu,
+                            ": %d pixels with %.6g at pixel %d and %.6g at the last one (%s) are "
+                            "not wavelengths in Angstrom: they must ascend between 100 and 1e6; "
+                            "give --wave FIRST,STEP or --log-wave FIRST,STEP",
+                            n_pix, wave[i], i, wave[n_pix - 1], what);
   for (int i = 0; i < n_pix && origin->is_air; i++)
     wave[i] = mill_air_to_vacuum(wave[i]);
   return MILL_OK;

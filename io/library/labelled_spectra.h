@@ -7,7 +7,7 @@
 #include "src/config/config.h"
 #include "src/libraries/spectra_library.h"
 
-/** What the file does not say, or what overrides it. */
+/** Options that complete or override the file. */
 typedef struct mill_labelled_request {
   int n_label;
   /** of the table, one per label; cards of files with one spectrum; CTYPE of a cube's axes */
@@ -25,9 +25,9 @@ typedef struct mill_labelled_request {
   mill_open_limits limits;
 } mill_labelled_request;
 
-/** What the file says of itself, for people. */
+/** Description of the file, for messages. */
 typedef struct mill_labelled_origin {
-  char wavelengths[160]; /**< how they came about */
+  char wavelengths[160]; /**< how they were derived */
   int is_air;            /**< 1: they were air and have been converted */
   char medium_key[72];   /**< card that says so; "--medium" when it was asked for */
   double fwhm_aa;        /**< card FWHM of the image; NaN when there is none */

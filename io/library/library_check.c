@@ -76,7 +76,7 @@ static int check_labels(const mill_library *lib, const char *where)
     for (int j = 0; j < i; j++)
       if (strcmp(label->name, lib->label[j].name) == 0 ||
           strcmp(label->column, lib->label[j].column) == 0)
-        return REFUSED(where, "label %s (column %s) is there twice", label->name, label->column);
+        return REFUSED(where, "label %s (column %s) appears twice", label->name, label->column);
     if (label->mapping != MILL_MAP_LINEAR && label->mapping != MILL_MAP_LOG10)
       return REFUSED(where, "mapping %d of label %s, expected 0 (linear) or 1 (log10)",
                      label->mapping, label->name);
@@ -170,7 +170,7 @@ int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where)
   return MILL_OK;
 }
 
-/* What a grid and radial functions have in common. */
+/* Checks common to grids and radial functions. */
 static int check_front(const mill_library *lib, const mill_arm *arm, int n_axis, int n_out,
                        const char *where)
 {

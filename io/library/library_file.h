@@ -49,7 +49,7 @@ int mill_library_check(const mill_library *lib, const char *where);
 /** Largest facet value over all hulls at labels [n_label] in their units, 0 inside. */
 double mill_library_hull_distance(const mill_library *lib, const double *label);
 
-/** Print what is inside: labels, ranges, hulls, arms, emulators, guess. */
+/** Print the contents: labels, ranges, hulls, arms, emulators, guess. */
 int mill_library_print(const mill_library *lib, FILE *out);
 
 #endif

@@ -1,6 +1,5 @@
-/** What the parts of the library file share: library_file.c opens and replaces files,
- * library_walk.c knows what is in them, library_check.c and library_print.c look at a library in
- * memory. */
+/** Shared by the parts of the library file: library_file.c opens and replaces files, library_walk.c
+ * knows their contents, library_check.c and library_print.c look at a library in memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
 
@@ -19,7 +18,7 @@ enum {
   MILL_LIBRARY_N_KIND = MILL_EMULATOR_RBF + 1
 };
 
-/** Largest model error, relative to the flux: beyond it a template says nothing. */
+/** Largest model error, relative to the flux: beyond it a template is useless. */
 #define MILL_LIBRARY_MAX_ERROR 10.0
 
 /** Numbers in the coefficients of a grid, or of radial functions, whose sizes were checked. */

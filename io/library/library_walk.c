@@ -1,5 +1,4 @@
-/* What is in a library file: one list of its contents, along which a library is read, written and
-   digested. */
+/* Contents of a library file: one list, along which a library is read, written and digested. */
 #include <stdio.h>
 #include <string.h>
 
@@ -249,7 +248,7 @@ static int walk_guess(walk *w, mill_library *lib)
 
 /* ---- emulators ------------------------------------------------------------------------------ */
 
-/* What stands before the last layer, and of a perceptron its activation. */
+/* The front before the last layer, and the activation of a perceptron. */
 static int walk_kind(walk *w, mill_arm *arm)
 {
   static const char *const name[MILL_LIBRARY_N_KIND] = {
@@ -373,7 +372,7 @@ static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 
 /* ---- arms ----------------------------------------------------------------------------------- */
 
-/* What the templates get wrong, where the arm has it. */
+/* Model error of the arm, if it has one. */
 static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
 {
   const size_t n = (size_t)n_pix;
@@ -482,7 +481,7 @@ int mill_library_read_contents(const mill_h5_file *file, mill_library *lib)
   return walk_library(&w, lib);
 }
 
-/* Neither of these two changes the library. */
+/* Neither function changes the library. */
 int mill_library_write_contents(const mill_h5_file *file, const mill_library *lib)
 {
   walk w = {.way = WRITE, .file = file};

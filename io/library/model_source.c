@@ -280,7 +280,8 @@ static int put_on_grid(const mill_model_spectrum *one, int n_pix, const double *
   MILL_TRY(MILL_ALLOC(one->n_pix, &bend));
   MILL_TRY(MILL_ALLOC(one->n_pix, &upper));
   MILL_TRY(MILL_ALLOC(one->n_pix, &flux));
-  for (int p = 0; p < one->n_pix; p++) /* what is near a bad pixel is lost, whatever it holds */
+  for (int p = 0; p < one->n_pix; p++) /* neighbours of a bad pixel are lost, whatever their
+   * values */
     flux[p] = isfinite(one->flux[p]) ? one->flux[p] : (p > 0 ? flux[p - 1] : 0);
   mill_spline_bend(one->n_pix, one->wave_aa, flux, bend, upper);
   for (int p = 0, at = 0; p < n_pix; p++) {

@@ -15,7 +15,7 @@ typedef struct mill_model_request {
                                  cards, columns or axes */
 } mill_model_request;
 
-/** What is known of a model without its spectrum. */
+/** Description of a model without its spectrum. */
 typedef struct mill_model_entry {
   int index;
   double label[MILL_MAX_GRID_AXIS]; /**< NaN: not known */
@@ -43,15 +43,15 @@ void mill_model_source_close(mill_model_source *source); /* NULL is allowed */
 
 int mill_model_source_n(const mill_model_source *source);
 
-/** Model i without its spectrum: its header is read.  entry->why says what is wrong with it;
- *  a failure is what stops everything. */
+/** Model i without its spectrum: its header is read.  entry->why gives its defect; a returned
+ *  failure stops everything. */
 int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *entry);
 
 /** The spectrum of model i; spectrum zeroed before, valid until the source is closed.
  *  MILL_ERR_INPUT says what is wrong with this model. */
 int mill_model_source_read(mill_model_source *source, int i, mill_model_spectrum *spectrum);
 
-/** What the last spectrum said of itself. */
+/** Description of the last spectrum. */
 const mill_labelled_origin *mill_model_source_origin(const mill_model_source *source);
 
 #endif

@@ -42,11 +42,10 @@ int mill_name_pattern_check(const char *pattern, int n_label, const char (*label
     if (l < 0)
       return MILL_ERROR(
           MILL_ERR_USAGE,
-          "--name-pattern %s: '%.30s' is no {NAME} or {NAME/NUMBER} with a label of --labels",
+          "--name-pattern %s: '%.30s' is not {NAME} or {NAME/NUMBER} with a label of --labels",
           pattern, p);
     if (seen[l]++)
-      return MILL_ERROR(MILL_ERR_USAGE, "--name-pattern %s: {%s} is there twice", pattern,
-                        label[l]);
+      return MILL_ERROR(MILL_ERR_USAGE, "--name-pattern %s: {%s} appears twice", pattern, label[l]);
     p += n_byte - 1;
   }
   for (int l = 0; l < n_label; l++)

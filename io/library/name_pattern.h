@@ -8,7 +8,7 @@
  *  value of that label, {NAME/10} for ten times its value.  A number is digits with at most one
  *  point between digits, behind + or - or, as in many grids, p (plus) or m (minus). */
 
-/** Is it one, and does it give each of the labels?  label [n_label].  MILL_ERR_USAGE names the
+/** Is it a valid pattern that gives each of the labels?  label [n_label].  MILL_ERR_USAGE names the
  *  option and what is missing. */
 int mill_name_pattern_check(const char *pattern, int n_label, const char (*label)[MILL_MAX_NAME]);
 

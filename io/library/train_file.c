@@ -109,7 +109,7 @@ static int read_identity(const mill_h5_file *file, char *found)
   char format[64] = "";
   MILL_TRY(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
   if (strcmp(format, FORMAT) != 0)
-    REFUSE(file, "it is not a checkpoint of a training");
+    REFUSE(file, "not a checkpoint of a training");
   MILL_TRY(mill_h5_read_attr_int(file, "/", "version", &version));
   if (version != VERSION)
     REFUSE(file, "a checkpoint of version %d, this program reads %d", version, VERSION);

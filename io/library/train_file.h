@@ -1,5 +1,5 @@
-/** The checkpoint of `library train`: all that a training needs to go on as if it had not stopped
- *  (HDF5; docs/use/formats.md, "Checkpoint of a training"). */
+/** The checkpoint of `library train`: the state that a training needs to continue as if it had not
+ *  stopped (HDF5; docs/use/formats.md, "Checkpoint of a training"). */
 #ifndef MILL_TRAIN_FILE_H
 #define MILL_TRAIN_FILE_H
 

@@ -9,9 +9,9 @@
 
 #include "src/mock/mock_survey.h"
 
-/** What every file says of its origin. */
+/** Provenance in every file. */
 typedef struct mill_mock_origin {
-  const char *id; /**< digest of all that the survey is made from, keyword MOCKID */
+  const char *id; /**< digest of the survey's history, keyword MOCKID */
   int n_history;
   const char *const *history; /**< the same in words */
 } mill_mock_origin;
@@ -33,9 +33,9 @@ int mill_mock_coadd_commit(mill_mock_coadd *coadd);
 /** Removes what was not committed; NULL is allowed. */
 void mill_mock_coadd_free(mill_mock_coadd *coadd);
 
-/** What redrock would find for these stars: the velocity with an error of its own, the type by
- *  Teff; pathological rows as their kind says.  Nothing is fitted: CHI2 and DELTACHI2 are rough
- *  expectations. */
+/** Simulated results of redrock for these stars: the velocity with a separate error, the type by
+ *  Teff; pathological rows according to their kind.  Nothing is fitted: CHI2 and DELTACHI2 are
+ *  rough expectations. */
 int mill_mock_redrock_write(const char *path, const mill_mock_origin *origin,
                             const mill_mock_survey *survey, uint64_t seed, int64_t first_star,
                             int64_t n_row);

@@ -254,7 +254,7 @@ done:
   return err;
 }
 
-/* What is there must be of the same identity. */
+/* An existing file must have the same identity. */
 static int check_same(hid_t file, const char *path, const char *identity)
 {
   int err = MILL_OK;
@@ -262,7 +262,7 @@ static int check_same(hid_t file, const char *path, const char *identity)
   MILL_TRY(mill_ph5_read_text(file, path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s is there and was made with another configuration, potential or samples: give "
+              "%s exists and was made with another configuration, potential or samples: give "
               "another --output, or --overwrite",
               path);
 done:
@@ -336,7 +336,7 @@ int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
   const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
                                   &r->bad_step, r->position, &status};
   MILL_CHECK(mill_lock_keep(&f->lock));
-  /* the status last: what it says is there */
+  /* the status last, so that it is true */
   for (int i = 0; i < N_DATASET; i++)
     if (f->rank[i] > 0)
       MILL_CHECK(write_row(f, i, i_problem, value[i]));

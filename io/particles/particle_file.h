@@ -30,8 +30,8 @@ typedef struct mill_particle_file mill_particle_file;
 
 /** Take the lock of path; make the file, or go on with one that the same identity has made.
  *
- *  identity  all that decides about its numbers, as text
- *  status [n_problem]  out  enum mill_particle_status; what is done is not to be done again
+ *  identity  text of everything that determines its numbers
+ *  status [n_problem]  out  enum mill_particle_status; problems that are done are not repeated
  *
  *  MILL_ERR_OUTPUT, also where another identity has made what is there, without overwrite. */
 int mill_particle_file_open(const char *path, int overwrite, const char *identity,

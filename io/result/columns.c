@@ -228,7 +228,7 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
     snprintf(out, size, "%s", pattern);
 }
 
-/* What a table of columns is made for. */
+/* Parameters of a table of columns. */
 typedef struct made_for {
   int n_label, n_arm, with;
   int length[1 - MODE_LENGTH]; /* by -n_value */
@@ -256,7 +256,7 @@ static int find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-/* What stands for "%s" in a line: name in names, unit in units, of in descriptions. */
+/* Replacements of "%s" in a line: name in names, unit in units, of in descriptions. */
 typedef struct owner {
   char name[MILL_MAX_NAME];
   const char *unit, *of;

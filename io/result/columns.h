@@ -20,7 +20,7 @@ enum mill_column_type {
   MILL_TYPE_TEXT /**< fixed length, n_value bytes, padded with zeros, UTF-8 */
 };
 
-/** Where a value comes from. */
+/** Source of a value. */
 enum mill_column_source {
   MILL_FROM_RESULT,    /**< a field of mill_fit_result */
   MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */

@@ -19,7 +19,7 @@
 #define FORMAT_NAME "starmill models"
 enum {
   BLOCK_ROWS = 65536,
-  MODEL_ROWS = 256, /* looked at together: some MB of an arm */
+  MODEL_ROWS = 256, /* read together: some MB of an arm */
   NAME_SIZE = MILL_MAX_NAME + 32
 };
 
@@ -255,7 +255,7 @@ done:
   return err;
 }
 
-/* Has an arm the shape and the wavelengths that it would be given? */
+/* Does an arm have the expected shape and wavelengths? */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
   int err = MILL_OK;
@@ -284,7 +284,7 @@ done:
   return err;
 }
 
-/* Rank 0: can what is there be used? */
+/* Rank 0: can the existing file be used? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   int err = MILL_OK;
@@ -304,16 +304,16 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
     goto done;
   }
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   MILL_TRY(mill_h5_check_output(path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not an HDF5 file", path);
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file", path);
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no models file of starmill", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
   if (mill_ph5_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
@@ -432,7 +432,7 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
   int err = MILL_OK, failed = MILL_OK;
   if (n > 0)
     qsort(item, (size_t)n, sizeof *item, by_arm_and_row);
-  /* whatever fails here, the collective writes of the other arms still happen */
+  /* after a failure here the collective writes of the other arms still happen */
   for (int64_t i = 0, a = 0; a < models->n_arm; a++) {
     const size_t n_pix = (size_t)models->n_pix[a];
     int64_t n_arm = 0, n_put;
@@ -478,12 +478,12 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 int mill_models_sync(mill_models_file *models)
 {
   if (H5Fflush(models->file, H5F_SCOPE_LOCAL) < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be brought to the disk: %s", models->path,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s", models->path,
                       mill_h5_reason());
   return MILL_OK;
 }
 
-/* ---- what is there of an earlier run ---- */
+/* ---- rows of an earlier run ---- */
 
 /* Is a model there (1), not there (0), or cut (-1)? */
 static int state_of_model(int n_pix, const float *flux, const double *wave)

@@ -20,7 +20,7 @@ enum { MILL_MODELS_ROW_BYTES = 20 + sizeof((mill_catalog_row *)0)->identifier };
 
 typedef struct mill_models_file mill_models_file;
 
-/** What a models file has to fit to. */
+/** The result that a models file belongs to. */
 typedef struct mill_models_info {
   const char *run_id; /**< of the result file */
   hid_t result;       /**< the open result file, whose /catalog is read */
@@ -52,7 +52,7 @@ typedef struct mill_model_item {
 int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n,
                       const float *pool);
 
-/** Collective: what was written is on the disk, so that rows may be called done. */
+/** Collective: flush to disk, so that rows may be marked done. */
 int mill_models_sync(mill_models_file *models);
 
 /** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have a cut one?

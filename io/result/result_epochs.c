@@ -1,4 +1,4 @@
-/* The I/O thread: when the ranks write, and how. */
+/* The I/O thread: timing and order of the ranks' writes. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +152,7 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Under the mutex: have the ranks something else to hand over?  Rank 0 says so for all. */
+/* Under the mutex: do the ranks have something else to exchange?  Rank 0 decides for all. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
@@ -253,8 +253,8 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
 }
 
 /* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
-   the others, which carry the number of the epoch so that late ones count for
-   nothing, and starts a broadcast that all others wait for.  No rank blocks in it. */
+   the others, which carry the number of the epoch so that late ones are ignored, and starts a
+   broadcast that all others wait for.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
   int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;

@@ -112,7 +112,7 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
   return MILL_OK;
 }
 
-/* Rank 0: which file is to be written, and what is there of it. */
+/* Rank 0: choose the file to write, and inspect it. */
 static int look(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
                 int retry_failed, int watch, int *found)
 {
@@ -144,7 +144,7 @@ done:
   return err;
 }
 
-/* Rank 0: see what is there and take the lock, unless nothing is to be done. */
+/* Rank 0: inspect the existing file and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
                  int retry_failed, int watch, int *found)
 {
@@ -159,9 +159,9 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
   else
     mill_lock_remove_leftovers(&file->lock, path);
   if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
-    mill_log_info("%s: there is nothing to overwrite; to continue this run after a stop, leave "
-                  "--overwrite away",
-                  path);
+    mill_log_info(
+        "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
+        path);
   if (overwrite && *found != MILL_FOUND_NOTHING)
     mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
                   file->target[0] ? "with --overwrite"
@@ -440,7 +440,7 @@ done:
 
 /* ---- close ---- */
 
-/* Rank 0, the rows being on disk: say what this run did; FINISHED is the caller's. */
+/* Rank 0, after the rows are on disk: record this run; FINISHED is the caller's. */
 static int write_end(mill_result_file *file)
 {
   int err = MILL_OK;
@@ -495,8 +495,7 @@ done:
   return err;
 }
 
-/* Rank 0, all being on disk: the new files take the place of the old ones, where they are worth
-   it. */
+/* Rank 0, after all is on disk: the new files replace the old ones, if they have a fitted row. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];
@@ -538,7 +537,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, has_failed ? file->mpi.size : 0);
-  if (has_failed) /* the first failure is the one to tell */
+  if (has_failed) /* the first failure is reported */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
   mill_result_set_busy(file, 1); /* each of these steps may take long */

@@ -1,7 +1,7 @@
 /** The result file: one parallel HDF5 file, written collectively.
  *
- *  Columns, types, units and meanings stand in one table (io/result/columns.c); the
- *  datasets, their attributes and docs/use/formats.md follow from it.
+ *  Columns, types, units and meanings are in one table (io/result/columns.c); the datasets, their
+ *  attributes and docs/use/formats.md follow from it.
  */
 #ifndef MILL_RESULT_FILE_H
 #define MILL_RESULT_FILE_H
@@ -82,13 +82,13 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
  *  bits [n_row / 8 + 1].  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
-/** Hand a finished row to the I/O thread (copied); any thread, not collective.
- *  A failure of an earlier write is returned here. */
+/** Pass a finished row to the I/O thread (copied); any thread, not collective.  A failure of an
+ *  earlier write is returned here. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Hand a best-fit model row to the I/O thread (copied), once for each arm and row.  Only
- *  after mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued;
- *  wave_aa [n_pix] where the arm has no common wavelengths, else NULL. */
+/** Pass a best-fit model row to the I/O thread (copied), once for each arm and row.  Only after
+ *  mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued; wave_aa [n_pix] where
+ *  the arm has no common wavelengths, else NULL. */
 int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
                           const double *wave_aa, int n_pix);
 
@@ -100,8 +100,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 
-/** What has become of a file that was to be overwritten: there was none, it is replaced, it stays
- *  until the new one is finished, or it stays as the new one has no fitted row. */
+/** Outcome of a file that was to be overwritten: there was none, it is replaced, it stays until the
+ *  new one is finished, or it stays as the new one has no fitted row. */
 enum mill_old_result { MILL_OLD_NONE, MILL_OLD_REPLACED, MILL_OLD_WAITS, MILL_OLD_KEPT };
 
 /** Bits of RVS_WARN and FIT_INFO that are counted, from 1 on. */
@@ -125,8 +125,8 @@ typedef struct mill_result_summary {
 int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
 /** Collective, before the first put: from now on the I/O threads of all ranks call meet together,
- *  every write_interval and whether there are rows to write or not.  A code that it gives is one
- *  that the ranks cannot go on after: the job is aborted. */
+ *  every write_interval and whether there are rows to write or not.  If it returns an error, the
+ *  ranks cannot continue and the job is aborted. */
 int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mill_mpi *io),
                      void *context);
 

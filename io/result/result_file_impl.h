@@ -1,4 +1,4 @@
-/** What the files that make a result file share: result_file.c opens and closes it, result_wanted.c
+/** Shared by the files that make a result file: result_file.c opens and closes it, result_wanted.c
  *  knows which rows are to be fitted, result_queue.c takes finished rows from the fits, and
  *  result_epochs.c, the I/O thread, writes them. */
 #ifndef MILL_RESULT_FILE_IMPL_H
@@ -17,13 +17,13 @@
 
 enum {
   MILL_EPOCH_ROWS = 4096,    /* a rank asks for a write when this many rows wait: collective
-                                writes of fewer are slow (PLATFORM.md) */
+                                writes of fewer are slow */
   MILL_QUEUE_ROWS = 16384,   /* with this many mill_result_put waits */
   MILL_EPOCH_PIX = 8 << 20,  /* the same for the pixels of models: 32 MiB */
   MILL_QUEUE_PIX = 32 << 20, /* 128 MiB */
 };
 
-/* What fits hand over between two epochs; the I/O thread swaps two of these */
+/* Rows passed by fits between two epochs; the I/O thread swaps two of these */
 typedef struct mill_result_queue {
   int64_t n_row, n_item, n_pix;
   char *row;             /* [n_row][row_size], packed */
@@ -64,7 +64,7 @@ struct mill_result_file {
   int is_closing;
   int may_start;           /* 1: every rank has its threads; -1: not, end at once */
   mill_error_kept failure; /* the first of writing */
-  int (*meet)(void *context, const mill_mpi *io); /* NULL: ranks have nothing else to hand over */
+  int (*meet)(void *context, const mill_mpi *io); /* NULL: ranks have nothing else to exchange */
   void *meet_context;
   double met_s; /* rank 0: when they did so last; 0: not all have a meet yet */
 

@@ -37,7 +37,7 @@ static const struct file_number {
   int is_real;
   size_t field;
   const char *unit, *description;
-  const char *changed; /* what a difference means to a run that continues; NULL: it is not asked */
+  const char *changed; /* message for a difference in a run that continues; NULL: not compared */
 } numbers[MILL_INPUT_N_NUMBER] = {
     [MILL_INPUT_SIZE] = {GROUP "SIZE", 0, FIELD(size), "byte", "size", "its size has changed"},
     [MILL_INPUT_MTIME] = {GROUP "MTIME", 1, FIELD(mtime), "s", SINCE_1970,
@@ -214,7 +214,7 @@ static int is_path(const mill_recorded_inputs *was, int which, int i, const char
          a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* what: what a difference is called after the name of the file; NULL: the text is that name */
+/* what: text of a difference after the name of the file; NULL: the text is that name */
 static int check_paths(const mill_recorded_inputs *was, const char *path, const mill_run_info *info,
                        int which, const char *what)
 {
@@ -265,21 +265,18 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
   mill_result_summary summary;
   memset(&summary, 0, sizeof summary);
   if (n_row != input->n_row)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
-        "result was begun, and rows cannot be put into a result that is there: fit this file "
-        "to another --output, leave this result as it is, and join the two by starmill "
-        "merge",
-        path, input->path, (long long)input->n_row, (long long)n_row);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: the input %s has changed: it has %lld selected rows now and had %lld "
+                      "when the result was begun, and an existing result takes no new rows: fit "
+                      "this file to another --output, and join the two with starmill merge",
+                      path, input->path, (long long)input->n_row, (long long)n_row);
   MILL_CHECK(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
-    return MILL_ERROR(
-        MILL_ERR_OUTPUT,
-        "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
-        "what it was: bring that file back",
-        path, input->path, (long long)n_fitted, (long long)n_row);
+    return MILL_ERROR(MILL_ERR_OUTPUT,
+                      "%s: the input %s has changed, and %lld of its %lld rows are already fitted "
+                      "from the old file: restore it",
+                      path, input->path, (long long)n_fitted, (long long)n_row);
   return MILL_OK;
 }
 

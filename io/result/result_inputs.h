@@ -1,5 +1,5 @@
-/** /catalog/files of a result: the input files as they were, and whether they still are.  One rank
- *  alone. */
+/** /catalog/files of a result: the input files as they were, and comparison with the present ones.
+ *  One rank alone. */
 #ifndef MILL_RESULT_INPUTS_H
 #define MILL_RESULT_INPUTS_H
 

@@ -48,10 +48,9 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
                      was.hash, info->lib->hash));
   MILL_TRY(mill_result_inputs_check(file, path, info));
   if (strcmp(was.device, device) != 0)
-    MILL_TRY(REFUSED(
-        "%s was begun on another device (%s, now %s), whose results differ in the last digits: "
-        "continue it there, by the --backend that it was begun with",
-        path, was.device, device));
+    MILL_TRY(REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
+                     "last digits: continue it there, with the --backend that it was begun with",
+                     path, was.device, device));
 done:
   mill_free(was.identity);
   return err;
@@ -78,10 +77,10 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));
   }
   if (!S_ISREG(status.st_mode))
-    MILL_TRY(REFUSED("%s exists and is no regular file", path));
+    MILL_TRY(REFUSED("%s exists and is not a regular file", path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    MILL_TRY(REFUSED("%s exists and is no HDF5 file", path));
+    MILL_TRY(REFUSED("%s exists and is not an HDF5 file", path));
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
     MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));

@@ -1,4 +1,4 @@
-/** What an output's path holds before a run: nothing, a result of this very run, or something else.
+/** State of an output's path before a run: nothing, a result of this very run, or something else.
  *  One rank alone. */
 #ifndef MILL_RESULT_INSPECT_H
 #define MILL_RESULT_INSPECT_H
@@ -10,16 +10,16 @@
 
 enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED };
 
-/** Look at what is at path, read-only.  MILL_ERR_OUTPUT when it is no result of this very run, and
- *  says in what it differs.  A finished file also fills summary; one with damaged rows counts as
+/** Look at what is at path, read-only.  MILL_ERR_OUTPUT, with the difference, when it is not a
+ *  result of this very run.  A finished file also fills summary; one with damaged rows counts as
  *  unfinished.  watch: token of src/system/watchdog.h, renewed while all rows are read.
- * retry_failed: input files of which no row is fitted may have changed in size and time; a result
- * with such ones counts as unfinished. */
+ *  retry_failed: input files of which no row is fitted may have changed in size and time; a result
+ *  with such ones counts as unfinished. */
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
                         const mill_columns *columns, int watch, int *found,
                         mill_result_summary *summary);
 
-/** What a result was made with: settings, library and kind of device. */
+/** Identity of a result: settings, library and kind of device. */
 typedef struct mill_result_origin {
   char *identity; /**< for mill_free, also after a failure */
   char hash[80], device[256];

@@ -171,7 +171,8 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                        "those of the velocities: nothing was corrected");
 }
 
-/* What a run changes later is raw data, not attributes: only that is safe against a kill. */
+/* Values that a run changes later are raw data, not attributes: only these are safe against a
+ * kill. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
@@ -249,7 +250,7 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
       strcmp(format, FORMAT_NAME) != 0 ||
       mill_ph5_read_attr_int(file, path, "/", "FORMAT_VERSION", &version) != MILL_OK)
-    return MILL_ERROR(code, "%s is no result of starmill", path);
+    return MILL_ERROR(code, "%s is not a result of starmill", path);
   if (version != MILL_RESULT_FORMAT)
     return MILL_ERROR(code,
                       "%s was written by %s starmill (result format %d, this one reads %d): use "

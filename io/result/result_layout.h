@@ -1,5 +1,5 @@
-/** What stands in a result file apart from the rows of fits: how it is created and counted.  For
- * the other files of this folder. */
+/** The parts of a result file other than the rows of fits: creation and counts.  For the other
+ * files of this folder. */
 #ifndef MILL_RESULT_LAYOUT_H
 #define MILL_RESULT_LAYOUT_H
 
@@ -35,13 +35,13 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
 int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
                              mill_result_summary *summary);
 
-/** The root's attributes that say what the file is. */
+/** The root's attributes that identify the file. */
 int mill_result_layout_put_format(hid_t file, const char *path);
 
 /** Fail with code unless they say that it is a result of this version. */
 int mill_result_layout_check(hid_t file, const char *path, int code);
 
-/** Random hexadecimal digits that tell one result from every other. */
+/** Random hexadecimal digits that identify a result. */
 int mill_result_layout_run_id(char out[MILL_RUN_ID_SIZE]);
 
 /** "2026-11-21T05:36:05Z" of now */

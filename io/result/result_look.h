@@ -1,4 +1,4 @@
-/** What a result file says of its run, by itself. */
+/** Facts about a run from its result file alone. */
 #ifndef MILL_RESULT_LOOK_H
 #define MILL_RESULT_LOOK_H
 
@@ -23,22 +23,22 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek);
 /** Which rows of a finished result are damaged: reads all of them. */
 int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *damaged);
 
-/** What lies at the output of a run. */
+/** State of a run's output. */
 typedef struct mill_existing {
   char path[MILL_MAX_PATH];
   int is_new;       /**< it is OUT.h5.new, which a start with --overwrite has begun */
   int found;        /**< a result, and peek is about it; else of peek at most the device */
-  char error[1024]; /**< why what lies there cannot be continued; empty: nothing against it */
+  char error[1024]; /**< why the existing file cannot be continued; empty: it can */
   mill_result_peek peek;
 } mill_existing;
 
 /** Look there, where a damaged file cannot end the program; the watchdog knows of it. */
 void mill_result_find(const char *path, mill_existing *existing);
 
-/** Who holds the lock of an output. */
+/** Holder of the lock of an output. */
 typedef struct mill_lock_holder {
   int is_locked;
-  int is_gone;    /**< the process was on this host and is not any more */
+  int is_gone;    /**< the process ran on this host and has ended */
   char host[256]; /**< empty: the lock does not say */
   int64_t pid;
 } mill_lock_holder;

@@ -23,7 +23,7 @@
 
 enum { BLOCK_BYTES = 4 << 20, MAX_DATASET = 256 };
 
-/* What the rows of a group are. */
+/* Kinds of a group's rows. */
 enum unit { ROWS, EXPOSURES, FILES, N_UNIT };
 static const struct {
   const char *name;
@@ -55,7 +55,7 @@ typedef struct merge_part {
   int64_t n[N_UNIT], start[N_UNIT]; /* start: in the whole */
 } merge_part;
 
-/* An input of a part, by what two names or copies of one file have in common. */
+/* Identity of a part's input, equal for two names or copies of one file. */
 typedef struct merge_input {
   int64_t key[3];
   char *path;       /* owned */
@@ -109,7 +109,7 @@ static int describe(merge_part *part, hid_t file, const char *name, int unit, me
       H5Sget_simple_extent_dims(array.space, dim, NULL) != d->n_dim ||
       H5Tis_variable_str(array.type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
       H5Pget_external_count(create) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", part->path, name);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", part->path, name);
   if (part->n[unit] < 0)
     part->n[unit] = (int64_t)dim[0];
   if ((int64_t)dim[0] != part->n[unit])
@@ -134,7 +134,7 @@ static int note_dataset(merge_job *job, const merge_part *part, const merge_data
   merge_dataset *known = &job->dataset[i];
   if (i == job->n_dataset) {
     if (part != job->part || i == MAX_DATASET)
-      return REFUSED("%s has a column %s, which %s has not: it was made by another version",
+      return REFUSED("%s has a column %s, which %s lacks: it was made by another version",
                      part->path, d->name, job->part->path);
     *known = *d;
     known->type = H5Tcopy(d->type);
@@ -604,14 +604,14 @@ static int check_roles(const merge_job *job)
   return MILL_OK;
 }
 
-/* The output is nothing that must not be replaced. */
+/* Check that the output may be replaced. */
 static int check_output(const merge_job *job, int overwrite)
 {
   struct stat here;
   if (stat(job->output, &here) != 0)
-    return MILL_OK; /* what else is wrong shows when it is created */
+    return MILL_OK; /* other errors show when it is created */
   if (!S_ISREG(here.st_mode))
-    return REFUSED("%s exists and is no regular file: give another --output", job->output);
+    return REFUSED("%s exists and is not a regular file: give another --output", job->output);
   if (!overwrite)
     return REFUSED("%s exists: give another --output, or --overwrite to replace it", job->output);
   return mill_refuse_foreign(job->output, "--output", "starmill result");

@@ -1,4 +1,4 @@
-/* What the fits ask and hand over, under the mutex. */
+/* Queries and rows of the fits, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -38,9 +38,9 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "%s: a result that cannot be: row %lld of %lld, STATUS %d, %d labels", file->path,
-              (long long)result->row, (long long)file->n_row, result->status, result->n_label);
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible result: row %lld of %lld, STATUS %d, %d labels",
+              file->path, (long long)result->row, (long long)file->n_row, result->status,
+              result->n_label);
   if (file->filling->n_row >= MILL_QUEUE_ROWS || file->failure.code != MILL_OK)
     MILL_TRY(await_room(file));
   if (!mill_result_bit(file->wanted, result->row))
@@ -75,8 +75,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
       model_row >= mill_models_n_row(file->models) || n_pix <= 0 ||
       n_pix != mill_models_n_pix(file->models, arm) ||
       (wave_aa != NULL) != mill_models_has_own_waves(file->models, arm))
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: a model that cannot be: arm %d, row %lld, %d pixels",
-              file->path, arm, (long long)model_row, n_pix);
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible model: arm %d, row %lld, %d pixels", file->path,
+              arm, (long long)model_row, n_pix);
   if (file->filling->n_pix >= MILL_QUEUE_PIX || file->failure.code != MILL_OK)
     MILL_TRY(await_room(file));
   mill_result_queue *q = file->filling;

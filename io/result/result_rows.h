@@ -1,4 +1,4 @@
-/** Are the rows of a result what was written?  Each carries the CRC of its values. */
+/** Check that the rows of a result are undamaged: each carries the CRC of its values. */
 #ifndef MILL_RESULT_ROWS_H
 #define MILL_RESULT_ROWS_H
 

@@ -1,5 +1,5 @@
-/** A result opened by those who read its rows, also while a run writes it.  The file itself says
- *  which columns it has; neither library nor MPI is needed. */
+/** A result opened for reading its rows, also while a run writes it.  The file describes its
+ *  columns; neither library nor MPI is needed. */
 #ifndef MILL_RESULT_TABLE_H
 #define MILL_RESULT_TABLE_H
 

@@ -25,8 +25,8 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
 #define TARGETS "catalog/TARGETID"
 
 /* Look at the rows [lo, hi) of an earlier run: rows that are not whole, or have
-   failed and shall be tried again, are wanted; their STATUS goes back to 0, so
-   that no reader takes them for done meanwhile. */
+   failed and shall be tried again, are wanted; their STATUS goes back to 0, so that readers do not
+   take them as done meanwhile. */
 static int examine_rows(mill_result_file *file, int retry_failed, int was_finished, int64_t lo,
                         int64_t hi, int64_t **reset, int64_t *n_reset)
 {
@@ -153,9 +153,9 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   MILL_TRY(reset_rows(file, err, reset, n_reset));
   MILL_MPI(MPI_Allreduce(&n_reset, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
   if (n_all > 0 && file->mpi.rank == 0)
-    mill_log_warning("%s: %lld rows are fitted again, for their models are not whole in the "
-                     "models file",
-                     file->path, (long long)n_all);
+    mill_log_warning(
+        "%s: %lld rows are fitted again, as their models are incomplete in the models file",
+        file->path, (long long)n_all);
 done:
   mill_free(reset);
   return err;

@@ -48,7 +48,7 @@ static int add_column(mill_stored_rows *rows, hid_t file, const char *name)
   c->n_dim = H5Sget_simple_extent_ndims(c->array.space);
   if (c->n_dim < 1 || c->n_dim > 2 || H5Sget_simple_extent_dims(c->array.space, dim, NULL) < 0 ||
       (int64_t)dim[0] != rows->n_row || dim[1] < 1 || dim[1] > MILL_MAX_ROW_VALUES || c->type < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", rows->path,
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", rows->path,
                       name);
   c->n_value = (int64_t)dim[1];
   c->n_byte = H5Tget_size(c->array.type) * (size_t)dim[1];
@@ -72,7 +72,7 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
   MILL_CHECK(add_column(rows, file, STATUS));
   for (int i = rows->n_column - 2; i < rows->n_column; i++)
     if (rows->column[i].n_byte != sizeof(int32_t))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path,
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", path,
                         rows->column[i].name);
   return MILL_OK;
 }
@@ -95,7 +95,8 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
     MILL_CHECK(add_column(rows, file, name));
     const mill_stored_column *c = &rows->column[i];
     if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", path, name);
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", path,
+                        name);
   }
   return MILL_OK;
 }

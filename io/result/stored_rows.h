@@ -1,5 +1,5 @@
-/** Rows of a result as its file has them, in blocks: which columns there are, of what type, and in
- *  what order their CRC was made says the file itself, so no library is needed. */
+/** Rows of a result in blocks, as stored: the file itself gives columns, types and the order of
+ *  their CRC, so no library is needed. */
 #ifndef MILL_STORED_ROWS_H
 #define MILL_STORED_ROWS_H
 

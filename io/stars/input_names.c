@@ -42,7 +42,7 @@ static int list_inputs(const mill_input_request *request, mill_path_list *list)
     MILL_TRY(mill_input_pattern(request->pattern[i], number, n_number, list));
   }
   if (n_number > 0 && !has_place)
-    MILL_FAIL(MILL_ERR_USAGE, "--numbers: no --pattern has {n}, for which they would stand");
+    MILL_FAIL(MILL_ERR_USAGE, "--numbers: no --pattern contains {n}");
   if (list->n == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog or --pattern; see "
                               "starmill fit --help");
@@ -51,7 +51,7 @@ done:
   return err;
 }
 
-/* What makes results of one input differ: science settings and library. */
+/* Settings that distinguish results of one input: science settings and library. */
 static int digest_settings(const mill_config *config, const mill_library *lib,
                            char out[MILL_SETTINGS_SIZE])
 {
@@ -178,7 +178,8 @@ static int are_recorded(const mill_input_table *table, const char *path, const m
   return 1;
 }
 
-/* A result that is there keeps its own inputs; what else is not done waits for another one. */
+/* An existing result keeps its own inputs; other inputs that are not done wait for another
+ * result. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
@@ -188,14 +189,14 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   mill_existing *existing = NULL;
   MILL_TRY(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
-  if (!existing->found || list->n == 0) /* what else may lie there is refused when it is opened */
+  if (!existing->found || list->n == 0) /* anything else there is refused when it is opened */
     goto done;
   MILL_TRY(read_inputs(request->output, &own));
   MILL_TRY(count_others(list, &own, &n_waiting));
   if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &own))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s is finished, and %zu inputs are neither in it nor done: give another --output "
-              "for them (and join the results by starmill merge)",
+              "for them (and join the results with starmill merge)",
               request->output, n_waiting);
   if (n_waiting > 0)
     mill_log_warning("%s is continued with the %zu inputs that it was begun with; %zu others wait "
@@ -248,8 +249,8 @@ static int collect_names(const mill_input_request *request, const mill_config *c
       MILL_TRY(mill_input_absolute(list.path[i], path));
       if (!mill_input_table_takes(path))
         MILL_FAIL(MILL_ERR_USAGE,
-                  "input %zu has a tab or an end of a line in its path, for which --input-table "
-                  "has no room: rename it",
+                  "input %zu has a tab or newline in its path, which --input-table cannot store: "
+                  "rename it",
                   i + 1);
     }
   }
@@ -257,11 +258,11 @@ static int collect_names(const mill_input_request *request, const mill_config *c
     MILL_TRY(skip_done(request, config, names, &list));
   names->n = (int64_t)list.n;
   if (names->n > INT_MAX / 2)
-    MILL_FAIL(MILL_ERR_USAGE, "%lld inputs are too many for one run", (long long)names->n);
+    MILL_FAIL(MILL_ERR_USAGE, "%lld inputs, too many for one run", (long long)names->n);
   for (size_t i = 0; i < list.n; i++) {
     const size_t n = strlen(list.path[i]);
     if (n == 0 || n >= MAX_PATH)
-      MILL_FAIL(MILL_ERR_USAGE, "input %zu has a path of %zu bytes; 1 to %d are possible", i + 1, n,
+      MILL_FAIL(MILL_ERR_USAGE, "input %zu has a path of %zu bytes; expected 1 to %d", i + 1, n,
                 MAX_PATH - 1);
     names->n_byte += (int64_t)n + 1;
   }

@@ -1,4 +1,4 @@
-/** Which files a run reads: those of the command line, of the catalog and of patterns, less those
+/** Input files of a run: those of the command line, of the catalog and of patterns, except those
  *  that are done. */
 #ifndef MILL_INPUT_NAMES_H
 #define MILL_INPUT_NAMES_H
@@ -9,7 +9,7 @@
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
-/** What a command line says of them; texts are borrowed, NULL: not given. */
+/** The inputs of a command line; texts are borrowed, NULL: not given. */
 typedef struct mill_input_request {
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
@@ -27,7 +27,7 @@ typedef struct mill_input_names {
   int64_t n, n_byte;
   char *text;                        /**< one after the other, each with its final zero, owned */
   const char **name;                 /**< [n] into text, owned */
-  int64_t n_skipped;                 /**< left out, for they are done */
+  int64_t n_skipped;                 /**< skipped because they are done */
   char settings[MILL_SETTINGS_SIZE]; /**< on rank 0, with --input-table: digest of this run's */
 } mill_input_names;
 

@@ -19,7 +19,7 @@
 
 enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
-/* What a rank finds out about a file; ranks send it byte by byte. */
+/* A rank's facts about a file; ranks send it byte by byte. */
 typedef struct file_facts {
   int64_t size;
   double mtime;
@@ -35,7 +35,7 @@ typedef struct file_facts {
   char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
 
-/* What this rank's files say about the models of an arm. */
+/* Facts about the models of an arm, from this rank's files. */
 typedef struct arm_layout {
   int first_file; /* the first one that has the arm; INT_MAX: none */
   int n_pix;      /* of the exposure that has most */
@@ -44,7 +44,7 @@ typedef struct arm_layout {
   int differs;     /* some exposure is on other wavelengths, or has several spectra */
 } arm_layout;
 
-/* What indexing needs. */
+/* State of indexing. */
 typedef struct index_job {
   mill_spectra_settings settings;
   int want_models;
@@ -130,7 +130,7 @@ done:
   return err;
 }
 
-/* What indexing a file takes, relative to others. */
+/* Relative cost of indexing a file. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
   return 1.0 +
@@ -239,14 +239,14 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Put the facts of all ranks in place of this rank's; start [size + 1]: the first file of each. */
+/* Replace this rank's facts by those of all ranks; start [size + 1]: the first file of each. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   file_facts *all = NULL;
   const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
-  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
-                             "inputs are too many for one run", (void **)&all, &n_all));
+  MILL_CHECK(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts, "too many inputs for one run",
+                             (void **)&all, &n_all));
   mill_free(*facts);
   *facts = all;
   return MILL_OK;
@@ -282,7 +282,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_fa
   return MILL_OK;
 }
 
-/* What qsort_r's comparison looks at. */
+/* Context of qsort_r's comparison. */
 typedef struct identities {
   const file_facts *facts;
   const char *const *name;
@@ -360,9 +360,8 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
           !(is_solar(first->frame) && is_solar(other->frame)))
         return MILL_ERROR(
             MILL_ERR_CONFIG,
-            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
-            "velocities are not in one frame: fit these files one by one, or bring them "
-            "into one frame",
+            "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object in different "
+            "velocity frames: fit these files one by one, or convert them to one frame",
             names->name[i_first], first->frame, names->name[i_other], other->frame);
     }
   return MILL_OK;
@@ -522,10 +521,9 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
   inputs->file_end = start[mpi->rank + 1];
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, &facts));
-  MILL_TRY(
-      mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
-                      "bytes of errors and redrock files of the inputs are too many for one run",
-                      (void **)&inputs->file_text, &n_text));
+  MILL_TRY(mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
+                           "too many bytes of errors and redrock files of the inputs for one run",
+                           (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));

@@ -1,4 +1,4 @@
-/** The input files of a run: their names, and what is in them. */
+/** The input files of a run: their names and contents. */
 #ifndef MILL_INPUTS_H
 #define MILL_INPUTS_H
 
@@ -26,7 +26,7 @@ typedef struct mill_inputs {
   int64_t *n_exposure;     /**< [n_file] model rows of each file, owned */
   int64_t n_row;
   int n_unreadable;                         /**< files with an error */
-  int n_skipped;                            /**< inputs left out, for they are done */
+  int n_skipped;                            /**< inputs skipped because they are done */
   char settings_digest[MILL_SETTINGS_SIZE]; /**< on rank 0, with --input-table */
   int file_start, file_end;                 /**< this rank's share */
   mill_file_index *index;                   /**< [file_end - file_start], owned */

@@ -267,7 +267,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   survey mine, all;
   mill_join *join = NULL;
   int64_t *place_start = NULL;
-  static const char too_many[] = "rows are too many to be joined: fit parts of the catalog";
+  static const char too_many[] = "too many rows to join: fit parts of the catalog";
   *out = NULL;
   memset(&mine, 0, sizeof mine);
   memset(&all, 0, sizeof all);

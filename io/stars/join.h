@@ -12,12 +12,12 @@ typedef struct mill_join_part {
   int64_t row; /**< before joining */
 } mill_join_part;
 
-/** Which rows became one; the same on every rank.
+/** Result of joining rows; the same on every rank.
  *
- *  Objects are told apart by their name, or by TARGETID when they have none; a row with
- *  neither is joined with no other.  Objects nearer to each other than a radius are one as well,
- *  and so are those that such ones lie between.  The object's row stays where it appears first in
- *  the catalog and takes the exposures of the others, in catalog order.
+ *  Objects are identified by their name, or by TARGETID when they have none; a row with neither is
+ *  joined with no other.  Objects nearer to each other than a radius are one as well, and so are
+ *  those that such ones lie between.  The object's row stays where it appears first in the catalog
+ *  and takes the exposures of the others, in catalog order.
  */
 typedef struct mill_join {
   int n_file;

@@ -31,7 +31,7 @@ typedef struct place {
   int part, at; /* of the batch; among the exposures asked for there */
 } place;
 
-/* One of the threads, and what only it touches. */
+/* One of the threads, and its private data. */
 typedef struct worker {
   mill_reader *reader;
   pthread_t thread;
@@ -326,8 +326,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   return collect_segments(w, batch);
 }
 
-/* Hand over n wanted rows of file i in one batch.  When their pixels cannot be read and
- * there are several, *retry says so and nothing is handed over. */
+/* Deliver n wanted rows of file i in one batch.  When their pixels cannot be read and there are
+ * several, *retry is set and nothing is delivered. */
 static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   int err = MILL_OK;
@@ -375,7 +375,7 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
   return i;
 }
 
-/* Hand over the first n_wanted rows of the list. */
+/* Deliver the first n_wanted rows of the list. */
 static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
 {
   source *s = NULL;
@@ -462,7 +462,7 @@ static void *worker_main(void *argument)
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  /* the thread that takes the batches sees the wish to stop itself */
+  /* the thread that takes the batches sees the stop request itself */
   if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
     mill_error_save(err, &reader->failure);
     reader->stop = 1; /* the other threads */

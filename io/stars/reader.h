@@ -1,4 +1,4 @@
-/** The reader of a rank: threads that bring its stars' pixels from disk.
+/** The reader of a rank: threads that read its stars' pixels from disk.
  *
  *  The threads draw chunks of the catalog (io/stars/work.h), the next one when all rows of the last
  *  are taken, and hand over the wanted rows in batches of a bounded size.  Several threads read
@@ -64,7 +64,7 @@ typedef struct mill_batch {
   int64_t cap_part;
 } mill_batch;
 
-/** What to read; everything is borrowed until mill_reader_stop. */
+/** Request of a reader; everything is borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
   mill_work *work; /**< which rows; the reader's own until mill_reader_stop */

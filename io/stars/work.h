@@ -8,8 +8,8 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** What there is to draw.  All but rate and n_held are equal on every rank; inputs and result are
- *  borrowed for the call. */
+/** Work to draw.  All but rate and n_held are equal on every rank; inputs and result are borrowed
+ *  for the call. */
 typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< which rows are wanted; NULL: all */
@@ -42,8 +42,8 @@ int mill_work_wanted(const mill_work *work, int64_t row);
 /** Does a file have to be unpacked before any row can be read, so that opening it takes long? */
 int mill_work_is_compressed(const char *path);
 
-/** What there is, and how it went: chunks that this rank has taken, messages that it has
- *  answered, seconds that it has waited for answers. */
+/** Counts of the work: chunks that this rank has taken, messages that it has answered, seconds that
+ *  it has waited for answers. */
 typedef struct mill_work_stats {
   mill_schedule_sum sum;
   int64_t n_taken, n_answered;

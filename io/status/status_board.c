@@ -214,7 +214,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
   const int err = replace_file(board->path, &what);
   mill_watch_end(watch);
   if (err != MILL_OK && !board->has_complained)
-    mill_log_warning("%s: the status is not written: %s; the fit goes on", board->path,
+    mill_log_warning("%s: cannot write the status: %s; the fit continues", board->path,
                      mill_error_message());
   board->has_complained = err != MILL_OK;
 }
@@ -268,11 +268,11 @@ int mill_board_check_path(const char *path)
   if (stat(path, &status) != 0)
     goto done; /* other mistakes show when it is written, and stop nothing */
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_USAGE, "%s is no file: give another --status", path);
+    MILL_FAIL(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
   file = fopen(path, "re");
   if (file && status.st_size > 0 && !mill_status_has_signature(file))
     MILL_FAIL(MILL_ERR_USAGE,
-              "%s exists and is no status file of starmill: give another --status, or remove it",
+              "%s exists and is not a status file of starmill: give another --status, or remove it",
               path);
 done:
   if (file)

@@ -1,6 +1,6 @@
-/** How a fit is going on all ranks, in a file that others may read at any time.
+/** Progress of a fit on all ranks, in a file that others may read at any time.
  *
- *  The threads of a rank note here what they do.  Where the ranks meet anyway, at the write epochs
+ *  The threads of a rank record their state here.  Where the ranks meet anyway, at the write epochs
  *  of the result (mill_result_meet), rank 0 collects the notes and replaces the status file, so
  *  that a reader always finds a whole one, at most write_interval old.  When it cannot be written,
  *  the log says so once, and the fit goes on.
@@ -45,7 +45,7 @@ int mill_board_settle(mill_board *board, const mill_mpi *mpi);
 const mill_rank_state *mill_board_ranks(const mill_board *board, int *n_rank);
 
 /** Write the last status file (rank 0) and free; not collective, board may be NULL.  end NULL:
- *  leave the file as it is, for the ranks cannot talk to each other any more. */
+ *  leave the file as it is, since the ranks can no longer communicate. */
 void mill_board_free(mill_board *board, const mill_board_end *end);
 
 #endif

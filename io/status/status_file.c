@@ -261,7 +261,7 @@ int mill_status_read(const char *path, json_t **doc)
     goto done;
   MILL_TRY(mill_regular_stream(path, "a status file", MILL_ERR_INPUT, &file));
   if (!mill_status_has_signature(file))
-    MILL_FAIL(MILL_ERR_INPUT, "%s is no status file of starmill", path);
+    MILL_FAIL(MILL_ERR_INPUT, "%s is not a status file of starmill", path);
   rewind(file);
   *doc = json_loadf(file, 0, &error);
   if (!*doc)

@@ -1,4 +1,4 @@
-/** What a status file says of a run and its ranks, its text, and reading one. */
+/** Contents of a status file about a run and its ranks; writing and reading it. */
 #ifndef MILL_STATUS_FILE_H
 #define MILL_STATUS_FILE_H
 
@@ -12,7 +12,7 @@ enum { MILL_STATUS_PATH = 4096, MILL_STATUS_VERSION = 1 };
 /** How every status file begins. */
 #define MILL_STATUS_SIGNATURE "{\n  \"format\": \"starmill status\""
 
-/** What a rank is at: symbol, name, meaning. */
+/** Stages of a rank: symbol, name, meaning. */
 #define MILL_RANK_STAGE_LIST(X)                                                                    \
   X(MILL_RANK_STARTING, "starting", "loading the library, making templates")                       \
   X(MILL_RANK_FITTING, "fitting", "fitting stars")                                                 \
@@ -24,7 +24,7 @@ enum { MILL_STATUS_PATH = 4096, MILL_STATUS_VERSION = 1 };
 enum mill_rank_stage { MILL_RANK_STAGE_LIST(MILL_RANK_STAGE_ENUM) MILL_N_RANK_STAGE };
 #undef MILL_RANK_STAGE_ENUM
 
-/** What memory is for: symbol, name. */
+/** Purposes of memory: symbol, name. */
 #define MILL_PURPOSE_LIST(X)                                                                       \
   X(MILL_MEMORY_EMULATOR, "emulator")                                                              \
   X(MILL_MEMORY_SLOTS, "slots")                                                                    \
@@ -52,7 +52,7 @@ typedef struct mill_rank_state {
   char gpu_name[96], host[64], error[512];
 } mill_rank_state;
 
-/** What a run is; its texts and files are borrowed. */
+/** Description of a run; its texts and files are borrowed. */
 typedef struct mill_board_plan {
   const char *path;  /**< of the status file; NULL: none */
   double interval_s; /**< between two writes, at most */
@@ -73,7 +73,7 @@ typedef struct mill_board_end {
   const mill_result_summary *summary; /**< NULL: not known */
 } mill_board_end;
 
-/** What a status file says. */
+/** Contents of a status file. */
 typedef struct mill_status_text {
   const mill_board_plan *plan;
   int n_rank;
@@ -105,8 +105,8 @@ int mill_status_has_signature(FILE *file);
  *  MILL_ERR_INPUT, when it cannot be read or is no status file. */
 int mill_status_read(const char *path, json_t **doc);
 
-/** Is the run that wrote it still there?  It is when the file is young enough and, on this
- *  host, its process lives; *age_s: of the file's content. */
+/** Is the run that wrote it still alive?  It is when the file is young enough and, on this host,
+ *  its process lives; *age_s: of the file's content. */
 int mill_status_alive(const json_t *doc, double *age_s);
 
 #endif

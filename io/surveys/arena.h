@@ -1,4 +1,4 @@
-/** Memory that a batch takes bit by bit and gives back at once. */
+/** Memory that a batch takes piece by piece and frees at once. */
 #ifndef MILL_ARENA_H
 #define MILL_ARENA_H
 
@@ -14,7 +14,7 @@ typedef struct mill_arena {
 /** n_byte bytes that last until the next reset, not zeroed, 64-byte aligned.  MILL_ERR_MEMORY. */
 int mill_arena_take(mill_arena *arena, size_t n_byte, void **out);
 
-/** Give all back.  Several blocks become one that holds as much, so that the next batch of this
+/** Free everything.  Several blocks become one of their total size, so that the next batch of this
  *  size takes no new memory. */
 int mill_arena_reset(mill_arena *arena);
 

@@ -268,7 +268,7 @@ static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settin
     if (!has_suffix(guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
       continue;
     if (n_channel == MILL_MAX_ARM)
-      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, which is no DESI file",
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: has more than %d arms, which is not a DESI file",
                         guard->path, MILL_MAX_ARM);
     memset(name, 0, sizeof name);
     memcpy(name, guard->hdu[i].name, n);
@@ -325,7 +325,7 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
   return MILL_OK;
 }
 
-/* What does not change from row to row. */
+/* Channel properties common to all rows. */
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
   const mill_desi_arm *a = &file->arm[i];

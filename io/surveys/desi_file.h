@@ -1,5 +1,5 @@
-/** What the parts of the DESI reader share: desi.c opens a file and gives its channels,
- *  desi_index.c and desi_selection.c select rows, desi_pixels.c reads images. */
+/** Shared by the parts of the DESI reader: desi.c opens a file and gives its channels, desi_index.c
+ *  and desi_selection.c select rows, desi_pixels.c reads images. */
 #ifndef MILL_DESI_FILE_H
 #define MILL_DESI_FILE_H
 
@@ -12,8 +12,8 @@ enum { DESI_FLUX, DESI_IVAR, DESI_MASK, DESI_RESOLUTION, DESI_N_IMAGE };
 typedef struct mill_desi_image {
   int i_hdu;            /**< -1: the file has none */
   int is_mask, is_wide; /**< is_wide: of 64 bits */
-  int plain;       /**< stored as we keep it but for the order of bytes: read without CFITSIO */
-  uint64_t offset; /**< number to be added to stored values of 64 bits */
+  int plain;            /**< stored in our type except for byte order: read without CFITSIO */
+  uint64_t offset;      /**< number to be added to stored values of 64 bits */
 } mill_desi_image;
 
 typedef struct mill_desi_arm {
@@ -45,13 +45,13 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, void *out);
 
-/** What desi_selection.c reads of a file, one value a row; NULL: not asked for. */
+/** Values that desi_selection.c reads of a file, one per row; NULL: not requested. */
 typedef struct mill_desi_choice {
   int *in_class; /**< the row is of a target class that is wanted */
   double *sn;    /**< the largest of the arms' S/N by SCORES; -inf where no arm has one */
 } mill_desi_choice;
 
-/** MILL_ERR_INPUT: what rows are to be selected by is not in the file. */
+/** MILL_ERR_INPUT: the file lacks the columns of the selection. */
 int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
                           mill_desi_choice *choice);
 void mill_desi_choice_clear(mill_desi_choice *choice);

@@ -54,13 +54,13 @@ static const mill_fits_wish wish[] = {
 };
 enum { N_WISH = sizeof wish / sizeof *wish, N_EXP_WISH = NIGHT + 1 };
 
-/* What the headers say of all rows, where FIBERMAP has no column for it. */
+/* Header values for all rows, where FIBERMAP has no column. */
 typedef struct division {
   int32_t healpix, tile_id, night;
   char survey[8], program[16];
 } division;
 
-/* What tables that are joined over files need to tell the rows apart. */
+/* Columns by which tables joined over files identify rows. */
 static int read_division(mill_desi_file *file, division *all)
 {
   int found = 0;
@@ -103,7 +103,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, fib
   return MILL_OK;
 }
 
-/* What n exposures share. */
+/* The common value of n exposures. */
 static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 {
   const int32_t first = column[key[0].place];
@@ -113,7 +113,7 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Let the first row of each target, of n in order, say what all of them share. */
+/* Give the first row of each target, of n in order, the common values of all its rows. */
 static void share_exposures(const mill_keyed *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
                             int32_t *night)
 {
@@ -191,8 +191,8 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
     path = beside;
     if (!*path && select->redrock)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: no redrock file lies beside it (coadd- or spectra- replaced by redrock-), but "
-                "rows are selected by one; put it there, set redrock_file, or switch redrock off",
+                "%s: no redrock file next to it (coadd- or spectra- replaced by redrock-), but "
+                "redrock selects rows; add the file, set redrock_file, or set redrock: false",
                 file->fits->guard->path);
   }
   if (!*path)
@@ -270,8 +270,8 @@ static void fill_text(const char *path, const char *name, const mill_fits_texts 
   mill_fits_text_copy(path, name, column->text ? mill_fits_text_at(column, i) : whole, out, size);
 }
 
-/* What the exposures of a row share of a column, or, where it has nothing, of the whole file; -1
- * where they differ. */
+/* Common value of a column over the exposures of a row, or, where it is missing, of the whole file;
+ * -1 where they differ. */
 static int32_t of_all(const int32_t *column, int32_t whole, const int64_t *exposure_row,
                       const mill_catalog_row *row)
 {

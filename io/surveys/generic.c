@@ -126,9 +126,9 @@ static int check_names(generic *g)
   return MILL_OK;
 }
 
-/* key [n] is sorted, all of one NAME: leave out the rows that cannot be told from an earlier one,
- * or whose TARGETID is not that of the first row, star_row; how many are left.  A row left out is
- * an exposure of its own that is not read, and has no name by which it could be joined. */
+/* key [n] is sorted, all of one NAME: drop the rows that cannot be distinguished from an earlier
+ * one, or whose TARGETID is not that of the first row, star_row; how many are left.  A row left out
+ * is an exposure of its own that is not read, and has no name by which it could be joined. */
 static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
                          const int64_t *target_id)
 {
@@ -436,7 +436,7 @@ static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
   return MILL_OK;
 }
 
-/* Number that says which rows share their wavelengths. */
+/* Number that is equal for rows with the same wavelengths. */
 static int find_token(generic *g, int n_pix, const double *wave_aa, int64_t *token)
 {
   const size_t n_byte = (size_t)n_pix * sizeof *wave_aa;

@@ -28,7 +28,7 @@ typedef struct mill_generic_vector {
   int variable;    /**< lengths differ from row to row */
   int64_t length;  /**< of all rows when they do not */
   int is_float;    /**< float32, not scaled: needs no conversion */
-  int is_integer;  /**< as stored: nulls have a sign of their own */
+  int is_integer;  /**< as stored: nulls have a special value */
   uint64_t offset; /**< of 64-bit masks, to be added */
   double to_aa;    /**< of wavelengths and widths */
 } mill_generic_vector;

@@ -55,7 +55,7 @@ static int is_integer_type(int type)
          type == TULONGLONG;
 }
 
-/* What of the types is accepted for a column, and how it will be read. */
+/* Accepted types of a column, and how it will be read. */
 static int take_type(mill_generic_table *t, int i, int type, int equivalent)
 {
   mill_generic_vector *v = &t->vector[i];
@@ -120,7 +120,7 @@ static int check_heap(mill_generic_table *t)
       fits_read_descriptsll(t->file->fptr, flux->number, 1, t->n_row, length, start, &status),
       "column FLUX cannot be read");
   for (int64_t i = 0; i < t->n_row; i++) {
-    /* what no row can have is refused with its row */
+    /* lengths that no row can have are refused with their row */
     if (length[i] < 0 || length[i] > t->heap_bytes / flux->n_byte)
       continue;
     left -= length[i];

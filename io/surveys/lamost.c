@@ -94,7 +94,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
                      void **state)
 {
   lamost *l = NULL;
-  (void)settings; /* a visit is one spectrum: there is nothing to choose */
+  (void)settings; /* a visit is one spectrum, so the option has no effect */
   MILL_CHECK(MILL_ALLOC(1, &l));
   *state = l;
   l->file = file;
@@ -131,7 +131,7 @@ static int read_name(lamost *l, char *out, size_t size)
   return MILL_OK;
 }
 
-/* What the fibre looked at, in the words of the selection: SKY, BAD, or its own. */
+/* Target type of the fibre in the words of the selection: SKY, BAD, or its own. */
 static int read_objtype(lamost *l, char *out, size_t size)
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
@@ -180,7 +180,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 
 /* ---- pixels ----------------------------------------------------------- */
 
-/* One of row_name in the table or the image; what names it for messages. */
+/* One of row_name in the table or the image; what: its name for messages. */
 static int read_row(lamost *l, int row, double *out, char *what, size_t size)
 {
   if (!l->is_image) {

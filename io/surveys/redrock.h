@@ -31,7 +31,7 @@ void mill_redrock_clear(mill_redrock *redrock);
 /** NULL when the target is not in the file. */
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id);
 
-/** Can mill_redrock_beside find a file of this name? */
+/** Is this a name that mill_redrock_beside may find? */
 int mill_redrock_is_name(const char *name);
 
 /** The redrock file in the folder of path: coadd-X.fits or spectra-X.fits gives redrock-X.fits,

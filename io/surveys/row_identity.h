@@ -1,4 +1,4 @@
-/** What tells the rows of a file apart. */
+/** Identity of the rows of a file. */
 #ifndef MILL_ROW_IDENTITY_H
 #define MILL_ROW_IDENTITY_H
 

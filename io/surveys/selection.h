@@ -1,4 +1,4 @@
-/** Which rows are kept: one question per property, no files. */
+/** Row selection: one function per property, no files. */
 #ifndef MILL_SELECTION_H
 #define MILL_SELECTION_H
 
@@ -13,14 +13,14 @@ int mill_selection_keeps_objtype(const mill_selection *select, const char *objty
 /** Are only allowed bits set? */
 int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fiberstatus);
 
-/** By redrock: SPECTYPE STAR or |z| c below the limit; NaN and a limit of NaN
- *  keep nothing.  Always true when select->redrock is 0. */
+/** By redrock: SPECTYPE STAR or |z| c below the limit; NaN and a limit of NaN select nothing.
+ *  Always true when select->redrock is 0. */
 int mill_selection_keeps_redrock(const mill_selection *select, double z, const char *spectype);
 
 /** By redrock and by target classes.  Where both select, either of them keeps a row, or both must
  *  (select->select_by).
  *
- *  in_class  the row is of one of the classes; nothing is asked where none are given */
+ *  in_class  the row is of one of the classes; ignored where none are given */
 int mill_selection_keeps_star(const mill_selection *select, int in_class, double z,
                               const char *spectype);
 
@@ -28,13 +28,13 @@ int mill_selection_keeps_star(const mill_selection *select, int in_class, double
  *  these keep all. */
 int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id);
 
-/** Does the selection ask for numbers of exposures at all? */
+/** Does the selection use numbers of exposures? */
 int mill_selection_has_exp_id(const mill_selection *select);
 
 /** The regular expressions of select->target_class, compiled. */
 typedef struct mill_class_patterns mill_class_patterns;
 
-/** MILL_ERR_CONFIG for an expression that is none. */
+/** MILL_ERR_CONFIG for an invalid expression. */
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out);
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 

@@ -48,7 +48,7 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
   return -1;
 }
 
-/* *found: a keyword without a value is one that is not there. */
+/* *found: a keyword without a value counts as missing. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
                     void *out, int *found)
 {

@@ -37,7 +37,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
                           int *found);
 
 /** Frame of the wavelengths: HELIO says whether they were corrected; without it
- *  HELIO_RV, the correction that was applied, tells that they were. */
+ *  HELIO_RV, the correction that was applied, shows that they were. */
 int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
 
 /** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
@@ -85,7 +85,7 @@ int32_t mill_single_fold(uint64_t mask);
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
                      int n_pix, int32_t *out);
 
-/** What a file's only object is, for mill_single_index. */
+/** A file's only object, for mill_single_index. */
 typedef struct mill_single_object {
   mill_catalog_row row; /**< all but fits_row, n_exposure, first_exposure, exp_id */
   char objtype[24];     /**< upper case; empty: the file has none */

@@ -48,7 +48,7 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
          (size_t)batch->store->segment_room * sizeof *batch->segment;
 }
 
-/* Forget what the batch holds. */
+/* Clear the batch. */
 static int reset_batch(mill_read_batch *batch)
 {
   batch->n_segment = 0;
@@ -185,7 +185,7 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 
 static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
 {
-  if (n < spectra->min_pix) /* what a cut leaves at an edge */
+  if (n < spectra->min_pix) /* remainder of a cut at an edge */
     return MILL_OK;
   if (known->n_piece == MAX_PIECE)
     return MILL_ERROR(MILL_ERR_INPUT,
@@ -226,7 +226,7 @@ static int cut(const mill_spectra *spectra, known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    /* whole: however few they are, the pipeline says what is wrong with them */
+    /* whole: the pipeline reports pixels that are too few */
     if (end > first)
       known->piece[known->n_piece++] = (piece){.arm = same_name, .first = first, .n = end - first};
     else
@@ -309,8 +309,8 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
   return MILL_OK;
 }
 
-/* Where the line-spread function of a piece comes from: MILL_LSF_OFF none is needed,
- * MILL_LSF_AUTO none is there. */
+/* Source of a piece's line-spread function: MILL_LSF_OFF none is needed, MILL_LSF_AUTO none is
+ * known. */
 static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const arm_rule *rule = &spectra->arm[arm];
@@ -685,7 +685,8 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->frame;
 }
 
-/* What a format knows nothing of must not keep all of its rows, nor none of them, in silence. */
+/* Refuse selections that a format does not support, instead of silently keeping all rows or
+ * none. */
 static int check_selection(const mill_spectra *spectra, const mill_selection *select)
 {
   const mill_format *format = spectra->format;

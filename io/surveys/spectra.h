@@ -1,10 +1,10 @@
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
  *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c and generic.c of
- *  this folder) knows where things are in its files.  It hands over CHANNELS: one spectrum of one
- *  exposure with its own wavelengths, as they are in the file but for vacuum wavelengths and ivar.
- *  This module recognises the format, gives each channel to the library's arms and keeps the pixels
- *  of a batch.
+ *  this folder) knows where things are in its files.  It delivers CHANNELS: one spectrum of one
+ *  exposure with its own wavelengths, as in the file except for vacuum wavelengths and ivar.  This
+ *  module recognises the format, gives each channel to the library's arms and keeps the pixels of a
+ *  batch.
  *
  *  A channel whose name is that of an arm of the library goes to that arm whole, or where the
  *  configuration gives the arm a range, what of it is in the range and in the templates' reach.
@@ -33,12 +33,12 @@ enum mill_frame {
   MILL_FRAME_TOPOCENTRIC
 };
 
-/** One spectrum as a format hands it over.  All pointers borrowed for the call.
+/** One spectrum as a format delivers it.  All pointers borrowed for the call.
  *
  *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
  *                    NULL: the format does not know it
  *  resolution        as mill_raw_segment has it; NULL: none
- *  wave_token        equal tokens of one open file mean equal wavelengths (0: says nothing)
+ *  wave_token        equal tokens of one open file mean equal wavelengths (0: unknown)
  */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
@@ -52,7 +52,7 @@ typedef struct mill_channel {
   int64_t wave_token;
 } mill_channel;
 
-/** What a call of mill_spectra_read brings; its memory is reused by the next one. */
+/** Result of mill_spectra_read; its memory is reused by the next call. */
 typedef struct mill_read_batch {
   int n_segment;
   mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
@@ -67,7 +67,7 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch);
 
 typedef struct mill_spectra mill_spectra;
 
-/** What opening needs; borrowed until close. */
+/** Arguments for opening; borrowed until close. */
 typedef struct mill_spectra_settings {
   const mill_library *lib;
   const mill_config *config; /**< bound to lib; format, exposures, arms, lsf, ... */
@@ -121,10 +121,10 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
 };
 
-/** What is wanted of a channel before its pixels are read: name, n_pix, wave_aa, air and
- *  wave_token are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be
- *  NULL if the channel has it.  *wants: bits of enum mill_wants.
- *  A format need not ask: what is not wanted is ignored. */
+/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa, air and
+ *  wave_token are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if
+ *  the channel has it.  *wants: bits of enum mill_wants.  A format need not ask: unwanted data are
+ *  ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Add a channel that is described but for its pixels: fill(context, channel) reads those where
@@ -132,7 +132,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
 int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
                       int (*fill)(void *context, mill_channel *channel), void *context);
 
-/** What a format can select rows by, in addition to targets, OBJTYPE and redrock. */
+/** Properties by which a format can select rows, in addition to targets, OBJTYPE and redrock. */
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */
@@ -146,7 +146,7 @@ typedef struct mill_format {
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
   /** Check the structure of a file that spectra.c opened.  *frame: enum mill_frame, unknown before.
-   *  *state: the format's own, NULL before; what is there at a failure is closed. */
+   *  *state: the format's own, NULL before; it is closed after a failure. */
   int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
               void **state);
   void (*close)(void *state);

@@ -71,7 +71,7 @@ int mill_target_bits_check(const mill_selection *select, const char *path)
       found = table[at].bit >= 0 && mill_class_matches(patterns, table[at].name);
     if (!found)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: target_classes: no target bit of DESI has a name that begins as '%s' says "
+                "%s: target_classes: no target bit of DESI has a name whose beginning matches '%s' "
                 "(MWS_ANY, STD_BRIGHT, ...)",
                 path, select->target_class[i]);
     mill_class_patterns_free(patterns);

@@ -1,4 +1,4 @@
-/** Why DESI observed a target: names of the bits in the columns of its targeting. */
+/** Target classes of DESI: names of the bits in the columns of its targeting. */
 #ifndef MILL_TARGET_BITS_H
 #define MILL_TARGET_BITS_H
 
@@ -11,7 +11,7 @@
 const char *mill_target_column(int i);
 
 /** Does column i belong to commissioning or survey validation?  Where a file has one, the bits of
- *  the main survey's columns mean nothing. */
+ *  the main survey's columns are meaningless. */
 int mill_target_column_is_early(int i);
 
 /** Bits of column i whose names match a target class of the selection.  MILL_ERR_CONFIG. */

@@ -73,11 +73,10 @@ static int check_shapes(const weave *w, arm *a)
   const mill_fits_guard *guard = w->file->guard;
   const mill_fits_hdu *data = &guard->hdu[a->i_hdu[DATA]];
   if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != w->n_spec)
-    return MILL_ERROR_HDU(
-        w->file, a->i_hdu[DATA],
-        " must be an image with a row for each of the %lld of FIBTABLE; give row-stacked "
-        "L1 spectra, no cube",
-        (long long)w->n_spec);
+    return MILL_ERROR_HDU(w->file, a->i_hdu[DATA],
+                          " must be an image with a row for each of the %lld of FIBTABLE; give "
+                          "row-stacked L1 spectra, not a cube",
+                          (long long)w->n_spec);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
                           (long long)data->axis[0], MILL_SINGLE_MAX_PIX);
@@ -95,7 +94,7 @@ static int check_shapes(const weave *w, arm *a)
   return MILL_OK;
 }
 
-/* CTYPE1 says AWAV or WAVE; without it the configuration must say what the file does not. */
+/* CTYPE1 is AWAV or WAVE; without it the configuration must give the medium. */
 static int read_medium(weave *w, int i_hdu, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";
@@ -289,7 +288,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   if (w->i_table < 0 || file->guard->hdu[w->i_table].kind != MILL_FITS_TABLE)
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has no table FIBTABLE; give row-stacked WEAVE L1 spectra (single_... or "
-                      "stack_...), no cube",
+                      "stack_...), not a cube",
                       file->guard->path);
   w->n_spec = file->guard->hdu[w->i_table].axis[1];
   for (int i = 0; i < N_ARM; i++) {
@@ -327,8 +326,8 @@ static const mill_fits_wish fibtable_wish[] = {
     {"TARGCAT", MILL_AS_TEXT, offsetof(fibtable, category), 0, 1}};
 enum { N_WISH = sizeof fibtable_wish / sizeof *fibtable_wish };
 
-/* What the fibre looked at in the words of the selection: SKY, BAD, or TARGUSE itself.
- * STATUS A is a fibre that is on its target; others are parked, disabled or lost. */
+/* Target type of the fibre in the words of the selection: SKY, BAD, or TARGUSE itself.  STATUS A is
+ * a fibre that is on its target; others are parked, disabled or lost. */
 static const char *objtype_of(const char *status, const char *use)
 {
   if (strcasecmp(status, "A") != 0)

@@ -35,7 +35,7 @@ static const char *const work_words[] = {"all", "fit", "train", "particles", NUL
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define KEY(member, of_key) MILL_OPTION_TEXT, AT(fit.member), .key = of_key
 
-/* The tasks are those that have a use for an option. */
+/* The tasks bits name the tasks that use an option. */
 static const mill_option rows[] = {
     {"library", KEY(library, "template_lib"), .tasks = FIT | CROSSOVER},
     {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
@@ -50,18 +50,18 @@ static const mill_option rows[] = {
     {"stars", MILL_OPTION_INTEGER, AT(n_star), .min = 1, .max = 0x1p62, .tasks = FIT,
      .help = "fit the first N rows only (default: all)"},
     {"repeat", MILL_OPTION_COUNT, AT(n_repeat), .min = 1, .max = 1000, .tasks = FIT | CROSSOVER,
-     .help = "fit: runs, of which the one with the median CPU time is shown; crossover: runs of "
-             "which the shortest counts"},
+     .help = "fit: number of runs, the one with the median CPU time is shown; crossover: number of "
+             "runs, the shortest counts"},
     {"output", MILL_OPTION_TEXT, AT(output), .tasks = FIT, .argument = "DIR",
      .help = "folder for the temporary result (default: $TMPDIR, or /tmp)"},
     {"work", MILL_OPTION_CHOICE, AT(work), .words = work_words, .tasks = CROSSOVER,
-     .help = "what is measured; fit needs inputs, and without any all leaves it out"},
+     .help = "what to measure; fit needs inputs; without inputs, all skips fit"},
     {"most", MILL_OPTION_INTEGER, AT(n_most), .min = 1, .max = 0x1p30, .tasks = CROSSOVER,
-     .help = "the largest size: stars, million operations of a training step, particles"},
+     .help = "largest size to measure: stars, million operations of a training step, particles"},
     {"limit", MILL_OPTION_REAL, AT(limit_s), .min = 1, .max = 1000000, .argument = "S",
-     .tasks = CROSSOVER, .help = "begin nothing that would take longer than these seconds"},
+     .tasks = CROSSOVER, .help = "skip measurements that would take longer than S seconds"},
     {"keep", MILL_OPTION_FLAG, AT(keep), .tasks = CROSSOVER,
-     .help = "keep the sizes of fit and train for --backend auto"},
+     .help = "store the crossovers of fit and train for --backend auto"},
     {"help", MILL_OPTION_FLAG, 'h', AT(fit.help), .help = "this text"},
     {0}};
 
@@ -71,13 +71,12 @@ static const mill_option_table table = {
     "       starmill bench rates [INPUT.fits...]\n"
     "       starmill bench crossover [options] [INPUT.fits...]\n"
     "\n"
-    "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
-    "a temporary file, and prints the rate, time and evaluations of a star by stage, and the\n"
-    "ratio to the time that the least work takes on this machine.  'rates' measures what one\n"
-    "core can do: matrix products, copies, reading the inputs from the page cache.\n"
-    "'crossover' times fits, trainings and particles of growing size on the CPU and on the GPU\n"
-    "and says from which size the GPU is faster; fits are of the first 1, 4, 16, ... rows of\n"
-    "the inputs.  docs/develop/performance.md says how to read the tables.\n"
+    "Measure the speed of one rank.  'fit' fits the inputs like `starmill fit`, into a temporary\n"
+    "file, and prints the rate, the time and evaluations of a star by stage, and the ratio to\n"
+    "the floor of this machine.  'rates' measures one core: matrix products, copies, reading\n"
+    "the inputs from the page cache.  'crossover' times fits, trainings and particles of growing\n"
+    "size on the CPU and the GPU and prints the size from which the GPU is faster; fits use the\n"
+    "first 1, 4, 16, ... rows of the inputs.  docs/develop/performance.md explains the tables.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -89,7 +88,7 @@ static const mill_bench_options usual = {
 
 const mill_option_help mill_bench_help = {&table, &usual};
 
-/* An option that would do nothing is a mistake. */
+/* Refuse an option that would have no effect. */
 static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
                       const mill_bench_options *options)
 {

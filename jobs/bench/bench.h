@@ -1,4 +1,4 @@
-/** The job `starmill bench`: what a fit costs on this machine, and from which size a GPU pays. */
+/** The job `starmill bench`: cost of a fit on this machine, and the size from which a GPU pays. */
 #ifndef MILL_BENCH_H
 #define MILL_BENCH_H
 

@@ -1,4 +1,4 @@
-/* From which size a GPU pays: fits, trainings and particles on the CPU and on the GPU. */
+/* Size from which a GPU pays: fits, trainings and particles on the CPU and on the GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 enum {
   MAX_POINT = 32,
   GROWTH = 4, /* of the size from one point to the next */
-  ONCE_S = 5, /* what takes longer is not repeated */
+  ONCE_S = 5, /* longer measurements are not repeated */
   NOT_KEPT = -1,
   TOO_FEW = -1
 };
@@ -41,7 +41,7 @@ typedef struct crossover {
   const mill_particle_ops *particles[2];
 } crossover;
 
-/* A kind of work that can be made as large as wanted. */
+/* A kind of work of adjustable size. */
 typedef struct work_kind {
   int work; /* enum mill_bench_work_kind */
   int kept; /* enum mill_crossover_kind; NOT_KEPT */
@@ -115,8 +115,8 @@ static int draw(mill_random *r, size_t n, float **out)
   return MILL_OK;
 }
 
-/* A step of n models; what they are makes no difference to the time.  Of several epochs of a few
- * steps the shortest counts. */
+/* A step of n models, whose values do not matter for the time.  Of several epochs of a few steps
+ * the shortest counts. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int err = MILL_OK, n_blas = 0;
@@ -217,7 +217,7 @@ static const work_kind kinds[] = {
 };
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-/* What came of the points of a device so far. */
+/* Measurements of a device so far. */
 typedef struct progress {
   double last_s; /* of the point before; 0: none */
   const char *over;
@@ -312,7 +312,9 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   if (from > 0)
     printf("\n%s: the GPU pays from %lld %s on.\n", kind->name, (long long)from, kind->unit);
   else if (from == 0)
-    printf("\n%s: the CPU is faster in the largest size of both.\n", kind->name);
+    printf("\n"
+           "%s: the CPU is faster at the largest size measured on both.\n",
+           kind->name);
   else {
     printf("\n%s: the CPU is faster with all stars of the inputs; give more to see whether the "
            "GPU pays.\n",
@@ -364,14 +366,13 @@ static void print_head(const crossover *c)
   printf("CPU: %s, %d %s.\n", c->backend[0]->name, c->n_thread,
          c->n_thread == 1 ? "thread" : "threads");
   if (c->gpu_name[0])
-    printf("GPU: %s; its first use takes %.3f s, which the times of fits have.\n", c->gpu_name,
+    printf("GPU: %s; its first use takes %.3f s, which the times of fits include.\n", c->gpu_name,
            c->gpu_start_s);
   else
     printf("GPU: SKIPPED: %s.\n", c->no_gpu);
-  printf(
-      "A time is the shortest of %d, or of one that takes over %d s: a whole fit of "
-      "the first rows of the inputs, a step of a training, an evolution of particles.  Sizes are",
-      c->job->options.n_repeat, ONCE_S);
+  printf("A time is the shortest of %d runs (of one if it takes over %d s): a whole fit of the "
+         "first rows of the inputs, a training step, an evolution of particles.  Sizes are",
+         c->job->options.n_repeat, ONCE_S);
   for (int k = 0; k < N_KIND; k++)
     printf(" %s (%s)%s", kinds[k].unit, kinds[k].name, k < N_KIND - 1 ? "," : ".\n\n");
   printf("| work | size | CPU, s | GPU, s | speed-up |\n|---|---|---|---|---|\n");

@@ -1,4 +1,4 @@
-/* What a fit costs on this machine, by stage, beside the least that it could cost. */
+/* Cost of a fit on this machine by stage, compared with its lower bound. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static int make_folder(const char *base, char folder[FOLDER_SIZE])
     return MILL_ERROR(MILL_ERR_USAGE, "a folder name of %zu bytes is too long", strlen(base));
   if (!mkdtemp(folder))
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "no temporary folder can be made in %s: %s; give another by --output DIR",
+                      "cannot make a temporary folder in %s: %s; choose another with --output DIR",
                       base, strerror(errno));
   return MILL_OK;
 }
@@ -65,14 +65,14 @@ static void count_row(void *context, const mill_library *lib, const mill_fit_set
   run->n_jac += result->n_jac;
 }
 
-/* The phase of a backend that a stage is, -1: of the host. */
+/* Backend phase of a stage; -1: on the host. */
 static int phase_of(int stage)
 {
   _Static_assert(MILL_BENCH_FINAL - MILL_BENCH_PREPARE == (int)MILL_PHASE_FINAL, "same order");
   return stage < MILL_BENCH_PREPARE || stage > MILL_BENCH_FINAL ? -1 : stage - MILL_BENCH_PREPARE;
 }
 
-/* Split a finished run's CPU time into what is done once, and stages. */
+/* Split a finished run's CPU time into work done once, and stages. */
 static void split(mill_bench_run *run)
 {
   const mill_fit_meters *c = &run->meters;
@@ -112,7 +112,7 @@ int mill_bench_run_fit(mill_bench *job, const mill_fit_options *options, int64_t
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
   else if (status != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
+    MILL_FAIL(MILL_ERR_INTERNAL, "some rows were not fitted: please report this bug");
   if (run->shape.n_star == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   split(run);
@@ -135,7 +135,7 @@ static int by_time(const void *a, const void *b)
 
 static int measure_rates(const mill_bench *job, mill_bench_rates *rates)
 {
-  /* first what may be missing */
+  /* check first for missing values */
   if (job->input.n > 0)
     MILL_CHECK(
         mill_bench_rates_read((int)job->input.n, (const char *const *)job->input.path, rates));
@@ -179,8 +179,10 @@ static void print_overview(const mill_bench_run *all, int n_run, const mill_benc
          (long long)run->shape.n_star, n / run->star_s, n / c->wall_s, 1e3 * star_s(run),
          1e3 * star_s(&all[0]), 1e3 * star_s(&all[n_run - 1]), (double)run->n_eval / n,
          (double)run->n_jac / n);
-  printf("\nStars per core-second leave out what a run does once; stars/s are of wall time with "
-         "it.\n\n");
+  printf("\n"
+         "Stars per core-second exclude work done once per run; stars/s are of wall time and "
+         "include it.\n"
+         "\n");
   printf("| once a run | library | inputs | new file | emulator and guess table | wavelength sets "
          "| closing the file | together |\n|---|---|---|---|---|---|---|---|\n"
          "| CPU ms | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
@@ -214,8 +216,7 @@ static void print_stage(const mill_bench_run *run, int s, const char *name,
   const double emulate_s = phase < 0 ? 0.0 : t->emulate_s[phase];
   int by_traffic = 0;
   const double least_s = mill_bench_floor_s(w, rates, &by_traffic);
-  /* less than a microsecond a star is no floor to compare a stage with: reading the clock takes
-   * as long */
+  /* less than a microsecond a star is too short to compare with: reading the clock takes as long */
   const double shown_s = least_s < 1e-6 * n ? 0.0 : least_s;
   printf("| %s |", name);
   mill_bench_print_cell(value + jacobian > 0.0, 2, value / n, "");
@@ -248,7 +249,8 @@ static void print_stages(const mill_bench_run *run, const mill_bench_work *work,
          all.mflop / n, 1e3 * run->star_s / n, 1e3 * all.floor_s / n);
   print_ratio(run->star_s, all.floor_s);
   if (run->meters.timing.n_velocity > 0)
-    printf("\nThe profile's values stand for %.1f velocities.\n",
+    printf("\n"
+           "The profile's values cover %.1f velocities.\n",
            (double)run->meters.timing.n_velocity / n);
 }
 

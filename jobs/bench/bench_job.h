@@ -1,4 +1,4 @@
-/** `starmill bench`: what its tasks share. */
+/** Shared declarations of `starmill bench`. */
 #ifndef MILL_BENCH_JOB_H
 #define MILL_BENCH_JOB_H
 
@@ -13,7 +13,7 @@
 
 typedef struct mill_bench mill_bench;
 
-/** What the command line says; texts are borrowed from argv. */
+/** Values of the command line; texts are borrowed from argv. */
 typedef struct mill_bench_options {
   int (*task)(mill_bench *job); /**< NULL: only --help */
   mill_fit_options fit;         /**< quiet is set */
@@ -46,11 +46,11 @@ struct mill_bench {
   int exit_status;          /**< of a bench that ends without a failure */
 };
 
-/** Print when, with what and where, and the command line.  backend NULL: none is named. */
+/** Print date, version, machine and command line.  backend NULL: omitted. */
 void mill_bench_print_head(const mill_bench *job, const char *backend);
 
-/** A cell of a table: value with n_digit decimals where there is one, else what stands in its
- *  place, which may be empty. */
+/** A cell of a table: value with n_digit decimals where there is one, else a text, which may be
+ *  empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
 /** Each task measures and prints Markdown on standard output, lines as soon as they are known.

@@ -43,22 +43,22 @@ static const mill_option_table table = {
     "starmill doctor",
     "usage: starmill doctor [--output DIR] [--library LIB.h5] [--backend NAME] [--limit S]\n"
     "\n"
-    "Look at this machine as a fit would use it: program and libraries, cores and memory,\n"
-    "MPI and its ranks, GPUs, the output folder, the template library, and what a fit would\n"
-    "choose.  Run it under mpirun or srun as the fit itself, to check these too.\n"
+    "Check this machine for a fit: program and libraries, cores and memory, MPI and its ranks,\n"
+    "GPUs, the output folder, the template library, and the backend that a fit would choose.\n"
+    "Run it under the mpirun or srun of the fit to check these too.\n"
     "\n",
     "\n"
     "Exit status: 0 ready (warnings included), 4 the output folder cannot be used, 70 MPI or\n"
-    "the backend is broken, 2 usage, or the library or backend asked for is not to be had.\n",
+    "the backend is broken, 2 usage, or the requested library or backend is unavailable.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, MILL_AT(doctor_job, output), .argument = "DIR",
          .help = "folder to check, where results will be written (default: .)"},
         {"library", MILL_OPTION_TEXT, MILL_AT(doctor_job, library),
-         .help = "a template library to check"},
+         .help = "template library to check"},
         {"backend", MILL_OPTION_TEXT, MILL_AT(doctor_job, backend), .key = "backend",
-         .help = "as for a fit"},
+         .help = "backend to check"},
         {"limit", MILL_OPTION_COUNT, MILL_AT(doctor_job, limit_s), .min = 1, .max = 86400,
-         .argument = "S", .help = "seconds after which a file system does not answer"},
+         .argument = "S", .help = "seconds to wait for the file system before it counts as hung"},
         MILL_OPTION_HELP(doctor_job),
         {0}}};
 
@@ -77,7 +77,8 @@ static int parse(int argc, char **argv, doctor_job *job)
   MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
   MILL_CHECK(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
-    return MILL_ERROR(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help",
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "doctor takes options only, not '%s'; see starmill doctor --help",
                       argv[first]);
   return MILL_OK;
 }
@@ -124,8 +125,8 @@ static int report_program(doctor_job *job)
     mill_doctor_say(&job->report, key, "%s", row[i].text);
     if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
       mill_doctor_fail(&job->report, EXIT_BROKEN,
-                       "this HDF5 writes no file with several ranks: build with a parallel one "
-                       "(docs/use/install.md)");
+                       "this HDF5 cannot write one file from several ranks: build with a parallel "
+                       "HDF5 (docs/use/install.md)");
   }
   return MILL_OK;
 }
@@ -150,14 +151,14 @@ static void report_machine(doctor_job *job)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);
   if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)
     mill_doctor_warn(r,
-                     "a rank takes about half a GB on the CPU, and %d are to run here: take fewer "
-                     "ranks with more threads",
+                     "a rank on the CPU needs about 0.5 GB, and %d run here: start fewer ranks "
+                     "with more threads",
                      job->n_most);
 }
 
 /* ---- ranks ---- */
 
-/* A launcher of another MPI starts programs that each take themselves for the only rank. */
+/* A launcher of another MPI starts programs that each run as a single rank. */
 static void check_launcher(doctor_job *job)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -166,8 +167,8 @@ static void check_launcher(doctor_job *job)
     const char *text = getenv(variable[i]);
     if (text && job->mpi.size == 1 && atoi(text) > 1) {
       mill_doctor_fail(&job->report, EXIT_BROKEN,
-                       "the launcher has started %d ranks (%s), but each takes itself for the only "
-                       "one: start them with the mpirun or srun --mpi=... of the MPI named above",
+                       "the launcher started %d ranks (%s), but each runs alone: use the mpirun or "
+                       "srun --mpi=... of the MPI named above",
                        atoi(text), variable[i]);
       return;
     }
@@ -194,7 +195,7 @@ done:
   return err;
 }
 
-/* What can make the opening of a file wait for another job (src/ranks/mpi_context.h). */
+/* MPI settings that can block the opening of a file (src/ranks/mpi_context.h). */
 static void report_file_pointers(mill_doctor_report *r)
 {
   int may_wait = 0;
@@ -203,8 +204,8 @@ static void report_file_pointers(mill_doctor_report *r)
                   chosen[0] ? "OMPI_MCA_sharedfp=" : "none until they are used", chosen);
   if (may_wait)
     mill_doctor_warn(r,
-                     "OMPI_MCA_sharedfp=%s lets the opening of a file wait for what a killed job "
-                     "has left on this node: unset it",
+                     "OMPI_MCA_sharedfp=%s can block the opening of files after a job was killed "
+                     "on this node: unset it",
                      chosen);
 }
 
@@ -221,14 +222,15 @@ static void report_ranks(doctor_job *job)
   report_file_pointers(r);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);
   if (job->n_most > n_core)
-    mill_doctor_warn(r, "more ranks than the %ld cores of this machine: they take turns", n_core);
+    mill_doctor_warn(r, "more ranks than the %ld cores of this machine: they will take turns",
+                     n_core);
   mill_doctor_say(r, "ranks.threads", "%d on rank 0", job->n_thread);
   if (job->mpi.size > 1 && (long)job->n_thread * job->n_most < n_core / 2)
-    mill_doctor_warn(r,
-                     "%d threads a rank leave most of %ld cores idle: the launcher ties ranks "
-                     "to few cores (mpirun --bind-to none, srun --cpus-per-task), or take more "
-                     "ranks",
-                     job->n_thread, n_core);
+    mill_doctor_warn(
+        r,
+        "%d threads a rank leave most of %ld cores idle: let the launcher bind ranks to more cores "
+        "(mpirun --bind-to none, srun --cpus-per-task), or start more ranks",
+        job->n_thread, n_core);
 }
 
 /* ---- GPUs ---- */
@@ -252,13 +254,11 @@ static void report_driver(doctor_job *job)
                                    : "unknown",
                     gpu.bus_id);
     if (gpu.ecc_uncorrected > 0)
-      mill_doctor_warn(r,
-                       "%lld errors of its memory that could not be corrected: tell the "
-                       "administrator",
+      mill_doctor_warn(r, "%lld uncorrected memory errors: inform the administrator",
                        (long long)gpu.ecc_uncorrected);
     else if (gpu.total > 0 && gpu.used > gpu.total / 2)
       mill_doctor_warn(r,
-                       "more than half of its memory is in use: does another program run there?");
+                       "more than half of its memory is in use: is another program running on it?");
   }
 }
 
@@ -285,15 +285,15 @@ static void report_devices(doctor_job *job)
   if (!mill_gpu_is_built()) {
     mill_doctor_say(r, "cuda.devices", "built without CUDA");
     if (mill_gpu_count() > 0)
-      mill_doctor_warn(r, "there is a GPU that this program cannot use: build it where nvcc is "
-                          "found (docs/use/install.md)");
+      mill_doctor_warn(r, "this program was built without CUDA and cannot use the GPU: build it "
+                          "with nvcc (docs/use/install.md)");
     return;
   }
   if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
     mill_doctor_say(r, "cuda.devices", "none: %s", mill_error_message());
     if (mill_gpu_count() > 0)
       mill_doctor_warn(r,
-                       "there is a GPU, but CUDA does not see it: is the driver (CUDA %d.%d) "
+                       "CUDA does not see the GPU of this machine: is the driver (CUDA %d.%d) "
                        "older than this program (%d.%d), or CUDA_VISIBLE_DEVICES empty?",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     return;
@@ -329,12 +329,12 @@ static void report_no_gpus(doctor_job *job, const rank_gpu *all)
     }
   if (n_without == job->mpi.size)
     return;
-  mill_doctor_say(r, "cuda.gpus_of_ranks", "a fit takes none");
+  mill_doctor_say(r, "cuda.gpus_of_ranks", "not used by a fit");
   if (n_without > 0)
-    mill_doctor_warn(r,
-                     "%d of %d ranks find no GPU, first rank %d on %s: ask for a GPU for each "
-                     "rank on every node",
-                     n_without, job->mpi.size, first, all[first].host);
+    mill_doctor_warn(
+        r,
+        "%d of %d ranks find no GPU (first: rank %d on %s): request one GPU per rank on every node",
+        n_without, job->mpi.size, first, all[first].host);
   else
     mill_doctor_warn(r, "%s", job->gpu_failure.message);
 }
@@ -352,11 +352,11 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
     }
   mill_doctor_say(r, "cuda.gpus_of_ranks", "%d different ones", n_gpu);
   if (n_with < n_rank)
-    mill_doctor_say(r, "fit.ranks_on_cpu", "%d beside those with a GPU", n_rank - n_with);
+    mill_doctor_say(r, "fit.ranks_on_cpu", "%d in addition to those with a GPU", n_rank - n_with);
   if (n_gpu < n_with)
     mill_doctor_warn(r,
-                     "%d ranks share %d %s, and each needs its memory: start one rank for each "
-                     "GPU, and see that the launcher lets each find its own",
+                     "%d ranks share the memory of %d %s: start one rank per GPU, and let the "
+                     "launcher give each rank its own",
                      n_with, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
 }
 
@@ -407,7 +407,7 @@ done:
   return err;
 }
 
-/* From which size on auto takes the GPU. */
+/* Size from which auto takes the GPU. */
 static void report_crossover(doctor_job *job, int kind, const char *key)
 {
   mill_doctor_report *r = &job->report;
@@ -484,7 +484,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_CHECK(parse(argc, argv, job));
   if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  /* without threads of MPI the rest can be looked at; without communicators it cannot */
+  /* without threads of MPI the rest can be checked; without communicators it cannot */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));
   MILL_CHECK(mill_mpi_agree(&job->mpi, examine(job)));

@@ -1,4 +1,4 @@
-/** The job `starmill doctor`: is this machine ready for a fit, how fast is it, what to fix. */
+/** The job `starmill doctor`: checks that this machine is ready for a fit, and says what to fix. */
 #ifndef MILL_DOCTOR_H
 #define MILL_DOCTOR_H
 

@@ -85,16 +85,16 @@ static void describe(output_check *check, const char *folder)
     const char *name = type_name((long)fs.f_type);
     mill_doctor_say(r, "output.file_system", "%s", name);
     if (strcmp(name, "NFS") == 0 || strncmp(name, "SMB", 3) == 0 || strcmp(name, "CIFS") == 0)
-      mill_doctor_warn(r, "ranks of several machines cannot write one file here together: run on "
+      mill_doctor_warn(r, "ranks on several machines cannot write one file in this folder: run on "
                           "one machine, or write to a parallel file system (Lustre, GPFS, ...)");
     else if (strcmp(name, "tmpfs") == 0)
-      mill_doctor_warn(r, "this folder is memory: it counts as such, and is gone after a restart");
+      mill_doctor_warn(r, "this folder is in memory: its files use RAM and are lost on restart");
   }
   if (statvfs(folder, &space) == 0) {
     const double free_bytes = (double)space.f_bavail * (double)space.f_frsize;
     mill_doctor_say(r, "output.free", "%.4g GB", 1e-9 * free_bytes);
     if (free_bytes < LITTLE_BYTES)
-      mill_doctor_warn(r, "little room: starmill fit --plan says how large the files get");
+      mill_doctor_warn(r, "little space: starmill fit --plan estimates the size of the files");
   }
 }
 
@@ -104,7 +104,7 @@ static int make_folder(output_check *check, const char *folder)
   if (n < (int)sizeof check->folder && mkdtemp(check->folder))
     return MILL_OK;
   check->folder[0] = '\0';
-  return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written in: %s", folder,
+  return MILL_ERROR(MILL_ERR_OUTPUT, "cannot write in %s: %s", folder,
                     n < (int)MILL_MAX_PATH ? strerror(errno) : "its name is too long");
 }
 
@@ -156,7 +156,7 @@ static void check_alone(output_check *check, const char *folder, unsigned limit_
     return;
   begin_step("making and renaming files", limit_s);
   say_result(check->report, "output.files", try_small(check), "made, locked, renamed and removed",
-             "a run needs files that can be locked and renamed here");
+             "a run must lock and rename files in this folder");
   end_step();
 }
 
@@ -203,10 +203,10 @@ static int move_rows(const output_check *check, int is_write, double *value)
                  : mill_ph5_read(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value);
   for (int64_t i = 0; !is_write && err == MILL_OK && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
-      err = MILL_ERROR(MILL_ERR_OUTPUT,
-                       "rank %d does not read what rank %d has written: the file system is not "
-                       "coherent between ranks",
-                       mpi->rank, (mpi->rank + 1) % mpi->size);
+      err = MILL_ERROR(
+          MILL_ERR_OUTPUT,
+          "rank %d does not see what rank %d wrote: the file system is not coherent between ranks",
+          mpi->rank, (mpi->rank + 1) % mpi->size);
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   mill_ph5_unselect(&rows);
@@ -247,8 +247,8 @@ static int check_together(output_check *check, unsigned limit_s)
   if (err == MILL_ERR_MPI || check->mpi->rank != 0)
     return err;
   say_result(check->report, "output.collective_write", err, "written and read back by all ranks",
-             "a parallel HDF5 of the MPI that starts the ranks, and a file system that all ranks "
-             "share, are needed (docs/use/install.md)");
+             "needs a parallel HDF5 built with the MPI that starts the ranks, and a file system "
+             "that all ranks share (docs/use/install.md)");
   unlink(check->path);
   return MILL_OK;
 }

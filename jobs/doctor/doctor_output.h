@@ -6,11 +6,11 @@
 #include "src/ranks/mpi_context.h"
 
 /** Check the folder the way a run uses it: a file made, locked and renamed, and an HDF5 file
- *  written by all ranks together and read back by others.  All is made in a folder of its own
- *  there, and removed.
+ *  written by all ranks together and read back by others.  All files are made in a temporary
+ *  subfolder and removed.
  *
- *  Collective; rank 0 reports.  What does not answer within limit_s ends the program with exit
- *  status 4 and one line that says what it was.  MILL_ERR_MPI. */
+ *  Collective; rank 0 reports.  A check that takes longer than limit_s ends the program with exit
+ *  status 4 and one line that names it.  MILL_ERR_MPI. */
 int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
                        mill_doctor_report *report);
 

@@ -1,4 +1,4 @@
-/** What doctor finds, printed line by line on standard output by the rank that finds it. */
+/** Output of doctor, printed line by line on standard output by the rank that finds it. */
 #ifndef MILL_DOCTOR_REPORT_H
 #define MILL_DOCTOR_REPORT_H
 
@@ -13,7 +13,7 @@ typedef struct mill_doctor_report {
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Below a line: what is wrong and what to do.  exit_status 0: a warning, else a failure. */
+/** A remark below a line: the problem and its remedy.  exit_status 0: a warning, else a failure. */
 void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)

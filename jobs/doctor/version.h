@@ -1,4 +1,4 @@
-/** What `starmill --version` prints, and doctor too. */
+/** Versions that `starmill --version` and doctor print. */
 #ifndef MILL_JOBS_VERSION_H
 #define MILL_JOBS_VERSION_H
 
@@ -6,14 +6,14 @@
 
 enum { MILL_N_VERSION = 8 };
 
-/** A part of this program, "HDF5", and its version as it is at run time. */
+/** A part of this program, "HDF5", and its version at run time. */
 typedef struct mill_version_row {
   const char *name;
   char text[512];
 } mill_version_row;
 
 /** Works before MPI_Init and without it.  MILL_ERR_MPI or MILL_ERR_OUTPUT when a library does not
- *  tell its version. */
+ *  report its version. */
 int mill_version_rows(mill_version_row row[MILL_N_VERSION]);
 
 /** Print them.  The same errors; also MILL_ERR_OUTPUT when out does not take them. */

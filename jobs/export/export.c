@@ -27,29 +27,29 @@ static const mill_option_table table = {
     "starmill export",
     "usage: starmill export [--to KIND] --output FOLDER|FILE [options] OUT.h5\n"
     "\n"
-    "Write a finished result as FITS.  rvtab and rvmod are the files of rvspecfit, one for each\n"
-    "input, in a folder; ranks share the inputs (mpirun).  fits is one table of all columns.\n"
+    "Write a finished result as FITS.  rvtab and rvmod are rvspecfit's files, one per input, in\n"
+    "a folder; ranks of mpirun share the inputs.  fits is one table of all columns.\n"
     "\n",
     "\n"
-    "The same command given again continues where it was stopped.\n"
-    "Exit status: 0 done, 2 usage, or the result is none or not finished, 3 an input is gone, has\n"
-    "changed or was unreadable, so that its product is left out, 4 the result is damaged or the\n"
-    "output cannot be written, 70 internal error, 75 stopped in good order.\n",
+    "Repeat the same command to continue an interrupted export.\n"
+    "Exit status: 0 done, 2 usage, or OUT.h5 is not a finished result, 3 products are missing, as\n"
+    "their inputs are gone, changed or were unreadable, 4 the result is damaged or the output\n"
+    "cannot be written, 70 internal error, 75 stopped in good order.\n",
     (const mill_option[]){
         {"to", MILL_OPTION_CHOICE, MILL_AT(export_options, to), .words = to_words,
          .argument = "KIND", .help = "what to write"},
         {"output", MILL_OPTION_TEXT, MILL_AT(export_options, output),
          .help = "folder of rvtab and rvmod files, made if needed; else the file"},
         {"models", MILL_OPTION_TEXT, MILL_AT(export_options, models),
-         .help = "the models of the result, for rvmod"},
+         .help = "models file of the result, for rvmod"},
         {"prefix", MILL_OPTION_TEXT, MILL_AT(export_options, prefix), .argument = "TEXT",
-         .help = "what stands before an input's name (default rvtab- or rvmod-; rvspecfit: "
-                 "rvtab_ and rvmod_)"},
+         .help = "prefix of an input's name (default rvtab- or rvmod-; rvspecfit uses rvtab_ and "
+                 "rvmod_)"},
         {"subdirs", MILL_OPTION_FLAG, MILL_AT(export_options, subdirs),
          .help = "keep the last two folders of each input's path below the output folder, as "
                  "rvspecfit does"},
         {"no-fibermap", MILL_OPTION_FLAG, MILL_AT(export_options, no_fibermap),
-         .help = "rvtab and rvmod without the tables of the inputs, which then may be gone"},
+         .help = "write rvtab and rvmod without the inputs' tables; the inputs may then be gone"},
         {"overwrite", MILL_OPTION_FLAG, MILL_AT(export_options, overwrite),
          .help = "replace exports that exist"},
         {"quiet", MILL_OPTION_FLAG, MILL_AT(export_options, quiet), .help = "print no summary"},
@@ -83,9 +83,10 @@ static int parse(int argc, char **argv, export_options *o)
                                     : "name one result");
   if (o->to == TO_RVMOD && !o->models)
     return MILL_ERROR(MILL_ERR_USAGE, "rvmod needs the best-fit models: give --models MODELS.h5, "
-                                      "which fit --models has written");
+                                      "the file written by fit --models");
   if (o->prefix && strchr(o->prefix, '/'))
-    return MILL_ERROR(MILL_ERR_USAGE, "--prefix %s: begins a file's name; give folders by --output",
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--prefix %s: a file's prefix has no '/'; give folders with --output",
                       o->prefix);
   o->result = argv[first];
   return MILL_OK;
@@ -98,7 +99,7 @@ static void print_counts(const mill_product_counts *n, const export_options *o, 
   else
     printf("written      %lld\n", (long long)n->n_written);
   if (n->n_there > 0)
-    printf("there        %lld, of this result and whole\n", (long long)n->n_there);
+    printf("existing     %lld complete products of this result\n", (long long)n->n_there);
   if (n->n_failed > 0)
     printf("left out     %lld inputs, whose files are gone or have changed\n",
            (long long)n->n_failed);

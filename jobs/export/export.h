@@ -1,4 +1,4 @@
-/** `starmill export`: a result in the forms that other programs read. */
+/** `starmill export`: a result in other programs' formats. */
 #ifndef MILL_EXPORT_JOB_H
 #define MILL_EXPORT_JOB_H
 

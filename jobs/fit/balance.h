@@ -1,4 +1,4 @@
-/** How evenly a run keeps its ranks busy, and what they wait for. */
+/** Load balance of a run's ranks, and their waiting times. */
 #ifndef MILL_BALANCE_H
 #define MILL_BALANCE_H
 

@@ -39,8 +39,8 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
       snprintf(question, sizeof question, "; are these %s?", units[i].name);
       hint = question;
     }
-  mill_log_warning("%s: spectra from %.0f to %.0f A are beyond all arms of the library %s, which "
-                   "has %.0f to %.0f A and needs room for the velocity limits: not used%s",
+  mill_log_warning("%s: skipped: its spectra, %.0f to %.0f A, are outside all arms of the library "
+                   "%s, %.0f to %.0f A less a margin for the velocity limits%s",
                    path, left->first_aa, left->last_aa, c->lib->path, first, last, hint);
 }
 
@@ -57,21 +57,21 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
   list_arms(c->lib, left->no_lsf & ~c->told_no_lsf, no_lsf);
   list_arms(c->lib, left->outside & ~c->told_outside, outside);
   if (no_lsf[0])
-    mill_log_warning("%s: no %s, which the library %s needs, for arm %s: not used "
-                     "(set resolving_power, or lsf: off to fit without)",
+    mill_log_warning("%s: no %s, which the library %s needs, in arm %s: skipped (set "
+                     "resolving_power, or lsf: off to fit without)",
                      path,
                      lsf == MILL_LSF_MATRIX  ? "resolution matrix"
                      : lsf == MILL_LSF_SIGMA ? "sigma of the line-spread function"
                                              : "resolution matrix or other line-spread function",
                      c->lib->path, no_lsf);
   if (outside[0])
-    mill_log_warning("%s: outside the library %s, so not used: arm %s (%s)", path, c->lib->path,
+    mill_log_warning("%s: outside the library %s, skipped: arm %s (%s)", path, c->lib->path,
                      outside, left->reason);
   if (left->beyond && !c->told_beyond)
     complain_of_range(c, path, left);
   if (left->odd_lsf & ~c->told_odd_lsf)
     mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
-                     "%.3g A wide: no spectrograph has that; is its unit right?",
+                     "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   c->told_no_lsf |= left->no_lsf;
   c->told_outside |= left->outside;

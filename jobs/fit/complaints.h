@@ -1,4 +1,4 @@
-/** Warnings about rows that cannot be fitted as they are: each once a file and arm. */
+/** Warnings about rows that cannot be fitted, each once per file and arm. */
 #ifndef MILL_COMPLAINTS_H
 #define MILL_COMPLAINTS_H
 
@@ -21,12 +21,12 @@ typedef struct mill_complaints {
   const mill_config *config;
   const mill_library *lib;
   const mill_inputs *inputs;
-  int i_file; /**< whose arms told is about; -1: none yet */
+  int i_file; /**< file of the warnings so far; -1: none yet */
   unsigned told_no_lsf, told_outside, told_odd_lsf;
   int told_beyond;
 } mill_complaints;
 
-/** Say what is wrong with a row's arms, unless it was said of this file. */
+/** Warn about a row's arms, unless this file had the same warning. */
 void mill_complain(mill_complaints *complaints, const mill_left_out *left);
 
 /** Name the spectrum behind a NaN or infinity in a row. */

@@ -57,18 +57,18 @@ static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backe
       oldest = all + (size_t)rank * NAME;
   if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) != 0)
     err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "one rank has the backend '%s', another '%s', and their results would "
-                     "differ in the last digits: use GPUs of one kind",
+                     "ranks have different backends, '%s' and '%s', whose results differ in the "
+                     "last digits: use GPUs of one kind",
                      mine, oldest);
   else if (strcmp(mine, oldest) != 0) {
     *backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!*backend)
       err = MILL_ERROR(MILL_ERR_BACKEND,
-                       "one rank has the backend '%s', another only '%s', which the first "
-                       "cannot run: use machines of one kind",
+                       "ranks have different backends, '%s' and '%s', and the first rank cannot "
+                       "run the second: use machines of one kind",
                        mine, oldest);
     else
-      mill_log_info("backend %s instead of %s, as other ranks have no better", oldest, mine);
+      mill_log_info("backend %s instead of %s: the best that all ranks have", oldest, mine);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
@@ -76,8 +76,8 @@ done:
   return err;
 }
 
-/* Ranks with a GPU and ranks without.  What the CPUs agree on is asked of all of them, so that a
- * run is the same whichever ranks have the GPUs. */
+/* Ranks with a GPU and ranks without.  All ranks choose a common CPU backend, so that a run is the
+ * same whichever ranks have the GPUs. */
 static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 {
   int err = MILL_OK;
@@ -92,8 +92,8 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
     const char *name = all + (size_t)rank * NAME;
     if (name[0] && device->gpu[0] && strcmp(name, device->gpu) != 0)
       MILL_FAIL(MILL_ERR_BACKEND,
-                "one rank has the backend '%s', another '%s', and their results would differ in "
-                "the last digits: use GPUs of one kind",
+                "ranks have different backends, '%s' and '%s', whose results differ in the last "
+                "digits: use GPUs of one kind",
                 device->gpu, name); /* on every rank */
     if (name[0])
       memcpy(device->gpu, name, sizeof device->gpu);
@@ -120,7 +120,7 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
   else if (call->options->plan && strcmp(choice, any_gpu.name) == 0)
-    device->backend = &any_gpu; /* a plan looks for none */
+    device->backend = &any_gpu; /* a plan looks for no GPU */
   else if (call->options->plan && strcmp(choice, any_mixed.name) == 0)
     device->backend = &any_mixed;
   else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {

@@ -1,4 +1,4 @@
-/** What computes, and with how much at once on this rank. */
+/** Device of a fit, and the number of stars at once on this rank. */
 #ifndef MILL_FIT_DEVICE_H
 #define MILL_FIT_DEVICE_H
 
@@ -20,8 +20,8 @@ typedef struct mill_fit_device {
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device);
 
-/** Once the number of rows is known: auto becomes what this run takes, also in the configuration
- *  that the result file keeps; slots and readers follow.
+/** Once the number of rows is known: auto becomes the choice for this run, also in the
+ *  configuration that the result file keeps; slots and readers follow.
  *
  *  existing  what lies at the output, on rank 0 */
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,

@@ -25,7 +25,7 @@ static double lap_s(double *last)
   return lap;
 }
 
-/* What the steps make; each takes the parts that it needs. */
+/* Products of the steps; each step takes the parts that it needs. */
 typedef struct fit_parts {
   mill_fit_setup setup;
   mill_inputs inputs;
@@ -54,14 +54,14 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   const int64_t *n_status = out->summary.n_status;
   if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
-  /* a result of which nothing can be used must not pass for one */
+  /* a result without a usable row must not look finished */
   const int is_void =
       n_status[MILL_STATUS_FITTED] == 0 && (inputs->n_row > 0 || out->summary.old == MILL_OLD_KEPT);
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
   return is_void || has_unreadable || out->products.n_failed > 0 ? EXIT_INCOMPLETE : 0;
 }
 
-/* Rank 0: what is there of this result, if it is to be continued. */
+/* Rank 0: state of the existing result, if it is to be continued. */
 static void find_existing(const mill_fit_options *options, mill_existing *existing)
 {
   int is_new = 0;
@@ -73,7 +73,7 @@ static void find_existing(const mill_fit_options *options, mill_existing *existi
   existing->is_new = is_new;
 }
 
-/* Which rows there are. */
+/* Index the rows. */
 static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, mill_inputs *inputs)
 {
   mill_input_request request;
@@ -85,7 +85,7 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
                         call->mpi->rank == 0 ? mill_fit_check_products(call, inputs) : MILL_OK);
 }
 
-/* The rows that are left, to the closed result. */
+/* Fit the remaining rows, up to the closed result. */
 static int fit_rows(const mill_fit_call *call, fit_parts *p, int *is_settled)
 {
   int err = MILL_OK;
@@ -125,7 +125,7 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
       printf("inputs       all %d are done: nothing to fit\n", inputs->n_skipped);
     goto done;
   }
-  if (call->mpi->rank == 0) /* opening it says what is wrong with it */
+  if (call->mpi->rank == 0) /* opening it reports the problem */
     find_existing(options, &out->existing);
   MILL_TRY(mill_fit_settle_device(call, setup, &out->existing, inputs->n_row, &p->device));
   MILL_TRY(mill_fit_settle_rows(call, setup, inputs));

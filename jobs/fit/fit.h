@@ -23,7 +23,7 @@ typedef struct mill_fit_command_line {
 /** mill_job_fit with another command line. */
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line);
 
-/** What a run has cost on this rank.  CPU seconds unless called wall. */
+/** Cost of a run on this rank, CPU seconds unless called wall. */
 typedef struct mill_fit_meters {
   /* what ran */
   char library[1024]; /**< its path */
@@ -63,7 +63,7 @@ typedef struct mill_fit_observer {
   void (*put)(void *context, const mill_library *lib, const mill_fit_settings *set,
               const mill_fit_result *result);
   int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
-  const mill_backend *instead; /**< takes the place of the configured backend; NULL: none does */
+  const mill_backend *instead; /**< replaces the configured backend; NULL: not replaced */
   mill_fit_meters meters;      /**< out */
 } mill_fit_observer;
 

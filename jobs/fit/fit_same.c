@@ -20,7 +20,7 @@ static void print_options(const mill_option_table *table, const mill_fit_options
     fprintf(out, "input %s\n", options->input[i]);
 }
 
-/* The text is whole, or the caller must not compare it. */
+/* Check that the text is complete, else the caller must not compare it. */
 static int close_text(FILE *text)
 {
   const int failed = text && ferror(text);

@@ -1,5 +1,5 @@
-/** The ranks of a fit are started alike: what steers them, and what their rows depend on, is
- *  compared before anything collective hangs on it. */
+/** Checks that the ranks of a fit are started alike: options and settings are compared before
+ *  collective calls depend on them. */
 #ifndef MILL_FIT_SAME_H
 #define MILL_FIT_SAME_H
 

@@ -15,7 +15,7 @@
 
 enum { MAX_REASON = 64 };
 
-/* What the rows of each input have become. */
+/* Outcome of the rows of each input. */
 static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
                       char (*reason)[MAX_REASON])
 {
@@ -61,7 +61,7 @@ static int record(const mill_fit_call *call, const mill_inputs *inputs, const mi
   if (!realpath(call->options->output, result))
     MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", call->options->output, strerror(errno));
   if (!mill_input_table_takes(result))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s has a tab or an end of a line",
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s contains a tab or newline",
               call->options->output);
   for (int i = 0; i < inputs->n_file; i++) {
     MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));

@@ -62,9 +62,8 @@ int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine)
   const int sign = mpi->rank == 0 ? mill_medium_shift(&all, &median, &n) : 0;
   if (sign != 0)
     mill_log_warning(
-        "the median velocity of %lld rows is %.0f km/s, about what wavelengths in %s "
-        "give where they are taken for %s: look at the medium of the spectra (--medium "
-        "%s) and of what the library was made from",
+        "the median velocity of %lld rows is %.0f km/s, typical of wavelengths in %s that are read "
+        "as %s: check the medium of the spectra (--medium %s) and of the library",
         (long long)n, median, sign < 0 ? "air" : "vacuum", sign < 0 ? "vacuum" : "air",
         sign < 0 ? "air" : "vacuum");
   return MILL_OK;

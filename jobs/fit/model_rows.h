@@ -1,4 +1,4 @@
-/** Best-fit models on their way from a star's slot to the models' file. */
+/** Transfer of best-fit models from a star's slot to the models' file. */
 #ifndef MILL_MODEL_ROWS_H
 #define MILL_MODEL_ROWS_H
 
@@ -23,12 +23,12 @@ typedef struct mill_model_rows {
 int mill_model_rows_open(mill_model_rows *models, const mill_library *lib,
                          const mill_inputs *inputs, mill_result_file *result);
 
-/** Keep what the models of a star need when it comes back; model_row: of its first exposure,
- *  MILL_ERR_MEMORY. */
+/** Keep the data that the models of a star need when it is finished; model_row: of its first
+ *  exposure, MILL_ERR_MEMORY. */
 int mill_model_rows_remember(mill_model_rows *models, const mill_star *star, int64_t model_row);
 
-/** Hand over the models of a row, model [n_segment][n_pix]; NULL: it was not fitted.
- *  MILL_ERR_INTERNAL for a row that was not remembered, else the codes of mill_result_put_model. */
+/** Write the models of a row, model [n_segment][n_pix]; NULL: it was not fitted.  MILL_ERR_INTERNAL
+ *  for a row that was not remembered, else the codes of mill_result_put_model. */
 int mill_model_rows_put(mill_model_rows *models, int64_t row, const float *const *model);
 
 void mill_model_rows_clear(mill_model_rows *models);

@@ -77,7 +77,7 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     wave_aa[a] = inputs->wave_aa[a];
     if (inputs->n_pix[a] > 0 && !wave_aa[a] && call->mpi->rank == 0)
-      mill_log_info("models: wavelengths differ in arm %s, so each row has its own",
+      mill_log_info("models: wavelengths differ between rows in arm %s, so each row stores its own",
                     setup->lib.arm[a].name);
   }
   MILL_CHECK(mill_mpi_agree(call->mpi,
@@ -128,8 +128,8 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* Beside a GPU a slow rank must not hold the end of the run, and how much slower it is differs
-   * between machines: with less work at a time, four times as much on top is still in time. */
+  /* A slow rank must not delay the end of a run with a GPU, and its speed differs between machines:
+   * with small chunks even a rank four times slower than expected ends in time. */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -149,7 +149,7 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
   MILL_CHECK(mill_work_open(call->mpi, &plan, &out->work));
   mill_work_get_stats(out->work, &stats);
   if (call->mpi->rank == 0 && call->mpi->size > 1)
-    mill_log_debug("%lld rows are grouped into %lld chunks, the least of %.0f rows",
+    mill_log_debug("%lld rows are grouped into %lld chunks, the smallest of %.0f rows",
                    (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
   return MILL_OK;
 }

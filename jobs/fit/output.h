@@ -1,4 +1,4 @@
-/** What a fit writes: result, models, status, products, and the table of inputs. */
+/** Output of a fit: result, models, status, products, and the table of inputs. */
 #ifndef MILL_FIT_OUTPUT_H
 #define MILL_FIT_OUTPUT_H
 
@@ -29,8 +29,8 @@ int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, const mill_fit_device *device,
                        mill_fit_output *out);
 
-/** Write what was fitted, also when something failed, err: the code so far.  *is_settled: the
- *  ranks can still talk to each other. */
+/** Write the fitted rows, also after a failure, err: the code so far.  *is_settled: the ranks can
+ *  still communicate. */
 int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err,
                           int *is_settled);
 
@@ -39,8 +39,8 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
 
 /* input_record.c */
 
-/** Append what has become of the inputs to the table of inputs, where there is one and the result
- *  is finished. */
+/** Append the outcome of the inputs to the table of inputs, if there is one and the result is
+ *  finished. */
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out);
 

@@ -53,7 +53,7 @@ static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out
   fprintf(out, "inputs       %d %s, %s", inputs->n_file, inputs->n_file == 1 ? "file" : "files",
           size_text((double)n_byte, size));
   if (inputs->n_unreadable > 0)
-    fprintf(out, "; %d cannot be read, as the log says", inputs->n_unreadable);
+    fprintf(out, "; %d cannot be read (see the log)", inputs->n_unreadable);
   fprintf(out, "\nrows         %lld in the files, %lld selected, %lld exposures\n",
           (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
 }
@@ -85,7 +85,7 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
   return bytes;
 }
 
-/* What lies at the output already: rows that would not be fitted again. */
+/* Existing output: rows that would not be fitted again. */
 static int64_t print_existing(const mill_plan *plan, FILE *out)
 {
   const char *path = plan->options->output;
@@ -131,7 +131,7 @@ static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_su
   const double rate = rate_of(plan);
   if (rate <= 0) {
     fprintf(out,
-            "time         not known for %s: give the stars per second of a rank by --rate "
+            "time         unknown for %s: give the stars per second of a rank with --rate "
             "(starmill bench fit measures it)\n",
             plan->backend->name);
     return;
@@ -159,7 +159,7 @@ static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
   if (sum->n_chunk >= n_rank)
     fprintf(out, ", about %.0f rows each rank\n", ceil((double)sum->n_row / (double)n_rank));
   else
-    fprintf(out, "; %lld of the ranks would have nothing to do\n", (long long)(n_rank - n_draw));
+    fprintf(out, "; %lld of the ranks would be idle\n", (long long)(n_rank - n_draw));
 }
 
 static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE *out)

@@ -1,4 +1,4 @@
-/** `starmill fit --plan`: what a run would do, without doing it. */
+/** `starmill fit --plan`: the plan of a run. */
 #ifndef MILL_PLAN_H
 #define MILL_PLAN_H
 

@@ -32,7 +32,7 @@ int mill_fit_write_products(const mill_fit_call *call, mill_fit_output *out)
   if (!options->rvtab_dir || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
       summary->old == MILL_OLD_WAITS || summary->old == MILL_OLD_KEPT)
     goto done;
-  /* a result that was finished without models has none, which was told */
+  /* a result that was finished without models has none, as reported */
   int has_models = options->models && access(options->models, F_OK) == 0;
   MILL_MPI(MPI_Bcast(&has_models, 1, MPI_INT, 0, call->mpi->comm));
   const mill_products want = {
@@ -47,8 +47,8 @@ int mill_fit_write_products(const mill_fit_call *call, mill_fit_output *out)
   MILL_TRY(mill_products_write(call->mpi, &want, &out->products));
 done:
   if (err != MILL_OK && call->mpi->rank == 0)
-    mill_log_error("%s is whole, but not all files of --rvtab-dir are written; the same command "
-                   "writes those that are missing",
-                   options->output);
+    mill_log_error(
+        "%s is complete, but files of --rvtab-dir are missing; the same command writes them",
+        options->output);
   return err;
 }

@@ -5,7 +5,7 @@
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 
-/* The default mask is the dichroic of DESI, which means nothing elsewhere. */
+/* The default mask is the dichroic of DESI, meaningless for other surveys. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
 {
   int n_desi = 0, n_other = 0, i_other = 0;
@@ -56,8 +56,8 @@ done:
   return err;
 }
 
-/* Say how many rows the start table has, so that no star is guessed unnoticed.  A table that has
- * none of them is the wrong one. */
+/* Log how many rows the start table has, so that missing starts are noticed.  A table without any
+ * of them is the wrong one. */
 static int count_starts(const mill_fit_call *call, const mill_fit_setup *setup,
                         const mill_inputs *inputs)
 {
@@ -70,25 +70,24 @@ static int count_starts(const mill_fit_call *call, const mill_fit_setup *setup,
   MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "start: the stars of the inputs have neither TARGETID nor name by which to find "
-              "them in %s: fit them without start",
-              path);
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "start: the inputs have neither TARGETIDs nor names to match with %s: fit without start",
+        path);
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "start: %s has values for none of the %lld rows (%lld are not in it, %lld have no "
-              "finite ones there): is it the table of these stars?",
+              "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
+              "values): is it the table of these stars?",
               path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
               (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
     goto done;
   if (mill_start_table_n_repeated(setup->start) > 0)
-    mill_log_warning("start: %lld rows of %s are of stars that have an earlier row there; the "
-                     "first finite one counts",
+    mill_log_warning("start: %lld rows of %s repeat a star; its first finite row counts",
                      (long long)mill_start_table_n_repeated(setup->start), path);
   if (n_guessed > 0)
-    mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld are not "
-                     "in it, %lld have no finite values there",
+    mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld not found, "
+                     "%lld without finite values",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
                      path, call->options->fit ? "not sampled" : "guessed",
                      (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),

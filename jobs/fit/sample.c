@@ -19,51 +19,50 @@ static int take_moves(const mill_option *row, const char *text, void *base);
 static const mill_option rows[] = {
     {.name = "files"},
     {"fit", TEXT(fit), .may_differ = 1,
-     .help = "result of starmill fit: its stars are sampled, with its configuration, from its "
-             "solutions"},
+     .help = "result of starmill fit to sample, with its configuration, from its solutions"},
     {"library", KEY(library, "template_lib"),
-     .help = "template library that the fit had (default: where the fit found it)"},
+     .help = "template library of the fit (default: the path that the fit used)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
-     .help = "text file with one input path per line; such inputs come after those named on the "
-             "command line"},
+     .help = "text file with one input path per line, read after those of the command line"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over, and replace the result that is there when the new one is finished and "
-             "has a sampled star"},
-    {"retry-failed", FLAG(retry_failed),
-     .help = "try the rows of an earlier run again that failed"},
-    {.name = "selection (without any: all rows of the fit's own selection)"},
+     .help = "start over; the new result replaces an existing one when it is finished and has a "
+             "sampled star"},
+    {"retry-failed", FLAG(retry_failed), .help = "retry rows that failed in an earlier run"},
+    {.name = "selection (default: all rows of the fit)"},
     {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
     {"targetid-file", TEXT(target_id_file), .may_differ = 1,
      .help = "only the targets listed, one TARGETID per line"},
     {"flag", TEXT(flag), .argument = "NAME,NAME...",
-     .help = "only stars with one of these bits of RVS_WARN or FIT_INFO, as TWO_MINIMA or HULL"},
+     .help = "only stars with one of these bits of RVS_WARN or FIT_INFO, e.g. TWO_MINIMA,HULL"},
     {"sn-range", MILL_OPTION_PAIR, .offset = offsetof(mill_fit_options, least_sn),
      .offset2 = offsetof(mill_fit_options, most_sn), .size = sizeof(double), .min = -1e9,
      .max = 1e9, .argument = "LOW,HIGH",
-     .help = "only stars whose largest S/N of the arms is there"},
+     .help = "only stars whose highest S/N of the arms is in this range"},
     {"fraction", REAL(part, MILL_ABOVE_0, 1),
-     .help = "only this part of the stars, drawn by seed and TARGETID"},
+     .help = "only this fraction of the stars, drawn by seed and TARGETID"},
     {.name = "sampling"},
     {"walkers", COUNT(sample.n_walker, 4, MILL_MAX_WALKER),
-     .help = "of each star, an even number and at least twice the parameters"},
+     .help = "walkers per star, an even number of at least twice the parameters"},
     {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",
-     .help = "of the walkers: stretch, de (differential evolution), independent (from the "
-             "ensemble's own mean and covariance; three of five proposals), langevin (along the "
-             "gradient, at the price of a Jacobian) (default stretch,de,independent)"},
+     .help = "moves of the walkers: stretch, de (differential evolution), independent (from the "
+             "ensemble's mean and covariance; three of five proposals), langevin (along the "
+             "gradient, at the cost of a Jacobian) (default stretch,de,independent)"},
     {"temperatures", COUNT(sample.n_temperature, 1, MILL_MAX_TEMPERATURE),
-     .help = "of parallel tempering, for stars with several minima and for the evidence: as many "
-             "ensembles, of which the last samples the priors; 1: none, else 3 or more"},
+     .help = "temperatures of parallel tempering, for stars with several minima and for the "
+             "evidence; the hottest ensemble samples the priors; 1: no tempering, else 3 or more"},
     {"rhat", REAL(sample.most_rhat, 1.0001, 10),
-     .help = "a star is done when no parameter has a larger split R-hat,"},
-    {"ess", REAL(sample.least_ess, 1, 1e7), .help = "nor a smaller effective sample size"},
+     .help = "a star is done when the split R-hat of every parameter is at most this"},
+    {"ess", REAL(sample.least_ess, 1, 1e7),
+     .help = "and the effective sample size of every parameter at least this"},
     {"max-evaluations", COUNT(sample.max_eval, 1, 100000000),
-     .help = "likelihood evaluations of a star: one that reaches them is flagged NOT_CONVERGED"},
+     .help =
+         "most likelihood evaluations per star; a star that reaches them is flagged NOT_CONVERGED"},
     {"draws", COUNT(sample.n_draw, 0, MILL_MAX_DRAW),
-     .help = "samples of each star to keep one by one, evenly thinned"},
+     .help = "samples to store per star, evenly thinned"},
     {"seed", MILL_OPTION_SEED, MILL_AT(mill_fit_options, sample.seed),
-     .help = "of the random numbers"},
+     .help = "seed of the random numbers"},
     {.name = "running"},
     MILL_FIT_RUNNING_ROWS("POST.h5"),
     MILL_OPTION_HELP(mill_fit_options),
@@ -74,14 +73,13 @@ static const mill_option_table table = {
     "usage: starmill sample --fit OUT.h5 [--library LIB.h5] --output POST.h5 [options] "
     "INPUT.fits...\n"
     "\n"
-    "Sample the posteriors of stars that starmill fit has fitted, under the fit's own likelihood,\n"
-    "priors and limits.  The inputs are those of the fit, or some of them.  Run it under mpirun "
-    "or\n"
-    "srun for more ranks.  The same command given again continues an interrupted run.\n"
+    "Sample the posteriors of stars fitted by starmill fit, with the fit's likelihood, priors and\n"
+    "limits.  Give the inputs of the fit, or some of them.  Run it under mpirun or srun for more\n"
+    "ranks.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"
-    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the stars under way are\n"
-    "sampled again by the same command.\n"
+    "SIGTERM, SIGINT and SIGUSR1 write the finished stars and stop; the same command samples\n"
+    "the stars under way again.\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
     "unreadable or no star sampled, 4 output or disk, 70 internal error, 75 stopped in good "
     "order.\n",
@@ -109,10 +107,10 @@ static int take_moves(const mill_option *row, const char *text, void *base)
     while (i < n_name && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
       i++;
     if (i == n_name)
-      return MILL_ERROR(MILL_ERR_USAGE,
-                        "--%s takes stretch, de, independent and langevin with commas between, not "
-                        "'%.*s'",
-                        row->name, (int)n, item);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "--%s takes stretch, de, independent and langevin, separated by commas, not '%.*s'",
+          row->name, (int)n, item);
     options->sample.moves |= 1 << i;
     item += n;
     if (*item == '\0')

@@ -14,7 +14,7 @@
 
 #define FORMAT_NAME "starmill result"
 
-/* Purposes of random words, beside that of the walkers. */
+/* Purposes of random words, in addition to that of the walkers. */
 enum { NAME_PURPOSE = 20, SHARE_PURPOSE = 21 };
 
 uint64_t mill_sampled_identity(int64_t target_id, const char *object)
@@ -38,7 +38,7 @@ static int open_fit(const char *path, mill_h5_file *file)
   if (!mill_h5_has_attr(file, "/", "FORMAT") ||
       mill_h5_read_attr_text(file, "/", "FORMAT", format, sizeof format) != MILL_OK ||
       strcmp(format, FORMAT_NAME) != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "--fit %s is no result of starmill fit", path);
+    return MILL_ERROR(MILL_ERR_CONFIG, "--fit %s is not a result of starmill fit", path);
   return MILL_OK;
 }
 
@@ -148,11 +148,10 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
         found = 1;
       }
     if (!found)
-      return MILL_ERROR(
-          MILL_ERR_USAGE,
-          "--flag takes names of RVS_WARN and FIT_INFO with commas between, as TWO_MINIMA or "
-          "HULL, not '%.*s'",
-          (int)n, item);
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "--flag takes names of RVS_WARN and FIT_INFO separated by commas, e.g. "
+                        "TWO_MINIMA,HULL, not '%.*s'",
+                        (int)n, item);
     item += n;
     if (*item == '\0')
       break;
@@ -199,16 +198,16 @@ static int keep_rows(const mill_fit_options *options, const mill_selection *sele
       continue;
     if (rows->id[i] == -1)
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has stars without TARGETID, which cannot be chosen one by one: leave "
-                        "--flag, --sn-range and --fraction out",
+                        "%s has stars without TARGETID, which cannot be selected: omit --flag, "
+                        "--sn-range and --fraction",
                         rows->path);
     id[(*n_id)++] = rows->id[i];
   }
   if (*n_id == 0)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%s has no fitted star that --flag, --sn-range, --fraction and "
-                      "--targetid keep",
-                      rows->path);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "%s has no fitted star that passes --flag, --sn-range, --fraction and --targetid",
+        rows->path);
   return MILL_OK;
 }
 

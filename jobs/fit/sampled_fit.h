@@ -13,7 +13,7 @@ int mill_sampled_read_config(const char *path, mill_config *config, char *hash, 
  *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */
 int mill_sampled_choose(const mill_fit_options *options, mill_config *config);
 
-/** Lines of what makes the sample of a star: nothing of a fit. */
+/** Settings of a sample that are not those of a fit. */
 void mill_sampled_print(const mill_fit_options *options, FILE *out);
 
 /** Append them to *identity, a text of malloc.  MILL_ERR_MEMORY. */

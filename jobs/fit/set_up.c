@@ -58,9 +58,10 @@ static int load_config(void *context)
   setup->library_came =
       mill_shipped_library(setup->config.template_lib, sizeof setup->config.template_lib);
   if (setup->config.template_lib[0] == '\0')
-    MILL_FAIL(MILL_ERR_USAGE, "no library: give --library FILE or template_lib in the "
-                              "configuration (none came with this program: there is no "
-                              "share/starmill/" MILL_SHIPPED_LIBRARY " beside its bin)");
+    MILL_FAIL(MILL_ERR_USAGE,
+              "no library: give --library FILE or template_lib in the configuration (none was "
+              "shipped with this program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
+              " next to its bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
@@ -85,8 +86,8 @@ static int load_library(void *context)
   MILL_TRY(mill_library_read(setup->config.template_lib, &setup->lib));
   if (call->options->fit && strcmp(setup->fit_hash, setup->lib.hash) != 0)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "%s was fitted with another library than %s (hashes %.12s and %.12s): give that one "
-              "by --library",
+              "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
+              "library of the fit with --library",
               call->options->fit, setup->config.template_lib, setup->fit_hash, setup->lib.hash);
   MILL_TRY(mill_config_cut_arms(&setup->config, &setup->lib));
   MILL_TRY(mill_config_bind(&setup->config, &setup->lib));
@@ -94,7 +95,7 @@ static int load_library(void *context)
   if (call->options->fit) /* before there is an output */
     MILL_TRY(mill_device_model_check(&setup->lib, &setup->config.fit));
   if (setup->library_came && call->mpi->rank == 0)
-    mill_log_info("no --library: fitting with %s, which came with starmill",
+    mill_log_info("no --library: fitting with %s, the library shipped with starmill",
                   setup->config.template_lib);
 done:
   mill_watch_end(watch);
@@ -141,9 +142,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   if (options->input_table)
     MILL_CHECK(mill_input_table_check(options->input_table));
   if (options->input_table && setup->config.join_by_name)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--input-table is kept file by file, and join_by_name makes one row "
-                      "of several files: leave one of them out");
+    return MILL_ERROR(MILL_ERR_USAGE, "--input-table lists files one by one, but join_by_name "
+                                      "joins rows of several files: use only one of them");
   MILL_CHECK(mill_file_roles_read(roles, "the library", setup->config.template_lib));
   MILL_CHECK(mill_file_roles_read(roles, "--config", options->config));
   MILL_CHECK(mill_file_roles_read(roles, "--catalog", options->catalog));
@@ -185,8 +185,8 @@ static void warn_of_file_pointers(const mill_mpi *mpi)
   int may_wait = 0;
   const char *chosen = mill_mpi_file_pointers(&may_wait);
   if (may_wait && mpi->rank == 0)
-    mill_log_warning("OMPI_MCA_sharedfp=%s lets the opening of the output wait for what a killed "
-                     "job has left on this node: unset it",
+    mill_log_warning("OMPI_MCA_sharedfp=%s can block the opening of the output after a job was "
+                     "killed on this node: unset it",
                      chosen);
 }
 
@@ -194,8 +194,7 @@ static void warn_of_file_pointers(const mill_mpi *mpi)
 static int check_memory(void)
 {
   if (mill_memory_room(1, LEAST_BYTES) == 0)
-    return MILL_ERROR(MILL_ERR_MEMORY,
-                      "no memory to begin with: a rank needs %d MiB more than it has now%s",
+    return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
                       LEAST_BYTES >> 20, mill_memory_limit());
   return MILL_OK;
 }

@@ -1,4 +1,5 @@
-/** A fit before it knows its inputs: settings, library, the table to start from, reasons to stop.
+/** Set-up of a fit before it reads its inputs: settings, library, the table to start from, reasons
+ *  to stop.
  *
  *  Every step of a fit is collective unless it says otherwise, and gives the same code on every
  * rank.
@@ -12,7 +13,7 @@
 #include "src/run/stop_watch.h"
 #include "src/system/file_roles.h"
 
-/** What a fit is called with; borrowed. */
+/** Arguments of a fit; borrowed. */
 typedef struct mill_fit_call {
   mill_mpi *mpi;
   const mill_fit_options *options;
@@ -21,7 +22,7 @@ typedef struct mill_fit_call {
   double start_wall_s;
 } mill_fit_call;
 
-/** What is read before the inputs are. */
+/** Data read before the inputs. */
 typedef struct mill_fit_setup {
   mill_config config;
   mill_library lib;
@@ -47,15 +48,15 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
 
 /* stopping.c */
 
-/** From now on the job hears of reasons to stop. */
+/** From now on the job reacts to reasons to stop. */
 int mill_fit_watch_stops(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Between the steps before the first fit: MILL_ERR_STOPPED where a reason to stop came up. */
 int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *setup,
                             const char *step);
 
-/** Log a failure of this rank and tell the other ranks at once: they may take long to come to their
- *  ends.  The failure stays this thread's last one.  Not collective. */
+/** Log a failure of this rank and tell the other ranks at once, since they may take long to finish.
+ *  The failure stays this thread's last one.  Not collective. */
 void mill_fit_tell_failure(const mill_fit_call *call, int err);
 
 /** Pass on that this rank's share has ended early, by err or a signal; err stays this thread's

@@ -70,7 +70,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
   const double start_s = mill_fit_meter_s(task);
   if (result->warn & MILL_WARN_NONFINITE)
     mill_complain_nonfinite(task->inputs, result);
-  /* the models go first: a row marked done must be whole */
+  /* the models go first: a row marked done must be complete */
   const double wait_s = mill_wall_s();
   if (task->call->options->models)
     MILL_TRY(mill_model_rows_put(&task->out->models, result->row, model));

@@ -1,4 +1,4 @@
-/** A rank's share of the fits, and what it hands on to the summary. */
+/** A rank's share of the fits, and its counts for the summary. */
 #ifndef MILL_FIT_SHARE_H
 #define MILL_FIT_SHARE_H
 
@@ -8,7 +8,7 @@
 #include "jobs/fit/output.h"
 #include "kernels/base/clock.h"
 
-/** What a rank has counted. */
+/** Counts of a rank. */
 typedef struct mill_fit_tally {
   int64_t n_put; /**< rows that it has finished */
   mill_balance balance;
@@ -17,7 +17,7 @@ typedef struct mill_fit_tally {
   mill_fit_meters meters;
 } mill_fit_tally;
 
-/** What a rank fits, with what, and where its rows and counts go; borrowed. */
+/** Inputs and outputs of a rank's share of the fits; borrowed. */
 typedef struct mill_fit_task {
   const mill_fit_call *call;
   const mill_fit_setup *setup;
@@ -27,7 +27,7 @@ typedef struct mill_fit_task {
   mill_fit_tally *tally;
 } mill_fit_task;
 
-/** CPU seconds of this thread; 0 where they are not wanted, for each question costs time. */
+/** CPU seconds of this thread; 0 where they are not wanted, since reading the clock costs time. */
 static inline double mill_fit_meter_s(const mill_fit_task *task)
 {
   return task->call->observer ? mill_thread_cpu_s() : 0.0;

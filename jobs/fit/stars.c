@@ -59,7 +59,7 @@ static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
 
 static const double LEAST_SIGMA = 0.1; /* pixels */
 
-/* Is the sigma in the middle of a segment none that a spectrograph has? */
+/* Is the sigma in the middle of a segment implausible for a spectrograph? */
 static int is_odd_sigma(const mill_raw_segment *s, mill_left_out *left)
 {
   const int i = s->n_pix / 2;
@@ -168,7 +168,7 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
   *is_star = star->n_segment > 0;
   if (!*is_star)
     MILL_CHECK(put_unfitted(stars->task, row->row,
-                            /* the first is what can be mended, and says so of wanted pixels */
+                            /* the first reason can be fixed by the user */
                             left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
                             : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
                                                           : MILL_STATUS_NO_ARM));

@@ -30,8 +30,8 @@ typedef struct mill_stars {
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
-/** The next row that is a star; rows that are none are finished here.  *is_star 0: there are no
- *  more, or there is a reason to stop.  *star is the pipeline's until the next call. */
+/** The next row that can be fitted; other rows are finished here.  *is_star 0: there are no more,
+ *  or there is a reason to stop.  *star is the pipeline's until the next call. */
 int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star);
 
 /** Note on the board how much memory the pipeline and the reader have. */

@@ -33,8 +33,8 @@ int mill_fit_agree_to_go_on(const mill_fit_call *call, const mill_fit_setup *set
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Has another rank asked to stop?  Waits 20 ms for every lower rank, at most one second: when
- * all fail alike, the others hear the lowest before they speak. */
+/* Has another rank asked to stop?  Waits 20 ms for every lower rank, at most one second: when all
+ * fail alike, the others hear the lowest rank before they report. */
 static int hear_lower_rank(mill_mpi *mpi)
 {
   const struct timespec ms = {.tv_nsec = 1000000};

@@ -53,7 +53,7 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
-/* Where the rows are. */
+/* Print the name of the result. */
 static void print_where(const mill_fit_task *task)
 {
   const char *path = task->call->options->output;
@@ -62,7 +62,7 @@ static void print_where(const mill_fit_task *task)
     printf("result       %s.new, which replaces %s when it is finished\n", path, path);
     break;
   case MILL_OLD_KEPT:
-    printf("result       none: %s is as it was\n", path);
+    printf("result       none: %s is unchanged\n", path);
     break;
   default:
     printf("result       %s\n", path);
@@ -93,7 +93,7 @@ static void print_flags(const mill_result_summary *summary)
   print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
 }
 
-/* With cuda+cpu: what the ranks with a GPU have done, and the others. */
+/* With cuda+cpu: rows of the ranks with a GPU, and of the others. */
 typedef struct mill_kinds {
   int64_t n_rank[2], n_thread[2], n_row[2]; /* of the CPU, of the GPU */
 } mill_kinds;
@@ -167,9 +167,10 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   const mill_product_counts *products = &task->out->products;
   if (products->n_written + products->n_there > 0)
     printf("products     %lld in %s%s\n", (long long)(products->n_written + products->n_there),
-           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", which were there");
+           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", already there");
   if (products->n_failed > 0)
-    printf("  left out   %lld inputs, which changed meanwhile\n", (long long)products->n_failed);
+    printf("  left out   %lld inputs, which changed during the run\n",
+           (long long)products->n_failed);
   if (task->out->board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(task->out->board, &n_rank);

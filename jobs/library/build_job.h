@@ -1,4 +1,4 @@
-/** What the steps of `starmill library build` share (library_build.c says which there are). */
+/** Shared declarations of the steps of `starmill library build` (see library_build.c). */
 #ifndef MILL_BUILD_JOB_H
 #define MILL_BUILD_JOB_H
 
@@ -43,13 +43,14 @@ typedef struct mill_build_job {
   mill_arm_setup setup;
   double *sigma[MILL_MAX_ARM]; /**< [n_pix] of the spectra, A, where it varies; owned */
   mill_arm_cut *cut[MILL_MAX_ARM];
-  mill_labelled_origin origin; /**< what the first model said of itself */
-  char *settings;              /**< what two runs that continue one another have in common, owned */
+  mill_labelled_origin origin; /**< properties of the first model */
+  char *settings;              /**< settings that runs which continue one another must share,
+   *  owned */
   double start_s;
 } mill_build_job;
 
-/** Index all models: labels and names, those that are wanted into job->info with what is known to
- *  be wrong with them.  Collective; the same code on every rank. */
+/** Index all models: labels and names; the selected ones go into job->info with their known
+ *  defects.  Collective; the same code on every rank. */
 int mill_build_models(mill_build_job *job);
 
 /** Of models with the same labels one is good: a good one where there is one already, else the

@@ -1,5 +1,4 @@
-/* The models of a grid: which there are, which are wanted, and what is known to be wrong with
-   them. */
+/* The models of a grid: index, selection, and known defects. */
 #include "jobs/library/build_job.h"
 
 #include <math.h>
@@ -21,7 +20,7 @@ typedef struct names {
   unsigned char *met;           /* [n] a model has it */
 } names;
 
-enum { MAX_NAMED = 5 /* names that a message tells */ };
+enum { MAX_NAMED = 5 /* names in a message */ };
 
 /* A name a line; # begins a remark. */
 static int read_names(const char *option, const char *path, names *out)
@@ -63,7 +62,7 @@ done:
   return err;
 }
 
-/* Is the name in the list?  The list keeps in mind that it was met. */
+/* Is the name in the list?  Marks it as found. */
 static int has_name(names *list, const char *name)
 {
   char(*found)[MILL_GRID_NAME] = NULL;
@@ -91,20 +90,19 @@ static int64_t count_not_met(const names *list, char *text, size_t size)
   return n;
 }
 
-/* What --list names is wanted, so it must be there; what --exclude-list names may be missing. */
+/* Names of --list must exist; names of --exclude-list may be missing. */
 static int check_names(const mill_build_job *job, const names list[2])
 {
   char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];
   int64_t n = count_not_met(&list[0], text, sizeof text);
   if (n > 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "--list %s: %lld of its %lld names are those of no model (that of a file without its "
-        "folder and .fits, or \"row 7\"): %s",
-        job->options.list, (long long)n, (long long)list[0].n, text);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "--list %s: %lld of its %lld names match no model (a file's name without "
+                      "folder and .fits, or \"row 7\"): %s",
+                      job->options.list, (long long)n, (long long)list[0].n, text);
   n = count_not_met(&list[1], text, sizeof text);
   if (n > 0 && job->mpi.rank == 0)
-    mill_log_warning("--exclude-list %s: %lld of its %lld names are those of no model: %s",
+    mill_log_warning("--exclude-list %s: %lld of its %lld names match no model: %s",
                      job->options.exclude_list, (long long)n, (long long)list[1].n, text);
   return MILL_OK;
 }
@@ -182,7 +180,7 @@ static int index_files(const mill_build_job *job, mill_model_entry **all, int64_
     err = mill_model_source_entry(job->source, i, &mine[n_mine++]);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(
-      mill_mpi_gather(mpi, mine, n_mine, sizeof *mine, "models are too many", (void **)all, n_all));
+      mill_mpi_gather(mpi, mine, n_mine, sizeof *mine, "too many models", (void **)all, n_all));
   qsort(*all, (size_t)*n_all, sizeof **all, compare_entries);
 done:
   mill_free(mine);
@@ -250,11 +248,10 @@ static int check_labels(const mill_build_job *job)
     for (int i = first; i < info->n_model && !varies; i++)
       varies = info->status[i] == MILL_GRID_TO_DO && info->value[(size_t)i * n_label + l] != x;
     if (!varies)
-      return MILL_ERROR(
-          MILL_ERR_INPUT,
-          "the label %s is %g for all models, so nothing can be learned of it: leave it out "
-          "of --labels, or give models in which it varies",
-          info->label[l], x);
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "label %s is %g in all models, so it cannot be learned: omit it from "
+                        "--labels, or give models in which it varies",
+                        info->label[l], x);
   }
   return MILL_OK;
 }
@@ -287,7 +284,7 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
   }
   MILL_TRY(check_names(job, list));
   if (info->n_model == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "of %lld models none is wanted (--keep, --exclude, --list)",
+    MILL_FAIL(MILL_ERR_INPUT, "--keep, --exclude and --list leave none of %lld models",
               (long long)n_all);
   MILL_TRY(mill_build_doubles(info));
   MILL_TRY(check_labels(job));

@@ -28,7 +28,7 @@ static void print_wavelengths(const mill_labelled_origin *origin, FILE *out)
           origin->is_air ? ", converted to vacuum" : "");
 }
 
-/* What tells it from another file of the same name. */
+/* Properties that distinguish it from another file of the same name. */
 static int print_file(const char *what, const char *path, FILE *out)
 {
   struct stat status;
@@ -95,7 +95,7 @@ int mill_build_settings(mill_build_job *job, const char *normalise)
   for (int a = 0; a < job->info.n_arm; a++)
     print_arm(job, a, out);
   const int failed = ferror(out);
-  if (fclose(out) != 0 || failed || size > 60000) /* what an attribute can hold */
+  if (fclose(out) != 0 || failed || size > 60000) /* the size of an attribute */
     MILL_FAIL(MILL_ERR_MEMORY, "the settings are too long");
   MILL_TRY(err);
   MILL_TRY(MILL_ALLOC(size + 1, &job->settings));
@@ -129,11 +129,11 @@ static int compare_settings(const mill_build_job *job, mill_grid_file *file,
   size_t n_a, n_b;
   mill_first_difference(&a, &n_a, &b, &n_b);
   if (n_a > 0 || n_b > 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings, '%.*s' where now is '%.*s': %s",
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings ('%.*s', now '%.*s'): %s",
               job->output, (int)n_a, a, (int)n_b, b, help);
   if (there->n_model != info->n_model || there->n_arm != info->n_arm ||
       there->n_label != info->n_label)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, and now there are %d: %s", job->output,
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, now there are %d: %s", job->output,
               there->n_model, info->n_model, help);
 done:
   mill_free(settings);
@@ -148,14 +148,14 @@ static int compare_model(const mill_build_job *job, const mill_grid_info *there,
   const mill_grid_info *info = &job->info;
   const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
   if (strcmp(there->name[i], info->name[i]) != 0)
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other models: %s, where now is %s: %s",
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other models (%s, now %s): %s",
                       job->output, there->name[i], info->name[i], help);
   if (there->status[i] == MILL_GRID_BAD)
     return MILL_OK;
   for (size_t l = 0; l < n_label; l++)
     same &= there->value[at + l] == info->value[at + l];
   if (!same && info->status[i] == MILL_GRID_BAD)
-    return MILL_ERROR(MILL_ERR_INPUT, "%s was begun with %s, which cannot be taken now: %s",
+    return MILL_ERROR(MILL_ERR_INPUT, "%s was begun with %s, which cannot be used now: %s",
                       job->output, info->name[i], info->why[i]);
   if (!same)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s was begun with other labels of %s: %s", job->output,
@@ -164,13 +164,12 @@ static int compare_model(const mill_build_job *job, const mill_grid_info *there,
       there->stamp[i] != info->stamp[i])
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "the file of %s is not the one that %s was begun with (its size, the time of its last "
-        "change or its bytes): %s",
+        "the file of %s has changed since %s was begun (size, modification time or contents): %s",
         info->name[i], job->output, help);
   return MILL_OK;
 }
 
-/* Is the file that is there one of this command? */
+/* Does the existing file belong to this command? */
 static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
 {
   char help[256 + MILL_MAX_PATH];
@@ -185,14 +184,13 @@ static int compare(const mill_build_job *job, mill_grid_file *file, const mill_g
   for (int i = 0; i < there->n_model; i++)
     MILL_CHECK(compare_model(job, there, i, help));
   if (job->info.stamp && !there->stamp)
-    mill_log_warning("%s does not say which files it was begun with: they are taken for those that "
-                     "are there now",
+    mill_log_warning("%s does not record its input files: assuming they are unchanged",
                      job->output);
   return MILL_OK;
 }
 
-/* Which models are done.  Bad ones are still to do once more where they are to be read again, and
-   nothing is known to be wrong with them now. */
+/* Find the models that are done.  With --retry-bad, bad models without a known defect are to be
+ * done again. */
 static int take_status(mill_build_job *job, const mill_grid_info *there, int *complete)
 {
   int n_bad = 0, n_again = 0;
@@ -246,7 +244,7 @@ static int begin_file(mill_build_job *job)
   return mill_grid_create(job->output, &job->info, sigma, job->settings);
 }
 
-/* What may be written at path is a grid file, or nothing; *n_byte 0: nothing. */
+/* Only a grid file, or nothing, may be overwritten at path; *n_byte 0: nothing. */
 static int look(const char *path, int64_t *n_byte)
 {
   struct stat status;
@@ -328,7 +326,7 @@ static void print_bad(const mill_grid_info *info, int n_bad)
     printf("  (the same command with --retry-bad reads bad models again)\n");
 }
 
-/* Arms, labels, and what became of the models. */
+/* Print arms, labels, and the outcome of the models. */
 static void print_grid(const mill_grid_info *info)
 {
   int n[3] = {0};
@@ -360,7 +358,7 @@ done:
   return err;
 }
 
-/* With --overwrite the new file takes the place of the old one, where it is worth it. */
+/* With --overwrite the new file replaces the old one, if it has a good model. */
 static int replace_old(const mill_build_job *job, const mill_grid_info *info, int n_bad)
 {
   const char *kept = "";

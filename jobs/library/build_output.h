@@ -14,11 +14,11 @@ int mill_build_name_output(mill_build_job *job);
  *  Collective; the same code on every rank. */
 int mill_build_output(mill_build_job *job, int *complete);
 
-/** Mark the file as complete, let it take the place of what --overwrite found, and print what it
- *  holds.  MILL_ERR_INPUT when no model is good: then nothing is replaced.  One rank. */
+/** Mark the file as complete, let it replace the file of --overwrite, and print its contents.
+ *  MILL_ERR_INPUT when no model is good: then nothing is replaced.  One rank. */
 int mill_build_finish(const mill_build_job *job, int was_complete, double wall_s);
 
-/** Print what a grid file holds, for `library info`.  MILL_ERR_INPUT. */
+/** Print the contents of a grid file, for `library info`.  MILL_ERR_INPUT. */
 int mill_build_print(const char *path);
 
 #endif

@@ -23,7 +23,7 @@ enum {
   LOG_S = 60
 };
 
-/* What a rank has of a round. */
+/* A rank's part of a round. */
 typedef struct batch {
   int n_room, n;
   int *model; /* [n_room] rows of the grid */
@@ -62,7 +62,7 @@ static void batch_clear(batch *r)
 
 /* ---- one model ------------------------------------------------------------------------------ */
 
-/* What the flux of an arm is divided by; work [n]. */
+/* Divisor of the flux of an arm; work [n]. */
 static double level_of(int normalise, int n, const double *flux, double *work)
 {
   if (normalise == MILL_BUILD_AS_IT_IS)
@@ -89,9 +89,9 @@ static int store_arm(const mill_build_job *job, int arm, const char *what, const
   for (int i = 0; i < about->n_pix; i++) {
     out[i] = (float)(flux[i] / *level);
     if (!(out[i] >= FLT_MIN && out[i] <= FLT_MAX))
-      return MILL_ERROR(MILL_ERR_INPUT, "its %s in arm %s, %g at %.6g A, is none in 32 bits%s",
-                        what, about->name, flux[i] / *level,
-                        exp(about->ln_wave0 + i * about->ln_step),
+      return MILL_ERROR(MILL_ERR_INPUT,
+                        "its %s in arm %s, %g at %.6g A, is beyond the range of float32%s", what,
+                        about->name, flux[i] / *level, exp(about->ln_wave0 + i * about->ln_step),
                         job->options.normalise == MILL_BUILD_AS_IT_IS ? "; see --normalise" : "");
   }
   return MILL_OK;
@@ -127,7 +127,7 @@ int mill_build_cut(mill_build_job *job, int model, float *const *flux, float *co
   if (isnan(job->options.native_sigma_aa) && isnan(job->options.native_resolving_power) &&
       !(fabs(fwhm_aa - job->origin.fwhm_aa) <= 1e-6 * job->origin.fwhm_aa))
     MILL_FAIL(MILL_ERR_INPUT,
-              "its card FWHM is %g A, that of the first model %g A; build them apart, or give "
+              "its card FWHM is %g A, that of the first model %g A; build them separately, or give "
               "--native-sigma",
               fwhm_aa, job->origin.fwhm_aa);
   for (int a = 0; a < job->info.n_arm; a++)
@@ -140,7 +140,7 @@ done:
 
 /* ---- rounds --------------------------------------------------------------------------------- */
 
-/* The name is told by what the message begins with where it is a path. */
+/* Where the name is a path, the message already begins with it. */
 static void keep_why(const mill_build_job *job, const batch *r, int k)
 {
   const char *message = mill_error_message();

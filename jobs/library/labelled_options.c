@@ -27,7 +27,7 @@ static int next_item(const char *option, const char *all, const char **text, cha
   const char *equal = memchr(*text, '=', n);
   if (!equal || equal == *text || (size_t)(equal - *text) >= MILL_MAX_NAME ||
       n - (size_t)(equal - *text) - 1 >= size || equal + 1 == *text + n)
-    return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: expected NAME=... with commas between them", option,
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: expected NAME=... separated by commas", option,
                       all);
   memcpy(name, *text, (size_t)(equal - *text));
   name[equal - *text] = '\0';
@@ -57,7 +57,7 @@ int mill_take_labels(const mill_option *row, const char *text, void *base)
                           text);
     for (int i = 0; i < o->n_label - 1; i++)
       if (strcmp(o->label[i].name, label->name) == 0)
-        return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s is there twice", text, label->name);
+        return MILL_ERROR(MILL_ERR_USAGE, "--labels %s: %s appears twice", text, label->name);
   }
   return MILL_OK;
 }
@@ -147,8 +147,7 @@ int mill_labelled_check_options(const mill_option_table *table, const unsigned c
     return MILL_ERROR(MILL_ERR_USAGE,
                       "give only one of --wave, --log-wave, --wave-file and --columns");
   if (is_given(table, given, "name-column") && !options->request.table)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "--name-column is a column of --table FILE, which is not given");
+    return MILL_ERROR(MILL_ERR_USAGE, "--name-column needs --table FILE");
   return MILL_OK;
 }
 

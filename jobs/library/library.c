@@ -67,23 +67,23 @@ static const mill_option_table import_table = {
     "starmill library import",
     "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
     "\n"
-    "import makes a library from emulators that were trained elsewhere, one file per arm\n"
-    "(layout: docs/use/formats.md), and checks them against the reference values they carry.\n"
+    "import makes a library from emulators trained elsewhere, one file per arm (layout:\n"
+    "docs/use/formats.md), and checks them against the reference values in the files.\n"
     "\n",
     NULL,
     (const mill_option[]){
         MILL_LIBRARY_OUTPUT_ROWS(import_options),
         {"template-sigma", MILL_OPTION_OTHER, .take = take_sigma, .argument = "A|A,A,A",
-         .help = "Gaussian sigma in Angstrom that the templates carry already and that is taken "
-                 "out of the spectra's resolution matrix; one for all arms, or one for each file"},
+         .help = "Gaussian sigma of the templates in Angstrom, removed from the spectra's "
+                 "resolution matrix; one for all arms, or one per file"},
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
          .help = "the templates have the instrument's own resolution (default: sigma 0.5 when the "
                  "emulators' revision ends in rm or resolmat, else the instrument's resolution)"},
         {"arm-names", MILL_OPTION_NAMES, .offset = offsetof(import_options, arm_name),
          .size = MILL_MAX_NAME, .max = MILL_MAX_ARM,
          .offset2 = offsetof(import_options, n_arm_name), .argument = "b,r,z",
-         .help = "the arms' names, in the order of the files (default: what follows the last _ of "
-                 "each file's setup)"},
+         .help = "names of the arms, in the order of the files (default: the end of each file's "
+                 "setup, after its last _)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 50)"},
         MILL_OPTION_HELP(import_options),
@@ -94,14 +94,14 @@ static const mill_option_table head_table = {
     "starmill library",
     "usage: starmill library build|import|spectra|train|model-error|info [options] FILE...\n"
     "\n"
-    "Make template libraries and look into them.\n",
+    "Make and inspect template libraries.\n",
     NULL, (const mill_option[]){{0}}};
 
 static const mill_option_table info_table = {
     "starmill library info",
     "usage: starmill library info LIB.h5|GRID.h5\n"
     "\n"
-    "info prints what is inside a library or a grid file.\n"
+    "info describes a library or a grid file.\n"
     "\n",
     NULL,
     (const mill_option[]){{"help", MILL_OPTION_FLAG, 'h', .size = sizeof(int), .help = "this text"},
@@ -129,7 +129,7 @@ static void print_resolution(const mill_library *lib, int of_each)
     if (arm->template_sigma_aa < 0)
       printf("the instrument's own, no resolution matrix (%s)\n", arm->sigma_origin);
     else
-      printf("sigma %g A, taken out of the resolution matrix (%s)\n", arm->template_sigma_aa,
+      printf("sigma %g A, removed from the resolution matrix (%s)\n", arm->template_sigma_aa,
              arm->sigma_origin);
   }
 }
@@ -162,7 +162,7 @@ static int run_import(int argc, char **argv)
   if (options.n_sigma > 1 && options.n_sigma != n_path)
     MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives %d numbers for %d files", options.n_sigma,
               n_path);
-  /* overwriting an input would destroy what cannot be made again */
+  /* overwriting an input would destroy data that cannot be remade */
   MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
   for (int i = 0; i < n_path; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the emulator", path[i]));

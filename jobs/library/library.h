@@ -1,4 +1,4 @@
-/** `starmill library`: make libraries and look into them. */
+/** `starmill library`: make and inspect libraries. */
 #ifndef MILL_JOB_LIBRARY_H
 #define MILL_JOB_LIBRARY_H
 

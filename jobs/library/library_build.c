@@ -27,7 +27,7 @@
 
 static const char *const normalise_words[] = {"none", "median", "smooth-median", NULL};
 
-/* NAME=MIN:MAX,...: a model inside all of them is left out. */
+/* NAME=MIN:MAX,...: a model inside all of them is dropped. */
 static int take_exclude(const mill_option *row, const char *text, void *base)
 {
   mill_build_options *o = base;
@@ -59,13 +59,13 @@ const mill_option_table mill_library_build_table = {
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "GRID.h5",
          .help = "the grid file to write, or to continue"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite),
-         .help = "make a new grid, GRID.h5.new until it is complete and replaces GRID.h5; the same "
+         .help = "start over in GRID.h5.new, which replaces GRID.h5 when it is complete; the same "
                  "command continues it"},
         {"retry-bad", MILL_OPTION_FLAG, AT(retry_bad),
-         .help = "read the bad models of GRID.h5 again, which could not be read for a moment, or "
-                 "have been mended"},
+         .help = "read the bad models of GRID.h5 again, e.g. after their files were repaired"},
         {"setup", MILL_OPTION_TEXT, AT(setup), .argument = "FILE.yaml",
-         .help = "arms: wavelengths, pixels, resolution (config/templates has those of surveys)"},
+         .help = "wavelengths, pixels and resolution of the arms (config/templates has those of "
+                 "surveys)"},
         {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
          .help =
              "labels, and the cards, columns, or axes of a cube (CTYPE) that hold them (default "
@@ -79,22 +79,21 @@ const mill_option_table mill_library_build_table = {
         MILL_LABELLED_FILE_ROWS(mill_build_options, "WAVE,FLUX[,CONTINUUM]"),
         MILL_LABELLED_WAVE_ROWS(mill_build_options),
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
-         .help = "air or vacuum: of the wavelengths; needed unless a header says so"},
+         .help = "medium of the wavelengths, air or vacuum; needed unless a header gives it"},
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
          .offset2 = offsetof(mill_build_options, in.n_keep),
-         .help = "only models with labels inside, ends included"},
+         .help = "only models with labels in these ranges, ends included"},
         {"exclude", OTHER(take_exclude, "NAME=MIN:MAX,..."), AT(exclude),
          .offset2 = offsetof(mill_build_options, n_exclude),
-         .help = "no models inside all of these ranges; may be given several times"},
+         .help = "drop models inside all of these ranges; may be repeated"},
         {"list", MILL_OPTION_TEXT, AT(list), .argument = "FILE",
-         .help = "only models whose names (of files without .fits, or \"row 7\") are in this text, "
-                 "one a line"},
+         .help = "only models named in this text file, one per line (file name without .fits, or "
+                 "\"row 7\")"},
         {"exclude-list", MILL_OPTION_TEXT, AT(exclude_list), .argument = "FILE",
-         .help = "no models whose names are in this text"},
+         .help = "drop models named in this text file"},
         {"native-sigma", MILL_OPTION_REAL, AT(native_sigma_aa), .max = 1e4, .argument = "A",
-         .help =
-             "resolution of the input, Gaussian sigma in Angstrom; 0: as good as none (default: "
-             "the card FWHM)"},
+         .help = "resolution of the input as a Gaussian sigma in Angstrom; 0: negligible (default: "
+                 "card FWHM)"},
         {"native-resolving-power", MILL_OPTION_REAL, AT(native_resolving_power),
          .min = MILL_ABOVE_0, .max = DBL_MAX, .argument = "R",
          .help = "the same, as wavelength over FWHM"},
@@ -102,9 +101,9 @@ const mill_option_table mill_library_build_table = {
          .help = "divide each arm of a model by its median, its smooth median or nothing (default "
                  "smooth-median)"},
         {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
-         .help = "end in good order, with exit status 75, when this file appears"},
+         .help = "stop in good order, with exit status 75, when this file appears"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
-         .help = "threads of a rank (default: the cores that it may use)"},
+         .help = "threads per rank (default: all cores available to it)"},
         MILL_OPTION_HELP(mill_build_options),
         {0}}};
 
@@ -118,8 +117,8 @@ static int check_options(const mill_build_options *o, const unsigned char *given
                       "library build needs spectra: a folder, files of one spectrum each, "
                       "or one file of many");
   if (!o->setup)
-    return MILL_ERROR(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
-                                      "config/templates");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "library build needs --setup FILE.yaml with the arms: see config/templates");
   if (o->overwrite && o->retry_bad)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "--overwrite and --retry-bad exclude each other: a new grid has no "
@@ -266,11 +265,10 @@ static int arm_resolution(const mill_build_options *o, double fwhm_aa, const mil
     const double native = native_sigma(o, fwhm_aa, wave_aa);
     sigma[i] = want->kind == MILL_SETUP_NATIVE ? native : mill_setup_arm_sigma(want, wave_aa);
     if (sigma[i] < native * (1 - 1e-9))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "%s: arm %s wants sigma %.4g A at %.6g A, but the input has %.4g A there: take a "
-          "larger one, or sharper spectra",
-          o->setup, arm->name, sigma[i], wave_aa, native);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "%s: arm %s asks for sigma %.4g A at %.6g A, but the input has %.4g A "
+                        "there: give a larger sigma, or sharper spectra",
+                        o->setup, arm->name, sigma[i], wave_aa, native);
     kernel[i] = sqrt(fmax(0, sigma[i] * sigma[i] - native * native));
   }
   if (sigma[arm->n_pix / 2] >
@@ -307,7 +305,7 @@ static int frame_arm(mill_build_job *job, int a)
              want->kind == MILL_SETUP_NATIVE  ? "as the input"
              : want->kind == MILL_SETUP_SIGMA ? "convolved to this sigma"
                                               : "convolved to a resolving power",
-             varies ? "; the one in the middle of the arm, it varies" : "");
+             varies ? "; that of the middle of the arm, it varies" : "");
   if (varies) {
     job->sigma[a] = sigma;
     sigma = NULL;
@@ -317,7 +315,7 @@ done:
   return err;
 }
 
-/* What the first of three models that can be read says of itself, above all its card FWHM. */
+/* Properties of the first readable one of three models, above all its card FWHM. */
 static int find_origin(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;
@@ -347,7 +345,7 @@ done:
   return err;
 }
 
-/* What no model can pass is told before a file is made. */
+/* Report settings that no model can satisfy before a file is made. */
 static int try_models(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;

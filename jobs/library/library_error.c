@@ -37,11 +37,10 @@ static const char *const media[] = {"auto", "vacuum", "air", NULL};
                      .offset2 = offsetof(options, n_##member)
 const mill_option_table mill_library_error_table = {
     "starmill library model-error",
-    "usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
-    "LIBRARY.h5\n"
+    "usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5\n"
     "\n"
-    "model-error measures what a library's templates get wrong, from spectra with known labels at\n"
-    "rest, at the templates' resolution or a lower one, and writes the library with it.\n"
+    "model-error measures the error of a library's templates from rest-frame spectra with known\n"
+    "labels, at the templates' resolution or lower, and writes the library with this error.\n"
     "\n",
     NULL,
     (const mill_option[]){
@@ -51,16 +50,16 @@ const mill_option_table mill_library_error_table = {
         {"columns", NAMES(column, MILL_MAX_GRID_AXIS), .argument = "TEFF,LOGG,...",
          .help = "columns of the labels, in the library's order (default: the library's own)"},
         {"arms", NAMES(arm, MILL_MAX_ARM), .argument = "b,r",
-         .help = "arms to measure (default: those that the spectra cover by half or more); the "
+         .help = "arms to measure (default: those at least half covered by the spectra); the "
                  "others keep their model error"},
         {"medium", MILL_OPTION_CHOICE, AT(medium), .words = media,
          .help = "medium of the wavelengths; auto follows the header"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .max = MILL_MAX_ERROR,
-         .help = "principal components an arm (default 8)"},
+         .help = "principal components per arm (default 8)"},
         {"continuum", MILL_OPTION_COUNT, AT(n_continuum), .min = 4, .max = MILL_MAX_CONT,
          .help = "continuum functions per spectrum in an arm, as in the fits (default 10)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(sn), .min = 1, .max = DBL_MAX,
-         .help = "S/N of a pixel of the spectra; their noise is not model error (default: without "
+         .help = "S/N of a pixel of the spectra, to separate noise from model error (default: no "
                  "noise)"},
         {"spectra-sigma", MILL_OPTION_REAL, AT(sigma_aa), .min = 0, .max = DBL_MAX, .argument = "A",
          .help = "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, "
@@ -144,7 +143,8 @@ static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
 static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_aa)
 {
   *kernel_aa = 0;
-  if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are as the instrument sees them */
+  if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are at the instrument's
+   * resolution */
     return MILL_OK;
   if (o->sigma_aa < arm->template_sigma_aa * (1 - SIGMA_TOLERANCE))
     return MILL_ERROR(
@@ -154,7 +154,7 @@ static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_a
         o->spectra, o->sigma_aa, arm->name, arm->template_sigma_aa);
   if (o->sigma_aa > arm->template_sigma_aa * (1 + SIGMA_TOLERANCE)) {
     *kernel_aa = sqrt(o->sigma_aa * o->sigma_aa - arm->template_sigma_aa * arm->template_sigma_aa);
-    printf("arm %s: templates convolved with a sigma of %.4g A, to that of the spectra, %.4g A\n",
+    printf("arm %s: templates convolved with sigma %.4g A to match the spectra's %.4g A\n",
            arm->name, *kernel_aa, o->sigma_aa);
   }
   return MILL_OK;
@@ -215,8 +215,9 @@ int mill_job_library_error(int argc, char **argv)
   for (int a = 0; a < lib->n_arm; a++)
     MILL_TRY(measure_arm(&o, n, &spectra, lib, a, &n_measured));
   if (n_measured == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: its spectra, %.0f to %.0f A, cover no half of an arm of %s",
-              o.spectra, spectra.wave_aa[0], spectra.wave_aa[spectra.n_pix - 1], path);
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: its spectra, %.0f to %.0f A, cover less than half of every arm of %s", o.spectra,
+              spectra.wave_aa[0], spectra.wave_aa[spectra.n_pix - 1], path);
   MILL_TRY(mill_library_write(o.output, lib, o.overwrite));
   mill_library_digest(lib, lib->hash);
   printf("%s: %d arm%s measured, hash %s\n", o.output, n_measured, n_measured == 1 ? "" : "s",

@@ -1,4 +1,4 @@
-/** starmill library model-error: measure what a library's templates get wrong. */
+/** starmill library model-error: measure the model error of a library's templates. */
 #ifndef MILL_LIBRARY_ERROR_H
 #define MILL_LIBRARY_ERROR_H
 

@@ -1,5 +1,5 @@
-/** What every emulator of a grid file needs: its good models, a library without emulators, and the
- *  report from models that were left out (src/libraries/library_report.h). */
+/** Common steps of emulators of a grid file: its good models, a library without emulators, and the
+ *  report from models left out (src/libraries/library_report.h). */
 #ifndef MILL_LIBRARY_LEFT_OUT_H
 #define MILL_LIBRARY_LEFT_OUT_H
 

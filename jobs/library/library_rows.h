@@ -1,4 +1,4 @@
-/** Rows of options that several of the commands of `library` have. */
+/** Option rows shared by commands of `library`. */
 #ifndef MILL_LIBRARY_ROWS_H
 #define MILL_LIBRARY_ROWS_H
 
@@ -12,11 +12,11 @@
     "overwrite", MILL_OPTION_FLAG, MILL_AT(type, overwrite), .help = "replace LIB.h5 if it exists" \
   }
 
-/** Where files with one spectrum keep it, and their wavelengths; type has a mill_labelled_options
- *  in.  shown: what --columns takes. */
+/** Columns of files with one spectrum, and their wavelengths; type has a member
+ *  mill_labelled_options in.  shown: what --columns takes. */
 #define MILL_LABELLED_FILE_ROWS(type, shown)                                                       \
   {"name-column", MILL_OPTION_PATH, MILL_AT(type, in.request.name_column), .argument = "NAME",     \
-   .help = "its column with the files' names, with or without .fits (default FILE)"},              \
+   .help = "column of the table with the files' names, with or without .fits (default FILE)"},     \
       {"columns",                                                                                  \
        MILL_OPTION_OTHER,                                                                          \
        MILL_AT(type, in),                                                                          \

@@ -69,19 +69,22 @@ const mill_option_table mill_library_spectra_table = {
     (const mill_option[]){
         MILL_LIBRARY_OUTPUT_ROWS(options),
         {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
-         .help = "the library's labels and their columns of the table, cards of files with one "
-                 "spectrum, or CTYPE of the axes of a cube (default teff=TEFF,logg=LOGG,feh=FEH)"},
+         .help = "labels of the library, and the columns of the table, cards of files with one "
+                 "spectrum, or CTYPEs of a cube's axes that hold them (default "
+                 "teff=TEFF,logg=LOGG,feh=FEH)"},
         {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum (default: their cards)"},
         MILL_LABELLED_FILE_ROWS(options, "WAVE,FLUX"),
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
-         .offset2 = offsetof(options, in.n_keep), .help = "leave out spectra with labels outside"},
+         .offset2 = offsetof(options, in.n_keep),
+         .help = "drop spectra with labels outside these ranges"},
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
-         .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
+         .help =
+             "medium of the file's wavelengths, air or vacuum; needed unless its header gives it"},
         MILL_LABELLED_WAVE_ROWS(options),
         {"range", MILL_OPTION_PAIR, AT(settings.min_aa), .argument = "MIN,MAX",
          .offset2 = offsetof(options, settings.max_aa),
-         .help = "vacuum wavelengths of the library in Angstrom (default: all)"},
+         .help = "range of the library in vacuum wavelengths, Angstrom (default: all)"},
         {"arm", MILL_OPTION_PATH, AT(settings.arm), .argument = "NAME",
          .help = "name of its arm (default opt)"},
         {"fwhm", ABOVE_0(fwhm_aa), .argument = "A",
@@ -93,38 +96,38 @@ const mill_option_table mill_library_spectra_table = {
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
          .help = "the spectra have the resolution of the instrument whose stars will be fitted"},
         {"continuum", OTHER(take_continuum, "N|keep"),
-         .help = "degree of the polynomials that are taken out of ln flux (default 8)"},
+         .help = "degree of the polynomials removed from ln flux (default 8)"},
         {"components", COUNT(settings.n_component, MILL_MAX_WIDTH),
          .help = "principal components (default 40)"},
         {"degree", COUNT(settings.degree, MILL_MAX_RBF_DEGREE),
-         .help = "of the polynomial that is added to the radial functions (default 2)"},
+         .help = "degree of the polynomial added to the radial functions (default 2)"},
         {"smoothing", ABOVE_0(settings.smoothing),
-         .help = "of all components (default: each by leave-one-out)"},
+         .help = "smoothing of all components (default: of each by leave-one-out)"},
         {"lengths", OTHER(mill_take_named, "NAME=X,..."), AT(length),
          .offset2 = offsetof(options, n_length),
-         .help = "units of distance along labels in their standard deviations (default 1)"},
+         .help = "length scale along each label, in its standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "keep spectra unlike those with similar labels, at full weight"},
         {"align", MILL_OPTION_FLAG, AT(settings.align),
-         .help = "find the velocities of the spectra and remove them"},
+         .help = "measure the velocities of the spectra and remove them"},
         {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
          .help = "hulls of the labels: around all spectra, or without isolated ones "
                  "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
-         .help = "templates of the initial guess at most (default 300)"},
+         .help = "most templates of the initial guess (default 300)"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the spectra left out of a second library that measures this one "
+         .help = "fraction of the spectra to leave out of a second library that measures this one "
                  "(default 0.1); 0: no report"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
-         .help = "of what is left out (default 1)"},
+         .help = "seed of the choice of spectra to leave out (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
-         .help = "measure the templates' errors on spectra left out, with N components, for "
-                 "fits to count them (default: no)"},
+         .help = "measure the model error on the spectra left out, with N components, for use by "
+                 "fits (default: no)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
-         .help = "S/N of a pixel of the spectra; their noise is not model error (default: without "
+         .help = "S/N of a pixel of the spectra, to separate noise from model error (default: no "
                  "noise)"},
         {"threads", COUNT(settings.n_thread, 4096),
-         .help = "threads (default: the cores that this process may use)"},
+         .help = "threads (default: all cores available to this process)"},
         MILL_OPTION_HELP(options),
         {0}}};
 
@@ -327,7 +330,7 @@ static void print_velocities(const mill_labelled_spectra *in, const mill_spectra
         row = i;
       }
     }
-  printf("velocities of the spectra taken out: rms %.2f km/s, the largest %.2f km/s (%s %s); %d "
+  printf("velocities removed from the spectra: rms %.2f km/s, the largest %.2f km/s (%s %s); %d "
          "rounds, the last one changed them by %.3f km/s\n",
          sqrt(scatter / n), most, in->name ? "file" : "row", spectrum_name(in, row, text),
          report->n_align, report->align_step);
@@ -343,13 +346,13 @@ static void print_report(const options *o, const mill_labelled_spectra *in, cons
     printf("resolution: the instrument's own, no resolution of spectra applies (%s)\n",
            arm->sigma_origin);
   else
-    printf("resolution: sigma %.4f A in the templates, taken out of that of the spectra to be "
+    printf("resolution: sigma %.4f A of the templates, removed from that of the spectra to be "
            "fitted (%s)\n",
            arm->template_sigma_aa, arm->sigma_origin);
   printf("arm %s: %.2f to %.2f A, %d pixels of %.3f km/s\n", arm->name, arm->wave_aa[0],
          arm->wave_aa[arm->n_pix - 1], arm->n_pix, MILL_C_KM_S * arm->ln_step);
   if (o->settings.continuum >= 0)
-    printf("continuum: polynomials up to degree %d taken out of ln flux\n", o->settings.continuum);
+    printf("continuum: polynomials up to degree %d removed from ln flux\n", o->settings.continuum);
   else
     printf("continuum: kept\n");
   printf("spectra: %d of %d used\n", report->n_fate[MILL_SPECTRUM_USED], report->n_spectrum);
@@ -385,10 +388,9 @@ static int measure(const options *o, const mill_spectra_report *report, const mi
   MILL_TRY(mill_spectra_left_out(&o->settings, lib, report, used, o->left_out, o->seed, without,
                                  &left_out));
   if (left_out.n == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "no spectrum has others on all sides, so none can be left out");
+    MILL_FAIL(MILL_ERR_INPUT, "no spectrum is surrounded by others, so none can be left out");
   snprintf(how, sizeof how,
-           "of %d spectra; measured with a library without them, while this one is made of all",
-           used->n);
+           "of %d spectra; measured with a library made without them; this one uses all", used->n);
   MILL_TRY(mill_library_measure(without, &left_out, o->settings.n_thread,
                                 MILL_MODEL_ERROR_COMPONENT, how, 0, lib));
 done:
@@ -401,7 +403,7 @@ done:
 /* ---- job ----------------------------------------------------------------------------------------
  */
 
-/* Overwriting the input would destroy what cannot be made again. */
+/* Overwriting the input would destroy data that cannot be remade. */
 static int check_output(const options *o, const char *const *input, int n_input)
 {
   mill_file_roles roles = {0};
@@ -413,7 +415,7 @@ static int check_output(const options *o, const char *const *input, int n_input)
   return mill_library_writable(o->output, o->overwrite);
 }
 
-/* What the command line names: one file of many spectra, a folder, or files of one each. */
+/* Inputs of the command line: one file of many spectra, a folder, or files of one each. */
 static int read_spectra(const options *o, int n_path, char **path, mill_labelled_spectra *spectra,
                         mill_labelled_origin *origin)
 {

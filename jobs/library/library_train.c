@@ -68,8 +68,7 @@ static int check_files(const job *j)
   if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
-        "%s: the table of losses of another training is there; give another --output or "
-        "--overwrite",
+        "%s: holds the table of losses of another training; give another --output or --overwrite",
         j->table);
   return mill_stop_file_absent(j->stop_file);
 }
@@ -212,13 +211,12 @@ static int measure(job *j)
   const int n_error = j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error;
   if (s->n == s->n_train)
     return MILL_OK;
-  snprintf(how, sizeof how,
-           "of %d models; the others were learned, and these said when a training was at its best",
+  snprintf(how, sizeof how, "of %d models; the others were learned, and these chose the best epoch",
            s->n);
   err =
       mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
                                 j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
-  return j->o.n_error < 0 ? mill_without_report(err) : err; /* what has been trained is good */
+  return j->o.n_error < 0 ? mill_without_report(err) : err; /* the trained library is valid */
 }
 
 /* On rank 0. */
@@ -229,7 +227,7 @@ static int write_library(job *j)
   printf("losses: %s\n", j->table);
   MILL_CHECK(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
   MILL_CHECK(mill_resolve_links(j->checkpoint, end, sizeof end));
-  unlink(end); /* a name that stays does no harm: the library says that it is done */
+  unlink(end); /* a file that stays does no harm: the library is marked as done */
   return MILL_OK;
 }
 

@@ -2,8 +2,8 @@
 #ifndef MILL_LIBRARY_TRAIN_H
 #define MILL_LIBRARY_TRAIN_H
 
-/** Which good models of a grid file an emulator is made from, and which are left out to see how
- *  well it works. */
+/** Division of a grid file's good models into those that an emulator is made from and those left
+ *  out to measure it. */
 typedef struct mill_train_split {
   int n, n_train;
   int *model; /**< [n] rows of the grid file: n_train to learn, ascending, then those left out,

@@ -1,4 +1,4 @@
-/** Options that `library train` and `bench train` share: hidden layers, and what computes. */
+/** Options shared by `library train` and `bench`: hidden layers and device. */
 #ifndef MILL_TRAIN_CHOICE_H
 #define MILL_TRAIN_CHOICE_H
 
@@ -14,7 +14,7 @@ extern const char *const mill_train_hull_words[];
 /** The words of --products, in the order of enum mill_train_precision; ends with NULL. */
 extern const char *const mill_train_product_words[];
 
-/** What a training is done by; MILL_WORD_AUTO settles it as mill_backend_settle says.
+/** Functions of a training's device; MILL_WORD_AUTO is resolved by mill_backend_settle.
  *
  *  backend     enum mill_backend_word (src/run/backend_choice.h)
  *  checkpoint  from which it goes on where it is there

@@ -41,7 +41,7 @@ static int models_open(const char *path, int unfinished, models *m)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: none of its %d models is good", path, m->info.n_model);
   printf("%s: %d models, %d arm%s", path, m->n, m->info.n_arm, m->info.n_arm == 1 ? "" : "s");
   if (m->n < m->info.n_model)
-    printf("; %d bad or not there are left aside", m->info.n_model - m->n);
+    printf("; %d bad or missing ones are skipped", m->info.n_model - m->n);
   printf("\n");
   return MILL_OK;
 }
@@ -161,16 +161,15 @@ static int report_left_out(const mill_train_options *o, models *m, mill_library 
                                      left_out, &n_out));
   if (n_out == 0)
     MILL_FAIL(MILL_ERR_INPUT,
-              "of %d models none that has others on all sides is to be left out: "
-              "give a larger --left-out or --validation",
+              "none of %d models that can be left out is surrounded by others: give a larger "
+              "--left-out or --validation",
               m->n);
   MILL_TRY(select_models(m, left_out, &rest));
   MILL_TRY(mill_library_frame(&m->info, m->path, without));
   settings.fill_gaps = 1; /* the nodes of those left out */
   MILL_TRY(mill_grid_emulators_make(&settings, &rest.models, without, &facts));
   snprintf(how, sizeof how,
-           "of %d models; measured with a library without them%s, while this one is made of all",
-           m->n,
+           "of %d models; measured with a library made without them%s; this one uses all", m->n,
            settings.way == MILL_WAY_RADIAL ? "" : ", whose nodes are filled from their neighbours");
   MILL_TRY(mill_library_measure_rows(
       without, m->file, &m->info, rest.n_rest, rest.rest, settings.n_thread,

@@ -1,12 +1,12 @@
-/** `starmill library train --emulator radial | splines | linear`: functions of the labels in the
- *  place of a network. */
+/** `starmill library train --emulator radial | splines | linear`: functions of the labels instead
+ *  of a network. */
 #ifndef MILL_TRAIN_FUNCTIONS_H
 #define MILL_TRAIN_FUNCTIONS_H
 
 #include "jobs/library/train_options.h"
 #include "src/libraries/grid_emulators.h"
 
-/** Print what mill_grid_emulators_make said, and flush.
+/** Print the report of mill_grid_emulators_make, and flush.
  *
  *  way  enum mill_grid_way */
 void mill_print_grid_facts(int way, const mill_library *lib, const mill_grid_facts *facts);

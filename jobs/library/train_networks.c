@@ -97,7 +97,7 @@ static int identify(run *r)
   return MILL_OK;
 }
 
-/* What rank 0 has read, on every rank. */
+/* Broadcast the rows that rank 0 has read. */
 static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
 {
   int err = MILL_OK;
@@ -140,7 +140,7 @@ static int read_checkpoint(run *r)
   if (n->mpi->rank == 0) {
     err = mill_train_file_read(n->checkpoint, r->identity, n_epoch, &found, r->state);
     if (err == MILL_OK && found)
-      printf("%s: goes on from there\n", n->checkpoint);
+      printf("%s: continuing from this checkpoint\n", n->checkpoint);
   }
   MILL_TRY(mill_mpi_agree(n->mpi, err));
   for (int a = 0; a < n->info->n_arm; a++)
@@ -212,7 +212,7 @@ static void say(run *r, const mill_train_state *state)
   fflush(stdout);
 }
 
-/* Does a rank wish to stop, and is it time to save? */
+/* Does a rank want to stop, and is it time to save? */
 static int ask(run *r, const mill_train_state *state, int *save)
 {
   int flag[2] = {0, 0};
@@ -252,9 +252,10 @@ static int after_epoch(void *context, mill_train_state *state)
     MILL_CHECK(mill_mpi_agree(mpi, mpi->rank == 0 ? save_all(r) : MILL_OK));
   }
   if (r->stop)
-    return MILL_ERROR(MILL_ERR_STOPPED,
-                      "stopped after epoch %d of arm %s; %s has it, and the same command goes on",
-                      state->n_epoch, r->n->info->arm[r->arm].name, r->n->checkpoint);
+    return MILL_ERROR(
+        MILL_ERR_STOPPED,
+        "stopped after epoch %d of arm %s; saved in %s, and the same command continues",
+        state->n_epoch, r->n->info->arm[r->arm].name, r->n->checkpoint);
   return MILL_OK;
 }
 

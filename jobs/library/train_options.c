@@ -53,30 +53,30 @@ const mill_option_table mill_library_train_table = {
     (const mill_option[]){
         MILL_LIBRARY_OUTPUT_ROWS(mill_train_options),
         {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = mill_train_emulator_words,
-         .help = "how spectra follow from labels: a network; radial functions through scattered "
-                 "labels; cubic splines or linear interpolation over a grid of labels"},
+         .help = "emulator of the spectra: a network; radial functions through scattered labels; "
+                 "cubic splines or linear interpolation over a grid of labels"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the models that is not learned and that measures the library (default "
-                 "0.1); functions are then made once more of all models; 0: no report, and no last "
-                 "solve of a network"},
+         .help = "fraction of the models to leave out of training and measure the library with "
+                 "(default 0.1); radial, splines and linear are then remade from all models; 0: no "
+                 "report, and no last solve of a network"},
         {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
-         .help = "of what is left out, and of a network's first weights and batches (default 1)"},
+         .help = "seed of the choice of models to leave out, and of a network's first weights and "
+                 "batches (default 1)"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .min = 1, .max = MILL_MAX_WIDTH,
-         .help = "principal components of an arm (default: network, those that leave 1e-8 of the "
-                 "variance, at most 256; radial, splines 128; linear, those that leave 1e-5 of the "
-                 "flux of the worst model, at most 1024)"},
+         .help = "principal components per arm (default: network, enough to leave 1e-8 of the "
+                 "variance, at most 256; radial and splines, 128; linear, enough to leave 1e-5 of "
+                 "the worst model's flux, at most 1024)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
-         .help = "keep what the templates get wrong of the models left out, with N components; "
-                 "fits then count it (default: not kept)"},
+         .help = "measure the model error on the models left out, with N components, for use by "
+                 "fits (default: no)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
         {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
-         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
-                 "by qhull"},
-        {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
-         .help = "use a grid file whose building has not ended"},
+         .help = "hulls that bound the labels in fits: one of every pair of labels, or one of all "
+                 "labels together, by qhull"},
+        {"unfinished", MILL_OPTION_FLAG, AT(unfinished), .help = "use an unfinished grid file"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
-         .help = "threads of a rank (default: its share of the cores); the result does not depend "
+         .help = "threads per rank (default: its share of the cores); the result does not depend "
                  "on them"},
         MILL_OPTION_HELP(mill_train_options),
         {.name = "network"},
@@ -85,76 +85,79 @@ const mill_option_table mill_library_train_table = {
         {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
          .help = "passes over all models (default 400)", .tasks = NETWORK},
         {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
-         .help = "models of a step, of all ranks together (default 64)", .tasks = NETWORK},
+         .help = "models per step, over all ranks (default 64)", .tasks = NETWORK},
         {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
-         .help = "learning rate to begin with (default 0.005)", .tasks = NETWORK},
+         .help = "initial learning rate (default 0.005)", .tasks = NETWORK},
         {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
-         .help = "and to end with (default 1e-6)", .tasks = NETWORK},
+         .help = "final learning rate (default 1e-6)", .tasks = NETWORK},
         {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
-         .help = "how the rate falls: as half a cosine over all epochs, or by --factor where the "
-                 "loss of the models left out has not fallen for --patience epochs",
+         .help = "decay of the rate: half a cosine over all epochs, or by --factor when the loss "
+                 "of the models left out has not fallen for --patience epochs",
          .tasks = NETWORK},
         {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
          .help = "epochs (default 20)", .tasks = NETWORK},
         {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
-         .help = "by which the rate falls (default 0.5)", .tasks = NETWORK},
+         .help = "factor by which the rate falls (default 0.5)", .tasks = NETWORK},
         {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
-         .help = "end after as many epochs without a lower loss of the models left out; 0: never",
+         .help =
+             "stop after this many epochs without a lower loss of the models left out; 0: never",
          .tasks = NETWORK},
         {"decay", MILL_OPTION_REAL, NET(decay), .max = 100,
          .help = "decoupled weight decay (default 0)", .tasks = NETWORK},
         {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
-         .help = "of a pixel; l1 and huber need --last pixels", .tasks = NETWORK},
+         .help = "loss of a pixel; l1 and huber need --last pixels", .tasks = NETWORK},
         {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
          .help = "residual, in units of the loss, from which huber is linear (default 1)",
          .tasks = NETWORK},
         {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
-         .help = "of residuals: the noise of a spectrum with the same S/N everywhere, or each "
+         .help = "unit of residuals: the noise of a spectrum with the same S/N everywhere, or each "
                  "pixel's spread over the models",
          .tasks = NETWORK},
         {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX,
-         .help = "that S/N (default 100)", .tasks = NETWORK},
+         .help = "S/N of --unit noise (default 100)", .tasks = NETWORK},
         {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
-         .help = "learn flux in the place of its logarithm", .tasks = NETWORK},
+         .help = "learn flux instead of its logarithm", .tasks = NETWORK},
         {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
          .help = "train scores of principal components, with the loss of the pixels, or every "
                  "weight of the pixels",
          .tasks = NETWORK},
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
-         .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
-                 "for every step (default 4)",
+         .help = "with --last pixels: most memory of a rank for the spectra of an arm; larger ones "
+                 "are read at every step (default 4)",
          .tasks = NETWORK},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
-         .help =
-             "what computes components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
-             "and cuSOLVER; auto is the CPU until starmill bench train --keep has measured from "
-             "which size of a step on the GPU is faster",
+         .help = "device for components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
+                 "and cuSOLVER; auto: the CPU until starmill bench crossover --keep has measured "
+                 "the size of a step from which the GPU is faster",
          .tasks = NETWORK},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
-         .help = "factors of products on a GPU; sums are float32 always", .tasks = NETWORK},
+         .help = "precision of the factors of products on a GPU; sums are always float32",
+         .tasks = NETWORK},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
-         .help = "from which the same command goes on (default LIB.h5.training); removed at the "
-                 "end",
+         .help = "checkpoint from which the same command continues (default LIB.h5.training); "
+                 "removed at the end",
          .tasks = NETWORK},
         {"checkpoint-interval", MILL_OPTION_REAL, AT(interval_s), .max = DBL_MAX, .argument = "S",
-         .help = "seconds from one to the next (default 60)", .tasks = NETWORK},
+         .help = "seconds between checkpoints (default 60)", .tasks = NETWORK},
         {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
-         .help = "when it appears, save and end with status 75, as SIGTERM does (default "
-                 "LIB.h5.stop)",
+         .help = "when this file appears, save and stop with exit status 75, as after SIGTERM "
+                 "(default LIB.h5.stop)",
          .tasks = NETWORK},
         {.name = "radial, splines, linear"},
         {"gaps", MILL_OPTION_CHOICE, FUNCTION(fill_gaps), .words = gap_words,
-         .help = "nodes of the grid without a model: an error, or filled from their neighbours",
+         .help =
+             "nodes of the grid without a model: refuse them, or fill them from their neighbours",
          .tasks = GRIDS},
         {"smoothing", MILL_OPTION_REAL, FUNCTION(smoothing), .max = 1e8,
-         .help = "of radial functions (default 1e-8, through the models); 0: chosen by "
+         .help = "smoothing of radial functions (default 1e-8, through the models); 0: chosen by "
                  "leave-one-out for each component",
          .tasks = RADIAL},
         {"degree", MILL_OPTION_COUNT, FUNCTION(degree), .min = 1, .max = 3,
-         .help = "of the polynomial added to the radial functions (default 2)", .tasks = RADIAL},
+         .help = "degree of the polynomial added to the radial functions (default 2)",
+         .tasks = RADIAL},
         {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
-         .help = "models with other labels and the same arms that measure the library instead of "
-                 "those left out",
+         .help = "grid file of models with other labels and the same arms, to measure the library "
+                 "instead of --left-out",
          .tasks = FUNCTIONS},
         {0}}};
 #undef FUNCTION
@@ -178,14 +181,14 @@ static int check_needs(const mill_train_options *o, const unsigned char *given)
        "where nothing is left out (--left-out 0, --validation)"}};
   for (int i = 0; row[i].name; i++)
     if (given[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
-      return MILL_ERROR(MILL_ERR_USAGE, "--%s means nothing with --emulator %s; see %s --help",
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply to --emulator %s; see %s --help",
                         row[i].name, mill_train_emulator_words[o->emulator],
                         mill_library_train_table.command);
   return mill_option_check_needs(&mill_library_train_table, given,
                                  (int)(sizeof need / sizeof *need), need);
 }
 
-/* What both kinds of emulators have into the settings of each. */
+/* Copy common options into the settings of each kind of emulator. */
 static void share_out(mill_train_options *o)
 {
   o->arm.log_flux = !o->is_linear;

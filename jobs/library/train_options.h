@@ -6,7 +6,7 @@
 #include "src/libraries/grid_emulators.h"
 #include "src/libraries/train_arm.h"
 
-/** What stands between labels and spectra. */
+/** Kinds of emulators. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,
@@ -18,7 +18,7 @@ typedef struct mill_train_options {
   const char *output, *input;
   int overwrite, help, unfinished, n_thread;
   enum mill_train_emulator emulator;
-  int n_error;  /**< components of a model error to keep; -1: none is kept */
+  int n_error; /**< components of a model error to keep; -1: none is kept */
   int n_component, n_guess, hulls;
   double left_out;
   uint64_t seed;
@@ -37,8 +37,8 @@ extern const mill_option_table mill_library_train_table;
 /** The words of --emulator; ends with NULL. */
 extern const char *const mill_train_emulator_words[];
 
-/** Defaults, then the command line, whose options must mean something together.  help: nothing else
- *  is to be done.  MILL_ERR_USAGE. */
+/** Defaults, then the command line, whose options must be consistent.  help: nothing else is to be
+ *  done.  MILL_ERR_USAGE. */
 int mill_train_options_parse(int argc, char **argv, mill_train_options *options);
 
 #endif

@@ -30,7 +30,7 @@ static const char *const print_words[] = {"targetid", "identifier", "row", NULL}
   {                                                                                                \
     "library", MILL_OPTION_TEXT, AT(library),                                                      \
         .argument = "LIB.h5",                                                                      \
-        .help = "library for fitting again (default: that of the fit, at its path)"                \
+        .help = "library for refitting (default: the path that the fit used)"                      \
   }
 #define PYTHON(packages)                                                                           \
   "\n"                                                                                             \
@@ -44,9 +44,9 @@ static const mill_option_table show_table = {
     "starmill show",
     "usage: starmill show OUT.h5 STAR...\n"
     "\n"
-    "Print all that a result says of a star: every column with its unit and meaning, flags in\n"
-    "words, the covariance.  STAR is a TARGETID, else an IDENTIFIER or OBJECT of /catalog; all\n"
-    "rows of the star are printed.  Works while a fit is writing OUT.h5.\n"
+    "Print everything that a result holds about a star: every column with its unit and meaning,\n"
+    "flags in words, the covariance.  STAR is a TARGETID, else an IDENTIFIER or OBJECT of\n"
+    "/catalog; all rows of the star are printed.  Works while a fit is writing OUT.h5.\n"
     "\n",
     PYTHON("numpy and h5py") RESULT_UNREADABLE ".\n",
     (const mill_option[]){MILL_OPTION_HELP(look_job), {0}}};
@@ -70,16 +70,15 @@ static const mill_option_table select_table = {
     "\n",
     PYTHON("numpy and h5py") RESULT_UNREADABLE
     " or\n"
-    "the list not be written.  It is also 0 where no row is true.\n",
-    (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIST.txt",
-         .help = "write the list there instead of to standard output"},
-        OVERWRITE_ROW,
-        {"print", MILL_OPTION_CHOICE, AT(print), .words = print_words,
-         .help = "what a line is: TARGETID (default), IDENTIFIER for surveys without TARGETIDs, or "
-                 "the row from 0 on"},
-        MILL_OPTION_HELP(look_job),
-        {0}}};
+    "the list cannot be written.  It is also 0 where no row is true.\n",
+    (const mill_option[]){{"output", MILL_OPTION_TEXT, AT(output), .argument = "LIST.txt",
+                           .help = "write the list there instead of to standard output"},
+                          OVERWRITE_ROW,
+                          {"print", MILL_OPTION_CHOICE, AT(print), .words = print_words,
+                           .help = "contents of a line: TARGETID (default), IDENTIFIER for surveys "
+                                   "without TARGETIDs, or the row, counted from 0"},
+                          MILL_OPTION_HELP(look_job),
+                          {0}}};
 
 static const mill_option_table plot_table = {
     "starmill plot",
@@ -90,15 +89,14 @@ static const mill_option_table plot_table = {
     "TARGETID, else an IDENTIFIER or OBJECT of /catalog.\n"
     "\n",
     DRAWING RESULT_UNREADABLE " or\n"
-                              "the picture not be written, 3 the spectra cannot be read.\n",
-    (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "FILE",
-         .help = "the picture, PNG or PDF by its name's end (default: STAR.png); a PDF has a page "
-                 "for each row, a PNG takes one"},
-        OVERWRITE_ROW,
-        MODELS_ROWS,
-        MILL_OPTION_HELP(look_job),
-        {0}}};
+                              "the picture cannot be written, 3 the spectra cannot be read.\n",
+    (const mill_option[]){{"output", MILL_OPTION_TEXT, AT(output), .argument = "FILE",
+                           .help = "the picture, PNG or PDF by its suffix (default: STAR.png); a "
+                                   "PDF has one page per row, a PNG takes one row"},
+                          OVERWRITE_ROW,
+                          MODELS_ROWS,
+                          MILL_OPTION_HELP(look_job),
+                          {0}}};
 
 static const mill_option_table report_table = {
     "starmill report",
@@ -110,7 +108,7 @@ static const mill_option_table report_table = {
     "\n",
     PYTHON("numpy, scipy, h5py, astropy, matplotlib and pillow") RESULT_UNREADABLE
     " or\n"
-    "the page not be written, 3 the spectra cannot be read.\n",
+    "the page cannot be written, 3 the spectra cannot be read.\n",
     (const mill_option[]){{"output", MILL_OPTION_TEXT, AT(output), .argument = "PAGE.html",
                            .help = "the page (default: OUT.h5.html)"},
                           OVERWRITE_ROW,
@@ -152,10 +150,10 @@ static int become_script(const look *kind, const look_job *job, int n_argument, 
   char **argv = NULL;
   mill_shipped_file(kind->script, script, sizeof script);
   if (!script[0])
-    MILL_FAIL(MILL_ERR_USAGE,
-              "the script %s did not come with this program: there is no share/starmill/%s next to "
-              "its bin folder",
-              kind->script, kind->script);
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "the script %s is missing: there is no share/starmill/%s next to the program's bin folder",
+        kind->script, kind->script);
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   program[length > 0 ? length : 0] = '\0';
   char *python = getenv("STARMILL_PYTHON");
@@ -177,7 +175,7 @@ static int become_script(const look *kind, const look_job *job, int n_argument, 
   memcpy(argv + n, argument, (size_t)n_argument * sizeof *argv);
   execvp(python, argv);
   MILL_FAIL(MILL_ERR_USAGE,
-            "Python cannot be started as %s: %s; install python3, or name it by the environment "
+            "cannot start Python as %s: %s; install python3, or name it in the environment "
             "variable STARMILL_PYTHON",
             python, strerror(errno));
 done:

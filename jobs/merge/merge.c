@@ -21,18 +21,18 @@ static const mill_option_table table = {
     "starmill merge",
     "usage: starmill merge --output ALL.h5 PART.h5...\n"
     "\n"
-    "Join the finished results of the parts of a survey, as a job array makes them, to one\n"
-    "result: the rows that one run over all inputs, in the order of the parts, would have.\n"
-    "All parts must have been made with the same settings, library and kind of device.\n"
-    "Best-fit models (--models) are not joined, and stay with their parts.\n"
+    "Join the finished results of a survey's parts, e.g. of a job array, into one result with the\n"
+    "rows of a single run over all inputs in the order of the parts.  All parts must have the\n"
+    "same settings, library and kind of device.  Best-fit models (--models) stay with their "
+    "parts.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,\n"
-    "4 a part cannot be read or the output not be written.\n",
+    "4 a part cannot be read or the output cannot be written.\n",
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output), .help = "the whole"},
+        {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output), .help = "the joined result (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, MILL_AT(merge_options, overwrite),
-         .help = "replace it when it is there"},
+         .help = "replace an existing output"},
         {"primary", MILL_OPTION_FLAG, MILL_AT(merge_options, primary),
          .help = "add /catalog/PRIMARY: 1 in one row of each star, the best one"},
         {"quiet", MILL_OPTION_FLAG, MILL_AT(merge_options, quiet), .help = "print no summary"},

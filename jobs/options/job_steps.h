@@ -7,10 +7,11 @@
 /** Catch the signals that stop a job, and log to standard error.  Collective. */
 int mill_job_begin(const mill_mpi *mpi);
 
-/** MILL_ERR_OUTPUT where what was printed, "the summary", has not reached standard output. */
+/** MILL_ERR_OUTPUT where the printed text, "the summary", has not reached standard output. */
 int mill_job_flush(const char *what);
 
-/** Tell the failure of the job of that name, which has no other ranks; its exit status. */
+/** Report the failure of the job of that name, which has no other ranks; returns its exit
+ *  status. */
 int mill_job_end(const char *name, int err);
 
 #endif

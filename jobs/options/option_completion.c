@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* What follows "starmill " in a command. */
+/* The part of a command after "starmill ". */
 static const char *after_program(const char *command)
 {
   const char *space = strchr(command, ' ');

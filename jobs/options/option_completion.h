@@ -1,4 +1,4 @@
-/** bash completion out of the tables that --help comes from. */
+/** bash completion from the tables of --help. */
 #ifndef MILL_OPTION_COMPLETION_H
 #define MILL_OPTION_COMPLETION_H
 

@@ -1,4 +1,4 @@
-/** Man pages out of the tables that --help comes from: roff of man(7). */
+/** Man pages from the tables of --help: roff of man(7). */
 #ifndef MILL_OPTION_MAN_H
 #define MILL_OPTION_MAN_H
 

@@ -13,7 +13,7 @@ static int takes_value(const mill_option *row)
   return row->kind != MILL_OPTION_FLAG;
 }
 
-/* What getopt found wrong. */
+/* Error of getopt. */
 static int complain(int id, char **argv, const char *command)
 {
   if (id == ':')
@@ -53,7 +53,7 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
       if (table->row[j].letter == id)
         i = j;
     const mill_option *row = &table->row[i];
-    /* a variable of a script that is not set: it names no file and is no value */
+    /* an unset variable of a script: neither a file name nor a value */
     if (takes_value(row) && !*optarg)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
@@ -72,7 +72,7 @@ int mill_option_check_needs(const mill_option_table *table, const unsigned char 
   for (int i = 0; table->row[i].name; i++)
     for (int k = 0; k < n; k++)
       if (given[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
-        return MILL_ERROR(MILL_ERR_USAGE, "--%s means nothing %s; see %s --help", need[k].name,
+        return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply %s; see %s --help", need[k].name,
                           need[k].what, table->command);
   return MILL_OK;
 }
@@ -119,7 +119,7 @@ static int label(const mill_option *row, char out[MOST_LABEL])
                   argument ? argument : "");
 }
 
-/* The words or the range that a value is of; empty where help says it or nothing needs to. */
+/* The words or range of a value; empty where help gives it or none is needed. */
 static const char *values(const mill_option *type, char out[256])
 {
   const int is_number = type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_REAL;

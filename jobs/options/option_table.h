@@ -11,18 +11,18 @@ enum { MILL_OPTION_MAX = 64 }; /**< rows of a table, at most */
 
 typedef struct mill_option_table {
   const char *command;    /**< whose --help says more, as "starmill fit" */
-  const char *usage;      /**< what --help prints before the rows; NULL: nothing */
-  const char *end;        /**< and after them; NULL: nothing */
+  const char *usage;      /**< text of --help before the rows; NULL: none */
+  const char *end;        /**< text after the rows; NULL: none */
   const mill_option *row; /**< ends with a row without a name */
 } mill_option_table;
 
 /** A table, and the defaults that its help shows. */
 typedef struct mill_option_help {
   const mill_option_table *table;
-  const void *usual; /**< NULL: none are told */
+  const void *usual; /**< NULL: no defaults shown */
 } mill_option_help;
 
-/** A job of the program: all that its help, man page and completion come from. */
+/** A job of the program, with the tables for its help, man page and completion. */
 typedef struct mill_job_row {
   const char *name, *summary;
   int (*run)(int argc, char **argv);   /**< argv[0] is the name; returns the exit status */
@@ -45,15 +45,15 @@ typedef struct mill_job_row {
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
 
-/** An option that means nothing unless something else is so. */
+/** An option that applies only under a condition. */
 typedef struct mill_option_need {
   const char *name; /**< without its dashes */
-  int met;          /**< 1: it means something */
+  int met;          /**< 1: it applies */
   const char *what; /**< "without --loss huber" */
 } mill_option_need;
 
-/** MILL_ERR_USAGE for the first of n options that was given, as mill_option_parse says, and means
- *  nothing. */
+/** MILL_ERR_USAGE for the first of n options that was given (as mill_option_parse reports) and does
+ *  not apply. */
 int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
                             const mill_option_need *need);
 
@@ -66,18 +66,18 @@ void mill_option_print_given(const mill_option_table *table, const void *base, F
  *  base: the defaults; NULL: none are shown. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
 
-/** That on standard output of rank 0, where --help was among the options; returns help. */
+/** Print it on standard output of rank 0 where --help was given; returns help. */
 int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base);
 
 enum { MILL_OPTION_SAYS = 1024 };
 
-/** The row that says what an option takes: of its key where it has one. */
+/** The row with an option's type and range: that of its key where it has one. */
 const mill_option *mill_option_type(const mill_option *row);
 
-/** What help calls the value of an option, "FILE"; NULL: it takes none. */
+/** Name of an option's value in help, "FILE"; NULL: it takes none. */
 const char *mill_option_argument(const mill_option *row);
 
-/** What help says of an option, what its value may be, and the default; base as above. */
+/** Help text of an option with its values and default; base as above. */
 const char *mill_option_says(const mill_option *row, const void *base, char out[MILL_OPTION_SAYS]);
 
 #endif

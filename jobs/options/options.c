@@ -38,8 +38,8 @@ static const mill_option rows[] = {
      .help = "tiles, healpix pixels or exposures: the values of {n} in --pattern"},
     {"numbers-file", TEXT(numbers_file), .help = "the same from a text file, one or more a line"},
     {"input-table", TEXT(input_table),
-     .help = "table of inputs kept across runs: for each file of a finished result, done, or "
-             "failed and why"},
+     .help = "table of inputs kept across runs: for each file of a finished result, whether it is "
+             "done, or why it failed"},
     {"skip-done", FLAG(skip_done),
      .help = "skip inputs that the input table lists as done, with the same settings and "
              "unchanged since"},
@@ -48,14 +48,12 @@ static const mill_option rows[] = {
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"rvtab-dir", TEXT(rvtab_dir), .argument = "FOLDER",
-     .help = "when all rows are done, also write a file rvtab- for each input there, as "
-             "starmill export does, and with --models a file rvmod-"},
+     .help = "folder for one file rvtab- per input, and with --models one rvmod-, written when all "
+             "rows are done, as by starmill export"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over, and replace an existing result when the new one is finished and "
-             "has a fitted row (leave it out of batch scripts that are requeued: they "
-             "continue without it)"},
-    {"retry-failed", FLAG(retry_failed),
-     .help = "fit the rows again that failed in an earlier run"},
+     .help = "start over; the new result replaces an existing one when it is finished and has a "
+             "fitted row (omit it in batch scripts that are requeued: they continue without it)"},
+    {"retry-failed", FLAG(retry_failed), .help = "refit rows that failed in an earlier run"},
     {.name = "selection"},
     {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
@@ -90,10 +88,9 @@ static const mill_option rows[] = {
     MILL_OPTION_HELP(mill_fit_options),
     {.name = "planning"},
     {"plan", FLAG(plan),
-     .help = "print what would be done (files, rows, work of the ranks, time, sizes of "
-             "files) and write nothing"},
+     .help = "print the plan (files, rows, work per rank, time, sizes of files) and write nothing"},
     {"ranks", TEXT(ranks), .argument = "N",
-     .help = "of the planned run (default: those that make the plan)"},
+     .help = "ranks of the planned run (default: the present ones)"},
     {"rate", TEXT(rate), .argument = "R",
      .help = "stars per second of one rank, as measured by starmill bench"},
     {0}};
@@ -104,7 +101,7 @@ static const mill_option_table table = {
     "\n"
     "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE or a plain table) and write one table\n"
     "of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
-    "ranks.  The same command given again continues an interrupted run.\n"
+    "ranks.  Repeat the same command to continue an interrupted run.\n"
     "\n",
     "\n"
     "starmill help config lists all keys of the configuration.\n"
@@ -169,13 +166,13 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
   options->input = argv + first;
   options->n_input = argc - first;
   if (options->skip_done && !options->input_table)
-    return MILL_ERROR(MILL_ERR_USAGE, "--skip-done needs --input-table, which says what is done");
-  if (options->skip_done && options->overwrite)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "--skip-done and --overwrite exclude each other: the result would lose the "
-                      "stars that are skipped");
+                      "--skip-done needs --input-table, which lists the inputs that are done");
+  if (options->skip_done && options->overwrite)
+    return MILL_ERROR(MILL_ERR_USAGE, "--skip-done and --overwrite exclude each other: the new "
+                                      "result would lack the skipped stars");
   if ((options->numbers || options->numbers_file) && options->n_pattern == 0)
-    return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --pattern",
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s needs --pattern",
                       options->numbers ? "numbers" : "numbers-file");
   return MILL_OK;
 }
@@ -232,7 +229,7 @@ done:
   return err;
 }
 
-/* The arms named take the place of those of the configuration, whose ranges they keep. */
+/* The named arms replace those of the configuration, and keep their settings there. */
 static void apply_arms(const mill_fit_options *options, mill_config *config)
 {
   mill_arm_choice arm[MILL_MAX_ARM] = {0};
@@ -323,7 +320,7 @@ int mill_option_duration(const char *option, const char *text, double *seconds)
   return MILL_OK;
 }
 
-/* What is left of the Slurm job. */
+/* Time left of the Slurm job. */
 static int left_of_job(double *seconds)
 {
   const char *text = getenv("SLURM_JOB_END_TIME");
@@ -340,7 +337,7 @@ static int left_of_job(double *seconds)
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
-  /* over already: stop before the first star */
+  /* already over: stop before the first star */
   if (*seconds < 1)
     *seconds = 1;
   return MILL_OK;
@@ -354,7 +351,7 @@ int mill_fit_options_running(const mill_fit_options *options, mill_running *runn
                                    .min = MILL_ABOVE_0, .max = DBL_MAX};
   *running = (mill_running){.stop_file = options->stop_file};
   if (!options->plan && (options->ranks || options->rate))
-    return MILL_ERROR(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
+    return MILL_ERROR(MILL_ERR_USAGE, "--%s needs --plan", options->ranks ? "ranks" : "rate");
   if (options->time_limit && strcmp(options->time_limit, "auto") == 0)
     MILL_CHECK(left_of_job(&running->time_limit_s));
   else if (options->time_limit)

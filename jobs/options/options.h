@@ -7,7 +7,7 @@
 #include "jobs/options/option_table.h"
 #include "src/config/config.h"
 
-/** What the command line says; texts are borrowed from argv, NULL: not given. */
+/** Values of the command line; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan, skip_done;
@@ -72,16 +72,15 @@ int mill_fit_take_target_ids(const mill_option *row, const char *text, void *bas
 /** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
 
-/** Put what was given over what config holds.  Reads the target-id file.
- *  MILL_ERR_USAGE names the option, its value and what it takes;
- *  MILL_ERR_MEMORY. */
+/** Apply the given options to config.  Reads the target-id file.  MILL_ERR_USAGE names the option,
+ *  its value and what it takes; MILL_ERR_MEMORY. */
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
 
 /** The inputs that were given; borrows from options. */
 struct mill_input_request;
 void mill_fit_options_inputs(const mill_fit_options *options, struct mill_input_request *request);
 
-/** What concerns the running of a fit and stands in no configuration. */
+/** Settings of a run that are not part of the configuration. */
 typedef struct mill_running {
   double time_limit_s;   /**< from now on; 0: none */
   const char *stop_file; /**< NULL: the default, OUT.h5.stop */

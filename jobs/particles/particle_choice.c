@@ -11,7 +11,7 @@ static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
   *ops = mill_particle_ops_cpu(NULL);
   if (!*ops)
     err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "this processor is too old for particles: x86-64-v2 or later is wanted");
+                     "this processor is too old for particles: x86-64-v2 or later is needed");
   return mill_mpi_agree(mpi, err);
 }
 

@@ -1,4 +1,4 @@
-/** What `particles` and `bench particles` compute on. */
+/** Choice of the device of `particles` and `bench`. */
 #ifndef MILL_PARTICLE_CHOICE_H
 #define MILL_PARTICLE_CHOICE_H
 

@@ -19,7 +19,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-/* What rank 0 holds of a round, about. */
+/* Memory of rank 0 for a round, about. */
 enum { ROUND_BYTES = 128 << 20, MOST_IN_ROUND = 4096 };
 
 typedef struct particle_options {
@@ -51,21 +51,21 @@ static const mill_option_table table = {
     "starmill particles",
     "usage: starmill particles CONFIG.yaml --output OUT.h5 [options]\n"
     "\n"
-    "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write the density that a\n"
-    "Gaussian kernel makes of them.  The ranks of mpirun or srun share the problems.  The\n"
-    "same command given again continues what was interrupted.\n"
+    "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write their density, smoothed by a\n"
+    "Gaussian kernel.  The ranks of mpirun or srun share the problems.  Repeat the same command\n"
+    "to continue an interrupted run.\n"
     "\n",
     "\n"
     "starmill help config particles lists the keys of CONFIG.yaml.\n",
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
+        {"output", MILL_OPTION_TEXT, AT(output), .help = "result file (HDF5)"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace an existing output"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help =
              "where particles move (default cpu); auto: on GPUs where every rank gets one, else on "
              "the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
-         .help = "threads per rank; 0: the cores that the rank may use"},
+         .help = "threads per rank; 0: all cores available to it"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
         MILL_OPTION_HELP(particle_options),
         {0}}};
@@ -123,8 +123,8 @@ static int load(void *context)
     if ((p->potential == MILL_GRIDDED && !c->setup.field.coef) ||
         (p->start == MILL_START_SAMPLES && !job->sample))
       MILL_FAIL(MILL_ERR_CONFIG,
-                "%s: problem %lld has potential: grid or start: samples: give potential_file or "
-                "samples_file",
+                "%s: problem %lld needs a file (potential: grid or start: samples): give "
+                "potential_file or samples_file",
                 job->options.config, (long long)i);
     err = mill_particle_check_problem(&c->setup, p);
     if (err == MILL_ERR_CONFIG)
@@ -148,7 +148,7 @@ static int append_digest(FILE *out, const char *what, const void *data, size_t n
   return MILL_OK;
 }
 
-/* The configuration as it stands, and digests of what its files hold; *text is for free. */
+/* The configuration's text, and digests of its files' contents; *text is for free. */
 static int make_identity(const particle_job *job, char **text)
 {
   int err = MILL_OK;
@@ -190,7 +190,7 @@ done:
   return err;
 }
 
-/* Room for a round, and what is to be done. */
+/* Allocate a round, and list the problems to do. */
 static int plan(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -278,7 +278,7 @@ static int share_of(const particle_job *job, int64_t first)
   return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
 }
 
-/* Rank 0 writes what all ranks have made of a round that begins at first. */
+/* Rank 0 writes all ranks' results of a round that begins at first. */
 static int keep(particle_job *job, int64_t first)
 {
   for (int64_t i = 0; i < (int64_t)job->mpi.size * job->n_round && first + i < job->n_todo; i++) {
@@ -323,7 +323,7 @@ static void print_summary(const particle_job *job, double wall_s)
   const mill_particle_setup *s = &job->config.setup;
   printf("problems     %lld", (long long)job->config.n_problem);
   if (job->n_todo < job->config.n_problem)
-    printf(", of them %lld were there already", (long long)(job->config.n_problem - job->n_todo));
+    printf(", %lld of them already done", (long long)(job->config.n_problem - job->n_todo));
   printf("\nparticles    %d, %d steps, %d densities\n", s->n_particle, s->n_step, s->n_record);
   printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, %s%s)\n", wall_s,
          wall_s > 0 ? (double)job->n_todo * s->n_particle * s->n_step / wall_s : 0.0, job->mpi.size,
@@ -332,7 +332,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Problems whose step is too long have their status; none that is well is a failure. */
+/* Problems whose step is too long have a STATUS; it is a failure if no problem succeeded. */
 static int tell_bad(const particle_job *job)
 {
   if (job->mpi.rank != 0 || job->n_bad == 0)

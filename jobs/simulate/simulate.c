@@ -28,7 +28,7 @@ static int set_up(simulate_job *job)
 {
   MILL_CHECK(mill_job_begin(&job->mpi));
   MILL_CHECK(mill_mpi_rank0_first(&job->mpi, load_library, job));
-  /* what the library does not allow is told before a survey is removed or a folder made */
+  /* errors of the library are reported before a survey is removed or a folder made */
   MILL_CHECK(mill_mpi_agree(&job->mpi, mill_simulate_plan_make(&job->plan)));
   job->n_thread = job->plan.options.n_thread;
   if (job->n_thread == 0)
@@ -46,7 +46,7 @@ static void print_summary(const simulate_job *job, const mill_simulate_count *co
   printf("stars        %lld\n", (long long)plan->options.mock.n_star);
   printf("files        %d", plan->n_file);
   if (!complete && count->n_file_kept > 0)
-    printf(", of them %lld were there already", (long long)count->n_file_kept);
+    printf(", %lld of them already done", (long long)count->n_file_kept);
   printf("\nlibrary      %s\n", plan->library);
   if (!complete)
     printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each)\n", wall_s,
@@ -56,7 +56,7 @@ static void print_summary(const simulate_job *job, const mill_simulate_count *co
   mill_simulate_path(plan, MILL_SIMULATE_TRUTH, path);
   printf("truth        %s\n", path);
   mill_simulate_path(plan, MILL_SIMULATE_CATALOG, path);
-  if (plan->was_cut) /* a fit must cut it alike */
+  if (plan->was_cut) /* a fit must cut it the same way */
     mill_shipped_file("config/desi-arms.yaml", config, sizeof config);
   printf("to fit it    starmill fit --library %s%s%s --catalog %s --output RESULT.h5\n",
          plan->library, config[0] ? " --config " : "", config, path);

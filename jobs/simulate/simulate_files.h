@@ -11,8 +11,8 @@ typedef struct mill_simulate_count {
   int64_t n_row;       /**< rows made, of all ranks */
 } mill_simulate_count;
 
-/** Make what is missing: files by their ranks, then catalog and truth table by rank 0.
- *  MILL_ERR_STOPPED with a message that says how many files are complete.  Collective. */
+/** Make missing files: data by the ranks, then catalog and truth table by rank 0.  MILL_ERR_STOPPED
+ *  with a message that says how many files are complete.  Collective. */
 int mill_simulate_files_make(mill_mpi *mpi, const mill_simulate_plan *plan, int n_thread,
                              mill_simulate_count *count);
 

@@ -12,7 +12,7 @@
 
 enum { MAX_FOLDER = 3900 /* bytes; names and suffixes follow */ };
 
-/* What follows the name of a file of a survey: nothing, ".tmp-..."; NULL for other names. */
+/* The suffix of a survey's file: "" or ".tmp-..."; NULL for other names. */
 static const char *rest_of(const char *name)
 {
   static const char *const numbered[] = {"coadd-mock-", "redrock-mock-"};
@@ -29,7 +29,7 @@ static const char *rest_of(const char *name)
   return rest && (!*rest || strncmp(rest, ".tmp-", 5) == 0) ? rest : NULL;
 }
 
-/* Is the file of this survey?  MILL_ERR_OUTPUT for one that is not of starmill simulate. */
+/* Does the file belong to this survey?  MILL_ERR_OUTPUT for one not made by starmill simulate. */
 static int is_same(const mill_simulate_plan *plan, const char *path, int *same)
 {
   static const char key[] = "MOCKID  = '"; /* a card, or in the catalog's first line */
@@ -43,7 +43,8 @@ static int is_same(const mill_simulate_plan *plan, const char *path, int *same)
   if (!id)
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
-        "%s is there and not of starmill simulate: choose another folder, or move it away", path);
+        "%s exists and was not made by starmill simulate: choose another folder, or move it away",
+        path);
   *same = strncmp(id + strlen(key), plan->id, MILL_SIMULATE_ID) == 0;
   return MILL_OK;
 }
@@ -83,8 +84,8 @@ static int walk_folder(const mill_simulate_plan *plan, enum walk walk, int64_t *
     MILL_TRY(is_same(plan, path, &same));
     if (!same && !plan->options.overwrite)
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s is of a survey with other settings: give its settings to continue it, another "
-                "folder, or --overwrite, which removes that survey",
+                "%s belongs to a survey with other settings: give its settings to continue it, "
+                "another folder, or --overwrite to remove it",
                 path);
     *n_file += same;
   }
@@ -104,14 +105,14 @@ static int look(const mill_simulate_plan *plan, int *complete)
   return MILL_OK;
 }
 
-/* Make the folder, take the lock, clear away what must go. */
+/* Make the folder, take the lock, remove leftovers. */
 static int claim(const mill_simulate_plan *plan, mill_lock *lock, int *complete)
 {
   char path[MILL_MAX_PATH];
   const char *folder = plan->options.output;
   if (mkdir(folder, 0777) != 0 && errno != EEXIST)
     return MILL_ERROR(MILL_ERR_OUTPUT,
-                      "--output %s: the folder cannot be made: %s; create its parent first", folder,
+                      "--output %s: cannot make the folder: %s; create its parent first", folder,
                       strerror(errno));
   if (access(folder, W_OK | X_OK) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s: cannot write in the folder: %s", folder,
@@ -134,8 +135,8 @@ static int prepare(const mill_simulate_plan *plan, mill_lock *lock, int *complet
     return MILL_ERROR(MILL_ERR_USAGE, "--output: a path of %zu bytes is too long", strlen(folder));
   if (stat(folder, &status) == 0) {
     if (!S_ISDIR(status.st_mode))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s exists and is no folder: choose another name",
-                        folder);
+      return MILL_ERROR(MILL_ERR_OUTPUT,
+                        "--output %s exists and is not a folder: choose another name", folder);
     MILL_CHECK(look(plan, complete));
   } else if (errno != ENOENT) {
     return MILL_ERROR(MILL_ERR_OUTPUT, "--output %s: the folder cannot be used: %s", folder,

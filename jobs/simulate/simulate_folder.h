@@ -1,4 +1,4 @@
-/** The folder of a mock survey: what may be written there, and what must go before. */
+/** The folder of a mock survey: checks and removal of leftovers. */
 #ifndef MILL_SIMULATE_FOLDER_H
 #define MILL_SIMULATE_FOLDER_H
 

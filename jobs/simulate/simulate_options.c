@@ -24,17 +24,17 @@ static const mill_option rows[] = {
      .help = "folder of the survey; made if it is not there"},
     {"stars", MILL_OPTION_INTEGER, AT(mock.n_star), .min = 1, .max = 1000000000,
      .help = "rows of the survey"},
-    {"per-file", COUNT(per_file, 1, MILL_SIMULATE_MAX_PER_FILE), .help = "rows of a file"},
+    {"per-file", COUNT(per_file, 1, MILL_SIMULATE_MAX_PER_FILE), .help = "rows per file"},
     {"redrock", FLAG(redrock), .help = "also write redrock files"},
-    {"overwrite", FLAG(overwrite), .help = "start over and remove the survey that is there"},
+    {"overwrite", FLAG(overwrite), .help = "remove the existing survey and start over"},
     {.name = "stars"},
     {"seed", MILL_OPTION_SEED, AT(mock.seed), .argument = "S", .help = "same seed, same bytes"},
     {"library", MILL_OPTION_TEXT, AT(library), .argument = "FILE",
-     .help = "library that the stars are drawn from: arms b, r and z, or one arm to cut them from "
-             "(default: the one that came with starmill)"},
+     .help = "library to draw the stars from: arms b, r and z, or one arm that covers them "
+             "(default: the shipped library)"},
     {"model-error", MILL_OPTION_CHOICE, AT(mock.model_error), .words = error_words,
-     .help = "whether each star has a draw of the library's model error, as a fit counts it; "
-             "correlated: what the components leave is correlated, as it was measured"},
+     .help = "add a draw of the library's model error to each star, as a fit assumes it; "
+             "correlated: the part outside the components is correlated, as measured"},
     {"sn", PAIR(mock.min_sn, mock.max_sn, MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN),
      .help = "median signal-to-noise of a pixel of arm r"},
     {"vel-sigma", REAL(mock.vel_sigma_km_s, MILL_MOCK_VEL_CUT),
@@ -44,12 +44,10 @@ static const mill_option rows[] = {
     {.name = "instrument"},
     {"distortion", REAL(mock.distortion, MILL_MOCK_MAX_DISTORTION),
      .help = "rms of the smooth calibration error"},
-    {"noiseless", FLAG(mock.noiseless), .help = "without noise, cosmics and calibration error"},
-    {"pathological", COUNT(mock.n_pathological, 0, 1000),
-     .help = "rows of every 1000 that have a defect"},
+    {"noiseless", FLAG(mock.noiseless), .help = "no noise, cosmics and calibration error"},
+    {"pathological", COUNT(mock.n_pathological, 0, 1000), .help = "rows per 1000 with a defect"},
     {.name = "running"},
-    {"threads", COUNT(n_thread, 0, 4096),
-     .help = "threads per rank; 0: the cores that the rank may use"},
+    {"threads", COUNT(n_thread, 0, 4096), .help = "threads per rank; 0: all cores available to it"},
     {"quiet", FLAG(quiet), .help = "no progress and no summary"},
     MILL_OPTION_HELP(mill_simulate_options),
     {0}};
@@ -59,8 +57,8 @@ static const mill_option_table table = {
     "usage: starmill simulate --output DIR [options]\n"
     "\n"
     "Make a mock survey: coadd files in DESI's layout and a table of the truth.  Run it\n"
-    "under mpirun or srun for more ranks; the ranks share the files.  The same command\n"
-    "given again continues an interrupted survey, and leaves a complete one alone.\n"
+    "under mpirun or srun for more ranks; the ranks share the files.  Repeat the same command\n"
+    "to continue an interrupted survey; a complete one is left alone.\n"
     "\n",
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 drop the file under way and stop.\n"
@@ -72,7 +70,7 @@ static const mill_simulate_options usual = {.mock = MILL_MOCK_USUAL, .per_file =
 
 const mill_option_help mill_simulate_help = {&table, &usual};
 
-/* What one option alone cannot tell. */
+/* Checks of several options. */
 static int check(const mill_simulate_options *options)
 {
   const mill_mock_settings *mock = &options->mock;

@@ -9,7 +9,7 @@ enum {
   MILL_SIMULATE_MAX_FILE = 1000000
 };
 
-/** What the command line says; texts are borrowed from argv, NULL: not given. */
+/** Values of the command line; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_simulate_options {
   int help, overwrite, redrock, quiet;
   const char *output, *library;

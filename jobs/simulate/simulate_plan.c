@@ -18,9 +18,9 @@ int mill_simulate_library_read(mill_simulate_plan *plan)
   mill_shipped_library(plan->library, sizeof plan->library);
   if (!plan->library[0])
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "no library to draw stars from: give --library LIB.h5 (none came with this "
-                      "program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
-                      " beside its bin)");
+                      "no library to draw stars from: give --library LIB.h5 (none was "
+                      "shipped with this program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
+                      " next to its bin)");
   MILL_CHECK(mill_library_read(plan->library, &plan->lib));
   const int n_arm = plan->lib.n_arm;
   MILL_CHECK(mill_mock_cut_arms(&plan->lib));

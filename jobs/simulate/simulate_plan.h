@@ -1,4 +1,4 @@
-/** What a mock survey is: its library, its files and their names, and what it is made from. */
+/** Plan of a mock survey: its library, its files and their names, and its history. */
 #ifndef MILL_SIMULATE_PLAN_H
 #define MILL_SIMULATE_PLAN_H
 
@@ -16,7 +16,7 @@ enum { MILL_SIMULATE_ID = 16 /**< digits of a survey's id */ };
 /** A survey; options are set by the caller, the rest is made from them. */
 typedef struct mill_simulate_plan {
   mill_simulate_options options;
-  char library[1024]; /**< path of what is drawn from */
+  char library[1024]; /**< path of the library */
   int was_cut;        /**< its only arm was cut into the instrument's */
   mill_library lib;
   mill_mock_survey *survey;
@@ -29,8 +29,8 @@ typedef struct mill_simulate_plan {
   const char **coadd; /**< [n_file] the same */
 } mill_simulate_plan;
 
-/** Read the library, the one that came with the program where none was named, and cut it.
- *  MILL_ERR_USAGE, MILL_ERR_LIBRARY, MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+/** Read the library, by default the shipped one, and cut it.  MILL_ERR_USAGE, MILL_ERR_LIBRARY,
+ *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_simulate_library_read(mill_simulate_plan *plan);
 
 /** The survey of plan->lib, names and history.  MILL_ERR_LIBRARY, MILL_ERR_MEMORY. */

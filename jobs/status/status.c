@@ -33,18 +33,14 @@ static const struct {
     [STOPPED] = {"stopped", "stopped in good order; the same command continues it",
                  MILL_STATUS_EXIT_INCOMPLETE},
     [FAILED] = {"failed", "the last run ended with an error", MILL_STATUS_EXIT_FAILED},
-    [DIED] = {"died",
-              "the last run is gone without a word (killed, or its node lost); the same "
-              "command continues it",
+    [DIED] = {"died", "the last run died (killed, or its node lost); the same command continues it",
               MILL_STATUS_EXIT_INCOMPLETE},
     [INCOMPLETE] = {"incomplete",
-                    "not finished, and no run works on it; the same command "
-                    "continues it",
+                    "not finished, and no run is active; the same command continues it",
                     MILL_STATUS_EXIT_INCOMPLETE},
-    [DAMAGED] = {"damaged",
-                 "was finished, and some rows are damaged; the same command fits them again",
+    [DAMAGED] = {"damaged", "finished, but some rows are damaged; the same command refits them",
                  MILL_STATUS_EXIT_INCOMPLETE},
-    [NONE] = {"none", "there is neither a result nor a status", MILL_STATUS_EXIT_NONE},
+    [NONE] = {"none", "neither result nor status file exists", MILL_STATUS_EXIT_NONE},
 };
 
 typedef struct status_job {
@@ -66,23 +62,22 @@ static const mill_option_table table = {
     "starmill status",
     "usage: starmill status OUT.h5 [--status FILE] [--ranks] [--json]\n"
     "\n"
-    "How the fit that writes OUT.h5 is going: from its status file, or, where there is none\n"
-    "or its run is over, from the result file alone.  Nothing is changed, and no MPI needed.\n"
+    "Show the progress of the fit that writes OUT.h5, from its status file, or from the result\n"
+    "file if the run is over or has no status file.  Nothing is changed; MPI is not needed.\n"
     "\n",
     "\n"
     "Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an\n"
     "error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status\n"
     "file cannot be read.\n",
-    (const mill_option[]){
-        {"status", MILL_OPTION_TEXT, MILL_AT(status_job, status),
-         .help = "status file (default: OUT.h5.status.json)"},
-        {"ranks", MILL_OPTION_FLAG, MILL_AT(status_job, all_ranks),
-         .help = "a line for every rank, not only where there are few"},
-        {"json", MILL_OPTION_FLAG, MILL_AT(status_job, json),
-         .help = "JSON instead of text: state, counts, and under \"run\" all that the status file "
-                 "says (docs/use/formats.md)"},
-        MILL_OPTION_HELP(status_job),
-        {0}}};
+    (const mill_option[]){{"status", MILL_OPTION_TEXT, MILL_AT(status_job, status),
+                           .help = "status file (default: OUT.h5.status.json)"},
+                          {"ranks", MILL_OPTION_FLAG, MILL_AT(status_job, all_ranks),
+                           .help = "print a line per rank even if there are many"},
+                          {"json", MILL_OPTION_FLAG, MILL_AT(status_job, json),
+                           .help = "JSON instead of text: state, counts, and under \"run\" the "
+                                   "contents of the status file (docs/use/formats.md)"},
+                          MILL_OPTION_HELP(status_job),
+                          {0}}};
 
 const mill_option_help mill_status_help = {&table, NULL};
 
@@ -135,8 +130,8 @@ static enum state state_of_result(const status_job *job)
   return !job->has_result ? NONE : is_finished(job) ? FINISHED : INCOMPLETE;
 }
 
-/* The result file is the truth about rows, the status file about the run; a status file of
- * another run than the last counts for nothing. */
+/* The result file is the truth about rows, the status file about the run; a status file of an
+ * earlier run is ignored. */
 static enum state find_state(status_job *job)
 {
   const char *said = job->doc ? text(job, "state") : "";
@@ -296,7 +291,7 @@ static void print_run(const status_job *job)
   printf("status       %s, %.0f s old%s\n", job->status, job->age_s,
          job->state == RUNNING &&
                  job->age_s > fmax(SILENT_S, SILENT_INTERVALS * real(job, "interval_s"))
-             ? ": a write takes long, or the run is gone"
+             ? ": a long write, or the run died"
              : "");
   print_ranks(job);
 }
@@ -315,10 +310,12 @@ static void print_text(const status_job *job)
   if (job->damaged.n > 0)
     printf("damaged      %s\n", mill_damaged_rows_text(&job->damaged, damaged));
   if (job->has_result && job->is_new)
-    printf("overwritten  by --overwrite when %s is finished, of which all this is\n", job->begun);
+    printf(
+        "overwritten  by --overwrite when %s is finished; this status is that of the new result\n",
+        job->begun);
   else if (job->doc && is_to_be_continued(job->state) &&
            strstr(text(job, "command"), " --overwrite"))
-    puts("continued    by that command without --overwrite, with which it begins again");
+    puts("continued    by that command without --overwrite, which would start over");
   if (job->has_result || job->doc)
     print_counts(job);
   if (job->doc) {
@@ -401,7 +398,7 @@ int mill_job_status(int argc, char **argv)
   exit_status = states[job.state].exit_status;
 done:
   if (err != MILL_OK) {
-    /* an unreadable status file is no unreadable spectrum */
+    /* an unreadable status file is not an unreadable spectrum */
     exit_status = err == MILL_ERR_INPUT ? mill_error_exit_status(MILL_ERR_OUTPUT)
                                         : mill_error_exit_status(err);
     fprintf(stderr, "starmill status: %s\n", mill_error_message());

@@ -1,4 +1,4 @@
-/** The job `starmill status`: how a run is going, from its status file or its result alone. */
+/** The job `starmill status`: progress of a run, from its status file or its result. */
 #ifndef MILL_STATUS_JOB_H
 #define MILL_STATUS_JOB_H
 

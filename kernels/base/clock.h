@@ -11,11 +11,10 @@ MILL_EXTERN_C_BEGIN
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 
-/** Time since some moment before the program began; never runs backwards. May be asked for in a
- *  signal handler. */
+/** Monotonic time. Safe in a signal handler. */
 double mill_wall_s(void);
 
-/** The same, and goes on while the machine is suspended. */
+/** The same, including the time that the machine is suspended. */
 double mill_boot_s(void);
 
 /** Seconds since 1970-01-01 UTC. */

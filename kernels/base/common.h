@@ -19,8 +19,7 @@
 #define MILL_EXTERN_C_END
 #endif
 
-/** MILL_HD_INLINED: inlined at any price, so that loops over it become vector code; nvcc does so
- *  by itself. */
+/** MILL_HD_INLINED: always inlined, so that loops over it vectorise; nvcc inlines by itself. */
 #ifdef __CUDACC__
 #define MILL_HD         __host__ __device__
 #define MILL_HD_INLINED MILL_HD static inline
@@ -29,8 +28,8 @@
 #define MILL_HD_INLINED static inline __attribute__((always_inline))
 #endif
 
-/** A function of serial code that a GPU calls and does not copy into its callers: they would make
- *  one function that takes the compiler minutes. */
+/** A serial function that is not inlined on a GPU: inlined, it would make one function that takes
+ *  the compiler minutes. */
 #ifdef __CUDA_ARCH__
 #define MILL_HD_CALLED MILL_HD __noinline__
 #else

@@ -1,4 +1,4 @@
-/** Error codes, their texts and the one way to pass them on.
+/** Error codes, their texts, and macros that pass them on.
  *
  *  A function that can fail returns a code from the list below; its message,
  *  which names the file, row or option and what to do, lies in a buffer of the
@@ -41,7 +41,7 @@ enum mill_error { MILL_ERROR_LIST(MILL_ERROR_ENUM) MILL_N_ERROR };
 /** Short text of a code; never NULL. */
 const char *mill_error_text(int code);
 
-/** Exit status (DESIGN: 0, 2, 3, 4, 70, 75) of a job that ends with code. */
+/** Exit status (0, 2, 3, 4, 70 or 75) of a job that ends with code. */
 int mill_error_exit_status(int code);
 
 /** Record code and a printf-style message for this thread; returns code.
@@ -70,7 +70,7 @@ typedef struct mill_error_kept {
 /** Keep this thread's last failure, whose code is code. */
 void mill_error_save(int code, mill_error_kept *kept);
 
-/** Make a kept failure, of this thread or another, this thread's last one; returns its code. */
+/** Restore a kept failure, of any thread, as this thread's last one; returns its code. */
 int mill_error_restore(const mill_error_kept *kept);
 
 #define MILL_ERROR(code, ...) mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__)

@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.h"
 
-/** A thread takes no less: to wake it costs about what it copies meanwhile. */
+/** Smallest share of a thread: waking it costs about as long as copying this. */
 static const size_t SHARE_BYTES = (size_t)32 << 10;
 
 /** Shares begin at cache lines of what is copied. */

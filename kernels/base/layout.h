@@ -1,4 +1,4 @@
-/** Arrays one behind the other in a block of memory, laid out from a table.
+/** Arrays laid out one after another in a block of memory, from a table.
  *
  *  A structure's table has a row for each array that it points to.  The owner of the structure
  *  counts the elements; mill_lay_out then measures the memory, and with memory sets the pointers.

@@ -67,8 +67,8 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes%s", bytes,
                           mill_memory_limit());
 #if defined(__linux__)
-  /* a page of 4 kB costs as much to get as to fill; where large ones are not to be had,
-   * small ones do */
+  /* getting a page of 4 kB costs as much as filling it, so ask for large pages; small ones work
+   * too */
   if (bytes >= HUGE_PAGE)
     (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif

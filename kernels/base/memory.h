@@ -28,19 +28,19 @@ void mill_free_list(int n, const void *const *p);
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
 #define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 
-/** Zeroed memory for n_need elements of size bytes at *p, of which *n_room have room now, where
- *  nothing of what *p holds is needed.  *p is NULL or from mill_alloc_bytes; after a failure it is
- *  NULL and *n_room is 0. */
+/** Zeroed memory for n_need elements of size bytes at *p, of which *n_room have room now,
+ *  discarding the contents of *p.  *p is NULL or from mill_alloc_bytes; after a failure it is NULL
+ *  and *n_room is 0. */
 int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size);
 #define MILL_RENEW(p, n_room, n_need)                                                              \
   mill_renew_bytes((void **)(p), n_room, (size_t)(n_need), sizeof(**(p)))
 
-/** "; the limit on address space (ulimit -v) is 600 MiB", or nothing where there is none: for the
- *  end of a message about memory.  Until the next call in this thread. */
+/** "; the limit on address space (ulimit -v) is 600 MiB", or "" without a limit, to end a message
+ *  about memory.  Valid until the next call in this thread. */
 const char *mill_memory_limit(void);
 
-/** How many of n blocks of n_byte there is address space for, now; none is kept.  For libraries
- *  that do not survive without memory. */
+/** How many of n blocks of n_byte fit into the address space now; all are freed again.  For
+ *  libraries that crash without memory. */
 int mill_memory_room(int n, size_t n_byte);
 
 #define MILL_FREE(...)                                                                             \

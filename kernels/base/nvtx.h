@@ -1,9 +1,9 @@
 /** Named ranges on the timeline of a profiler (NVIDIA Nsight Systems), in one NVTX domain
  *  "starmill".
  *
- *  Without a tool that listens a range costs two tests of a variable, and in a build without
- *  NVTX's headers the same.  Ranges belong to the calling thread: each is ended there, the last
- *  one begun first.  docs/develop/performance.md tells what the timeline looks like.
+ *  Without a listening tool, or without NVTX's headers, a range costs two tests of a variable.
+ *  Ranges belong to the calling thread and are ended there in reverse order.
+ *  docs/develop/performance.md describes the timeline.
  */
 #ifndef MILL_NVTX_H
 #define MILL_NVTX_H
@@ -42,10 +42,11 @@ MILL_EXTERN_C_BEGIN
 enum mill_range { MILL_RANGE_LIST(MILL_RANGE_ENUM) MILL_N_RANGE };
 #undef MILL_RANGE_ENUM
 
-/** Does a tool listen?  Set by mill_nvtx_start, for the two functions below. */
+/** Is a profiler listening?  Set by mill_nvtx_start, for the two functions below. */
 extern int mill_nvtx_listens;
 
-/** Look for a tool, once, before there are other threads.  Without it there are no ranges. */
+/** Look for a profiler, once, before other threads start.  Without this call there are no
+ *  ranges. */
 void mill_nvtx_start(void);
 
 /** Name the calling thread on the timeline. */

@@ -1,8 +1,8 @@
 /** Where the time of a backend goes, by stage of the fit.
  *
  *  Each lane (thread) of a device counts for itself; mill_backend.timing adds them up.
- *  A round serves stars of several stages at once: what they share, the emulator's
- *  products, is given to each by its number of rows.
+ *  A round serves stars of several stages at once; the time of the emulator's products is split by
+ *  number of rows.
  */
 #ifndef MILL_TIMING_H
 #define MILL_TIMING_H

@@ -1,4 +1,4 @@
-/** The block of a CPU: one thread.  Included by kernels/math/block.h, which explains the names. */
+/** A block on a CPU: one thread.  Included by kernels/math/block.h, which explains the names. */
 #ifndef MILL_CPU_BLOCK_H
 #define MILL_CPU_BLOCK_H
 

@@ -6,8 +6,8 @@
 #include "kernels/math/cells.h"
 #include "kernels/math/vector.h"
 
-/** The first n moments of w over a cell.  Sums have names, for compilers leave an array of them in
- *  memory. */
+/** The first n moments of w over a cell.  Sums are separate variables, since compilers would keep
+ *  an array of them in memory. */
 MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
                                    double *moment)
 {
@@ -96,7 +96,7 @@ MILL_INLINE void mill_cell_mix(int pitch, const double *coef, const double *a, d
   }
 }
 
-/** What mill_cell_quadratic wants of a factor chol [n_cont][n_cont], L in its lower triangle: the
+/** Input of mill_cell_quadratic from a factor chol [n_cont][n_cont], L in its lower triangle: the
  *  transpose of its inverse, [n_cont][pitch], zeros beyond n_cont. */
 MILL_INLINE void mill_cell_inverse(int n_cont, int pitch, const double *chol, double *inverse)
 {

@@ -46,8 +46,8 @@ static double lap_s(double *last)
   return lap;
 }
 
-/** Laps are wall time, which is cheap to ask for but on a busy machine belongs to other
- *  programs too: those between begin and end are scaled to the thread's own time. */
+/** Laps are wall time, which is cheap to read but includes other programs on a busy machine: those
+ *  between begin and end are scaled to the thread's CPU time. */
 typedef struct mill_laps {
   mill_timing before;
   double wall_s, cpu_s;
@@ -72,7 +72,7 @@ static void laps_end(const mill_laps *laps, mill_timing *timing)
   }
 }
 
-/** What a request belongs to.  Evaluations outside a fit count as polish. */
+/** Stage of a request.  Evaluations outside a fit count as polish. */
 static int phase_of(const mill_slot *slot)
 {
   switch (slot->stage) {
@@ -88,13 +88,13 @@ static int phase_of(const mill_slot *slot)
   }
 }
 
-/** What gives the errors, once the optimum is known. */
+/** Is it a stage that measures errors at the optimum? */
 static int is_error_phase(int phase)
 {
   return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
 }
 
-/** One block's work: what a kernel launch would be given. */
+/** Work of one block, as of a kernel launch. */
 typedef struct mill_task {
   const mill_model *m;
   mill_slot *slot;
@@ -103,7 +103,7 @@ typedef struct mill_task {
   mill_timing *timing;
 } mill_task;
 
-/** Fresh slots that one thread begins together. */
+/** New slots that one thread starts together. */
 typedef struct mill_start_task {
   const mill_model *m;
   int n;
@@ -167,7 +167,7 @@ static void lane_clear(mill_lane *lane)
   lane->timing = timing;
 }
 
-/** Make a lane's buffers fit the model. */
+/** Resize a lane's buffers for the model. */
 static int lane_reserve(mill_lane *lane, const mill_model *m)
 {
   int err = MILL_OK;
@@ -349,7 +349,7 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
                             slot->profile.vel[i] <= m->set.max_vel_km_s;
 }
 
-/** Share what the emulator took among the phases of its slots, by rows. */
+/** Split the emulator's time among the phases of its slots, by rows. */
 static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *slot, double spent_s,
                            mill_timing *timing)
 {
@@ -374,8 +374,8 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_work
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** One arm of one round: slots that have their template, and batches of the others, each
- *  emulated and then answered while its templates are in cache. */
+/** One arm of one round: first the slots that have their template, then batches of the others, each
+ *  emulated and answered while its templates are in cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {

@@ -89,7 +89,7 @@ done:
   return err;
 }
 
-/* A problem moves in. */
+/* Load a problem. */
 static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
                  mill_particle_result *result)
 {
@@ -210,7 +210,7 @@ static void densities(engine *e, int step, int i_record)
   }
 }
 
-/* Positions as the caller has them. */
+/* Positions in the caller's order. */
 static void hand_over(const engine *e)
 {
   const size_t n = (size_t)e->setup->n_particle, n_dim = (size_t)e->setup->n_dim;
@@ -223,7 +223,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* All steps of the problems that have moved in. */
+/* All steps of the loaded problems. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;

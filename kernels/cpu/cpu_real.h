@@ -1,4 +1,4 @@
-/** What a CPU computes with templates of one type, one set of names for each instruction set.
+/** CPU functions for templates of one type, one set of names per instruction set.
  *
  *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.
  */
@@ -10,7 +10,7 @@
 #include "kernels/star/slot.h"
 
 enum {
-  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; not a multiple of a cache's sets */
 };
 
 /** mill_block_arm (kernels/star/likelihood.h). */

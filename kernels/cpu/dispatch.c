@@ -1,4 +1,4 @@
-/* Which of the CPU backends and particle engines runs here. */
+/* Choice of the CPU backend and particle engine. */
 #include <string.h>
 
 #include "kernels/cpu/isa.h"
@@ -18,7 +18,7 @@ typedef struct isa_entry {
     name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol                              \
   }
 
-/* The instruction set of that name, or the best one, where it runs here. */
+/* The named instruction set, or the best one, if it runs here. */
 static isa_entry find(const char *isa)
 {
   isa_entry table[4];

@@ -8,7 +8,7 @@
 /** All templates of a group. */
 enum { MILL_GUESS_TEMPLATES = MILL_GUESS_LANE };
 
-/** Nothing yet in a sum of products. */
+/** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {
   MILL_SIMD

@@ -1,4 +1,4 @@
-/** Names of what kernels/cpu/cpu_*.c defines, one set per instruction set.
+/** Names defined by kernels/cpu/cpu_*.c, one set per instruction set.
  *
  *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4
  *  (or generic) and MILL_ISA_NAME its text.

@@ -2,8 +2,8 @@
  *
  *  Particles are sorted by the grid's cell that they are in along the last axis.  Those of a cell,
  *  LANES at a time, go along the grid's lines by one product a point
- *  (kernels/particles/density.h); all of them meet at the same point of the line, so that no
- *  number is added to a place that depends on the particle.
+ *  (kernels/particles/density.h); all of them meet at the same point of the line, so that no sum
+ *  depends on the particle's place.
  */
 #ifndef MILL_CPU_KERNEL_SUM_H
 #define MILL_CPU_KERNEL_SUM_H
@@ -40,7 +40,7 @@ typedef struct mill_kernel_work {
   mill_vec_f64 sum[2][MILL_PARTICLE_MAX_GRID]; /* upwards, downwards */
 } mill_kernel_work;
 
-/** What lines of the grid share. */
+/** Data common to all lines of the grid. */
 typedef struct mill_kernel_lines {
   const mill_particle_setup *setup;
   const mill_particle_kernel *kernel;

@@ -40,7 +40,7 @@ _Static_assert(MILL_COLUMN_PAD % MILL_PANEL == 0, "an output is made of whole pa
 _Static_assert(MILL_PANEL_BYTES % MILL_VEC_BYTES == 0, "a panel is made of whole vectors");
 _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "an output is made of whole tiles");
 
-/** What the tiles of a strip of columns share. */
+/** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
   const mill_real *weight; /**< of the strip's first column, input k at k PANEL; those of the next

@@ -1,5 +1,5 @@
-/** Sums of products over pixels on a CPU.  A thread makes the rows of a chunk of pixels in the
- *  cache, as vectors, and adds up their products; small matrices are one thread's. */
+/** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels in the
+ *  cache, as vectors, and sums their products; small matrices are handled by one thread. */
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 
@@ -100,7 +100,7 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
-/** A block's share of work that has no order: velocities first, first + step, ... */
+/** A block's share of independent work: velocities first, first + step, ... */
 typedef struct mill_team {
   mill_block block;
   mill_workspace *work;
@@ -225,8 +225,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** What model error adds to half the gradient's weights at len pixels: of the residual (P a) E^T E
- * r, and where marginal -p^T N^-1 U^T E. */
+/** Contribution of model error to half the gradient's weights at len pixels: of the residual (P a)
+ * E^T E r, and where marginal -p^T N^-1 U^T E. */
 MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    double (*p)[MILL_PIXEL_CHUNK], const double *poly, double *slope)

@@ -1,4 +1,4 @@
-/** The block of a GPU: a thread block.  Included by kernels/math/block.h, which explains the
+/** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
  *  names. */
 #ifndef MILL_CUDA_BLOCK_H
 #define MILL_CUDA_BLOCK_H
@@ -64,9 +64,10 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #else
 #define MILL_UNROLL
 #endif
-/* With the first two a load knows which memory it is of, without it must ask.  Never of a pointer
- * and of another that is made from it: nvcc 13.0 then took a whole function for impossible, which
- * tests/cuda/kernel_gates.py looks for.  After the third nothing that was loaded counts as known.
+/* With the first two a load knows which memory it is of, without it must ask.  Never use it on a
+ * pointer and on another derived from it: nvcc 13.0 then removed a whole function as unreachable,
+ * which tests/cuda/kernel_gates.py checks.  After the third nothing that was loaded counts as
+ * known.
  */
 #if defined(MILL_CUDA_EMULATION)
 #define MILL_GLOBAL(p) mill_emu_promise(p, 1)

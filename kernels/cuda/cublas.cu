@@ -6,7 +6,8 @@
 
 #include "kernels/base/error.h"
 
-/** Open a library of the toolkit, which stays; only main versions differ in what functions take. */
+/** Open a library of the toolkit, for good; function arguments differ only between major
+ *  versions. */
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};
@@ -28,7 +29,7 @@ done:
   return err;
 }
 
-/** A function of a library, and the pointer that becomes it. */
+/** A function of a library, and the pointer to set. */
 struct symbol {
   const char *name;
   void *to;

@@ -1,5 +1,5 @@
-/** cuBLAS and cuSOLVER, loaded when a training begins: fits do not need them, and they are no part
- *  of a driver. */
+/** cuBLAS and cuSOLVER, loaded when a training begins: fits do not need them, and drivers do not
+ *  include them. */
 #ifndef MILL_CUBLAS_H
 #define MILL_CUBLAS_H
 
@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #include <cusolverDn.h>
 
-/** Of cuBLAS what training calls; the names are those of its header. */
+/** Functions of cuBLAS that training calls, named as in its header. */
 typedef struct mill_cublas {
   cublasStatus_t (*create)(cublasHandle_t *);
   cublasStatus_t (*destroy)(cublasHandle_t);

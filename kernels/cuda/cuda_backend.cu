@@ -1,8 +1,8 @@
 /* The CUDA backend: opening the device, and the table of functions.  What they call is in
  * cuda_copy.cu, cuda_work.cu and cuda_rounds.cu.
  *
- * What CUDA itself takes of the memory is taken before stars get any: kernels are loaded when the
- * device is opened, and rounds over nothing follow every binding. */
+ * CUDA takes its own memory before stars get any: kernels are loaded when the device is opened, and
+ * empty rounds follow every binding. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
 /* ---- errors ---- */
 
-/** Code of a failure and what to do about it.  MILL_ERR_CONFIG where what was asked
- *  for is not here and nothing has failed. */
+/** Error code of a failure and advice.  MILL_ERR_CONFIG where something is missing and nothing has
+ *  failed. */
 static int explain(cudaError_t status, const char **advice)
 {
   switch (status) {
@@ -32,7 +32,7 @@ static int explain(cudaError_t status, const char **advice)
   case cudaErrorCallRequiresNewerDriver:
   case cudaErrorNoDevice:
   case cudaErrorStubLibrary:
-    *advice = "this machine has no GPU, or no driver new enough for this build (nvidia-smi tells): "
+    *advice = "this machine has no GPU, or no driver new enough for this build (see nvidia-smi): "
               "use --backend cpu";
     return MILL_ERR_CONFIG;
   case cudaErrorNoKernelImageForDevice:
@@ -42,16 +42,16 @@ static int explain(cudaError_t status, const char **advice)
               "use --backend cpu";
     return MILL_ERR_CONFIG;
   case cudaErrorDevicesUnavailable:
-    *advice = "another program has the GPU for itself: ask for one of your own, or use "
-              "--backend cpu";
+    *advice =
+        "another program uses the GPU exclusively: request one of your own, or use --backend cpu";
     return MILL_ERR_BACKEND;
   case cudaErrorSystemNotReady:
   case cudaErrorSystemDriverMismatch:
-    *advice = "the driver or fabric manager of this node is not ready: tell its administrator, or "
-              "use --backend cpu";
+    *advice = "the driver or fabric manager of this node is not ready: inform its administrator, "
+              "or use --backend cpu";
     return MILL_ERR_BACKEND;
   case cudaErrorECCUncorrectable:
-    *advice = "the GPU's memory is faulty: tell its administrator; rows written so far are good";
+    *advice = "the GPU's memory is faulty: inform its administrator; rows written so far are good";
     return MILL_ERR_BACKEND;
   default:
     *advice = "give the same command again, with --backend cpu if it fails again; rows written so "
@@ -64,7 +64,7 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 {
   const char *advice = NULL;
   const int code = explain(status, &advice);
-  /* forget it, or the query after the next launch would report it again */
+  /* clear it, or the query after the next launch would report it again */
   (void)cudaGetLastError();
   return mill_error_set(code, file, line, "backend cuda: %s: %s (%s); %s", what,
                         cudaGetErrorString(status), cudaGetErrorName(status), advice);
@@ -84,7 +84,7 @@ int mill_cuda_open(int *id)
   }
   *id = place.gpu;
   TRY_CUDA(cudaSetDevice(*id));
-  TRY_CUDA(cudaFree(NULL)); /* makes the context, where a busy GPU shows */
+  TRY_CUDA(cudaFree(NULL)); /* creates the context, which fails on a busy GPU */
 done:
   mill_free(all);
   return err;
@@ -109,7 +109,7 @@ static int read_switch(const char *name, int otherwise, int *on)
   if (!text || !*text)
     goto done;
   if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s is 0 or 1, not '%s'", name, text);
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: expected 0 or 1, got '%s'", name, text);
   *on = text[0] == '1';
 done:
   return err;
@@ -367,7 +367,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.collect = cuda_collect;
   table.wait = cuda_wait;
   table.remark = cuda_remark;
-  table.timing = NULL; /* kernels run one after the other: a profiler tells more */
+  table.timing = NULL; /* kernels run one after the other: use a profiler for details */
 done:
   if (out)
     *out = err;

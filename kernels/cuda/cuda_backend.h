@@ -13,12 +13,12 @@ MILL_EXTERN_C_BEGIN
  *
  *  NULL when there is none that can run this build; mill_error_message() then says
  *  why, and *err (may be NULL) is MILL_ERR_CONFIG where no driver, no GPU or no code
- *  for this GPU exists, MILL_ERR_BACKEND where a GPU is there and fails.  Call it
- *  from one thread.
+ *  for this GPU exists, MILL_ERR_BACKEND where a GPU is there and fails.  Call it from one thread
+ *  only.
  *
  *  Failures of the table's functions are MILL_ERR_MEMORY where the GPU's memory is
- *  full (fewer slots help), else MILL_ERR_BACKEND; after the latter the device is
- *  good for nothing but close.  A mill_device belongs to one thread at a time.
+ *  full (fewer slots help), else MILL_ERR_BACKEND; after the latter the device can only be closed.
+ *  A mill_device belongs to one thread at a time.
  */
 const mill_backend *mill_backend_cuda(int *err);
 

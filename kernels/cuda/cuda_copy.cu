@@ -1,7 +1,7 @@
 /* Memory of the GPU and copies to and from it.
  *
- *  Uploads are collected in pinned memory and go on a stream of their own, rows and models come
- *  back on another, so neither waits for rounds under way. */
+ *  Uploads are collected in pinned memory and use one stream, downloads of rows and models another,
+ *  so neither waits for running rounds. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -13,7 +13,7 @@ static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Fill the buffer of uploads with what it is to have. */
+/** Fill the upload buffer with the queued pieces. */
 static void fill_stage(mill_device *d)
 {
   mill_host_copy(d->n_copier, d->copy, d->n_copy);
@@ -47,7 +47,7 @@ done:
   return err;
 }
 
-/** Does memory at `to` follow the copy that waits?  Then the bytes between them. */
+/** Does memory at `to` follow the pending copy?  Then the bytes between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   const uintptr_t end = (uintptr_t)d->pending_to + d->n_pending, begin = (uintptr_t)to;
@@ -172,7 +172,7 @@ int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
   return mill_cuda_download_all(d, &piece, 1);
 }
 
-/** cudaErrorMemoryAllocation where a piece would take what CUDA itself may want. */
+/** cudaErrorMemoryAllocation where a piece would take the memory reserved for CUDA. */
 static cudaError_t leave_reserve(size_t bytes)
 {
   size_t n_free = 0, n_total = 0;

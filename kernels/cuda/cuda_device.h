@@ -1,4 +1,4 @@
-/** The device of the CUDA backend: what its parts share.
+/** The device of the CUDA backend, shared by its source files.
  *
  *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,
  *  cuda_work.cu its work space, cuda_rounds.cu and kernel_*.cu the kernels and their launches. Only
@@ -18,11 +18,11 @@ enum {
   MILL_CUDA_MAX_COPY = 64,
   /** Arrays of work space begin at multiples of this, bytes. */
   MILL_CUDA_ALIGN = 256,
-  /** Buffer of what comes back: the models of many stars. */
+  /** Download buffer: the models of many stars. */
   MILL_CUDA_BACK_BYTES = 4 << 20
 };
 
-/** What the work space of a lane is made for. */
+/** Sizes of a lane's work space. */
 struct work_shape {
   int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix, guess_n;
   int pitch; /**< of a row of hidden layers */
@@ -76,8 +76,8 @@ struct mill_device {
   cudaGraphConditionalHandle go_on;
 };
 
-/** Record a failure with what to do about it; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND,
- *  or MILL_ERR_CONFIG where what was asked for is not here and nothing has failed. */
+/** Record a failure with advice; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND, or
+ *  MILL_ERR_CONFIG where something is missing and nothing has failed. */
 int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line);
 
 #define TRY_CUDA_AT(what, call)                                                                    \
@@ -90,7 +90,7 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
   } while (0)
 #define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
 
-/** The GPU of this rank, made the current one of this thread. */
+/** Make this rank's GPU the current one of this thread. */
 int mill_cuda_open(int *id);
 
 /** Room for n elements in a block of memory; NULL: only the size is counted. */
@@ -137,7 +137,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n);
-/** Send off the copy that waits for more. */
+/** Start the pending copy. */
 int mill_cuda_flush(mill_device *d);
 /** Let a stream's next work wait for all uploads so far. */
 int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream);
@@ -169,8 +169,8 @@ extern void (*const mill_kernel_digest)(device_view v, int first);
 /** Look for this build's code for every kernel, which also loads it: later there may be no memory
  *  for it, and nothing may be loaded while a graph is captured. */
 int mill_cuda_load_kernels(void);
-/** A round over nothing, whose kernels get all the memory that they want in addition to ours: code,
- *  graphs, the threads' own.  Stars may take the rest. */
+/** An empty round, whose kernels take all memory that they need besides ours: code, graphs, thread
+ *  stacks.  Stars may take the rest. */
 int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);
 /** Prepare the n slots of the list view.fresh, guess, and make their first request. */

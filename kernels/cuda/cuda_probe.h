@@ -1,4 +1,4 @@
-/** What the GPUs of this machine are, for doctor and status. */
+/** Description of this machine's GPUs, for doctor and status. */
 #ifndef MILL_CUDA_PROBE_H
 #define MILL_CUDA_PROBE_H
 
@@ -21,7 +21,7 @@ typedef struct mill_cuda_device {
  *  MILL_ERR_CONFIG where there is no driver or device, MILL_ERR_BACKEND where it fails. */
 int mill_cuda_probe(int *driver, int *runtime, int *n_device);
 
-/** Device i.  Makes a context there.  MILL_ERR_BACKEND. */
+/** Describe device i.  Creates a context there.  MILL_ERR_BACKEND. */
 int mill_cuda_probe_device(int i, mill_cuda_device *device);
 
 /** PCI address of the current device of this thread; empty when there is none. */

@@ -17,7 +17,8 @@ enum {
   PLAIN_ROUNDS = 4 /**< without a graph: rounds before the host looks */
 };
 
-/** A kernel on the stream of rounds.  Debug mode waits for it, so that a failure has its name. */
+/** A kernel on the stream of rounds.  Debug mode waits for it, so that a failure names the
+ *  kernel. */
 template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
                   void (*kernel)(want...), have &&...argument)
@@ -280,8 +281,8 @@ done:
   return err;
 }
 
-/** Make the graph and run it over nothing.  Where CUDA fails at that and nothing else is wrong,
- *  rounds are launched one by one from now on. */
+/** Make the graph and run it empty.  If only that fails, rounds are launched one by one from now
+ *  on. */
 static int try_graph(mill_device *d)
 {
   const char *why;
@@ -290,7 +291,7 @@ static int try_graph(mill_device *d)
     err = launch_rounds(d, d->n_slot, 1);
   if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
     goto done;
-  /* what failed, without the advice for a failure that ends the run */
+  /* the failure, without the advice for one that ends the run */
   why = mill_error_message();
   n_why = (int)strcspn(why, ";");
   snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",

@@ -75,8 +75,9 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
   *gpu = -1;
   MILL_TRY(check_driver(node));
   if (node->n_gpu < 1)
-    MILL_FAIL(MILL_ERR_CONFIG, "this process sees no GPU: ask the scheduler for one (and see "
-                               "CUDA_VISIBLE_DEVICES)");
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "this process sees no GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
   const int may_translate = node->driver >= node->runtime;
   for (int pass = 0; pass < 2; pass++) {
     int i_fit = 0;

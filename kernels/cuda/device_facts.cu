@@ -103,8 +103,7 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
   (void)cudaGetLastError();
   if (status == cudaErrorDevicesUnavailable)
     MILL_FAIL(MILL_ERR_BACKEND,
-              "the GPU %s is busy: another program has it for itself (exclusive mode); ask for one "
-              "of your own",
+              "the GPU %s is busy: another program uses it exclusively; request one of your own",
               name);
   if (status == cudaErrorMemoryAllocation)
     MILL_FAIL(MILL_ERR_MEMORY, "the GPU %s has no memory left for another program: free it", name);

@@ -1,4 +1,4 @@
-/** What CUDA says about the GPUs of this process, for device_choice.h. */
+/** CUDA's facts about the GPUs of this process, for device_choice.h. */
 #ifndef MILL_DEVICE_FACTS_H
 #define MILL_DEVICE_FACTS_H
 
@@ -15,7 +15,7 @@ int mill_gpu_is_built(void);
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
 
 /** Make this process's context on a GPU and ask for its free memory.  MILL_ERR_BACKEND where it
- *  is busy (exclusive mode) or fails, MILL_ERR_MEMORY where not even a context fits. */
+ *  is busy (exclusive mode) or fails, MILL_ERR_MEMORY where no context fits. */
 int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
 
 /** Give up the context of the GPU that was tried last, with all memory there, and its assignment;

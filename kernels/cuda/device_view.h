@@ -1,11 +1,10 @@
-/** What the kernels and the host of the CUDA backend both see: where lists, rows and work space
- * lie. */
+/** Addresses of lists, rows and work space, shared by kernels and host of the CUDA backend. */
 #ifndef MILL_CUDA_DEVICE_VIEW_H
 #define MILL_CUDA_DEVICE_VIEW_H
 
 #include "kernels/star/slot.h"
 
-/** Where the rows of a batch lie: row t of lane s at base + s lane + t row. */
+/** Layout of a batch's rows: row t of lane s is at base + s lane + t row. */
 template <typename real> struct row_layout {
   real *base;
   size_t lane, row;

@@ -7,7 +7,7 @@
 
 enum { MILL_GUESS_TEMPLATES = 1 };
 
-/** Nothing yet in a sum of products. */
+/** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {
   sum[0] = sum[MILL_GUESS_LANE] = 0.0f;

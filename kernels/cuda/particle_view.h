@@ -133,7 +133,7 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
   }
 }
 
-/** What point q of a segment is still to be multiplied by. */
+/** Factor that point q of a segment still needs. */
 static __device__ inline double particle_segment_fade(const particle_segment *g, int q)
 {
   const double d = q - MILL_SEGMENT_MIDDLE;

@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS)
   to[(size_t)i * n_to + (size_t)point] = k->is_there ? sum : NAN;
 }
 
-/** Positions as the caller has them. */
+/** Positions in the caller's order. */
 static __global__ void __launch_bounds__(THREADS)
     particle_hand_over(const __grid_constant__ particle_view v)
 {
@@ -280,7 +280,7 @@ static void lay_out(batch *b)
   b->n_all = at;
 }
 
-/** What a call of the memory's says; a full one with what is to be reduced. */
+/** Error of a memory call; when memory is full, with advice. */
 static int memory_error(const batch *b, cudaError_t status, const char *which, size_t bytes)
 {
   const mill_particle_setup *s = b->setup;
@@ -298,7 +298,7 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
       (double)bytes / 1073741824.0, which);
 }
 
-/** As many of n problems as there is room for, one at least. */
+/** Allocate as many of n problems as fit, at least one. */
 static int fit_memory(batch *b, int n)
 {
   int err = MILL_OK;
@@ -322,7 +322,7 @@ done:
 
 static void release(batch *b)
 {
-  /* what fails here has failed before, or nothing can be done about it */
+  /* a failure here was reported before or cannot be handled */
   if (b->stream)
     (void)cudaStreamSynchronize(b->stream);
   if (b->device)
@@ -394,7 +394,7 @@ done:
   return err;
 }
 
-/** All steps, one launch after the other, without a look at them. */
+/** Launch all steps, without waiting. */
 static int run_steps(batch *b)
 {
   int err = MILL_OK;
@@ -416,7 +416,7 @@ done:
   return err;
 }
 
-/** Results to their owners. */
+/** Copy results to the caller. */
 static void hand_out(const batch *b)
 {
   const particle_view *v = &b->view;
@@ -461,7 +461,7 @@ static int at_most(int64_t n, int64_t most)
   return n > 1 ? (int)n : 1;
 }
 
-/** What follows from the shape of a problem alone. */
+/** Sizes that depend only on the shape of a problem. */
 static void shape(batch *b)
 {
   const mill_particle_setup *s = b->setup;

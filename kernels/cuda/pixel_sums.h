@@ -206,13 +206,13 @@ mill_pixel_quadratic_of(int nk, const double *a, const double *chol, const doubl
   *quad = square;
 }
 
-/** In shared memory: what the warps of a block need to work apart. */
+/** Shared memory that lets the warps of a block work independently. */
 typedef struct mill_team_memory {
   mill_workspace work[MILL_BLOCK_WARPS];
   double *space; /**< [MILL_BLOCK_WARPS][MILL_TEAM_SPACE], the memory of the block's own sums */
 } mill_team_memory;
 
-/** A team's share of work that has no order: velocities first, first + step, ... */
+/** A team's share of independent work: velocities first, first + step, ... */
 typedef struct mill_team {
   mill_block block;
   mill_workspace *work;
@@ -328,7 +328,7 @@ static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, 
   }
 }
 
-/** Zeros in the place of what mill_load_row has brought from beyond n. */
+/** Clear the elements beyond n that mill_load_row has loaded. */
 static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *x)
 {
 #pragma unroll
@@ -399,9 +399,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
   mill_threads_wait(n_thread);
 }
 
-/** What rows are multiplied by at each pixel of a segment, into by [2][pitch]: the continuum P a
- * and the weight of half the gradient, t p^T N^-1 p - (P a) r, the first term where marginal, both
- * over sigma.  Of n_max continuum functions at most. */
+/** Multipliers of the rows at each pixel of a segment, into by [2][pitch]: the continuum P a and
+ * the weight of half the gradient, t p^T N^-1 p - (P a) r, the first term where marginal, both over
+ * sigma.  Of n_max continuum functions at most. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,

@@ -55,7 +55,7 @@ struct row_batch {
   const int *list;
 };
 
-/** Where the rows of a tile come from and go to; those that the list has not, from row 0. */
+/** Sources and targets of a tile's rows; rows beyond the list come from row 0. */
 template <typename real> struct tile_rows {
   enum { ROWS = product_size<real>::ROWS };
   size_t from[ROWS], to[ROWS];
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void fetch(void *to, const void *from, int n_b
 #endif
 }
 
-/** All that this thread has begun to copy so far is one group. */
+/** Close a group of all copies that this thread has begun. */
 static __device__ __forceinline__ void end_group()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

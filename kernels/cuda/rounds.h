@@ -3,8 +3,8 @@
  *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER and
  *  MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
- *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
- *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
+ *  Slots hold stars, lanes hold work space.  In a round, the slots with a request form a list; in a
+ *  pass over it, lane i works on entry first + i. */
 #ifndef MILL_CUDA_ROUNDS_H
 #define MILL_CUDA_ROUNDS_H
 
@@ -37,7 +37,7 @@ static __device__ inline int wants_arm(const mill_slot *slot, int arm)
   return slot && mill_slot_wants(slot, arm);
 }
 
-/** Must the emulator make its template? */
+/** Does its template need the emulator? */
 static __device__ inline int wants_template(const device_view &v, const mill_slot *slot, int arm)
 {
   return wants_arm(slot, arm) && !mill_template_there(v.m, slot);
@@ -48,8 +48,8 @@ static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slo
   return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
 }
 
-/** A warp hands over the row of a slot that has finished.  The order of rows depends on the
- *  hardware, nothing else does. */
+/** A warp writes the row of a finished slot.  The order of rows depends on the hardware, nothing
+ *  else does. */
 static __device__ inline void finish_slot(const device_view &v, int i_slot)
 {
   static_assert(sizeof(mill_fit_result) % sizeof(double) == 0, "a row is made of doubles");
@@ -66,7 +66,7 @@ static __device__ inline void finish_slot(const device_view &v, int i_slot)
     to[i] = from[i];
 }
 
-/** What the blocks of a star keep in shared memory in place of the lane's work space. */
+/** Arrays that the blocks of a star keep in shared memory instead of the lane's work space. */
 template <int n_stage> struct star_shared {
   double sum[MILL_BLOCK_SHARED];
   union {
@@ -309,7 +309,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device
 
 #endif
 #ifdef MILL_KERNELS_SHORT
-/** Is there another round to do?  One thread, after all digests of a round. */
+/** Is another round needed?  One thread, after all digests of a round. */
 static __device__ inline int round_count(const device_view &v)
 {
   loop_state *s = v.state;
@@ -323,7 +323,7 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) round_end(device_view v
     (void)round_count(v);
 }
 
-/** The same in a graph, which goes on or not as it says here. */
+/** The same in a graph, as the condition of its loop. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     round_end_graph(device_view v, cudaGraphConditionalHandle go_on)
 {

@@ -147,7 +147,7 @@ static void destroy(mill_train_work *w)
 {
   if (!w)
     return;
-  /* what fails here has failed before, or nothing can be done about it */
+  /* a failure here was reported before or cannot be handled */
   if (w->stream)
     (void)cudaStreamSynchronize(w->stream);
   if (w->handle)
@@ -181,7 +181,7 @@ static float *take(const mill_train_work *w, size_t *at, size_t n)
   return out;
 }
 
-/** Give all arrays their places; the numbers they need. */
+/** Lay out all arrays; returns the numbers they need. */
 static size_t lay_out(mill_train_work *w)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -317,7 +317,7 @@ done:
 
 /* ---- forwards -------------------------------------------------------------------------------- */
 
-/** Send the models off; *in: where they arrive, in the order of the stream. */
+/** Upload the models; *in: their address, valid in the order of the stream. */
 static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
 {
   int err = MILL_OK;
@@ -396,7 +396,7 @@ done:
   return err;
 }
 
-/** A sum, which then begins again. */
+/** Read and clear a sum. */
 static int take_sum(mill_train_work *w, double *sum, double *out)
 {
   int err = MILL_OK;

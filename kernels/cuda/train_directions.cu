@@ -47,7 +47,7 @@ done:
 static void close_solvers(directions *d)
 {
   double *const memory[] = {d->x, d->product, d->value, d->out, d->work, (double *)d->info};
-  /* what fails here has failed before, or nothing can be done about it */
+  /* a failure here was reported before or cannot be handled */
   if (d->stream)
     (void)cudaStreamSynchronize(d->stream);
   if (d->solver)

@@ -41,7 +41,7 @@ typedef struct mill_hull {
   double *facet; /**< [n_facet][n_label + 1], owned */
 } mill_hull;
 
-/** What comes before an emulator's last, linear layer. */
+/** Kind of an emulator: the part before its last, linear layer. */
 enum mill_emulator_kind {
   MILL_EMULATOR_MLP = 0,  /**< hidden layers with SiLU: a multilayer perceptron */
   MILL_EMULATOR_GRID = 1, /**< splines over a grid of labels: mill_spline_grid */
@@ -107,8 +107,8 @@ typedef struct mill_emulator {
   mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
 } mill_emulator;
 
-/** What an arm's templates get wrong, relative to their flux (docs/science/numerics.md, "Model
- *  error"): patterns of which a star has an unknown share each, and what they leave. */
+/** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
+ *  error"): components, each with an unknown amplitude in a star, and the rms outside of them. */
 typedef struct mill_model_error {
   float *fraction;  /**< [n_pix] rms of what the components leave, owned; NULL: no model error */
   int n_component;  /**< 0 ... MILL_MAX_ERROR */
@@ -117,7 +117,7 @@ typedef struct mill_model_error {
   double correlation;           /**< pixels over which what the components leave is correlated */
 } mill_model_error;
 
-/** Beyond that, as a part of the width of its arm, a sigma is a slip of the pen. */
+/** Largest plausible sigma, as a fraction of the width of its arm. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
 
 /** One arm (setup) of the spectrograph. */
@@ -153,7 +153,7 @@ typedef struct mill_library {
   double *guess_label; /**< [n_guess][n_label], in the labels' units, owned */
   int n_guess_vsini;
   double guess_vsini_km_s[8];
-  /** Where it came from. */
+  /** Provenance. */
   char name[128];
   char hash[65]; /**< lower-case hexadecimal digest of the contents */
   char path[1024];

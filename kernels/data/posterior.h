@@ -1,4 +1,4 @@
-/** What `starmill sample` says of one star: its posterior, by the samples of an ensemble. */
+/** Result of `starmill sample` for one star: its posterior from the samples of an ensemble. */
 #ifndef MILL_POSTERIOR_H
 #define MILL_POSTERIOR_H
 

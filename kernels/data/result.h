@@ -1,4 +1,4 @@
-/** What a fit says of one star: STATUS, warnings, parameters, errors. */
+/** Result of a fit of one star: STATUS, warnings, parameters, errors. */
 #ifndef MILL_RESULT_H
 #define MILL_RESULT_H
 
@@ -46,8 +46,8 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")
 
-/** The warnings that spoil a velocity.  Labels at an edge, off the hulls or not determined, and
- * fast rotation do not. */
+/** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
+ * and fast rotation, do not. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
@@ -101,7 +101,7 @@ typedef struct mill_fit_result {
   double vrad_guess_km_s; /**< of the initial guess (VRAD_CCF) */
   double vsini_km_s, vsini_err_km_s;
   double label[MILL_MAX_LABEL], label_err[MILL_MAX_LABEL];
-  /** What the errors were multiplied by, and what they were before. */
+  /** Scale factor of the errors, and the errors before scaling. */
   double err_scale, vrad_err_formal_km_s, vsini_err_formal_km_s;
   double label_err_formal[MILL_MAX_LABEL];
   double covar[MILL_MAX_COVAR];

@@ -55,12 +55,12 @@ typedef struct mill_fit_settings {
   enum mill_optimizer optimizer;
   enum mill_likelihood_kind likelihood;
   enum mill_continuum_kind continuum;
-  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT, at least */
+  int n_cont; /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT, at least */
   enum mill_precision precision; /**< of the emulator and the templates */
   enum mill_resolution_use resolution;
   enum mill_rotation_kind rotation; /**< how rotation acts below a grid step */
-  double n_cont_per_1000aa; /**< as many by width, where more: mill_continuum_count */
-  int model_error;          /**< 1: what the library knows of its templates' errors is used */
+  double n_cont_per_1000aa;         /**< as many by width, where more: mill_continuum_count */
+  int model_error; /**< 1: what the library knows of its templates' errors is used */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
@@ -68,7 +68,7 @@ typedef struct mill_fit_settings {
   int max_starts;             /**< templates of the guess that a star may start from, 1 or more */
   int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
   double min_sn;              /**< largest S/N of the arms below it: LOW_SN, no fit; -inf: none */
-  int max_eval;               /**< of one star; a simplex beyond it goes to the polish as it is */
+  int max_eval;               /**< of one star; a simplex that reaches it goes on to the polish */
   int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */

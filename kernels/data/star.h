@@ -1,4 +1,4 @@
-/** One star's spectra as a reader hands them to the fit, on the host, and where to start from. */
+/** One star's spectra as a reader passes them to the fit, on the host, and its start. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H
 
@@ -6,7 +6,7 @@
 
 MILL_EXTERN_C_BEGIN
 
-/** What can be done with a segment. */
+/** Use of a segment. */
 enum mill_segment_use {
   MILL_SEGMENT_FIT,    /**< fit it */
   MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function and none is known */
@@ -44,12 +44,11 @@ typedef struct mill_raw_segment {
 } mill_raw_segment;
 
 typedef struct mill_star {
-  int64_t row; /**< of /fits */
-  uint64_t
-      identity; /**< what its random numbers are of, wherever it stands; used by samples only */
+  int64_t row;       /**< of /fits */
+  uint64_t identity; /**< identity of the star for its random numbers; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
-  int try_all;         /**< starts from the guess too, beside `start`: it has several minima */
+  int try_all;         /**< also starts from the guess: it has several minima */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
 } mill_star;
 

@@ -1,5 +1,5 @@
-/** The block of the checking build: several fibers.  Included by kernels/math/block.h, which
- *  explains the names. */
+/** A block in the checking build: several fibers.  Included by kernels/math/block.h, which explains
+ *  the names. */
 #ifndef MILL_FIBER_BLOCK_H
 #define MILL_FIBER_BLOCK_H
 

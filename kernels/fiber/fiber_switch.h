@@ -20,7 +20,7 @@
 
 #ifndef MILL_FIBER_UCONTEXT
 
-/** Where a fiber goes on. */
+/** Saved context of a fiber. */
 typedef struct mill_fiber_place {
   void **stack;
 } mill_fiber_place;

@@ -3,7 +3,7 @@
  *  On the CPU a block is one thread, on a GPU a thread block, in the checking build several
  *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
- *   MILL_BLOCK_FN                   what a block function is declared with
+ *   MILL_BLOCK_FN                   qualifiers of a block function
  *   MILL_BLOCK_CALLED               the same, a function of its own on a GPU, which takes its block
  *                                   by value, so that the caller keeps its own in registers
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
@@ -33,9 +33,9 @@
  *                                   over the threads of a block, the same on all of them
  *
  *  Rules for code in a block function: every thread reaches every barrier; a loop body writes
- *  only its own elements; what one loop writes and another reads has a MILL_BARRIER between;
- *  scalar work stands in MILL_SERIAL, and a barrier follows before another thread reads what it
- *  wrote; sums go through mill_block_sum, which returns the total to all threads.
+ *  only its own elements; a MILL_BARRIER separates a loop that writes data from one that reads it;
+ *  scalar work is in MILL_SERIAL, and a barrier follows before another thread reads its results;
+ *  sums go through mill_block_sum, which returns the total to all threads.
  */
 #ifndef MILL_BLOCK_H
 #define MILL_BLOCK_H

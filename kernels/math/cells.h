@@ -23,7 +23,7 @@ enum {
   MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
 };
 
-/** The polynomials may be off by as much as what float32 rounds a function of 1 by. */
+/** Largest error of the polynomials: the rounding error of float32 at 1. */
 #define MILL_CELL_ERROR 3e-8
 
 /** Distance of a cell's rows of coefficients, of n_cont functions. */
@@ -49,7 +49,8 @@ static inline void mill_cell_powers(int cell, double *power)
   }
 }
 
-/** Where a pixel stands, -1 to 1; those beyond the last go on as the last three do. */
+/** Place of a pixel, -1 to 1; beyond the last pixel the spacing of the last three is
+ *  extrapolated. */
 static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
 {
   const int last = n_pix - 1, beyond = i - last;

@@ -2,9 +2,9 @@
  *
  *  A number is a pure function of (seed, problem, purpose) and of (particle, step, draw): it does
  *  not depend on the rank, batch, thread or backend that makes it, nor on what was made before.
- *  src/system/random.h has streams of the same generator for host code, from Random123.  Here it
- *  stands once more, in words that GCC turns into vectors and nvcc compiles for a GPU; a test
- *  compares it with the published ones.
+ *  src/system/random.h has streams of the same generator for host code, from Random123.  This copy
+ *  is written so that GCC vectorises it and nvcc compiles it for a GPU; a test compares it with
+ *  published values.
  */
 #ifndef MILL_COUNTER_RANDOM_H
 #define MILL_COUNTER_RANDOM_H
@@ -16,7 +16,7 @@ typedef struct mill_counter_words {
   uint32_t v[4];
 } mill_counter_words;
 
-/** The key of what one problem draws for one purpose. */
+/** The key of one problem's draws for one purpose. */
 typedef struct mill_counter_key {
   uint32_t v[2];
 } mill_counter_key;

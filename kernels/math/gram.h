@@ -1,4 +1,4 @@
-/** Sums of products of all pairs of rows: where they stand. */
+/** Sums of products of all pairs of rows: their layout. */
 #ifndef MILL_GRAM_H
 #define MILL_GRAM_H
 

@@ -3,7 +3,7 @@
  *  The continuum's normal matrix (at most MILL_MAX_CONT rows) and the curvature of the
  *  parameters (at most MILL_MAX_PAR) are factored by one thread in float64.  Matrices
  *  are symmetric, row-major, with lda >= n elements from one row to the next; only the
- *  lower triangle is read.  No memory is used besides the arguments.
+ *  lower triangle is read.  No other memory is used.
  */
 #ifndef MILL_LINALG_H
 #define MILL_LINALG_H

@@ -21,7 +21,7 @@
 
 #include "kernels/base/common.h"
 
-/** What counts as +infinity: a value that is NaN, infinite or larger is replaced by it. */
+/** Stands for +infinity: replaces a value that is NaN, infinite or larger. */
 #define MILL_NM_HUGE 1e300
 
 /** Status: returned by mill_nm_tell. */
@@ -32,7 +32,7 @@ enum mill_nm_status {
   MILL_NM_DEGENERATE = 3 /**< the simplex is flat, or n is out of range */
 };
 
-/** What the point asked for is. */
+/** Role of the requested point. */
 enum mill_nm_state {
   MILL_NM_INIT = 0,
   MILL_NM_REFLECT = 1,
@@ -197,7 +197,7 @@ MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
   }
 }
 
-/** Put x with value f in the place of vertex i. */
+/** Replace vertex i by x with value f. */
 MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, double f)
 {
   nm->f[i] = f;
@@ -296,7 +296,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
   if (nm->status != MILL_NM_GO)
     return nm->status;
-  /* written so that NaN and both infinities fail: none may ever look like the best */
+  /* written so that NaN and both infinities fail: they must never become the best */
   if (!(fabs(f) < MILL_NM_HUGE))
     f = MILL_NM_HUGE;
   ++nm->n_eval;
@@ -361,7 +361,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
 /** The best point evaluated so far [n], in nm; valid until the next mill_nm_tell.
  *
- *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite (or none told)
+ *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite or given
  */
 MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
 {
@@ -370,7 +370,7 @@ MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
     if (nm->f[i] < nm->f[i_best])
       i_best = i;
 
-  /* stopped by max_eval, or asked, between a reflection and what follows it */
+  /* stopped by max_eval, or called, between a reflection and the step after it */
   const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
   if (f)
     *f = pending ? nm->f_reflected : nm->f[i_best];

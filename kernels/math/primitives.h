@@ -1,4 +1,4 @@
-/** Where each backend keeps what a CPU and a GPU do differently.
+/** Backend-specific primitives of block functions.
  *
  *  The mathematics of a star is written once, in kernels/math and kernels/star, over a few
  *  primitives.  Each backend has its own version of them in its own folder:
@@ -9,10 +9,10 @@
  *   - guess_tile.h: products of the transforms of the guess;
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them.
  *
- *  Beside kernels/base/common.h, which says what a function of both is called, this header alone
- *  asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking
- *  build of the CPU's code: a block is several fibers that run between barriers in a seeded
- *  random order, so that a missing barrier shows without a GPU. */
+ *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which
+ *  backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking build of the CPU's code: a block
+ *  is several fibers that run between barriers in a seeded random order, so that a missing barrier
+ *  shows without a GPU. */
 #ifndef MILL_PRIMITIVES_H
 #define MILL_PRIMITIVES_H
 

@@ -1,9 +1,8 @@
 /** Short vectors of numbers, as wide as the registers of the instruction set.
  *
- *  For loops that must keep several sums in registers, which compilers do not find in
- *  plain loops over arrays.  + - * work on vectors and on a number times a vector.  A GPU's
- *  vector is one number, because a thread is a lane.  Each backend's vector.h
- *  (kernels/math/primitives.h) gives:
+ *  For loops that must keep several sums in registers, which compilers fail to do for plain loops
+ *  over arrays.  + - * work on vectors and on a number times a vector.  A GPU's vector is one
+ *  number, because a thread is a lane.  Each backend's vector.h (kernels/math/primitives.h) gives:
  *
  *   mill_vec_f32, mill_vec_f64       the types, of MILL_VEC_N_F32 and MILL_VEC_N_F64 numbers,
  *                                    at any alignment: rows of a segment are not padded

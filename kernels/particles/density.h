@@ -34,7 +34,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Whether the kernel has no covariances: an image at a mirror would have them with another sign.
+/** Does the kernel ignore covariances?  An image at a mirror would have them with the opposite
+ *  sign.
  */
 MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
 {
@@ -123,7 +124,7 @@ MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
   return shift / mill_grid_step(s, last);
 }
 
-/** What a particle, or one of its images, gives to a density. */
+/** Contribution of a particle, or of one of its images, to a density. */
 typedef struct mill_particle_batch {
   int n;
   double *x[MILL_PARTICLE_DIM]; /**< [n] places */

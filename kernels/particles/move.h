@@ -194,7 +194,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   }
   MILL_FOR_AXES(a, n_dim)
   {
-    /* further than this no boundary means what it says */
+    /* beyond this distance boundaries are meaningless */
     const double most = s->boundary[a] == MILL_OPEN ? 1e300 : s->high[a] - s->low[a];
     double lost = 0.0;
     MILL_SIMD_SUM(lost)
@@ -216,7 +216,7 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   MILL_FOR_AXES(a, n_dim)
   {
     MILL_SIMD
-    for (int i = 0; i < n; i++) /* who is gone stays where it was */
+    for (int i = 0; i < n; i++) /* absorbed particles keep their position */
       at[a][i] = alive[i] > 0.0 ? next[a][i] : at[a][i];
   }
   return bad;

@@ -1,4 +1,4 @@
-/* What evolutions are checked for before they start, and the splines of gridded potentials. */
+/* Checks of an evolution before it starts, and splines of gridded potentials. */
 #include "kernels/particles/particles.h"
 
 #include <string.h>

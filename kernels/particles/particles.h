@@ -20,12 +20,12 @@ enum {
   MILL_PARTICLE_MAX_N = 1 << 30
 };
 
-/** What happens at the ends of an axis. */
+/** Boundary condition of an axis. */
 enum mill_boundary {
   MILL_OPEN = 0,   /**< nothing */
   MILL_REFLECTING, /**< a particle beyond an end is mirrored at it */
-  MILL_PERIODIC,   /**< it comes in at the other end */
-  MILL_ABSORBING   /**< it is gone, also where it has crossed the end within a step and come back */
+  MILL_PERIODIC,   /**< it re-enters at the other end */
+  MILL_ABSORBING   /**< it is removed, also if it crossed the end within a step and returned */
 };
 
 enum mill_potential {
@@ -82,7 +82,7 @@ typedef struct mill_particle_problem {
   double start_centre[MILL_PARTICLE_DIM], start_spread[MILL_PARTICLE_DIM];
 } mill_particle_problem;
 
-/** What all problems of an evolution share. */
+/** Settings common to all problems of an evolution. */
 typedef struct mill_particle_setup {
   int n_dim, n_particle, n_step;
   double start_time, step; /**< step: length of one, > 0 */
@@ -104,7 +104,7 @@ typedef struct mill_particle_setup {
   int n_thread;      /**< of the CPU; the bits do not depend on it */
 } mill_particle_setup;
 
-/** What becomes of a problem; arrays are the caller's. */
+/** Results of a problem; arrays belong to the caller. */
 typedef struct mill_particle_result {
   double *density; /**< [n_record][n_grid[0]]...: its integral is 1 whatever mass is left; NaN where
                     *   the kernel has no width, as all particles are in one place or gone */
@@ -119,8 +119,7 @@ typedef struct mill_particle_result {
 /** The engine of a backend. */
 typedef struct mill_particle_ops {
   const char *name;
-  /** Run whole evolutions: everything goes up once, and comes down once.
-   *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+  /** Run whole evolutions: one upload and one download.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
   int (*evolve)(const mill_particle_setup *setup, int n_problem,
                 const mill_particle_problem *problem, mill_particle_result *result);
 } mill_particle_ops;
@@ -128,10 +127,10 @@ typedef struct mill_particle_ops {
 /** The engine of the CPU's instruction set of that name, NULL: the best that runs here. */
 const mill_particle_ops *mill_particle_ops_cpu(const char *isa);
 
-/** What is wrong with a setup or with a problem whose numbers are finite and in the ranges of their
- *  keys (src/particles/particle_config.c), as a message that says what to give instead: a grid
- *  without extent, a start outside, a step too large for the drift (the longest step that the
- *  potential's curvature allows is named).  MILL_ERR_CONFIG. */
+/** Check a setup and a problem whose numbers are finite and in the ranges of their keys
+ *  (src/particles/particle_config.c); the message says what to give instead: a grid without extent,
+ *  a start outside, a step too large for the drift (the longest step that the potential's curvature
+ *  allows is named).  MILL_ERR_CONFIG. */
 int mill_particle_check_setup(const mill_particle_setup *setup);
 int mill_particle_check_problem(const mill_particle_setup *setup,
                                 const mill_particle_problem *problem);

@@ -116,8 +116,8 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   mill_rough_begin(m, slot);
 }
 
-/** A Jacobian of all arms has been told while rough tangents were in use.  They lead to a place
- *  where those of all components go on, and end no polish.  1: it begins again. */
+/** Digest a Jacobian of all arms while rough tangents are in use.  Rough tangents only approach the
+ *  minimum; exact ones finish the polish.  1: the polish begins again. */
 MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot *slot, int outcome)
 {
   const mill_polish *p = &slot->polish;

@@ -31,7 +31,7 @@ MILL_HD static inline double mill_guess_apart(int i)
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Whether a segment has anything to say. */
+/** Is a segment used? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
 {
   return s->used && s->n_good > 0;

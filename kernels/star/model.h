@@ -1,5 +1,5 @@
-/** What a device holds once for all stars: the library's emulators, and wavelengths that spectra
- *  share.  Plain structures of pointers into one memory space.
+/** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
+ *  of spectra.  Plain structures of pointers into one memory space.
  */
 #ifndef MILL_MODEL_H
 #define MILL_MODEL_H
@@ -64,8 +64,8 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
-  /** In the place of the last layer for rough tangents (src/pipeline/rough_tangents.h): from its
-   *  inputs to fewer numbers, and from these to pixels.  No weight: there are none. */
+  /** Low-rank replacement of the last layer for rough tangents (src/pipeline/rough_tangents.h):
+   *  from its inputs to fewer numbers, and from these to pixels.  No weight: not available. */
   mill_layer rough[2];
   /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
    *  Jacobian takes it from here. */
@@ -86,7 +86,7 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
   return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
 }
 
-/** Wavelengths that segments share, with all that depends on them alone. */
+/** Wavelengths shared by segments, and everything that depends only on them. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
   double *ln_wave; /**< [n_pix] */

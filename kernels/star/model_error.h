@@ -1,4 +1,4 @@
-/** Model error of a star: what its templates get wrong, as a part of the covariance.
+/** Model error of a star's templates, as a part of the covariance.
  *
  *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
  *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have

@@ -25,7 +25,7 @@
 #define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX  1e10
 enum { MILL_POLISH_MAX_JAC = 41 };
-/** A facet holds the step, or need not, or cannot, since those that hold it leave nothing of it. */
+/** A facet holds the step, need not, or cannot because the holding facets determine it. */
 enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
 /** Distance from a hull, in its units, that does not count. */
 #define MILL_FACET_NEAR 1e-9
@@ -101,12 +101,11 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
 
-/** Labels this far outside the hulls (in the units of the mapping) are off limits,
- *  as velocities are: the emulator means nothing there, and its values reach
- *  where the likelihood is rounding noise, which a star with one pixel of 1e9
- *  would take for a minimum. */
+/** Labels this far outside the hulls (in mapped units) are rejected, like velocities outside their
+ *  limits: the emulator is meaningless there, and its values can make the likelihood rounding
+ *  noise, which a star with one pixel of 1e9 would take for a minimum. */
 #define MILL_HULL_FAR 5.0
-/** What a point off limits gets (rvspecfit's value). */
+/** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
 /** Gaussian prior of a parameter; sigma 0: none. */
@@ -136,7 +135,7 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** A step from polish->at while it is being made. */
+/** A step from polish->at under construction. */
 typedef struct mill_polish_try {
   double delta[MILL_MAX_PAR]; /**< of the inner parameters */
   int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */

@@ -12,8 +12,8 @@
  *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
-/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO
- *  tells when a fraction of the pixels is concerned that is at least the second. */
+/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO reports it
+ *  when at least the second fraction of the pixels is concerned. */
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 /** Kernels narrower than the first (sigma over pixels) are made of moments, wider than
@@ -36,7 +36,7 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
   return v.f;
 }
 
-/** How many of x [n] lie below a limit, NaN aside. */
+/** How many of x [n] lie below a limit, ignoring NaN. */
 MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
 {
   int part = 0;
@@ -396,7 +396,7 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** No mask bit that counts. */
+/** No mask bit that makes the pixel bad. */
 MILL_HD static inline int mill_pixel_clear(const mill_segment *s, uint32_t ignore, int i)
 {
   return ((uint32_t)s->raw_mask[i] & ~ignore) == 0;

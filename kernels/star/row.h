@@ -8,7 +8,7 @@
 #define MILL_HULL_NEAR 1.0
 /** v sin i this many errors (of its inner parameter) above its limit is resolved. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Waves of the residuals are reported when they are this part of an arm's chi-square and this
+/** Waves of the residuals are reported when they are this fraction of an arm's chi-square and this
  *  many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
@@ -199,7 +199,7 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
   }
 }
 
-/** Keep the errors as the likelihood gives them, and scale them where that is asked for. */
+/** Keep the likelihood's errors, and scale them if requested. */
 MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
 {
   r->vrad_err_formal_km_s = r->vrad_err_km_s;

@@ -29,7 +29,7 @@ typedef struct mill_segment {
   unsigned char *good; /**< [n_pix] */
   float *res;          /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i;
                             NULL: none */
-  double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
+  double *base;        /**< [n_pix] sum of the resolution row: the image of a constant */
   float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
   float *templ_flux;   /**< [n_pix] the template in it, without continuum; NULL: not wanted */
   double *cont_coef;   /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
@@ -71,7 +71,7 @@ typedef struct mill_slot {
   int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
   int nonfinite;
   mill_profile profile;
-  mill_eval eval; /**< the answer; what a request says stands before it */
+  mill_eval eval; /**< the answer; the members of a request precede it */
 
   mill_guess_space guess;
   mill_starts starts;
@@ -92,20 +92,19 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
 }
 
-/** Does the fit of this star leave a parameter where it is? */
+/** Is this parameter fixed in the fit of this star? */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Is the template of the slot's request one to keep? */
+/** Should the template of the slot's request be kept? */
 MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
 {
   return slot->kept.flux && (slot->request == MILL_REQ_PROFILE || slot->request == MILL_REQ_FINAL);
 }
 
-/** Has the slot the template of its request already?  Only one that was made for the very same
- *  numbers will do. */
+/** Does the slot already have the template of its request, made for identical parameters? */
 MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slot *slot)
 {
   if (!slot->kept.has || !mill_template_keeps(slot))
@@ -184,7 +183,7 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
                                  : (v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v);
 }
 
-/** Regions of a star's memory.  What the host fills lies together and so do the models: each is
+/** Regions of a star's memory.  The host's inputs are contiguous and so are the models: each is
  *  copied as one piece. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 

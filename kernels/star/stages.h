@@ -60,7 +60,7 @@ typedef struct mill_guess_space {
   int *velocity; /**< [n_templ] where that is */
 } mill_guess_space;
 
-/** Why the solution of the first start may not be the best minimum, from bad to worse. */
+/** Reasons to doubt the solution of the first start, from weak to strong. */
 enum mill_doubt {
   MILL_DOUBT_NONE = 0,
   MILL_DOUBT_EDGE,     /**< at or outside a hull */
@@ -69,7 +69,7 @@ enum mill_doubt {
   MILL_DOUBT_LOST      /**< a long way, or none that converged */
 };
 
-/** Where a fit begins, and where each start has ended (kernels/star/starts.h). */
+/** Starts of a fit, and the end of each (kernels/star/starts.h). */
 typedef struct mill_starts {
   double theta[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
                                                    after them a faster rotator than the solution */

@@ -1,4 +1,4 @@
-/** Whether a star's first solution may not be the best minimum, and which other starts it gets.
+/** Doubts about a star's first solution, and the other starts that they justify.
  *
  *  The starts are the guess's best templates, each with labels apart from those of the others
  *  (kernels/star/guess.h).  An easy star has one; the limits below were chosen on 984 spectra of
@@ -83,8 +83,8 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
   return n;
 }
 
-/** Is start number i_start, of the guess's templates, worth its time?  It is until as many starts
- *  agree as the doubt asks for, or the guess found the template too bad. */
+/** Is start number i_start, of the guess's templates, worthwhile?  It is until enough starts agree
+ *  for the doubt, or the template was too poor in the guess. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const int i = slot->starts.i;

@@ -49,7 +49,7 @@ MILL_HD static inline double mill_temper_f(const mill_slot *slot, int i)
   return slot->sample.walker_f[i] - slot->sample.walker_penalty[i];
 }
 
-/** Two walkers trade places; what is known of gradients goes. */
+/** Two walkers trade places; their gradients are forgotten. */
 MILL_HD_CALLED static inline void mill_temper_trade(const mill_model *m, mill_slot *slot, int a,
                                                     int b)
 {

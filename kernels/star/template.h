@@ -413,8 +413,8 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** One vector of pixels of nr rows.  Sums have names, for compilers leave an array of them
- *  in memory. */
+/** One vector of pixels of nr rows.  Sums are separate variables, since compilers would keep an
+ *  array of them in memory. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, int pitch_res, const float *res,
                                    int pitch, const mill_real *in, mill_real *out)
 {

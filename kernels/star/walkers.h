@@ -88,7 +88,7 @@ MILL_HD static inline double *mill_sample_gradient(const mill_slot *slot, int i)
   return slot->sample.walker_grad + (size_t)i * (size_t)slot->n_free;
 }
 
-/** Is the request's point within limits and not far off the hulls? */
+/** Is the request's point within the limits and near the hulls? */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot)
 {
   for (int k = 0; k < slot->n_free; k++) {

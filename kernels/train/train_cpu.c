@@ -23,7 +23,7 @@ struct mill_train_work {
   float *out;                   /* [n_block][n_room][n_wide] of the last layer */
   float *part;                  /* [n_block][n_room][n_in of the last] slopes from each block */
   double *row_loss;             /* [n_block][n_room] */
-  double loss;                  /* what slopes has added up */
+  double loss;                  /* the loss summed by slopes */
   float *gradient;              /* [n_param] */
 };
 

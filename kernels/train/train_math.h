@@ -1,4 +1,4 @@
-/** What training does to single numbers, once for the CPU's vectors and a GPU's threads. */
+/** Scalar functions of training, shared by the CPU's vectors and a GPU's threads. */
 #ifndef MILL_TRAIN_MATH_H
 #define MILL_TRAIN_MATH_H
 
@@ -58,7 +58,7 @@ MILL_HD_INLINED float mill_train_rho_slope(int kind, float delta, float factor, 
   return u > 0 ? most : u < 0 ? -most : 0;
 }
 
-/** Numbers of a step that all parameters share. */
+/** Factors of a step, common to all parameters. */
 typedef struct mill_train_pace {
   float beta1, beta2, rest1, rest2, keep, step, unbias, epsilon;
 } mill_train_pace;

@@ -79,14 +79,14 @@ typedef struct mill_train_ops {
   int (*fetch)(mill_train_work *work);
   /** The host's parameters have changed. */
   int (*renew)(mill_train_work *work);
-  /** What the hidden layers make of models, h [n][n_in of the last layer]. */
+  /** Outputs of the hidden layers for models, h [n][n_in of the last layer]. */
   int (*hidden)(mill_train_work *work, const mill_train_rows *rows, float *h);
   /** Sum of the losses of models, not divided by n_norm. */
   int (*losses)(mill_train_work *work, const mill_train_rows *rows, double *loss);
   /** Slopes of the mean loss of n_all models, of which these are some or none, along every
    *  parameter; the sum of these models' losses is added to what take_loss gives. */
   int (*slopes)(mill_train_work *work, const mill_train_rows *rows, int n_all);
-  /** What slopes has added up since the last call. */
+  /** The loss summed by slopes since the last call. */
   int (*take_loss)(mill_train_work *work, double *loss);
   /** The last slopes [n_param], valid until the next call of slopes; may be written over. */
   int (*gradient)(mill_train_work *work, float **gradient);

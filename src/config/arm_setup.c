@@ -18,7 +18,7 @@ typedef struct reader {
   int *line; /* of a failure */
 } reader;
 
-/* A failure of what is at a node. */
+/* An error at a node. */
 #define BAD(in, node, ...)                                                                         \
   (*(in)->line = (int)(node)->start_mark.line + 1, MILL_ERROR(MILL_ERR_CONFIG, __VA_ARGS__))
 
@@ -44,7 +44,7 @@ static const char *text_of(const yaml_node_t *node)
 static int get_number(const reader *in, const yaml_node_t *node, const char *key, double *out)
 {
   if (!mill_text_to_real(text_of(node), out) || !(*out > 0) || !isfinite(*out))
-    return BAD(in, node, "%s: a number above 0 expected, '%.40s' found", key, text_of(node));
+    return BAD(in, node, "%s: expected a number above 0, got '%.40s'", key, text_of(node));
   return MILL_OK;
 }
 
@@ -87,7 +87,7 @@ static int get_truth(const reader *in, const yaml_node_t *node, const char *key,
 {
   *out = strcasecmp(text_of(node), "true") == 0;
   if (!*out && strcasecmp(text_of(node), "false") != 0)
-    return BAD(in, node, "%s: true or false expected, '%.40s' found", key, text_of(node));
+    return BAD(in, node, "%s: expected true or false, got '%.40s'", key, text_of(node));
   return MILL_OK;
 }
 
@@ -111,11 +111,10 @@ static int get_field(const reader *in, const yaml_node_t *name, const yaml_node_
     arm->kind = *key == 's' ? MILL_SETUP_SIGMA : MILL_SETUP_RESOLVING_POWER;
     MILL_CHECK(get_points(in, value, key, arm));
   } else {
-    return BAD(
-        in, name,
-        "'%.40s' is unknown in an arm; it has name, min, max, ln_step, sigma or resolving_power, "
-        "and at_instrument",
-        key);
+    return BAD(in, name,
+               "'%.40s' is unknown in an arm; an arm takes name, min, max, ln_step, sigma or "
+               "resolving_power, and at_instrument",
+               key);
   }
   return MILL_OK;
 }
@@ -162,7 +161,7 @@ static int take_arms(yaml_document_t *document, void *base, int *line)
     MILL_CHECK(get_arm(in, node, &out->arm[a]));
     for (int b = 0; b < a; b++)
       if (strcmp(out->arm[a].name, out->arm[b].name) == 0)
-        return BAD(in, node, "arm %s is there twice", out->arm[a].name);
+        return BAD(in, node, "arm %s appears twice", out->arm[a].name);
   }
   return MILL_OK;
 }

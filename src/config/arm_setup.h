@@ -7,8 +7,8 @@
  *
  *  sigma (Gaussian, A) and resolving_power (wavelength / FWHM) are numbers, or points [wavelength,
  *  value] between which they are linear and beyond which they stay; without either an arm keeps the
- *  resolution of the input.  at_instrument: true says that the spectra then are as the instrument
- *  sees them. */
+ *  resolution of the input.  at_instrument: true: the spectra then have the instrument's
+ *  resolution. */
 #ifndef MILL_ARM_SETUP_H
 #define MILL_ARM_SETUP_H
 

@@ -17,18 +17,18 @@
 /** Threads of a rank that read spectra, at most. */
 enum { MILL_MAX_READER = 16 };
 
-/** Where the S/N that min_sn is compared with comes from. */
+/** Source of the S/N that is compared with min_sn. */
 enum mill_sn_source {
   MILL_SN_PIXELS = 0, /**< measured when the pixels are read */
   MILL_SN_SCORES      /**< the survey's own, of DESI's SCORES */
 };
 
-/** What keeps a row where target classes and redrock both select. */
+/** Combination of target classes and redrock where both select. */
 enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
 
 enum { MILL_MAX_TARGET_CLASS = 16 };
 
-/** Which rows of the input become rows of the result. */
+/** Selection of the input's rows. */
 typedef struct mill_selection {
   int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
   size_t n_target_id;
@@ -43,7 +43,7 @@ typedef struct mill_selection {
   int n_target_class;                           /**< 0: nothing is selected by classes */
   char target_class[MILL_MAX_TARGET_CLASS][64]; /**< regular expressions on names of classes */
   enum mill_select_by select_by;
-  int min_exp_id, max_exp_id;                   /**< EXPID kept; 0: no limit */
+  int min_exp_id, max_exp_id; /**< EXPID kept; 0: no limit */
 } mill_selection;
 
 /** A fixed value or a prior, by parameter name until the library is known. */
@@ -52,14 +52,14 @@ typedef struct mill_named_value {
   double value, sigma;
 } mill_named_value;
 
-/** How exposures of one object are fitted, where a file holds them apart. */
+/** How single exposures of an object are fitted. */
 enum mill_exposures {
   MILL_EXPOSURES_COADD = 0, /**< the file's own coadd, where there is one */
   MILL_EXPOSURES_SINGLE,    /**< every exposure a row */
   MILL_EXPOSURES_JOINT      /**< all exposures of an object in one row */
 };
 
-/** Where the line-spread function comes from. */
+/** Source of the line-spread function. */
 enum mill_lsf_source {
   MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else what is set, else none */
   MILL_LSF_MATRIX,
@@ -89,14 +89,14 @@ typedef struct mill_config {
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
-  char format[16];           /**< auto, desi, sdss, lamost, weave, generic */
+  char format[16]; /**< auto, desi, sdss, lamost, weave, generic */
   enum mill_exposures exposures;
-  int join_by_name;          /**< files of one object (by name) are one row */
-  double join_radius_arcsec; /**< with it also those that are so near; 0: only by name */
+  int join_by_name;          /**< rows of one object (by name) are joined */
+  double join_radius_arcsec; /**< with it also rows within this distance; 0: only by name */
   enum mill_lsf_source lsf;
-  double resolving_power;    /**< 0: none */
+  double resolving_power;  /**< 0: none */
   enum mill_medium medium; /**< overrides what the file says */
-  int wave_mask_auto;        /**< 1: fit.wave_mask is the default, which is for DESI files alone */
+  int wave_mask_auto;      /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
   int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */
@@ -111,19 +111,19 @@ typedef struct mill_config {
 /** Defaults, as documented in docs/use/configuration.md. */
 void mill_config_default(mill_config *config);
 
-/** Free what it owns; NULL is allowed. */
+/** Free the configuration's memory; NULL is allowed. */
 void mill_config_clear(mill_config *config);
 
-/** Read a YAML file over what config holds and check the whole.  Messages are
- *  "FILE:LINE: key: what is wrong; what to do".  config is untouched on
- *  failure.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+/** Read a YAML file on top of config's values and check the result.  Messages are "FILE:LINE: key:
+ *  what is wrong; what to do".  config is untouched on failure.  MILL_ERR_CONFIG,
+ *  MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
 
-/** The same from a text [n_text] in memory; name: of it, for messages. */
+/** The same from a text [n_text] in memory, called name in messages. */
 int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
                           size_t n_text);
 
-/** Row of a key, NULL when it is unknown: what it takes and means. */
+/** Table row of a key; NULL when it is unknown. */
 const mill_option *mill_config_key_of(const char *name);
 
 /** Set a key from an option of the command line.  MILL_ERR_USAGE: the message names the option
@@ -133,8 +133,8 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
 /** Sort target ids, drop repetitions; returns the number left. */
 size_t mill_config_sort_ids(int64_t *id, size_t n);
 
-/** Check ranges and cross-dependencies, after values came from elsewhere (the
- *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
+/** Check ranges and cross-dependencies after changes by the command line.  MILL_ERR_CONFIG; the
+ *  message starts with the key. */
 int mill_config_check(const mill_config *config);
 
 /** Replace the only arm of a library by its parts, where the configuration names such: arms with a

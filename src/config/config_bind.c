@@ -80,7 +80,7 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* A step far below a pixel finds nothing more. */
+/* A step far below a pixel gains nothing. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
   char a[32];
@@ -88,8 +88,8 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   if (cost.bytes > MAX_GUESS_BYTES)
     return MILL_ERROR(
         MILL_ERR_CONFIG,
-        "guess_vel_step: %s would cost %.1f GB a rank (%d templates, %.0f velocities, %.0f "
-        "bins), more than %.1f; give a larger step, or min_vel and max_vel nearer to 0",
+        "guess_vel_step: %s would need %.1f GB a rank (%d templates, %.0f velocities, %.0f bins), "
+        "more than %.1f; give a larger step, or min_vel and max_vel nearer to 0",
         mill_text_of_real(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes, cost.n_templ,
         cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES);
   return MILL_OK;

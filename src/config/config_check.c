@@ -79,7 +79,7 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
   char text[64];
   for (int i = 0; i < n; i++) {
     if (!list[i].name[0] || !mill_text_is_printable(list[i].name))
-      return wrong(where, key_name, NULL, i, "'%s' is no parameter name",
+      return wrong(where, key_name, NULL, i, "'%s' is not a parameter name",
                    mill_text_shown(list[i].name, text));
     if (!isfinite(list[i].value))
       return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
@@ -89,7 +89,7 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
                    list[i].name);
     for (int j = 0; j < i; j++)
       if (strcmp(list[i].name, list[j].name) == 0)
-        return wrong(where, key_name, NULL, i, "%s is there twice; remove one", list[i].name);
+        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", list[i].name);
   }
   return MILL_OK;
 }
@@ -101,10 +101,10 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   for (int i = 0; i < n; i++) {
     const char *word = list + (size_t)i * size;
     if (!word[0] || !mill_text_is_printable(word))
-      return wrong(where, key_name, NULL, i, "'%s' is no name", mill_text_shown(word, text));
+      return wrong(where, key_name, NULL, i, "'%s' is not a name", mill_text_shown(word, text));
     for (int j = 0; j < i; j++)
       if (strcmp(word, list + (size_t)j * size) == 0)
-        return wrong(where, key_name, NULL, i, "%s is there twice; remove one", word);
+        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", word);
   }
   return MILL_OK;
 }
@@ -118,7 +118,7 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
                          select->n_target_class, where));
   for (int i = 0; i < select->n_target_class; i++) {
     if (!mill_name_regex(select->target_class[i], &regex, reason, sizeof reason))
-      return wrong(where, key_name, NULL, i, "'%s' is no regular expression: %s",
+      return wrong(where, key_name, NULL, i, "'%s' is not a regular expression: %s",
                    select->target_class[i], reason);
     regfree(&regex);
   }
@@ -133,11 +133,11 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
     const mill_arm_choice *choice = &config->arm[i];
     if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
       return wrong(where, "arms", NULL, i,
-                   "min %s and max %s of %s are no range; give 0 <= min < max in Angstrom",
+                   "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
                    mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
                    choice->arm);
     if (!mill_text_is_printable(choice->channel))
-      return wrong(where, "arms", NULL, i, "'%s' is no name of a channel",
+      return wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
                    mill_text_shown(choice->channel, text));
     if (!(choice->resolving_power >= 0.0 && choice->resolving_power <= MILL_MAX_POWER))
       return wrong(where, "arms", NULL, i,
@@ -176,18 +176,18 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                  mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
     return wrong(where, "join_radius", "join_by_name", -1,
-                 "is of no use without join_by_name: true; set that, or leave it out");
+                 "needs join_by_name: true; set it, or remove this key");
   for (int i = 0; i < fit->n_wave_mask; i++) {
     const mill_wave_range *range = &fit->wave_mask[i];
     if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||
         range->min_aa >= range->max_aa)
       return wrong(where, "wave_mask", NULL, i,
-                   "[%s, %s] is no range; give [min, max] in Angstrom, 0 <= min < max",
+                   "[%s, %s] is not a range; give [min, max] in Angstrom, 0 <= min < max",
                    mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
     if (i > 0 && range->min_aa < range[-1].max_aa)
       return wrong(where, "wave_mask", NULL, i,
-                   "starts at %s, before the range above it ends, at %s; give ranges in ascending "
-                   "order and join those that overlap",
+                   "starts at %s, before the previous range ends, at %s; give ranges in ascending "
+                   "order and join overlapping ones",
                    mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
   }
   MILL_CHECK(check_names("fix_param", config->fixed, config->n_fixed, 0, where));

@@ -1,4 +1,4 @@
-/* Arms of the configuration that are parts of the library's only arm. */
+/* Arms cut from the library's only arm. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int is_part(const mill_config *config, const mill_library *lib, int i)
          (choice->min_aa > 0.0 || isfinite(choice->max_aa));
 }
 
-/* A copy of n bytes at from; NULL of nothing. */
+/* A copy of n bytes at from; NULL if n is 0. */
 static int copy_of(const void *from, size_t n, void **to)
 {
   *to = NULL;
@@ -49,7 +49,7 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   *end = (int)fmin(fmax(high, 0.0), n);
 }
 
-/* What comes before the last layer, whole; the last layer from first on. */
+/* Copy the front unchanged, and the last layer's outputs from first on. */
 static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
 {
   const int last = from->n_layer - 1;
@@ -102,12 +102,12 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   char a[32], b[32];
   window(config, whole, choice, &first, &end);
   if (end - first < MIN_POINTS)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "arms: %s, from %s to %s A, is no part of the library's arm %s, which has %.0f to "
-        "%.0f A; give it another range or leave it out",
-        choice->arm, mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
-        whole->name, whole->wave_aa[0], whole->wave_aa[whole->n_pix - 1]);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "arms: %s, from %s to %s A, is not within the library's arm %s, %.0f to %.0f "
+                      "A; change its range or leave it out",
+                      choice->arm, mill_text_of_real(choice->min_aa, a),
+                      mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
+                      whole->wave_aa[whole->n_pix - 1]);
   *part = *whole;
   part->wave_aa = NULL;
   memset(part->emulator.weight, 0, sizeof part->emulator.weight);

@@ -10,7 +10,7 @@
 #include "src/system/regular_file.h"
 
 enum {
-  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is no configuration, even with many targetid */
+  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is not a configuration, even with many targetid */
   MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
   MAX_ANCHOR = 64,
 };
@@ -44,7 +44,7 @@ done:
   return err;
 }
 
-/* What libyaml found wrong, as "FILE:LINE: ...". */
+/* libyaml's error as "FILE:LINE: ...". */
 static int yaml_failure(const yaml_parser_t *parser, const char *path, const unsigned char *text,
                         size_t n_text)
 {
@@ -64,8 +64,8 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
                     parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
-/* The time of libyaml grows with the square of nested brackets and of anchors, so neither may be
- * more than a configuration needs.  What is no YAML is left to those who read it. */
+/* libyaml's time grows with the square of nested brackets and of anchors, so both are limited to
+ * the needs of a configuration.  Invalid YAML is reported by the reader. */
 static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
 {
   int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
@@ -89,8 +89,8 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
     yaml_event_delete(&event);
     if (depth > MAX_DEPTH)
       MILL_FAIL(MILL_ERR_CONFIG,
-                "%s:%zu: lists or mappings within each other %d deep, and no key needs more than "
-                "%d; give a configuration file",
+                "%s:%zu: lists or mappings nested %d deep, but no key needs more than %d; give a "
+                "configuration file",
                 path, line, depth, MAX_DEPTH);
     if (n_anchor > MAX_ANCHOR)
       MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
@@ -166,7 +166,7 @@ int mill_config_read_text(mill_config *config, const char *name, const unsigned 
                           size_t n_text)
 {
   int err = MILL_OK;
-  mill_config *read = NULL; /* config is only touched when all is well */
+  mill_config *read = NULL; /* config changes only on success */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   MILL_TRY(parse(name, text, n_text, take_config, read));

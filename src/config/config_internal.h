@@ -1,4 +1,4 @@
-/* What the files of src/config/ share. */
+/* Shared declarations of src/config/. */
 #ifndef MILL_CONFIG_INTERNAL_H
 #define MILL_CONFIG_INTERNAL_H
 

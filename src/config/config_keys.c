@@ -63,7 +63,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
      .help = "continuum functions per spectrum in an arm", .elsewhere = "same"},
     {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
-     .help = "continuum functions by the width of a spectrum in its arm, if more than npoly; "
+     .help = "continuum functions per 1000 Angstrom of a spectrum in an arm, if more than npoly; "
              "at most 24; 0: npoly everywhere",
      .elsewhere = "–"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
@@ -90,8 +90,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
     {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,
-     .help = "fit a velocity offset for each arm of a star but its first; no effect for a "
-             "star with one arm"},
+     .help = "fit a velocity offset for each arm of a star except the first; no effect for a star "
+             "with one arm"},
     {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
      .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
@@ -99,16 +99,16 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .section = "Spectra",
      .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
-     .help = "what to fit where a file holds single exposures: its coadd if it has one; each "
-             "exposure as a row; all exposures of an object jointly as a row"},
+     .help = "what to fit of a file with single exposures: its coadd if it has one; each exposure "
+             "as a row; all exposures of an object jointly in one row"},
     {"join_by_name", YES_NO(join_by_name), SCIENCE,
-     .help = "make one row of all rows of an object, by its name, else its TARGETID, also "
-             "across files"},
+     .help =
+         "join all rows of an object into one, by its name, else its TARGETID, also across files"},
     {"join_radius", REAL(join_radius_arcsec, 0, MILL_MAX_RADIUS), SCIENCE, .unit = "arcsec",
-     .help = "with join_by_name, rows this close together are one object too, whatever their "
-             "names; 0: by name alone"},
+     .help = "with join_by_name, also join rows this close together, whatever their names; 0: by "
+             "name alone"},
     {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
-     .help = "where the line-spread function comes from", .more = " (below)"},
+     .help = "source of the line-spread function", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function; 0: none"},
     {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
@@ -119,7 +119,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .section = "Optimizer",
      .help = "hybrid: polish, with a short simplex where a step fails; nelder-mead: simplex "
              "to convergence, then polish; levenberg-marquardt: polish alone",
-     .more = ". One that does not converge falls to the next",
+     .more = ". If a method does not converge, the next one is tried",
      .elsewhere = "– (`second_minimizer` adds a polish)"},
     /* in the identity by the hash of its contents */
     {"start", PATH(start), SCIENCE,
@@ -128,42 +128,42 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .more = "; `--start` overrides it"},
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
-     .help = "velocity bins of the initial guess; refused if they would need more than 4 GB "
-             "a rank",
+     .help = "velocity bins of the initial guess; refused if they need more than 4 GB a rank",
      .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N also start from the second-best guess, above it only if the "
              "first solution is doubtful"},
     {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
-     .help = "templates of the guess that a star may start from; 1: only the best"},
+     .help = "most templates of the guess to start a star from; 1: only the best"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
-     .help = "likelihood evaluations of a star; a simplex that reaches it hands its best "
+     .help = "most likelihood evaluations per star; a simplex that reaches it passes its best "
              "point to the polish, which may take 41 more, and no other method follows"},
 
     {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
-     .help = "dropped at each end of an arm when a resolution matrix is used",
+     .help = "pixels dropped at each end of an arm when a resolution matrix is used",
      .elsewhere = "– (5)"},
     {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
-     .help = "least sigma of a good pixel, in units of the median sigma", .elsewhere = "– (0.3)"},
+     .help = "smallest sigma of a good pixel, in units of the median sigma",
+     .elsewhere = "– (0.3)"},
     {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
      .help = "sigma of bad pixels, in units of the absolute median flux", .elsewhere = "– (1000)"},
     {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
      .range = "0 ≤ min < max, ascending, at most 32, without overlap",
-     .help = "wavelengths never fitted; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI "
-             "files, none for other formats; a run with both must give a list",
+     .help = "wavelengths to mask; auto: DESI's dichroic, `[[4300, 4450]]`, for DESI files, none "
+             "for other formats; a run with both must give a list",
      .elsewhere = "– (the same range)"},
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
-     .range = "0 … 0xffffffff", .help = "mask bits that leave a pixel good"},
+     .range = "0 … 0xffffffff", .help = "mask bits to ignore"},
 
     {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .may_be_none = 1, SCIENCE,
      .section = "Selection", .range = "finite",
-     .help = "lowest S/N, compared with the largest of the arms'", .elsewhere = "`--minsn`"},
+     .help = "lowest S/N, compared with the highest S/N of the arms", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
-     .help = "S/N that minsn is compared with: measured from the pixels, or from DESI's "
-             "SCORES, by which rows are left out without reading them",
-     .elsewhere = "– (SCORES, where they are there)"},
+     .help = "source of the S/N for minsn: the pixels, or DESI's SCORES, which skips rows "
+             "without reading them",
+     .elsewhere = "– (SCORES, if present)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
@@ -173,42 +173,43 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
      .range = "at most 16 of 63 bytes",
-     .help = "regular expressions on the names of DESI's target bits, or of WEAVE's TARGCAT: "
-             "fit rows of which one matches at its beginning; empty: all",
+     .help = "regular expressions that match the beginning of names of DESI's target bits, or of "
+             "WEAVE's TARGCAT: fit rows that match one; empty: all",
      .elsewhere = "`--objtypes`"},
     {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
-     .help = "with both target_classes and redrock: fit what either keeps, or what both keep",
+     .help =
+         "with both target_classes and redrock: fit rows that either selects, or that both select",
      .elsewhere = "– (any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "lowest EXPID of a spectra file's rows to fit; 0: no limit",
+     .help = "lowest EXPID to fit of a spectra file; 0: no limit",
      .elsewhere = "`--minexpid` (above it)"},
     {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "highest EXPID of them; 0: no limit", .elsewhere = "`--maxexpid`"},
+     .help = "highest EXPID to fit of a spectra file; 0: no limit", .elsewhere = "`--maxexpid`"},
     {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
      .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
      .help = "bits of the fiber status that may be set", .elsewhere = "– (3 and 20)"},
     {"redrock", YES_NO(select.redrock), SCIENCE,
-     .help = "fit only what redrock calls a star or gives a small velocity",
+     .help = "fit only rows that redrock classifies as a star or gives a small velocity",
      .elsewhere = "`--zbest_select`"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
      .help = "redrock's file; empty: in the input's folder, with `coadd-` or `spectra-` "
              "replaced by "
              "`redrock-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
-     .help = "largest absolute velocity by redrock that counts as a star", .elsewhere = "– (1500)"},
+     .help = "largest absolute velocity of redrock that counts as a star", .elsewhere = "– (1500)"},
 
     /* may differ between runs that continue one another */
     {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",
-     .range = "at most four for each core of the machine and 64 anyway",
-     .help = "threads of a rank; 0: the cores it may use", .elsewhere = "`--nthreads` (processes)"},
+     .range = "at most four per core of the machine, but 64 are always allowed",
+     .help = "threads per rank; 0: all cores available to it",
+     .elsewhere = "`--nthreads` (processes)"},
     {"readers", COUNT(n_reader, 0, MILL_MAX_READER),
-     .help = "threads of a rank that read spectra, in addition to those that fit; 0: the default",
-     .more = ", one for every 16 threads, with a GPU half as many as threads, at most 8"},
-    {"slots", COUNT(n_slot, 0, 1000000), .help = "stars in work at once on a rank; 0: the default",
-     .more =
-         ", on the CPU 32 for each thread (`sample`: 64 at most), on a GPU 4,096, fewer where the "
-         "rank's part of its memory is short of 3 MiB for each"},
+     .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
+     .more = ", one per 16 threads, with a GPU one per two threads, at most 8"},
+    {"slots", COUNT(n_slot, 0, 1000000), .help = "stars that a rank fits at once; 0: the default",
+     .more = ", on the CPU 32 per thread (`sample`: at most 64), on a GPU 4,096, or fewer if the "
+             "rank's share of its memory is below 3 MiB for each"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},
     {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",
@@ -216,13 +217,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"scratch", PATH(scratch),
      .help = "folder where .gz inputs are unpacked; empty: TMPDIR or /tmp"},
     {"backend", WORD(backend, "auto", "cpu", "cuda", "cuda+cpu"), .help = "where the fit runs",
-     .more =
-         "; auto is the CPU until `starmill bench crossover --keep` has measured from how many "
-         "stars on the GPU is faster; cuda needs a build "
-         "with CUDA and a GPU, else the program ends with status 2; with cuda+cpu each GPU has one "
-         "rank, all others fit on the CPU, and column BACKEND says where a row was fitted"},
+     .more = "; auto: the CPU until `starmill bench crossover --keep` has measured the number of "
+             "stars from which the GPU is faster; cuda: needs a build with CUDA and a GPU, else "
+             "exit status 2; cuda+cpu: one rank per GPU, all others on the CPU, and column BACKEND "
+             "records where a row was fitted"},
     {"log_level", WORD(log_level, "error", "warning", "info", "debug"),
-     .help = "least important lines of the log", .elsewhere = "`--log_level`"},
+     .help = "lowest level of lines in the log", .elsewhere = "`--log_level`"},
 };
 
 int mill_config_find_key(const char *name)

@@ -179,7 +179,7 @@ static void print_key(const mill_config *config, const mill_option *k, FILE *out
 
 int mill_config_print(const mill_config *config, FILE *out)
 {
-  MILL_CHECK(mill_config_check(config)); /* what is printed can be read */
+  MILL_CHECK(mill_config_check(config)); /* the printed configuration can be read */
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
   if (fflush(out) != 0 || ferror(out))
@@ -279,7 +279,7 @@ static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy
   qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
   qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
   qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
-  copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
+  copy->wave_mask_auto = 0; /* the ranges count, not their origin */
 }
 
 int mill_config_identity(const mill_config *config, char **text)

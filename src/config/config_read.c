@@ -20,7 +20,7 @@ enum {
   MAX_LINE_ITEM = 64 /* list items whose lines are remembered for messages */
 };
 
-/* What reading knows of where it is. */
+/* Position of the reader. */
 typedef struct reader {
   yaml_document_t *document;
   mill_config *config;
@@ -28,7 +28,7 @@ typedef struct reader {
   int line;               /* 1-based, of the value being read; 0: none */
 } reader;
 
-/* Keys of rvspecfit that a user may bring along, and what stands for them here. */
+/* Keys of rvspecfit and their replacements here. */
 static const struct {
   const char *name, *advice;
 } foreign[] = {
@@ -101,7 +101,7 @@ static const char *found(const yaml_node_t *node, char out[80])
 static int expected(reader *in, const yaml_node_t *node, const char *what)
 {
   char text[80];
-  return bad(in, node, "%s expected, %s found", what, found(node, text));
+  return bad(in, node, "expected %s, got %s", what, found(node, text));
 }
 
 static int get_real(reader *in, const yaml_node_t *node, double *out)
@@ -237,7 +237,7 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
     if (item->type == YAML_SEQUENCE_NODE)
       MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)
-      return bad(in, item, "item %zu is no [min, max]; give %s", i + 1, what);
+      return bad(in, item, "item %zu is not [min, max]; give %s", i + 1, what);
     MILL_CHECK(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
     MILL_CHECK(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
   }
@@ -282,7 +282,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
     if (i == n_field)
       return bad(in, name, "%s is unknown in %s; give %s", found(name, text), item, wanted);
     if (seen[i]++)
-      return bad(in, name, "%s is there twice in one%s; remove one", fields[i].name, item + 2);
+      return bad(in, name, "%s appears twice in one%s; remove one", fields[i].name, item + 2);
     if (fields[i].text)
       MILL_CHECK(get_text(in, value, MILL_MAX_NAME, fields[i].text));
     else
@@ -328,7 +328,7 @@ static int read_priors(reader *in, const yaml_node_t *node)
   return get_named(in, node, 1, in->config->prior, &in->config->n_prior);
 }
 
-/* Items are names, or mappings with what is special about an arm. */
+/* Items are names, or mappings with an arm's settings. */
 static int read_arms(reader *in, const yaml_node_t *node)
 {
   mill_config *config = in->config;
@@ -469,7 +469,7 @@ static int read_key(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Letters to change, add or remove to make one name of the other. */
+/* Edit distance of two names. */
 static size_t name_distance(const char *a, const char *b)
 {
   size_t row[MILL_MAX_NAME + 1];
@@ -495,7 +495,7 @@ static int unknown_key(const char *name)
   for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
     if (strcmp(name, foreign[i].name) == 0)
       return MILL_ERROR(MILL_ERR_CONFIG, "%s: a key of rvspecfit; %s", name, foreign[i].advice);
-  size_t best = 4; /* a name farther away is no misspelling */
+  size_t best = 4; /* a name farther away is not a misspelling */
   const char *near = NULL;
   for (int i = 0; i < MILL_N_KEY; i++) {
     const size_t distance = strlen(name) < 64 ? name_distance(name, mill_config_key[i].name) : best;
@@ -512,7 +512,7 @@ static int unknown_key(const char *name)
                     mill_text_shown(name, text));
 }
 
-/* Tags ask for conversions that nothing here makes. */
+/* Tags ask for conversions, which are not supported. */
 static int check_tags(yaml_document_t *document, int *line)
 {
   char text[64];
@@ -543,7 +543,7 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
   const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
   *line = node_line(name);
   if (name->type != YAML_SCALAR_NODE)
-    MILL_FAIL(MILL_ERR_CONFIG, "a key expected, %s found", found(name, text));
+    MILL_FAIL(MILL_ERR_CONFIG, "expected a key, got %s", found(name, text));
   const int i = mill_config_find_key(scalar(name));
   if (i < 0)
     MILL_TRY(unknown_key(scalar(name)));
@@ -586,7 +586,7 @@ int mill_config_read_document(struct yaml_document_s *document, mill_config *con
   if (!is_null(root)) {
     *line = node_line(root);
     if (root->type != YAML_MAPPING_NODE)
-      MILL_FAIL(MILL_ERR_CONFIG, "lines of the form 'key: value' expected, %s found",
+      MILL_FAIL(MILL_ERR_CONFIG, "expected lines of the form 'key: value', got %s",
                 found(root, text));
     for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
          pair < root->data.mapping.pairs.top; pair++)

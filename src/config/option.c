@@ -48,7 +48,7 @@ const char *mill_option_takes(const mill_option *row, char out[256])
     snprintf(out, 256, "%s, two numbers%s", row->argument, range);
     break;
   case MILL_OPTION_NAMES:
-    snprintf(out, 256, "up to %.0f names of 1 to %zu characters with commas between them", row->max,
+    snprintf(out, 256, "up to %.0f names of 1 to %zu characters separated by commas", row->max,
              row->size - 1);
     break;
   default:

@@ -1,8 +1,8 @@
-/** One kind of row for everything that a user may set: a key of the configuration
- *  (src/config/config_keys.c) or an option of a job (jobs/options/option_table.h).
+/** Table row of a user's setting: a key of the configuration (src/config/config_keys.c) or an
+ *  option of a job (jobs/options/option_table.h).
  *
- *  A row gives the name, what the value may be, what --help and the documentation say, and where
- *  the value is stored: offset bytes into a structure, which every function here takes as base.
+ *  A row gives the name, the allowed values, the text of --help and documentation, and where the
+ *  value is stored: at offset bytes into a structure, the base of every function here.
  */
 #ifndef MILL_OPTION_H
 #define MILL_OPTION_H
@@ -29,7 +29,7 @@ enum mill_option_kind {
 typedef struct mill_option {
   const char *name; /**< of a key, or of an option without its dashes */
   enum mill_option_kind kind;
-  char letter;      /**< short form of an option; 0: none */
+  char letter; /**< short form of an option; 0: none */
   size_t offset, size, offset2;
   double min, max;          /**< both 0: any */
   int may_be_none;          /**< a REAL that may be the word none */
@@ -42,7 +42,7 @@ typedef struct mill_option {
   /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< of an option: between the ranks of one run, whose rows it does not change */
-  unsigned tasks; /**< bits of the job's tasks that have a use for it; 0: all */
+  unsigned tasks; /**< bits of the job's tasks that use it; 0: all */
   /* of keys */
   int is_identity;     /**< part of the identity of a run */
   const char *section; /**< of the documentation; set in the first row of each */
@@ -61,7 +61,7 @@ typedef struct mill_option {
  *  its dashes), what it takes, and text. */
 int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
 
-/** What the value of a row may be, for messages: "an integer from 1 to 24". */
+/** Allowed values of a row, for messages: "an integer from 1 to 24". */
 const char *mill_option_takes(const mill_option *row, char out[256]);
 
 /** The value in base as a text, for --help; empty where there is none, or where it is 0. */

@@ -83,7 +83,7 @@ int mill_text_is_printable(const char *text)
   return 1;
 }
 
-/* What YAML would fold or refuse is escaped. */
+/* Escape characters that YAML would fold or refuse. */
 void mill_text_print_quoted(const char *text, FILE *out)
 {
   fputc('"', out);

@@ -16,8 +16,7 @@ const char *mill_text_shown(const char *text, char out[64]);
 /** "a, b or c"; words ends with NULL; returns out. */
 const char *mill_text_of_words(const char *const *words, char out[128]);
 
-/** 1 when the text can stand in a YAML file and in one line of a message: UTF-8, no control
- *  characters. */
+/** 1 when the text fits a YAML file and one line of a message: UTF-8, no control characters. */
 int mill_text_is_printable(const char *text);
 
 /** Print as a double-quoted YAML scalar. */

@@ -4,7 +4,7 @@
 
 struct yaml_document_s;
 
-/** Takes what it needs from a document into base; *line is where a failure was found, 0: nowhere.
+/** Copies values from a document to base; *line: line of an error, 0: unknown.
  */
 typedef int mill_yaml_take(struct yaml_document_s *document, void *base, int *line);
 

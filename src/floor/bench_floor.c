@@ -1,7 +1,7 @@
 /* An operation is an addition or a multiplication; a division, a root, an exponential, a
- * logarithm or a comparison counts as one too.  Products with one and sums with zero are
- * left out where the mathematics has them, not where the code has.  Rotation and the widths of
- * line-spread functions, which few stars need, are left out too: the floor is a lower bound. */
+ * logarithm or a comparison counts as one too.  Products with one and sums with zero are omitted if
+ * they occur in the mathematics, not in the code.  Rotation and the widths of line-spread
+ * functions, which few stars need, are left out too: the floor is a lower bound. */
 #include "src/floor/bench_floor.h"
 
 #include <string.h>
@@ -78,8 +78,8 @@ static void add_real(const sizes *z, mill_bench_work *w, double ops)
   *(z->wide ? &w->f64 : &w->f32) += ops;
 }
 
-/** What comes before the last layer for one value and n_tangent tangents: float64, and in *layers
- *  the products of hidden layers for the tangents, which are of the run's precision. */
+/** The front for one value and n_tangent tangents: float64, and in *layers the products of hidden
+ *  layers for the tangents, which are of the run's precision. */
 static double front_ops(const mill_emulator *e, int n_tangent, double *layers)
 {
   double ops = 0.0;
@@ -119,7 +119,7 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
   return bytes;
 }
 
-/** Where an emulator's rows come from. */
+/** Source of an emulator's rows. */
 enum rows { ROWS_MADE = 0, ROWS_STORED, ROWS_ROUGH };
 
 /** Rows of arm a's emulator. */
@@ -201,7 +201,7 @@ static double star_bytes(const sizes *z)
   return z->n_pix * 8.0 + z->n_res * 4.0;
 }
 
-/** What a star's pixels need in a round. */
+/** Work on a star's pixels in a round. */
 static double round_bytes(const sizes *z)
 {
   return star_bytes(z) + z->share * z->n_pix * z->n_cont * 4.0;

@@ -1,10 +1,10 @@
-/** The least work of a fit, counted: arithmetic and bytes by stage, and the time that
- *  this machine would need for it.
+/** Lower bound of the work of a fit: arithmetic and bytes by stage, and the time that this machine
+ *  needs for it.
  *
  *  Counted from compulsory work only, with the sizes of the library and of the spectra
- *  that were fitted; the formulas stand in bench_floor.c and are explained in
- *  docs/develop/performance.md.  How many likelihoods and Jacobians a stage takes is not part
- *  of the count: it is what the run had (mill_timing).
+ *  that were fitted; the formulas are in bench_floor.c and explained in
+ *  docs/develop/performance.md.  How many likelihoods and Jacobians a stage takes is not part of
+ *  the count: it is what the run had (mill_timing).
  */
 #ifndef MILL_BENCH_FLOOR_H
 #define MILL_BENCH_FLOOR_H
@@ -15,7 +15,7 @@
 #include "kernels/base/timing.h"
 #include "src/floor/bench_rates.h"
 
-/** Where a star's time goes, in the order of the tables. */
+/** Stages of a star's time, in the order of the tables. */
 #define MILL_BENCH_STAGE_LIST(X)                                                                   \
   X(MILL_BENCH_READ, "read")                                                                       \
   X(MILL_BENCH_LOAD, "load")                                                                       \

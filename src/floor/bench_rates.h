@@ -1,7 +1,7 @@
-/** What this machine can do, on one core: the rates that floors are counted with.
+/** Rates of one core of this machine, from which floors are computed.
  *
- *  Work over CPU time of the calling thread, the best of several tries, so that what
- *  other programs do on the machine matters little.
+ *  Work over CPU time of the calling thread, the best of several tries, so that other programs on
+ *  the machine matter little.
  */
 #ifndef MILL_BENCH_RATES_H
 #define MILL_BENCH_RATES_H
@@ -18,8 +18,7 @@ typedef struct mill_bench_rates {
 } mill_bench_rates;
 
 /** Measure products and copies, about two seconds, and keep the best of this and of what rates
- *  holds; zero it before the first call.  OpenBLAS is told to use one thread while it lasts.
- *  MILL_ERR_MEMORY. */
+ *  holds; zero it before the first call.  OpenBLAS uses one thread meanwhile.  MILL_ERR_MEMORY. */
 int mill_bench_rates_measure(mill_bench_rates *rates);
 
 /** Measure read_gbyte_s on the files (an unmeasured read brings them into the page cache):

@@ -14,7 +14,7 @@
 
 enum {
   MAX_FINE = 1 << 27, /* steps of the sum over an arm, and weights: 512 MiB */
-  SPLINE_MARGIN = 16, /* points of the spline beyond the arm, where its ends have no effect left */
+  SPLINE_MARGIN = 16, /* points of the spline beyond the arm, so that its ends have no effect */
   STEP_QUANTILE = 20  /* the steps of a spectrum but for its shortest 1 / 20 */
 };
 
@@ -167,11 +167,10 @@ static int make_weights(mill_arm_cut *cut, int n_sub, int n_thread)
     cut->at[p + 1] = cut->at[p] + (size_t)n;
   }
   if (k_last - cut->k_first >= MAX_FINE || cut->at[cut->n_pix] > MAX_FINE)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "its wavelength steps, or the convolution from its resolution, are too fine for "
-        "pixels of %.3g A: %zu weights; take a coarser sampling or more pixels",
-        cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "its wavelength steps, or the convolution from its resolution, are too fine "
+                      "for pixels of %.3g A: %zu weights; use a coarser sampling or more pixels",
+                      cut->ln_step * edge(cut, 0), cut->at[cut->n_pix]);
   cut->n_fine = (int)(k_last - cut->k_first + 1);
   MILL_CHECK(mill_alloc_raw(cut->at[cut->n_pix], sizeof *cut->weight, (void **)&cut->weight));
   cut->n_sub = n_sub;
@@ -285,7 +284,7 @@ int mill_arm_cut_apply(const mill_arm_cut *cut, int n, const double *wave_aa, co
   int err = MILL_OK, first = 0, n_used = 0;
   double *bend = NULL, *upper = NULL;
   used_points(cut, n, wave_aa, &first, &n_used);
-  /* bad points that are not needed are no points of the spline */
+  /* the spline skips bad points that are not needed */
   for (int i = first; wave_aa[i + 1] <= cut->min_aa; i++)
     if (!isfinite(flux[i])) {
       n_used -= i + 1 - first;

@@ -27,14 +27,14 @@ void mill_arm_cut_destroy(mill_arm_cut *cut); /* NULL is allowed */
 /** First and last wavelength in A that a spectrum must have. */
 void mill_arm_cut_range(const mill_arm_cut *cut, double *min_aa, double *max_aa);
 
-/** Make ready for spectra at these n ascending wavelengths (A), or with steps like theirs; does
- *  nothing when it is.  n_thread: 1 or more, of which nothing depends.  MILL_ERR_INPUT when they do
+/** Prepare for spectra at these n ascending wavelengths (A), or with equal steps; does nothing when
+ *  already prepared.  n_thread: 1 or more, does not change the result.  MILL_ERR_INPUT when they do
  *  not cover the arm or are too fine, MILL_ERR_MEMORY. */
 int mill_arm_cut_prepare(mill_arm_cut *cut, int n, const double *wave_aa, int n_thread);
 
 /** Cut a spectrum at the wavelengths that mill_arm_cut_prepare had last.
  *
- *  flux [n]      flux density by wavelength; what is beyond mill_arm_cut_range is not looked at
+ *  flux [n]      flux density by wavelength; ignored beyond mill_arm_cut_range
  *  out  [n_pix]  the same unit
  *
  *  MILL_ERR_INPUT where a flux is not finite, MILL_ERR_MEMORY. */

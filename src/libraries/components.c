@@ -17,7 +17,7 @@ enum {
   PIX_BLOCK = 512
 };
 
-/* Take the mean over the rows out of every pixel. */
+/* Subtract each pixel's mean over the rows. */
 static void centre(int n_thread, mill_spectra_matrix *m, float *mean)
 {
 #pragma omp parallel for num_threads(n_thread) schedule(static)

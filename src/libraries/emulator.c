@@ -90,8 +90,7 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
     for (int i = 0; i < n_value; i++) {
-      const int n_lane =
-          n - i / task.n_out * MILL_EMULATOR_LANE; /* of the others no exp is taken */
+      const int n_lane = n - i / task.n_out * MILL_EMULATOR_LANE; /* the others have no exp */
       for (int q = 0; q < MILL_EMULATOR_LANE; q++) {
         const double z = task.out[i].v[q / 4][q % 4];
         task.out[i].v[q / 4][q % 4] = q >= n_lane   ? last && e->log_flux

@@ -28,7 +28,7 @@ int mill_emulator_eval(const mill_library *lib, int arm, const double *label, do
  *  label [n][n_label]     in
  *  flux [n_group][n_pix]  out  groups of MILL_EMULATOR_LANE spectra; 0 or 1 beyond the n-th
  *
- *  n_thread OpenMP threads, whose number changes nothing.  MILL_ERR_MEMORY. */
+ *  n_thread OpenMP threads; the result does not depend on their number.  MILL_ERR_MEMORY. */
 int mill_emulator_lanes(const mill_library *lib, int arm, int n, const double *label, int n_thread,
                         mill_lanes *flux);
 

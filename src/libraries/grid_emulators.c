@@ -37,7 +37,7 @@ static int check_settings(const mill_grid_settings *s)
   return mill_library_make_check(s->n_component, s->smoothing, s->n_guess, s->n_thread);
 }
 
-/* What the steps share. */
+/* Data shared by the steps. */
 typedef struct work {
   const mill_grid_settings *set;
   const mill_grid_models *models;
@@ -289,8 +289,7 @@ static int make(work *w, mill_library *lib, mill_grid_facts *facts)
   if (w->set->way == MILL_WAY_RADIAL && models->n > MAX_RADIAL)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "%d models; radial functions take %d at most: take --emulator network, splines or "
-        "linear",
+        "%d models; radial functions take %d at most: use --emulator network, splines or linear",
         models->n, MAX_RADIAL);
   MILL_CHECK(make_frame(w, lib));
   MILL_CHECK(make_lattice(w, lib, facts));

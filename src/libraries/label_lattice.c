@@ -39,7 +39,7 @@ static int find_nodes(const mill_library *lib, int n, const double *mapped, int 
       sorted[n_node++] = sorted[i];
   if (n_node > MILL_MAX_GRID_NODE)
     MILL_FAIL(MILL_ERR_INPUT,
-              "label %s has %d values in %d models; a grid has %d at most: take --emulator radial "
+              "label %s has %d values in %d models; a grid has %d at most: use --emulator radial "
               "or network for scattered labels",
               lib->label[l].name, n_node, n, MILL_MAX_GRID_NODE);
   lattice->n_node[l] = n_node;

@@ -1,5 +1,4 @@
-/** Models at the nodes of a grid of labels: which node has which, and what to do where one is
- *  missing. */
+/** Models at the nodes of a grid of labels, and filling of nodes without a model. */
 #ifndef MILL_LABEL_LATTICE_H
 #define MILL_LABEL_LATTICE_H
 
@@ -30,8 +29,8 @@ int mill_label_lattice_find(const mill_library *lib, int n, const double *mapped
 /** Fail when a node has no model: name the first few and the options that help. */
 int mill_label_lattice_refuse_gaps(const mill_library *lib, const mill_label_lattice *lattice);
 
-/** Has the node of a model nodes with models on both sides along every label of three nodes or
- *  more? */
+/** Does the node of a model have neighbours with models on both sides along every label of three
+ *  nodes or more? */
 int mill_label_lattice_is_inner(const mill_label_lattice *lattice, int i_node);
 
 /** Node next to i_node along a label, step -1 or 1; -1: there is none. */

@@ -7,7 +7,8 @@
 
 enum { MAX_STEP = 30, N = MILL_LABEL_SEARCH_MAX };
 
-/* Part of the sum, a chi-square: differences of two fits count down to some 1e-4 of their errors.
+/* Tolerance relative to the sum, a chi-square: differences of two fits matter down to about 1e-4 of
+ * their errors.
  */
 static const double ENOUGH = 1e-12;
 

@@ -12,7 +12,7 @@
 #include "src/libraries/point_hull.h"
 #include "src/libraries/whole_hull.h"
 
-/* What is known of the labels that synthetic libraries use. */
+/* Properties of the labels of synthetic libraries. */
 static const struct {
   const char *name, *column, *unit;
   double scale;
@@ -79,7 +79,7 @@ static int make_whole_hull(int n, const double *mapped, mill_library *lib)
   if (hull->n_facet > MILL_MAX_FACET)
     return MILL_ERROR(
         MILL_ERR_INPUT,
-        "the hull of %d labels of %d models has %d facets, at most %d: take hulls of pairs",
+        "the hull of %d labels of %d models has %d facets, at most %d: use hulls of pairs",
         lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
   return MILL_OK;
 }

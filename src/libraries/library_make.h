@@ -1,4 +1,4 @@
-/** What every way of making a library has in common. */
+/** Steps shared by all ways of making a library. */
 #ifndef MILL_LIBRARY_MAKE_H
 #define MILL_LIBRARY_MAKE_H
 

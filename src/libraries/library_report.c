@@ -95,7 +95,7 @@ done:
   return err;
 }
 
-/* What the residuals have in common; nothing with fewer than a measurement needs. */
+/* Model error from the residuals; none with fewer spectra than a measurement needs. */
 static int arm_residuals(const mill_arm *arm, int n, double *residual, int n_component,
                          mill_model_error *error, mill_model_error_report *report)
 {
@@ -308,7 +308,7 @@ static void say_labels(const mill_library *lib, const mill_library_report *r, wr
           x->sigma, x->own_bias, x->own_scatter, x->own_in_sigma, 100 * x->share);
     }
     if (r->n_fit[s] < r->n_tried)
-      say(w, "  %3.0f  the fits of %d spectra came to no end\n", mill_report_sn[s],
+      say(w, "  %3.0f  the fits of %d spectra did not finish\n", mill_report_sn[s],
           r->n_tried - r->n_fit[s]);
   }
 }

@@ -1,4 +1,4 @@
-/** How good a library is, from spectra that were left out of it: the report of every way to one
+/** Quality of a library, from spectra left out of it: the report of library spectra and train
  *  (docs/use/libraries.md). */
 #ifndef MILL_LIBRARY_REPORT_H
 #define MILL_LIBRARY_REPORT_H
@@ -24,8 +24,8 @@ typedef struct mill_report_error {
 
 /** A label, or the velocity in km/s, fitted to left-out spectra with noise.
  *
- *  What is the emulator's own is the difference from the fit to the emulator's own spectrum of the
- *  true labels with the same noise.  Medians over the spectra; scatter: 1.48 MAD. */
+ *  The emulator's own part is the difference from the fit to its own spectrum of the true labels
+ *  with the same noise.  Medians over the spectra; scatter: 1.48 MAD. */
 typedef struct mill_report_label {
   double bias, scatter;         /**< fitted minus true */
   double sigma;                 /**< error that the fit gives */
@@ -56,7 +56,7 @@ void mill_library_report_clear(mill_library_report *report); /* NULL is allowed 
 /** Measure it.
  *
  *  spectra      took no part in making the library; fluxes above 0
- *  n_thread     1 or more; changes nothing
+ *  n_thread     1 or more; does not change the result
  *  n_component  of the residuals, 0 ... MILL_MAX_ERROR; fewer with fewer than twice as many spectra
  *  report       out, zeroed before, cleared on failure
  *

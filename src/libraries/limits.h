@@ -1,4 +1,4 @@
-/** Settings within their limits: one message for all of them. */
+/** Check that settings are within limits, with one form of message. */
 #ifndef MILL_LIBRARIES_LIMITS_H
 #define MILL_LIBRARIES_LIMITS_H
 

@@ -39,8 +39,8 @@ static double spectrum_at(int n_pix, const double *wave_aa, const float *flux, d
   return sum;
 }
 
-/* What convolves templates of an arm: its pixels but for *margin at each end, where a template does
-   not reach far enough. */
+/* Kernel that convolves templates of an arm: its pixels but for *margin at each end, where a
+ * template does not reach far enough. */
 static int smoothing_create(const mill_arm *a, double kernel_aa, int *margin, mill_arm_cut **cut)
 {
   int err = MILL_OK;
@@ -111,7 +111,7 @@ done:
 
 /* ---- measurement ---------------------------------------------------------------------------- */
 
-/* Where the residuals are known: continuum functions [n_cont][n_pix] over these pixels. */
+/* Pixels with known residuals, and continuum functions [n_cont][n_pix] over them. */
 typedef struct span {
   int first, last; /* pixels that some residual knows */
   int n_cont;
@@ -172,8 +172,8 @@ static void scale_rows(int n, int n_pix, const double *scale, int divide, double
       x[(size_t)i * (size_t)n_pix + (size_t)p] *= divide ? 1 / scale[p] : scale[p];
 }
 
-/* Take the continuum out of 1 + x, by least squares of scale times that; what is not known stays
-   so. Returns the known pixels, 0 where they do not determine a continuum. */
+/* Divide 1 + x by its continuum, a least-squares fit to scale times it; unknown pixels stay
+ * unknown. Returns the known pixels, 0 where they do not determine a continuum. */
 static int remove_continuum(int n_pix, const span *s, double *x)
 {
   double normal[MILL_MAX_CONT * MILL_MAX_CONT] = {0}, v[MILL_MAX_CONT] = {0};

@@ -1,4 +1,4 @@
-/** The region of a plane that scattered points cover. */
+/** The region of a plane covered by scattered points. */
 #ifndef MILL_POINT_HULL_H
 #define MILL_POINT_HULL_H
 

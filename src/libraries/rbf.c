@@ -170,7 +170,7 @@ static void fill_kernel(const mill_rbf_fit *f, double *kernel)
     }
 }
 
-/** What depends on the points and weights alone: pole, pole_k, basis, eigen. */
+/** Compute the part that depends on points and weights only: pole, pole_k, basis, eigen. */
 static int decompose(mill_rbf_fit *f, int degree)
 {
   int err = MILL_OK;
@@ -404,7 +404,7 @@ int mill_rbf_fit_export(const mill_rbf_fit *fit, mill_rbf *rbf)
   memset(rbf, 0, sizeof *rbf);
   if (size > MILL_MAX_RBF_COEF)
     MILL_FAIL(MILL_ERR_RANGE,
-              "radial functions with %zu coefficients, at most %d: take fewer points or components",
+              "radial functions with %zu coefficients, at most %d: use fewer points or components",
               size, MILL_MAX_RBF_COEF);
   MILL_TRY(MILL_ALLOC(size, &coef));
   mill_rbf_fit_coef(fit, coef);

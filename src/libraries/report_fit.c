@@ -25,7 +25,7 @@ enum {
 
 #define SPEED_UNIT 100.0 /* km/s; steps of the search are at most one */
 
-/* What all fits share. */
+/* Data shared by all fits. */
 typedef struct set {
   const mill_library *lib;
   size_t first[MILL_MAX_ARM + 1]; /* of an arm in the pixels of a fit, all arms together */

@@ -1,4 +1,4 @@
-/** The level of a spectrum as a smooth function of what it depends on. */
+/** The level of a spectrum as a smooth function of its pixels. */
 #ifndef MILL_SMOOTH_MEDIAN_H
 #define MILL_SMOOTH_MEDIAN_H
 

@@ -11,7 +11,7 @@
 #define MAX_VELOCITY 600.0
 #define SMALL_CHANGE 0.2
 
-/* What the functions without spectrum i say of it, out [n_pix]. */
+/* Prediction for spectrum i by functions made without it, out [n_pix]. */
 static void predict(const mill_spectra_work *w, int i, double *out)
 {
   const size_t q = (size_t)w->n_component, n_pix = (size_t)w->n_pix;
@@ -42,7 +42,7 @@ static double misfit(int n, int most, int shift, const double *y, const unsigned
 }
 
 /* Velocity of y against model: the least misfit among whole pixels, and a parabola through its
-   neighbours, which is exact where there is nothing left to find.  NaN: at the end of the range. */
+   neighbours, which is exact at zero velocity.  NaN: at the end of the range. */
 static double find_velocity(const mill_spectra_work *w, double step_km_s, int i, const double *y,
                             const double *model)
 {

@@ -191,7 +191,7 @@ static int doubt(const mill_spectra_work *w, double *out)
     for (int j = 0; j < n_near; j++)
       like[j] = residual[near[j + 1].place]; /* the first one is itself */
     const double usual = mill_median((size_t)n_near, like);
-    /* spectra that a function fits to rounding are all well */
+    /* no spectrum is doubtful if the functions fit to rounding */
     out[i] = residual[i] / fmax(usual, 1e-4);
   }
 done:
@@ -200,8 +200,8 @@ done:
   return err;
 }
 
-/* Gaps become what the functions of the labels say, components and functions are made again: the
-   change falls by the part of the pixels that are gaps, or faster. */
+/* Fill gaps with the functions of the labels, and remake components and functions: the change falls
+ * by the part of the pixels that are gaps, or faster. */
 static int fill_gaps(int n_component, mill_spectra_work *w)
 {
   const size_t n_pix = (size_t)w->n_pix;
@@ -223,7 +223,7 @@ static int fill_gaps(int n_component, mill_spectra_work *w)
   return MILL_OK;
 }
 
-/* Take the spectra with limit < ratio out of the work. */
+/* Drop the spectra with limit < ratio. */
 static void drop_outliers(const double *ratio, unsigned char *fate, mill_spectra_work *w)
 {
   int n = 0;

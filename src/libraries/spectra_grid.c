@@ -82,7 +82,7 @@ static void common_range(const mill_labelled_spectra *in, const unsigned char *f
   }
 }
 
-/* What to do about bad pixels; empty when nothing helps. */
+/* Advice on bad pixels; empty when nothing helps. */
 static void range_help(const mill_spectra_report *report, size_t size, char *text)
 {
   text[0] = '\0';
@@ -186,7 +186,7 @@ static void make_continuum(const mill_arm *arm, int n_basis, double *basis)
     }
 }
 
-/* What of the input goes into a spectrum, and work for it. */
+/* Input range of a spectrum, and work space. */
 typedef struct source {
   int low, n;                  /* pixels of the input */
   const double *wave;          /* [n] */
@@ -266,11 +266,10 @@ static int remove_continuum(size_t n, int n_basis, const double *basis, int n_ga
     }
   if (n_basis > 0 &&
       LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', n_basis, 1, normal, n_basis, coef, 1) != 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "a spectrum's gaps leave nothing to find its continuum of degree %d from; give a "
-        "lower --continuum",
-        n_basis - 1);
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "a spectrum's gaps leave too few pixels for a continuum of degree %d; give a "
+                      "lower --continuum",
+                      n_basis - 1);
   for (int k = 0; k < n_basis; k++)
     cblas_daxpy((int)n, -coef[k], basis + (size_t)k * n, 1, y, 1);
   return MILL_OK;

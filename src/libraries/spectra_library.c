@@ -193,7 +193,7 @@ static int make_functions(const mill_spectra_library_settings *set, const mill_l
   return MILL_OK;
 }
 
-/* The spectra in use for those who want to see them. */
+/* Copy the spectra in use for the caller. */
 static int hand_out(const mill_spectra_work *w, const mill_labelled_spectra *in,
                     const mill_library *lib, mill_model_set *used)
 {
@@ -308,7 +308,7 @@ int mill_spectra_left_out(const mill_spectra_library_settings *settings, const m
   unsigned char *is_out = NULL;
   mill_labelled_spectra rest = {0};
   mill_spectra_report said = {0};
-  mill_spectra_library_settings set = *settings; /* what was done to the spectra is done */
+  mill_spectra_library_settings set = *settings; /* the spectra are already corrected */
   set.min_aa = 0;
   set.max_aa = INFINITY;
   set.align = 0;

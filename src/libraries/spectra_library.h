@@ -58,7 +58,7 @@ typedef struct mill_spectra_library_settings {
 /** Defaults; labels, resolution, arm and source are the caller's. */
 void mill_spectra_library_settings_init(mill_spectra_library_settings *settings);
 
-/** What became of a spectrum. */
+/** Use of a spectrum. */
 enum mill_spectrum_fate {
   MILL_SPECTRUM_USED = 0,
   MILL_SPECTRUM_NO_LABEL, /**< a label is not known */
@@ -68,7 +68,7 @@ enum mill_spectrum_fate {
   MILL_N_SPECTRUM_FATE
 };
 
-/** Text of a fate, for messages. */
+/** Text of a use, for messages. */
 const char *mill_spectrum_fate_text(int fate);
 
 /** What was done. */

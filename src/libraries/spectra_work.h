@@ -1,6 +1,6 @@
-/** Steps of mill_spectra_library_build and what they work on: spectra_grid.c selects the spectra
- * and puts them on the library's wavelengths, spectra_fit.c makes the functions of the labels,
- *  spectra_errors.c measures what the templates get wrong. */
+/** Steps of mill_spectra_library_build and their data: spectra_grid.c selects the spectra and puts
+ * them on the library's wavelengths, spectra_fit.c makes the functions of the labels,
+ * spectra_errors.c measures the model error. */
 #ifndef MILL_SPECTRA_WORK_H
 #define MILL_SPECTRA_WORK_H
 
@@ -30,13 +30,13 @@ typedef struct mill_spectra_work {
   unsigned char *gap; /**< [n][n_pix] 1: the pixel is bad, and y what the others make of it */
   int n_gap;          /**< of all */
   enum mill_spectra_stage aligning;
-  double *mapped;     /**< [n][n_label] */
-  double *length;     /**< [n_label] */
-  double *weight;     /**< [n] */
-  double *score;      /**< [n][n_component] */
-  double *lost;       /**< [n] mean square over pixels that the components do not carry */
-  double *mean;       /**< [n_pix] */
-  double *pattern;    /**< [n_component][n_pix] orthonormal */
+  double *mapped;  /**< [n][n_label] */
+  double *length;  /**< [n_label] */
+  double *weight;  /**< [n] */
+  double *score;   /**< [n][n_component] */
+  double *lost;    /**< [n] mean square over pixels that the components do not carry */
+  double *mean;    /**< [n_pix] */
+  double *pattern; /**< [n_component][n_pix] orthonormal */
   int n_component;
   double kept_variance;
   mill_rbf_fit *fit;
@@ -53,15 +53,15 @@ static inline double mill_spectra_label_of(const mill_labelled_spectra *in,
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
                              const mill_labelled_spectra *in, int *first, int *n);
 
-/** What becomes of spectrum i of the input, before it is looked at more closely. */
+/** Use of spectrum i of the input, from its labels and pixels alone. */
 int mill_spectra_fate_of(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
                          int first, int n, int i);
 
-/** Fail because only n spectra can be used: say why, and what range would do. */
+/** Fail because only n spectra can be used, with the reason and a range that helps. */
 int mill_spectra_too_few(const mill_spectra_report *report, int n);
 
-/** Fail when half of the spectra in use have a bad pixel at the same place: name it, and what range
- *  would do; where all are good goes to the report. */
+/** Fail when half of the spectra in use have a bad pixel at the same place: name it, and a range
+ *  that helps; where all are good goes to the report. */
 int mill_spectra_check_pixels(const mill_labelled_spectra *in, int first, int n,
                               mill_spectra_report *report);
 
@@ -80,8 +80,7 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
 int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
                        mill_spectra_report *report, int *done);
 
-/** What the functions are, for the report, and the errors of the templates if the settings ask for
- *  them. */
+/** Describe the functions for the report, and measure the model error if requested. */
 int mill_spectra_measure(const mill_spectra_work *w, mill_library *lib,
                          mill_spectra_report *report);
 

@@ -82,7 +82,7 @@ static int check(int n_axis, const int *n_node, const double *const *node, int n
   }
   if (size > MILL_MAX_GRID_COEF)
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "a grid of %.3g numbers, at most %d: take fewer nodes or components", size,
+                      "a grid of %.3g numbers, at most %d: use fewer nodes or components", size,
                       MILL_MAX_GRID_COEF);
   return MILL_OK;
 }

@@ -36,9 +36,8 @@ int mill_train_arm_settings_check(const mill_train_arm_settings *s)
 {
   MILL_CHECK(mill_train_settings_check(&s->net));
   if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "the scores of components are trained with the loss l2 alone; take "
-                      "the pixels for another one");
+    return MILL_ERROR(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 "
+                                      "alone; use --last pixels for another loss");
   if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
@@ -79,7 +78,7 @@ static void arm_clear(arm *a)
   MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
 }
 
-/* What is learned of models: ln flux or flux, y [n][n_pix]. */
+/* Targets of training: ln flux or flux, y [n][n_pix]. */
 static int read_y(const arm *a, int n, const int *model, float *y)
 {
   const size_t size = (size_t)n * (size_t)a->task->n_pix;
@@ -196,7 +195,7 @@ done:
   return err;
 }
 
-/* The share of every rank to all others: rows of n numbers. */
+/* Send every rank's share to all others: rows of n numbers. */
 static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
 {
   for (int r = 0; r < mpi->size; r++) {

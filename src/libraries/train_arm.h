@@ -5,7 +5,7 @@
 
 #include "src/libraries/train_network.h"
 
-/** In what a residual of a pixel is measured. */
+/** Unit of a pixel's residual. */
 enum mill_train_unit {
   MILL_TRAIN_NOISE = 0, /**< the noise of a spectrum with the same S/N in every pixel */
   MILL_TRAIN_SPREAD     /**< the standard deviation of the pixel over the models */
@@ -22,9 +22,9 @@ enum { MILL_TRAIN_MOST_COMPONENT = 256 }; /**< unless a number of them is given 
 
 typedef struct mill_train_arm_settings {
   mill_train_settings net;
-  int log_flux;    /**< 1: ln flux is learned, 0: flux */
+  int log_flux; /**< 1: ln flux is learned, 0: flux */
   enum mill_train_unit unit;
-  double sn;       /**< of NOISE, > 0 */
+  double sn; /**< of NOISE, > 0 */
   enum mill_train_last last;
   int n_component; /**< 0: as many as leave a part of 1e-8 of the variance, at most the above */
   double keep_gib; /**< PIXELS: spectra that need more memory are read again for every step */

@@ -21,15 +21,15 @@ typedef struct mill_train_settings {
   int batch;                     /**< models of a step, of all ranks together */
   int n_epoch;                   /**< at most */
   enum mill_train_schedule schedule;
-  double rate, least_rate;       /**< learning rates; at a plateau below the least: the end */
-  int patience;                  /**< PLATEAU: epochs without a lower loss before the rate falls */
-  double factor;                 /**< PLATEAU: by which it falls, in (0, 1) */
-  int stop_after;                /**< epochs without a lower loss that end the training; 0: none */
-  double decay;                  /**< decoupled weight decay of all parameters, times the rate */
+  double rate, least_rate; /**< learning rates; at a plateau below the least: the end */
+  int patience;            /**< PLATEAU: epochs without a lower loss before the rate falls */
+  double factor;           /**< PLATEAU: by which it falls, in (0, 1) */
+  int stop_after;          /**< epochs without a lower loss that end the training; 0: none */
+  double decay;            /**< decoupled weight decay of all parameters, times the rate */
   enum mill_train_loss_kind loss;
-  double huber;                  /**< delta of HUBER, in units of the loss */
+  double huber; /**< delta of HUBER, in units of the loss */
   uint64_t seed;
-  int n_thread;  /**< of this rank; the bits do not depend on it */
+  int n_thread;                        /**< of this rank; the bits do not depend on it */
   enum mill_train_precision precision; /**< of a GPU */
 } mill_train_settings;
 
@@ -38,7 +38,7 @@ void mill_train_settings_init(mill_train_settings *settings);
 /** MILL_ERR_USAGE names the setting. */
 int mill_train_settings_check(const mill_train_settings *settings);
 
-/** What is learned: targets of models with labels.
+/** Training data: targets of models with labels.
  *
  *  The loss of a model is sum_j rho(scale_j (out_j - target_j)) / n_norm, that of a set the mean
  *  over its models plus its floor, which no training changes (what the targets do not carry).
@@ -70,7 +70,7 @@ typedef struct mill_train_epoch {
   double rate, seconds;
 } mill_train_epoch;
 
-/** All that a training that continues needs. */
+/** State of a training, sufficient to continue it. */
 typedef struct mill_train_state {
   int n_epoch;    /**< done */
   int best_epoch; /**< 1 ...; the one whose parameters are kept; 0: none yet */
@@ -88,8 +88,8 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
                      mill_train_state *state);
 void mill_train_state_clear(mill_train_state *state); /* NULL is allowed */
 
-/** Called by every rank after every epoch; m and v are shared out then (mill_train_gather).
- *  Anything but MILL_OK, the same on every rank, ends the training. */
+/** Called by every rank after every epoch; m and v are then distributed among ranks
+ *  (mill_train_gather).  Anything but MILL_OK, the same on every rank, ends the training. */
 typedef struct mill_train_watch {
   int (*after)(void *context, mill_train_state *state);
   void *context;
@@ -101,7 +101,7 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_settings *settings, const mill_train_problem *problem,
                    const mill_train_watch *watch, mill_train_state *state);
 
-/** Bring all of m and v to every rank: they are shared out.  Collective. */
+/** Gather the distributed m and v on every rank.  Collective. */
 int mill_train_gather(const mill_mpi *mpi, mill_train_state *state);
 
 /** Loss, without a floor, and its slope along every parameter for some models, without a step.
@@ -110,7 +110,7 @@ int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *se
                         const mill_train_problem *problem, int n, const int *model,
                         const float *param, float *gradient, double *loss);
 
-/** What the hidden layers make of models [n], h [n][width of the last]. */
+/** Outputs of the hidden layers for models [n], h [n][width of the last]. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h);

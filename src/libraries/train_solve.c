@@ -49,7 +49,7 @@ static int allocate(const mill_train_problem *p, int width, normal *q)
   return MILL_ALLOC(n * n_out, &q->change);
 }
 
-/* Sums of products over the models, block by block; weight and bias are those there are. */
+/* Sums of products over the models, block by block, with the present weight and bias. */
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   int err = MILL_OK;

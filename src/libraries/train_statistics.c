@@ -298,8 +298,8 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   const int most = s->n < s->n_row ? (int)s->n : s->n_row;
   if (n_component < 1 || n_component >= most)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%d principal components of %lld spectra, expected 1 to %d: take fewer components, "
-              "or more spectra",
+              "%d principal components of %lld spectra, expected 1 to %d: use fewer components, or "
+              "more spectra",
               n_component, (long long)s->n, most - 1);
   MILL_TRY(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));
   MILL_TRY(MILL_ALLOC(n_component, &value));
@@ -311,9 +311,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   for (size_t p = 0; p < n_pix; p++)
     out->total += scale[p] * scale[p] * s->square[p] / (double)s->n;
   if (!(out->total > 0) || !isfinite(out->total))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "the spectra do not differ from each other, or are no numbers: their "
-              "variance is %g",
+    MILL_FAIL(MILL_ERR_INPUT, "the spectra are all equal, or not finite: their variance is %g",
               out->total);
   MILL_TRY(s->ops->directions(s->n_row, s->n_pix, scaled, n_component, value, row));
   for (int k = 0; k < n_component; k++)

@@ -6,7 +6,7 @@
 #include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
 
-/** What is known of the rows so far, in bounded memory.
+/** Statistics of the rows so far, in bounded memory.
  *
  *  Mean, variance and range of each pixel are exact.  The products of pixels (the covariance) are
  *  those of n_room rows at most: where there are more spectra, half of n_room principal directions
@@ -24,7 +24,7 @@ void mill_train_statistics_destroy(mill_train_statistics *s); /* NULL is allowed
 /** n more spectra y [n][n_pix]. */
 int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y);
 
-/** Bring what all ranks have to rank 0, in their order.  Collective. */
+/** Gather all ranks' statistics on rank 0, in rank order.  Collective. */
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s);
 
 /** Statistics of n_model spectra and their principal components.
@@ -56,7 +56,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out);
 
-/** What rank 0 has, on every rank.  Collective. */
+/** Broadcast rank 0's statistics.  Collective. */
 int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c);
 void mill_train_components_clear(mill_train_components *c); /* NULL is allowed */
 

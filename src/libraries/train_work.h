@@ -12,7 +12,7 @@ typedef struct mill_train_team {
   mill_train_work *work;
   int *model;                /**< [n_room] of the models at work */
   const float **x, **target; /**< [n_room] */
-  mill_train_rows rows;      /**< what mill_train_team_rows has found */
+  mill_train_rows rows;      /**< result of mill_train_team_rows */
   float *param;              /**< [n_param] copy of mill_train_team_bind; else NULL */
 } mill_train_team;
 

@@ -57,7 +57,7 @@ int mill_whole_hull(int n, int n_label, const double *x, int *n_facet, double **
     point[i] = x[i];
   said = open_memstream(&text, &size);
   if (!said)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for what qhull says");
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the messages of qhull");
   qh_zero(qh, said);
   const int code = qh_new_qhull(qh, n_label, n, point, False, command, NULL, said);
   if (code == qh_ERRmem)
@@ -90,9 +90,8 @@ int mill_whole_hull(int n, int n_label, const double *x, int *n_facet, double **
   (void)x;
   *n_facet = 0;
   *facet = NULL;
-  return MILL_ERROR(MILL_ERR_CONFIG,
-                    "a hull of all labels needs qhull, which this starmill was built without "
-                    "(docs/use/install.md); take hulls of pairs");
+  return MILL_ERROR(MILL_ERR_CONFIG, "a hull of all labels needs qhull, which this starmill was "
+                                     "built without (docs/use/install.md); use hulls of pairs");
 }
 
 #endif

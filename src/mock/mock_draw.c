@@ -1,4 +1,4 @@
-/* Who the stars are: every quantity a function of the settings, the seed and the index. */
+/* Properties of the stars: functions of the settings, the seed and the index. */
 #include <math.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ int mill_mock_draw_check(const mill_mock_survey *survey)
   return MILL_OK;
 }
 
-/** What a spectrum without noise depends on. */
+/** Parameters of a noise-free spectrum. */
 static void draw_intrinsic(const mill_mock_survey *survey, int64_t index, mill_mock_star *star)
 {
   const mill_mock_settings *set = &survey->set;
@@ -160,7 +160,7 @@ void mill_mock_draw(const mill_mock_survey *survey, int64_t index, mill_mock_sta
     star->vrad_km_s = 900.0;
   magnitudes(survey, star);
   if (kind == MILL_MOCK_SKY || kind == MILL_MOCK_NOISE) {
-    /* there is no star: no truth about one */
+    /* no star, so no true values */
     for (int l = 0; l < survey->lib->n_label; l++)
       star->label[l] = (double)NAN;
     for (int a = 0; a < MILL_MOCK_N_ARM; a++)

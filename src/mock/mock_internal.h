@@ -1,4 +1,4 @@
-/** What the files of the mock survey share (src/mock/); no other file includes it. */
+/** Shared declarations of the mock survey (src/mock/); no other file includes it. */
 #ifndef MILL_MOCK_INTERNAL_H
 #define MILL_MOCK_INTERNAL_H
 

@@ -311,7 +311,7 @@ static void fill(int n, float value, float *x)
     x[i] = value;
 }
 
-/** What is wrong with a pathological row's pixels. */
+/** Add a pathological row's defects. */
 static void add_defect(int kind, mill_random *r, mill_mock_row *row)
 {
   for (int a = 0; a < MILL_MOCK_N_ARM; a++) {

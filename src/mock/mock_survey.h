@@ -1,8 +1,8 @@
-/** Mock survey: which stars there are, and their spectra as an instrument sees them.
+/** Mock survey: its stars, and their spectra as an instrument sees them.
  *
  *  A star is a pure function of the settings, its index and the seed, so ranks share files without
- *  talking.  No file formats here (io/mock/mock_files.h).  The instrument is DESI-like: three arms,
- *  vacuum wavelengths in steps of 0.8 A, resolution matrices of 11 diagonals.
+ *  messages.  No file formats here (io/mock/mock_files.h).  The instrument is DESI-like: three
+ *  arms, vacuum wavelengths in steps of 0.8 A, resolution matrices of 11 diagonals.
  *  docs/science/simulator.md describes the distributions and the noise.
  */
 #ifndef MILL_MOCK_SURVEY_H
@@ -11,8 +11,8 @@
 #include "kernels/data/library.h"
 #include "src/system/random.h"
 
-/** Raised with every change of what a survey of given settings contains, so that a
- *  survey made by an older program is not taken for complete. */
+/** Incremented with every change of a survey's contents at given settings, so that a survey made by
+ *  an older program does not count as complete. */
 enum { MILL_MOCK_CONTENTS = 3 };
 
 enum { MILL_MOCK_N_ARM = 3, MILL_MOCK_N_DIAG = 11, MILL_MOCK_N_LSF = 5 };
@@ -46,7 +46,7 @@ double mill_mock_lsf_sigma(int lsf_group, double wave_aa);
   X(MILL_MOCK_HALF_MASKED, "half_masked", "every second pixel masked")                             \
   X(MILL_MOCK_FAST_ROTATOR, "fast_rotator", "v sin i of 300 km/s")                                 \
   X(MILL_MOCK_HIGH_VELOCITY, "high_velocity", "900 km/s")                                          \
-  X(MILL_MOCK_GALAXY, "galaxy", "redrock calls it a GALAXY; a star all the same")
+  X(MILL_MOCK_GALAXY, "galaxy", "a star that redrock calls a GALAXY")
 
 #define MILL_MOCK_KIND_ENUM(code, name, text) code,
 enum mill_mock_kind { MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_ENUM) MILL_MOCK_N_KIND };
@@ -105,7 +105,7 @@ typedef struct mill_mock_star {
   double mag_g, mag_r, mag_z;
 } mill_mock_star;
 
-/** What stars are made with; read-only once made, shared by threads. */
+/** A survey's instrument and library; read-only once made, shared by threads. */
 typedef struct mill_mock_survey mill_mock_survey;
 
 /** Cut the only arm of a library into the instrument's arms, as a fit cuts it

@@ -83,54 +83,61 @@ static int read_axes(const mill_option *row, const char *text, int n_dim, void *
 
 static const mill_option keys[] = {
     {"dimensions", MILL_OPTION_COUNT, SETUP(n_dim), .min = 1, .max = MILL_PARTICLE_DIM,
-     .help = "axes of the places"},
+     .help = "dimensions of the space"},
     {"particles", MILL_OPTION_COUNT, SETUP(n_particle), .min = 1, .max = MILL_PARTICLE_MAX_N,
      .help = "particles of each problem"},
     {"steps", MILL_OPTION_COUNT, SETUP(n_step), .min = 0, .max = 100000000,
-     .help = "steps in time"},
+     .help = "number of time steps"},
     {"step", MILL_OPTION_REAL, SETUP(step), .min = MILL_ABOVE_0, .max = DBL_MAX,
      .help = "length of a step"},
-    {"start_time", MILL_OPTION_REAL, SETUP(start_time), .help = "time before the first step"},
+    {"start_time", MILL_OPTION_REAL, SETUP(start_time), .help = "time of the start"},
     {"scheme", MILL_OPTION_CHOICE, SETUP(scheme), .words = scheme_words,
      .help = "weak order 1, or 2 for twice the slopes"},
     {"seed", MILL_OPTION_SEED, SETUP(seed), .help = "same seed, same numbers"},
     {"boundary", MILL_OPTION_OTHER, SETUP(boundary), .words = boundary_words,
      .argument = "open, reflecting, periodic or absorbing, or one of these for each axis",
-     .help = "what happens at the ends of an axis"},
+     .help = "boundary condition of each axis"},
     {"low", AXES, SETUP(low), .help = "lower end of axes that are not open"},
     {"high", AXES, SETUP(high), .help = "upper end"},
     {"grid", MILL_OPTION_OTHER, SETUP(n_grid), .min = 1, .max = MILL_PARTICLE_MAX_GRID,
-     .argument = "a number from 1 to 4096, or one for each axis", .help = "points of the density"},
-    {"grid_low", AXES, SETUP(grid_low), .help = "first point"},
-    {"grid_high", AXES, SETUP(grid_high), .help = "last point"},
+     .argument = "a number from 1 to 4096, or one for each axis",
+     .help = "grid points of the density"},
+    {"grid_low", AXES, SETUP(grid_low), .help = "first grid point"},
+    {"grid_high", AXES, SETUP(grid_high), .help = "last grid point"},
     {"times", MILL_OPTION_OTHER, CONFIG(time),
      .argument = "up to 4096 numbers, ascending, each after a whole number of steps",
-     .help = "when there is a density; default: after the last step"},
+     .help = "times of the densities; default: after the last step"},
     {"density", MILL_OPTION_CHOICE, SETUP(form), .words = form_words,
      .help = "sum over all particles, or over nodes with a stated bound on the error"},
     {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
      .help = "rule for the width of the kernel"},
-    {"width", AXES, SETUP(width), .help = "standard deviation of the kernel, for given"},
+    {"width", AXES, SETUP(width), .help = "standard deviation of the kernel, for bandwidth: given"},
     {"along_axes", MILL_OPTION_CHOICE, SETUP(along_axes), .words = flag_words,
-     .help = "the kernel has the variances of the particles, not their covariances"},
+     .help = "use the variances of the particles only, without covariances"},
     {"nodes", MILL_OPTION_OTHER, SETUP(n_node), .min = 16, .max = 1 << 20,
-     .argument = "a number from 16 to 1048576, or one for each axis", .help = "for binned"},
+     .argument = "a number from 16 to 1048576, or one for each axis",
+     .help = "nodes of the binned density"},
     {"positions", MILL_OPTION_CHOICE, CONFIG(positions), .words = flag_words,
-     .help = "write where the particles are in the end"},
-    {"potential_file", MILL_OPTION_PATH, CONFIG(potential_file), .help = "HDF5 of potential: grid"},
-    {"samples_file", MILL_OPTION_PATH, CONFIG(samples_file), .help = "HDF5 of start: samples"},
+     .help = "write the final positions of the particles"},
+    {"potential_file", MILL_OPTION_PATH, CONFIG(potential_file),
+     .help = "HDF5 file for potential: grid"},
+    {"samples_file", MILL_OPTION_PATH, CONFIG(samples_file),
+     .help = "HDF5 file for start: samples"},
     {0}};
 
 static const mill_option problem_keys[] = {
-    {"diffusion", MILL_OPTION_REAL, PROBLEM(diffusion), .min = 0, .max = DBL_MAX, .help = "D"},
-    {"potential", MILL_OPTION_CHOICE, PROBLEM(potential), .words = potential_words, .help = "U"},
-    {"rate", AXES, PROBLEM(rate), .help = "of harmonic: U = rate (x - centre)^2 / 2"},
-    {"centre", AXES, PROBLEM(centre), .help = "of harmonic and double-well"},
+    {"diffusion", MILL_OPTION_REAL, PROBLEM(diffusion), .min = 0, .max = DBL_MAX,
+     .help = "diffusion coefficient D"},
+    {"potential", MILL_OPTION_CHOICE, PROBLEM(potential), .words = potential_words,
+     .help = "potential U"},
+    {"rate", AXES, PROBLEM(rate), .help = "for harmonic: U = rate (x - centre)^2 / 2"},
+    {"centre", AXES, PROBLEM(centre), .help = "for harmonic and double-well"},
     {"barrier", AXES, PROBLEM(barrier),
-     .help = "of double-well: U = barrier (((x - centre) / half)^2 - 1)^2"},
-    {"half", AXES, PROBLEM(half), .help = "from the centre to a well"},
-    {"start", MILL_OPTION_CHOICE, PROBLEM(start), .words = start_words, .help = "first places"},
-    {"start_centre", AXES, PROBLEM(start_centre), .help = "of normal and uniform"},
+     .help = "for double-well: U = barrier (((x - centre) / half)^2 - 1)^2"},
+    {"half", AXES, PROBLEM(half), .help = "distance of a well from the centre"},
+    {"start", MILL_OPTION_CHOICE, PROBLEM(start), .words = start_words,
+     .help = "distribution of the start"},
+    {"start_centre", AXES, PROBLEM(start_centre), .help = "for normal and uniform"},
     {"start_spread", AXES, PROBLEM(start_spread),
      .help = "standard deviation, or half of the width of uniform; 0: a point"},
     {0}};
@@ -205,12 +212,12 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
     const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
     *in->line = (int)name->start_mark.line + 1;
     if (name->type != YAML_SCALAR_NODE)
-      return MILL_ERROR(MILL_ERR_CONFIG, "the name of a key expected");
+      return MILL_ERROR(MILL_ERR_CONFIG, "expected the name of a key");
     const char *key = (const char *)name->data.scalar.value;
     for (const yaml_node_pair_t *other = begin; other < pair; other++) {
       const yaml_node_t *before = yaml_document_get_node(in->document, other->key);
       if (strcmp((const char *)before->data.scalar.value, key) == 0)
-        return MILL_ERROR(MILL_ERR_CONFIG, "%.60s is there twice; remove one", key);
+        return MILL_ERROR(MILL_ERR_CONFIG, "%.60s appears twice; remove one", key);
     }
     const mill_option *own = find(problem_keys, key), *shared = is_problem ? NULL : find(keys, key);
     if (!is_problem && strcmp(key, "problems") == 0)
@@ -252,7 +259,7 @@ static int read_problems(const reader *in, const yaml_node_t *node)
           yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
       *in->line = (int)item->start_mark.line + 1;
       if (item->type != YAML_MAPPING_NODE)
-        return MILL_ERROR(MILL_ERR_CONFIG, "problems: item %lld is no mapping {key: value, ...}",
+        return MILL_ERROR(MILL_ERR_CONFIG, "problems: item %lld is not a mapping {key: value, ...}",
                           (long long)i + 1);
       MILL_CHECK(read_mapping(in, item, 1, &c->problem[i], NULL));
     }
@@ -310,7 +317,7 @@ static int take_document(yaml_document_t *document, void *base, int *line)
   const reader in = {document, c, line};
   const yaml_node_t *root = yaml_document_get_root_node(document), *problems = NULL;
   if (root->type != YAML_MAPPING_NODE)
-    return MILL_ERROR(MILL_ERR_CONFIG, "lines 'key: value' expected");
+    return MILL_ERROR(MILL_ERR_CONFIG, "expected lines 'key: value'");
   MILL_CHECK(read_dimensions(&in, root));
   MILL_CHECK(read_mapping(&in, root, 0, &c->common, &problems));
   MILL_CHECK(read_problems(&in, problems));

@@ -8,7 +8,7 @@
 
 enum { MILL_PARTICLE_MAX_RECORD = 4096, MILL_PARTICLE_MAX_PROBLEM = 1000000 };
 
-/** What stands in the file. */
+/** Contents of the file. */
 typedef struct mill_particle_config {
   mill_particle_setup setup; /**< record [n_record] is that of this structure */
   int record[MILL_PARTICLE_MAX_RECORD];
@@ -25,7 +25,7 @@ typedef struct mill_particle_config {
 int mill_particle_config_read(const char *path, mill_particle_config *config);
 void mill_particle_config_clear(mill_particle_config *config);
 
-/** Every key with what it takes and what it is, as a table in Markdown. */
+/** Every key with its values and meaning, as a table in Markdown. */
 void mill_particle_config_print_keys(FILE *out);
 
 #endif

@@ -17,10 +17,10 @@ typedef struct mill_device_memory {
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
 
-/** Give back all blocks. */
+/** Free all blocks. */
 void mill_device_memory_drop(mill_device_memory *memory);
 
-/** Give back all blocks and the list of them. */
+/** Free all blocks and their list. */
 void mill_device_memory_clear(mill_device_memory *memory);
 
 #endif

@@ -13,7 +13,7 @@ enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cach
 /** Most that the emulator's rows at the guess's templates take. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-/** Is a label's prior one that has an integral? */
+/** Is a label's prior normalisable? */
 static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int l)
 {
   const int j = MILL_PAR_LABEL0 + l;
@@ -32,11 +32,10 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
     return MILL_OK;
   const int n_par = MILL_PAR_LABEL0 + lib->n_label + (set->velocity_offsets ? lib->n_arm - 1 : 0);
   if (s->n_walker < 2 * n_par || s->n_walker > MILL_MAX_WALKER || s->n_walker % 2 != 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
-        "(--walkers)",
-        s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%d walkers for %d parameters: give an even number from %d (twice the "
+                      "parameters) to %d (--walkers)",
+                      s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
   const int n_temperature = mill_n_temperature(s);
   if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
     return MILL_ERROR(MILL_ERR_CONFIG,
@@ -50,8 +49,8 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
   for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
     if (!is_bounded(lib, set, l))
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "no hull of %s and no prior bounds %s, so that there is no evidence: leave "
-                        "--temperatures out, or give the fit priors of it",
+                        "no hull of %s and no prior bounds %s, so the evidence is undefined: omit "
+                        "--temperatures, or fit with a prior on it",
                         lib->path, lib->label[l].name);
   if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
     return MILL_ERROR(
@@ -69,7 +68,7 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
   MILL_CHECK(check_sample(lib, s));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
-    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
+    return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; expected 1 to %d", s->n_cont,
                       MILL_MAX_CONT);
   if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
       lib->n_arm > MILL_MAX_ARM)
@@ -262,7 +261,7 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
   return MILL_OK;
 }
 
-/** What an arm's templates get wrong; rows of components are padded as templates are. */
+/** Model error of an arm; rows of components are padded like templates. */
 static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
                       int n_pix_pad, mill_model_error *error)
 {
@@ -314,7 +313,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   return MILL_OK;
 }
 
-/** All of a model but what is in store. */
+/** A model without its stored templates. */
 static int load_model(const mill_library *lib, const mill_fit_settings *settings,
                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                       mill_model *m)
@@ -357,7 +356,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return MILL_OK;
 }
 
-/** Templates of the guess of which the store may have rows. */
+/** Number of guess templates whose rows may be stored. */
 static int stored_most(const mill_library *lib, const mill_model *m)
 {
   size_t each = 0;

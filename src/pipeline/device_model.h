@@ -8,7 +8,7 @@
 /** Copy a library, with settings, into a backend's memory.
  *
  *  guess     in   the library's guess table
- *  n_thread  in   OpenMP threads, whose number changes nothing
+ *  n_thread  in   OpenMP threads; the result does not depend on their number
  *  memory    in   takes all blocks of the model
  *  model     out  host copy; its pointers are the backend's memory
  *  d_model   out  the same in the backend's memory

@@ -74,7 +74,7 @@ LANES_TARGET static void LANES_NAME(fill_half)(const fill_task *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (bin_count(f, i) == 0) {
-      /* nothing to say off the template: the mean, so that it draws no shift */
+      /* beyond the template take the mean, which favours no shift */
       memset(out, 0, MILL_HALF_LANE * sizeof *out);
       continue;
     }

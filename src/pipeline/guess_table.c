@@ -19,7 +19,7 @@ _Static_assert((int)MILL_HALF_LANE == (int)MILL_EMULATOR_LANE,
 /** Continuum functions whose sums are made in one pass. */
 enum { TILE = 5 };
 
-/** What a set of bins needs of one arm, and where the results go. */
+/** Inputs of a set of bins from one arm, and its outputs. */
 typedef struct fill_task {
   int nk, pitch;      /**< continuum functions, and with padding to whole tiles */
   int half, n, width; /**< bins on each side; of the data; all */

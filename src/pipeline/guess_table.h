@@ -45,7 +45,7 @@ typedef struct mill_guess_range {
 /** Widest margin of a range, km/s. */
 #define MILL_GUESS_MARGIN 1000.0
 
-/** What the guess costs with a step of velocity. */
+/** Cost of the guess for a step of velocity. */
 typedef struct mill_guess_cost {
   int n_templ;
   double n_vel, n_bin; /**< velocities; bins of all arms */
@@ -60,7 +60,8 @@ double mill_guess_fourier_length(double n_vel);
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
 
 /** Emulate, rotate and bin the guess's templates; bins of guess_vel_step up to the
- *  larger of |min_vel|, |max_vel|.  n_thread OpenMP threads, whose number changes nothing. */
+ *  larger of |min_vel|, |max_vel|.  n_thread OpenMP threads; the result does not depend on their
+ *  number. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
@@ -77,8 +78,8 @@ void mill_guess_table_bins(const mill_guess_table *table, const mill_guess_range
 size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_range *range);
 
 /** Templates of a range, normalised and transformed, as mill_waveset has them, over n_fourier:
- *  templ [mill_guess_table_numbers].  n_thread OpenMP threads, whose number changes nothing.
- *  MILL_ERR_RANGE when the bins do not carry the continuum functions, MILL_ERR_MEMORY. */
+ *  templ [mill_guess_table_numbers].  n_thread OpenMP threads; the result does not depend on their
+ *  number.  MILL_ERR_RANGE when the bins do not carry the continuum functions, MILL_ERR_MEMORY. */
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
                           const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
                           float *templ);

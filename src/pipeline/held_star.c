@@ -6,7 +6,7 @@
 #include "src/pipeline/pipeline_parts.h"
 
 enum {
-  /** Points of a held star that are asked for together. */
+  /** Points of a held star that are evaluated together. */
   MOST_VIEWS = 1024,
   /** Velocities that share a template: few enough that threads get a share of a short scan. */
   MOST_VELOCITIES = 16
@@ -150,11 +150,11 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   if (!h->is_ready)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
   mill_eval *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
-    /* what is written beside the answer is the star's */
+    /* the other written members belong to the star */
     const int most = request == MILL_REQ_FINAL || fixes ? 1 : h->n_view;
     const double *at = theta + (size_t)first * (size_t)m.n_par;
     int n = 0;

@@ -92,7 +92,7 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
     return MILL_ERROR(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
   MILL_CHECK(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (mill_row_pitch(n_pix) > m->max_seg_pix) {
-    /* devices learn it when no round of theirs is under way */
+    /* devices are updated between rounds */
     m->max_seg_pix = mill_row_pitch(n_pix);
     p->n_change++;
   }

@@ -46,7 +46,7 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
  *  is valid while the set is held, and a star under way holds it.  Sets that are not held
  *  stay until all sets together exceed a limit; asking again for known
  *  wavelengths takes microseconds, a new set about a millisecond of CPU for each 1 MB.
- *  Not to be asked for more sets than are needed next: what is held is not bounded.
+ *  Request only the sets that are needed next: held sets are not bounded.
  *
  *  MILL_ERR_RANGE when not ascending, not finite, too short, or when the
  *  velocity limits carry them off the arm's templates: nothing is held. */
@@ -113,8 +113,8 @@ int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int r
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
-/** Where the time went since the pipeline was created, all threads together; zeros with
- *  a backend that does not count (CUDA).  Not while mill_pipeline_run is under way. */
+/** Times by stage since the pipeline was created, over all threads; zeros with a backend that does
+ *  not measure them (CUDA).  Not while mill_pipeline_run is under way. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
 /** Bytes of the backend's memory: the model (emulator, hulls), the slots with their stars, and
@@ -124,7 +124,7 @@ typedef struct mill_pipeline_bytes {
 } mill_pipeline_bytes;
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
 
-/** Slots that take stars: as many as were asked for, fewer since memory was full. */
+/** Slots that take stars: the requested number, or fewer if memory was full. */
 int mill_pipeline_slots(const mill_pipeline *pipeline);
 
 /** CPU seconds that copying stars into slots has taken. */

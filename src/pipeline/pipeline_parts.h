@@ -9,13 +9,13 @@
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/slots.h"
 
-/** What a view is told with a point: the members of a slot before its answer. */
+/** Bytes uploaded to a view with a point: the members of a slot before its answer. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
 
-/** The star in the first slot where it stays to be evaluated, and copies of its slot. */
+/** The held star in the first slot, and copies of its slot. */
 typedef struct mill_held {
   int is_there, is_ready; /**< it is loaded; it can be evaluated */
-  int n_view, n_copied;   /**< copies that there are; of them those of this very star */
+  int n_view, n_copied;   /**< number of copies, and of those made for this star */
   mill_slot **view;       /**< [n_view] memory of the backend */
   char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
   mill_upload *piece;     /**< [n_view] */
@@ -24,14 +24,14 @@ typedef struct mill_held {
 } mill_held;
 
 /** Slots side by side and the device that fits their stars: all slots, or the share of one thread.
- *  A crew alone uses its slots; what is the pipeline's it uses with the pipeline's mutex. */
+ *  Only a crew uses its slots; it uses shared data under the pipeline's mutex. */
 typedef struct mill_crew {
   mill_device *device;
   mill_model *d_model; /**< the model in the device's memory */
   int first, n_slot;
   int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
   mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
-  int n_change;            /**< of the model when it was told */
+  int n_change;            /**< version of the model that the device has */
   int is_under_way;        /**< rounds are */
   int *list;               /**< [n_slot] */
   int *done;               /**< [n_slot] slots whose rows wait to be handed over */
@@ -39,7 +39,7 @@ typedef struct mill_crew {
   int n_done;
 } mill_crew;
 
-/** Where a run's stars come from and its rows go. */
+/** Source and sink of a run. */
 typedef struct mill_stream {
   mill_star_source source;
   mill_result_sink sink;
@@ -70,7 +70,7 @@ struct mill_pipeline {
   double load_s, load_wall_s; /**< CPU and wall seconds of copying stars into slots */
 };
 
-/** Tell a crew's device the model and slots [n] where it does not know them. */
+/** Bind the model and slots [n] to a crew's device if they have changed. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
 
 /** Free what a held star has on the host. */

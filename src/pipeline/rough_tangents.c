@@ -47,7 +47,7 @@ static int lengths(int n_in, int n_out, const float *w, const double *mean, doub
   }
   for (int k = 0; k < n_in; k++)
     trace += l[k * n_in + k];
-  /* some combination of the inputs may do nothing */
+  /* some combination of the inputs may have no effect */
   for (int k = 0; k < n_in; k++)
     l[k * n_in + k] += 1e-12 * trace;
   return mill_cholesky(n_in, l, n_in) == 0;

@@ -1,4 +1,4 @@
-/** Tangents of an emulator in fewer directions: those that its templates' tangents have.
+/** Tangents of an emulator in fewer directions: the span of its templates' tangents.
  *
  *  The last layer takes n_in numbers to pixels.  Tangents of templates lie near a space of far
  *  fewer dimensions, in which they are made while a fit is still far from its end.  Its axes are

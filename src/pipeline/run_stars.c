@@ -15,7 +15,7 @@ enum {
   ROUNDS_PER_LOOP = 64,
   /** Stars whose models come back together. */
   MODELS_PER_CALL = 64,
-  /** Part of the slots that is worth a look, and that is filled between two looks. */
+  /** Fraction of the slots that triggers a look, and that is filled between two looks. */
   SLOT_SHARE = 8
 };
 
@@ -24,8 +24,8 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
   return mill_slots_count_active(&p->slots, c->first, c->n_slot);
 }
 
-/** There is no memory for another star: go on with half of the slots that are filled.  A thread
- *  that has none leaves the star to the others. */
+/** There is no memory for another star: continue with half of the filled slots.  A thread that has
+ *  none leaves the star to the others. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -38,7 +38,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
   c->n_usable = n_now;
   if (p->all.n_usable < 1)
     p->all.n_usable = 1;
-  mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
+  mill_log_warning("memory of %s is full with %d stars: continuing with %d slots", p->backend->name,
                    n_all, p->all.n_usable);
   mill_slots_trim(&p->slots);
   return MILL_OK;
@@ -193,7 +193,7 @@ static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
   return err;
 }
 
-/** Hand over the rows that have been collected, and free their slots. */
+/** Pass the collected rows to the sink, and free their slots. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
@@ -220,13 +220,13 @@ static int deliver(mill_pipeline *p, mill_crew *c)
   }
 done:
   pthread_mutex_unlock(&p->mutex);
-  /* what could not be handed over is not tried again */
+  /* rows that failed are not tried again */
   c->n_done = 0;
   return err;
 }
 
-/** The rounds have failed: hand over what had finished before, unless it is incomplete without what
- *  the device has of it.  The first failure counts. */
+/** The rounds have failed: pass on rows that had finished before, unless they need data on the
+ *  device.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
   for (int i = 0; i < c->n_done && !p->slots.want_models && !p->posterior; i++)
@@ -278,7 +278,7 @@ static int work(mill_pipeline *p, mill_crew *c)
     if (gives_up) {
       free_slots(p, c);
       pthread_mutex_lock(&p->mutex);
-      /* the source is asked once more: it says why */
+      /* ask the source once more for its error */
       p->stream.is_waiting = 0;
       p->stream.more = 1;
       pthread_mutex_unlock(&p->mutex);
@@ -327,7 +327,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
     MILL_TRY(work_apart(p));
   MILL_TRY(work(p, &p->all));
 done:
-  /* what follows may fail too, for the same reason; the first failure counts */
+  /* later calls may fail for the same reason; the first failure counts */
   mill_error_save(err, &kept);
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);

@@ -11,8 +11,8 @@
 /** Slots get their first memory in blocks of about this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
-/** What is uploaded with a segment at most (flux, inverse variance, mask, resolution or sigma),
- *  and once with a star. */
+/** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
+ *  once with a star. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
 
 int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
@@ -84,7 +84,7 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Models come back whole, and not all of one is written: arms may be dropped. */
+/** Clear models, which are downloaded whole but may be written in part: arms may be dropped. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
@@ -160,8 +160,8 @@ static int with_sigma(const mill_slots *s, const mill_raw_segment *raw)
   return raw->sigma_aa && !with_matrix(s, raw) && convolves(s, raw->arm);
 }
 
-/** What templates lack of a segment's line-spread function, and how many diagonals
- *  that takes (0: they lack nothing); bits of FIT_INFO. */
+/** Difference between a segment's line-spread function and the templates' resolution, and its
+ *  number of diagonals (0: none); returns bits of FIT_INFO. */
 static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const double *wave_aa,
                        float *lsf_aa, int *n_diag, int *info)
 {
@@ -289,7 +289,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Add something to what goes to the device with the star. */
+/** Add a piece to the upload of the star. */
 static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes)
 {
   s->piece[s->n_piece++] = (mill_upload){to, from, bytes};
@@ -403,7 +403,7 @@ int mill_slots_n_segment(const mill_slots *slots, int i_slot)
   return slots->entry[i_slot].n_waveset;
 }
 
-/** What comes back of a star with its models, behind which lie its segments. */
+/** Bytes downloaded of a star: its models, followed by its segments. */
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
   return e->model_bytes + (size_t)e->n_waveset * sizeof(mill_segment);
@@ -451,7 +451,7 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
   return MILL_OK;
 }
 
-/** Where an array of a star's models is that has been fetched; NULL: it has none. */
+/** Address of a fetched array of a star's models; NULL: it has none. */
 static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
 {
   return array ? s->fetched + ((const char *)array - e->memory.at) : NULL;

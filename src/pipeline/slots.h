@@ -11,7 +11,7 @@
 #include "src/pipeline/device_memory.h"
 #include "src/pipeline/waveset_cache.h"
 
-/** What a slot is copied with; its work space needs no copy. */
+/** Bytes of a slot that are copied; its work space is not. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
 /** Memory of the backend for all of a star: its models, its mill_segment, what the host fills of
@@ -23,7 +23,7 @@ typedef struct mill_slot_memory {
   int is_own; /**< 0: it is a part of a block that slots share */
 } mill_slot_memory;
 
-/** What a slot holds for a segment. */
+/** A slot's data for a segment. */
 typedef struct mill_slot_plan {
   int waveset; /**< id of its wavelength set */
   int n_diag;  /**< diagonals of the rows that it will have */
@@ -54,7 +54,7 @@ typedef struct mill_slots {
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
   mill_slot host;         /**< last downloaded or to be uploaded */
   /* of the star that is being loaded */
-  float *lsf_aa; /**< what templates lack of its line-spread functions, all segments; owned */
+  float *lsf_aa; /**< sigma between templates and its line-spread functions, all segments; owned */
   size_t cap_lsf;
   mill_upload *piece; /**< what is uploaded [cap_piece], owned */
   size_t cap_piece;
@@ -66,8 +66,8 @@ typedef struct mill_slots {
   size_t cap_model_row;
 } mill_slots;
 
-/** What is kept of the models: the best fit, with MILL_MODELS_WITH_PARTS also the template and the
- *  coefficients of the continuum that it is made of. */
+/** Parts of the models to keep: the best fit, with MILL_MODELS_WITH_PARTS also its template and
+ *  continuum coefficients. */
 enum mill_want_models { MILL_MODELS_NONE = 0, MILL_MODELS_ONLY = 1, MILL_MODELS_WITH_PARTS = 2 };
 
 /** Model of a segment at the parameters of its last final answer, in the memory of the slots. */
@@ -102,7 +102,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n);
  * waited for once. */
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
 
-/** Model of a segment of the star in a slot, which mill_slots_fetch_models has fetched alone. */
+/** Model of a segment of the star in a slot, the only one fetched by mill_slots_fetch_models. */
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
                         mill_segment_model *model);
 
@@ -112,10 +112,10 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
 /** Segments of the star in a slot, which are its rows of slots->model_row. */
 int mill_slots_n_segment(const mill_slots *slots, int i_slot);
 
-/** Give back the memory of slots without a star, as far as they own it. */
+/** Free the memory that slots without a star own. */
 void mill_slots_trim(mill_slots *slots);
 
-/** Give back the memory of all slots, none of which holds a star; 0: there is none. */
+/** Free the memory of all slots, none of which may hold a star; 0: there was none. */
 int mill_slots_drop(mill_slots *slots);
 
 /** Bytes of all slots and their stars. */

@@ -481,7 +481,7 @@ done:
 }
 
 /** Inverse of a [n][n], which is destroyed, by elimination with pivots of columns.  Not by LAPACK:
- *  OpenBLAS would take 128 MiB for so small a matrix, for ever where there are none. */
+ *  OpenBLAS would take 128 MiB for so small a matrix, forever where there are none. */
 static int invert(int n, double *a, double *inverse)
 {
   for (int i = 0; i < n; i++)

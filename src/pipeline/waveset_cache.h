@@ -1,7 +1,7 @@
 /** Wavelength sets of a run: found by their wavelengths, held by their users, bounded
  *  in memory.
  *
- *  A set is all that depends on the wavelengths of a segment alone: logarithms, continuum
+ *  A set is everything that depends only on a segment's wavelengths: logarithms, continuum
  *  functions, masks, bins.  Segments with the same wavelengths share one, and sets of about the
  *  same range share the templates of the initial guess (2 MB for an arm of DESI). Every user holds
  *  the sets that it needs; those that are not held stay for the next one that asks, the least
@@ -20,7 +20,7 @@
 
 typedef struct mill_waveset_cache mill_waveset_cache;
 
-/** What a set was made from and where it lies. */
+/** Input and memory of a set. */
 typedef struct mill_waveset_view {
   int arm, n_pix;
   int n_block;                /**< blocks of the guess's bins */

@@ -75,9 +75,8 @@ static void *answer_all(void *context)
   }
 done:
   if (err != MILL_OK) {
-    /* the others would wait for ever */
-    mill_log_error("work cannot be handed out: %s: the job is aborted; the same command continues "
-                   "it",
+    /* the others would wait forever */
+    mill_log_error("cannot distribute work: %s: the job is aborted; the same command continues it",
                    mill_error_message());
     MPI_Abort(draw->mpi.comm, mill_error_exit_status(err));
   }
@@ -88,10 +87,9 @@ static int start_thread(mill_draw *draw)
 {
   draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
   if (!draw->has_thread)
-    return MILL_ERROR(
-        MILL_ERR_INTERNAL,
-        "cannot start the thread that hands out work: is the limit on processes (ulimit -u) "
-        "or on address space (ulimit -v) low?");
+    return MILL_ERROR(MILL_ERR_INTERNAL,
+                      "cannot start the thread that distributes work: is the limit on processes "
+                      "(ulimit -u) or on address space (ulimit -v) low?");
   return MILL_OK;
 }
 

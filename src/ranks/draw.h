@@ -1,4 +1,5 @@
-/** Numbers 0, 1, 2, ... handed out to the threads of all ranks, each once, one or more at a time.
+/** Distribution of the numbers 0, 1, 2, ... to the threads of all ranks, each once, one or more at
+ *  a time.
  *
  *  Rank 0 keeps the counter and a thread there answers the others by messages: what every MPI
  *  does, on any network, without the help of the rank's other threads (one-sided operations do
@@ -6,8 +7,8 @@
  *  rank follow those of the rank before, without a message, so that ranks which begin together do
  *  not queue.
  *
- *  Nothing here waits for a rank that does not ask: a rank that fails or stops just draws no
- *  more, and a wait for an answer can be given up at any time.
+ *  No rank waits for another that does not ask: a rank that fails or stops just draws no more, and
+ *  a wait for an answer can be cancelled at any time.
  */
 #ifndef MILL_DRAW_H
 #define MILL_DRAW_H

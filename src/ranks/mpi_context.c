@@ -201,8 +201,8 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
   return exit_status;
 }
 
-/* what is left of a run after a stop or an unreadable input is whole, so any
- * other failure hides them */
+/* a stop or an unreadable input leaves a consistent result, so any other failure takes
+ * precedence */
 static int severity(int code)
 {
   switch (code) {
@@ -287,7 +287,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;
   pthread_mutex_lock(&stop_mutex);
-  if (mpi->told_stop || mpi->n_heard > 0) /* who asked this rank has asked all */
+  if (mpi->told_stop || mpi->n_heard > 0) /* the rank that asked this one has asked all */
     goto done;
   mpi->told_stop = 1;
   for (int rank = 0; rank < mpi->size; rank++) {

@@ -1,4 +1,4 @@
-/** The ranks of a job: start and end of MPI, one outcome for all, stopping. */
+/** The ranks of a job: start and end of MPI, a common result code, stopping. */
 #ifndef MILL_MPI_CONTEXT_H
 #define MILL_MPI_CONTEXT_H
 
@@ -40,8 +40,8 @@ typedef struct mill_mpi {
  *  initialised and mill_mpi_end must still be called. */
 int mill_mpi_start(mill_mpi *mpi);
 
-/** The ranks of a communicator in one of their own, whose failing calls return; for messages that
- *  no other ones may meet.  Collective; free with MPI_Comm_free.  MILL_ERR_MPI. */
+/** A duplicate communicator whose failing calls return, for messages that must not mix with others.
+ *  Collective; free with MPI_Comm_free.  MILL_ERR_MPI. */
 int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
 
 /** What OMPI_MCA_sharedfp holds; empty: another MPI library, or nothing.  *may_wait: with it an
@@ -60,8 +60,9 @@ int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 /** End all ranks, which this one cannot reach any more, where err is MILL_ERR_MPI. */
 void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
 
-/** Start MPI, run the job, tell its failure and end MPI, or all ranks as mill_mpi_abort_if_lost
- *  does; the exit status.  A job that writes by parallel HDF5 ends by mill_ph5_leave_if_broken.
+/** Start MPI, run the job, report its failure and end MPI, or all ranks as mill_mpi_abort_if_lost
+ *  does; returns the exit status.  A job that writes by parallel HDF5 ends by
+ *  mill_ph5_leave_if_broken.
  *
  *  run  frees what it takes, also when it fails, and leaves its message as the last one; all ranks
  *       return the same code, but for MILL_ERR_MPI
@@ -76,14 +77,14 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
  *  cannot agree any more: the caller must then end the job with MPI_Abort. */
 int mill_mpi_agree(const mill_mpi *mpi, int code);
 
-/** Call load(context) on rank 0 and, when that went well, on the others, so that a
- *  mistake is found and told once and the others find the file in the page cache.
- *  Collective; the same code on every rank. */
+/** Call load(context) on rank 0 and, when that went well, on the others, so that an error is
+ *  reported once and the others find the file in the page cache.  Collective; the same code on
+ *  every rank. */
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
-/** Bring elements of size bytes together, rank after rank, on every rank; *all [*n_all] is for
- *  mill_free.  Collective.  MILL_ERR_RANGE, with their number and the text too_many, when there
- *  are more than INT_MAX; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+/** Gather elements of size bytes, in rank order, on every rank; *all [*n_all] is for mill_free.
+ *  Collective.  MILL_ERR_RANGE, with their number and the text too_many, when there are more than
+ *  INT_MAX; MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
 

@@ -1,5 +1,4 @@
-/** What must be the same on every rank of a job, as long as it came from each rank's own command
- *  line and files. */
+/** Checks that settings from each rank's command line and files agree. */
 #ifndef MILL_SAME_ON_RANKS_H
 #define MILL_SAME_ON_RANKS_H
 

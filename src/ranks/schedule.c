@@ -159,7 +159,7 @@ static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *fil
 static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
   const mill_schedule_file *file = &s->file[s->order[at]];
-  /* what is worth opening the file for */
+  /* cost that justifies opening the file */
   const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
   for (int64_t row = 0; file_left > 0;) {
     double spent = file_left;
@@ -182,7 +182,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     d->left -= spent;
     file_left -= spent;
     row = end;
-    /* half a row is no work */
+    /* half a row is not worth a chunk */
     if (file_left < 0.5 * file->row_cost)
       file_left = 0;
     d->is_open = d->taken < d->target - 0.5;

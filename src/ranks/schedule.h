@@ -1,4 +1,4 @@
-/** Which rows of a catalog a rank fits: one list of chunks, which the ranks draw one by one.
+/** Division of a catalog's rows among ranks: one list of chunks, which the ranks draw one by one.
  *
  *  The list depends on the catalog, on the rows that are still wanted, and on the number of
  *  ranks, and is the same on every rank; so a rank that draws a number knows its rows without
@@ -29,7 +29,7 @@ typedef struct mill_schedule_file {
   double open_cost;         /**< of opening it once */
 } mill_schedule_file;
 
-/** What the list is made from; borrowed for the call of mill_schedule_make. */
+/** Input of the list; borrowed for the call of mill_schedule_make. */
 typedef struct mill_schedule_plan {
   int n_file;
   const mill_schedule_file *file; /**< [n_file] */

@@ -1,5 +1,5 @@
-/** How fast a rank fits stars where that was not measured: for estimates and for sizing work,
- *  never for results. */
+/** Default rate of a rank where none was measured: for estimates and for sizing work, never for
+ *  results. */
 #ifndef MILL_USUAL_RATE_H
 #define MILL_USUAL_RATE_H
 

@@ -31,7 +31,7 @@ typedef struct rank_gpu {
   int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
 } rank_gpu;
 
-/* may_be_none: a process that sees no GPU is no failure. */
+/* may_be_none: a process that sees no GPU is not an error. */
 static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
   int err = MILL_OK;
@@ -61,8 +61,8 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
     err = MILL_ERROR(MILL_ERR_BACKEND,
-                     "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
-                     "in the last digits: use GPUs of one kind",
+                     "rank %d has the GPU '%s', rank %d '%s', and results would differ in the last "
+                     "digits: use GPUs of one kind",
                      first_rank, first, rank, name);
   err = mill_mpi_agree(mpi, err);
 done:
@@ -90,10 +90,9 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   if (most > 1 && mpi->rank == 0)
     mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
   if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
-    mill_log_info(
-        "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
-        "on they need not be",
-        mine->driver / 1000, mine->driver % 1000 / 10);
+    mill_log_info("the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one; a driver "
+                  "for 12.4 or later avoids this",
+                  mine->driver / 1000, mine->driver % 1000 / 10);
 done:
   return err;
 }
@@ -145,8 +144,8 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   mine.n_sharing = 1; /* the others that see it fit on the CPU */
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "
-                               "CUDA_VISIBLE_DEVICES)");
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "no rank sees a GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
   MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
   MILL_TRY(mill_mpi_dup(alike, &part));
   if (*has_gpu)
@@ -154,7 +153,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   MILL_TRY(mill_mpi_agree(mpi, err));
   if (mpi->rank == 0)
     mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
-                  "digits, and column BACKEND says which is which",
+                  "digits, and column BACKEND records where each was fitted",
                   n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
                   mpi->size - n_gpu == 1 ? "fits" : "fit");
 done:
@@ -200,8 +199,8 @@ int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_cro
   MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
-    snprintf(why, size, "%s has no crossover of %s beside %d threads of %s (%s)", path, name,
-             n_thread, cpu, MILL_CROSSOVER_COMMAND);
+    snprintf(why, size, "%s has no crossover of %s and %d threads of %s (%s)", path, name, n_thread,
+             cpu, MILL_CROSSOVER_COMMAND);
   }
 done:
   mill_free(all);
@@ -234,7 +233,8 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
   return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
-/* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
+/* Has the measured crossover been reached?  On rank 0; an unreadable file counts as not
+ * measured. */
 static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64_t size,
                        int n_thread)
 {
@@ -267,7 +267,7 @@ static int wish_of_result(const char *output, const char *device)
   return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
-/* What is wanted of this machine, the same on all ranks.  Collective. */
+/* The requested backend, the same on all ranks.  Collective. */
 static int agree_wish(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                       const char *device, int64_t size, int n_thread, int *wish)
 {
@@ -314,12 +314,12 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
     err = MILL_OK;
   } else {
     char before[512];
-    snprintf(before, sizeof before,
-             "%.300s was begun on a GPU, and is continued on one of that kind only (to start over, "
-             "%s): ",
-             output,
-             kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
-                                        : "remove it");
+    snprintf(
+        before, sizeof before,
+        "%.300s was begun on a GPU and continues only on a GPU of that kind (to start over, %s): ",
+        output,
+        kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
+                                   : "remove it");
     /* where there is none, this is the wrong machine for that file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }

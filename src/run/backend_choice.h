@@ -1,11 +1,11 @@
-/** Which backend a run takes, and which GPU each rank: decided once, the same on every rank. */
+/** Choice of a run's backend and of each rank's GPU: made once, the same on every rank. */
 #ifndef MILL_BACKEND_CHOICE_H
 #define MILL_BACKEND_CHOICE_H
 
 #include "src/run/crossover.h"
 #include "src/ranks/mpi_context.h"
 
-/** What a --backend of one choice for all ranks says, in the order of its words. */
+/** Values of a --backend that is the same for all ranks, in the order of its words. */
 enum mill_backend_word { MILL_WORD_AUTO = 0, MILL_WORD_CPU, MILL_WORD_CUDA };
 extern const char *const mill_backend_words[]; /**< ends with NULL */
 
@@ -17,10 +17,9 @@ extern const char *const mill_backend_words[]; /**< ends with NULL */
  *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
  *  logged once.
  *
- *  may_be_mixed  1: a failure tells of the backend of mixed ranks
- *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND (also where GPUs
- *  are of different kinds) or MILL_ERR_MEMORY with the message of a rank that has none,
- *  MILL_ERR_MPI. */
+ *  may_be_mixed  1: the error mentions the backend of mixed ranks Collective; the same code on
+ *  every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND (also where GPUs are of different kinds) or
+ *  MILL_ERR_MEMORY with the message of a rank that has none, MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
 
 /** Give every GPU to one rank of its node, the first that finds it; the other ranks have none.  One
@@ -39,9 +38,9 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 int mill_backend_crossover(enum mill_crossover_kind kind, int n_thread, mill_crossover *line,
                            int *found, char *why, size_t size);
 
-/** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
- *  threads (src/run/crossover.h) is reached by a rank's part of the work and every rank gets a
- *  GPU, else "cpu".  What is continued keeps its backend, "cuda+cpu" too.  Why is logged.
+/** Meaning of `auto`: "cuda" where the crossover that was measured for this GPU, CPU and number of
+ *  threads (src/run/crossover.h) is reached by a rank's part of the work and every rank gets a GPU,
+ *  else "cpu".  A continued run keeps its backend, "cuda+cpu" too.  The reason is logged.
  *
  *  kind    enum mill_crossover_kind
  *  output  the result file, or a training's checkpoint, for messages
@@ -56,7 +55,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu);
 
-/** What a fit would want, for a plan: takes and tries no GPU. */
+/** The backend that a fit would request, for a plan: uses no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice);
 

@@ -57,7 +57,7 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s/.cache/starmill/crossover", home);
   else
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "no place for the crossover: set STARMILL_CROSSOVER to a file");
+                      "no place to store the crossover: set STARMILL_CROSSOVER to a file");
   if (n >= MILL_CROSSOVER_PATH)
     return MILL_ERROR(MILL_ERR_CONFIG, "the path of the crossover's file is too long (%d bytes)",
                       n);
@@ -102,7 +102,7 @@ int mill_crossover_find(const char *path, enum mill_crossover_kind kind, const c
     if (text[0] == '#' || text[0] == '\n')
       continue;
     if (!parse_line(text, out))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s, line %d, is not what starmill bench writes: remove the file",
+      MILL_FAIL(MILL_ERR_CONFIG, "%s, line %d, was not written by starmill bench: remove the file",
                 path, i_line);
     *found = is_same(out, kind, gpu, cpu, n_thread);
   }

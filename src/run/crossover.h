@@ -1,5 +1,5 @@
-/** From which size on a GPU is faster than this machine's CPU: what `starmill bench crossover` and
- *  `bench train` have measured, and what `--backend auto` takes from it.
+/** Size from which a GPU is faster than this machine's CPU, as measured by `starmill bench
+ *  crossover` and used by `--backend auto`.
  *
  *  Kept in a small text file of the user, one line for each kind of work, GPU and CPU:
  *  $STARMILL_CROSSOVER, else starmill/crossover in $XDG_CACHE_HOME or ~/.cache.  Nothing is
@@ -25,7 +25,7 @@ typedef struct mill_crossover {
   int n_thread;      /**< of the CPU */
   char date[32];     /**< UTC, ISO 8601 */
   char revision[64]; /**< of the program */
-  char gpu[64];      /**< as the CUDA backend calls it, "cuda NVIDIA H200 sm_90" */
+  char gpu[64];      /**< name of the CUDA backend, "cuda NVIDIA H200 sm_90" */
   char cpu[128];     /**< model of the processor */
 } mill_crossover;
 
@@ -42,7 +42,7 @@ int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 /** 1 where auto takes the GPU for work of a size; measured NULL: nothing was. */
 int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size);
 
-/** What sizes of a kind are, for messages: "rows a rank". */
+/** Unit of a kind's sizes, for messages: "rows a rank". */
 const char *mill_crossover_unit(enum mill_crossover_kind kind);
 
 /** How it is measured, for messages. */

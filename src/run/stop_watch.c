@@ -15,8 +15,8 @@
 #include "src/system/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
-/* All ranks may be told alike, by the launcher or the clock: then one message from rank 0 spares
-   those of the others. */
+/* The launcher or the clock may stop all ranks at once: then one message from rank 0 saves those of
+ * the others. */
 static const double OTHERS_WAIT_S = 1.0;
 
 struct mill_stop_watch {
@@ -77,7 +77,7 @@ int mill_stop_file_absent(const char *file)
   mill_watch_end(watch);
   if (found)
     return MILL_ERROR(MILL_ERR_STOPPED,
-                      "not started: the stop file %s is there; remove it and give the same command",
+                      "not started: the stop file %s exists; remove it and repeat the command",
                       file);
   return MILL_OK;
 }
@@ -92,7 +92,7 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
     snprintf(out, size, "stop file %s", watch ? watch->file : "");
     break;
   case MILL_STOP_LIMIT:
-    snprintf(out, size, "--time-limit: %.0f s are left, and to end takes up to %.0f s",
+    snprintf(out, size, "--time-limit: %.0f s are left, and stopping takes up to %.0f s",
              watch ? left_s(watch) : 0.0, watch ? margin_s(watch) : 0.0);
     break;
   default:
@@ -156,10 +156,11 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
   if (file && mpi->rank == 0)
     snprintf(watch->file, sizeof watch->file, "%s", file);
   if (pthread_mutex_init(&watch->mutex, NULL) != 0 || mill_cond_init(&watch->changed) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that looks for reasons to stop");
+    MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that watches for a stop");
   const int rc = mill_thread_start(&watch->thread, watch_out, watch);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no thread to look for reasons to stop: %s", strerror(rc));
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s",
+              strerror(rc));
   *out = watch;
   watch = NULL;
 done:

@@ -1,12 +1,12 @@
-/** Looks out for everything that asks a fit to stop in good order: a signal, a stop file, the
- *  time limit, another rank.
+/** Watches for reasons to stop a fit in good order: a signal, a stop file, the time limit, another
+ *  rank.
  *
  *  A thread of each rank looks a few times a second, notes the reason (src/system/stop_signal.h)
  *  and tells the other ranks, so that a rank that is busy with something else, or already done,
  *  hears of it and passes it on.  Only rank 0 looks for the stop file, every
- *  MILL_STOP_FILE_S; a file system that does not answer there holds up nothing.
+ *  MILL_STOP_FILE_S; a file system that hangs there blocks nothing else.
  *
- *  The time limit is reached when no more is left than it takes to end in good order: see
+ *  The time limit is reached when the time left is that needed to stop in good order: see
  *  mill_stop_margin.
  */
 #ifndef MILL_STOP_WATCH_H
@@ -24,15 +24,14 @@ typedef struct mill_stop_watch mill_stop_watch;
 int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
                           mill_stop_watch **out);
 
-/** What is known of how long it takes to come to an end, in seconds: the longest time that a
- *  star of this rank was under way, and the longest that writing has taken so far.  Any
- *  thread; watch NULL is allowed. */
+/** Measured times that a stop depends on, in seconds: the longest time that a star of this rank was
+ *  under way, and the longest that writing has taken so far.  Any thread; watch NULL is allowed. */
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 
 /** Time to end in good order: the stars under way (twice as long as any took so far), two
  *  writes of which one may have just begun and the close of the file, two seconds for all else.
- *  Before a first star is done five seconds stand for it. */
+ *  Five seconds are assumed before a first star is done. */
 double mill_stop_margin(double star_s, double write_s);
 
 /** Why this job stops, as a clause for the log ("signal 10"), into out [size]. */

@@ -29,11 +29,10 @@ static int check_room(int n)
 {
   const int n_room = mill_memory_room(n, BUFFER_BYTES);
   if (n_room < n)
-    return MILL_ERROR(
-        MILL_ERR_MEMORY,
-        "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room "
-        "for %d of them%s: allow more, or take fewer threads",
-        n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
+    return MILL_ERROR(MILL_ERR_MEMORY,
+                      "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is "
+                      "room for %d of them%s: allow more, or use fewer threads",
+                      n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
   return MILL_OK;
 }
 

@@ -4,10 +4,10 @@
 
 /** Before the first of some calls, from up to n_thread threads at once.
  *
- *  OpenBLAS's own threads would share sums out by their number, so it takes one from now on;
- *  *n_before is what mill_blas_end gives back.  It keeps 128 MiB for each thread that calls it, and
- *  tries again for ever where it does not get them: so they are taken here, or refused.
- *  MILL_ERR_MEMORY; mill_blas_end may still be called.  With another BLAS this does nothing. */
+ *  OpenBLAS's own threads would share sums out by their number, so it is limited to one from now
+ *  on; *n_before is what mill_blas_end restores.  It keeps 128 MiB for each thread that calls it,
+ *  and retries forever if it cannot get them: so they are taken here, or refused.  MILL_ERR_MEMORY;
+ *  mill_blas_end may still be called.  With another BLAS this does nothing. */
 int mill_blas_begin(int n_thread, int *n_before);
 
 void mill_blas_end(int n_before);

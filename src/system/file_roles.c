@@ -28,7 +28,7 @@ int mill_resolve_links(const char *path, char *out, size_t size)
     target[n] = '\0';
     const size_t folder = target[0] == '/' ? 0 : folder_length(out);
     if (i == MAX_LINK)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: too many links, one leads to the next", path);
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s: too many levels of symbolic links", path);
     if (folder + (size_t)n >= size)
       return MILL_ERROR(MILL_ERR_OUTPUT, "%s: a link to a path longer than %zu bytes", path,
                         size - 1);
@@ -47,11 +47,10 @@ int mill_refuse_new(const char *path, const char *option)
   memcpy(old, path, n - n_end);
   old[n - n_end] = '\0';
   if (access(old, F_OK) == 0)
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "--%s %s is the name that --overwrite gives to what replaces %s: give another one; "
-        "what a run with --overwrite has begun is continued by its own command",
-        option, path, old);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--%s %s is the temporary file of --overwrite for %s: give another name; a "
+                      "run begun with --overwrite is continued by its own command",
+                      option, path, old);
   return MILL_OK;
 }
 
@@ -107,7 +106,7 @@ static int refuse_one_file(const char *what, const char *path, const char *optio
 
 static int refuse_name(const char *what, const char *path, const char *option, const char *written)
 {
-  return MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another one", what,
+  return MILL_ERROR(MILL_ERR_USAGE, "%s %s is a name that %s %s needs: give another name", what,
                     path, option, written);
 }
 

@@ -1,9 +1,9 @@
-/** What a command writes must be nothing else that it writes or reads.
+/** Checks that a file written by a command is not another of its files.
  *
  *  A job names its files one by one, before it opens or makes any: first all that it writes, then
  *  all that it reads.  Files are compared by what they are, so links are seen, and by folder and
- *  name where they are not there yet.  A written name stands also for NAME.lock,
- *  NAME.new, NAME.tmp and NAME.tmp-... in its folder.
+ *  name where they are not there yet.  A written name also reserves NAME.lock, NAME.new, NAME.tmp
+ *  and NAME.tmp-... in its folder.
  *
  *  A name costs a look or two at the file system; nothing is kept of those that are read.
  */
@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** End of the name of what --overwrite makes, until it replaces the old file. */
+/** Suffix of the file that --overwrite writes until it replaces the old one. */
 #define MILL_NEW_END ".new"
 
 enum { MILL_MAX_WRITTEN = 8, MILL_MAX_FILE_NAME = 256 };
 
-/** What stat says of a file or folder. */
+/** Identity of a file or folder, from stat. */
 typedef struct mill_file_number {
   int is_there;
   uint64_t device, inode;

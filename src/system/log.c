@@ -63,10 +63,10 @@ static void write_stderr(const char *text, size_t n)
   if (state.has_status)
     write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* a failure here cannot be told anywhere */
+  write_all(STDERR_FILENO, text, n); /* a failure here cannot be reported */
 }
 
-/* 1 when the file has taken it; the first time it has not, standard error says so. */
+/* 1 when the line was written; the first failure is reported on standard error. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];
@@ -76,7 +76,7 @@ static int write_file(const char *text, size_t n)
   if (failed && !state.has_complained) {
     state.has_complained = 1;
     snprintf(note, sizeof note,
-             "starmill: the log cannot be written: %s: its lines come here, and the job goes on\n",
+             "starmill: cannot write the log: %s: its lines come here, and the job continues\n",
              strerror(failed));
     write_stderr(note, strlen(note));
   }
@@ -147,8 +147,7 @@ int mill_log_refuse_other(const char *path)
     if (begin[i] == '0' ? !is_digit : first[i] != begin[i])
       return MILL_ERROR(
           MILL_ERR_USAGE,
-          "--log %s exists and is no log of starmill, by its first line, and a log is "
-          "appended: give another name",
+          "--log %s exists and its first line is not that of a log of starmill: give another name",
           path);
   }
   return MILL_OK;

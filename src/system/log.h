@@ -1,8 +1,7 @@
 /** Log lines with time, rank, level and place; thread-safe.
  *
- *  One line a message: "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text",
- *  on standard error or a file.  Errors of any rank always reach standard
- *  error.
+ *  One line per message: "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text", on standard error or
+ *  a file.  Errors of any rank always reach standard error.
  *
  *  Of the warnings and errors from one place of the program a job shows about MILL_LOG_LINES
  *  (each rank its share, at least one) and counts the others; the count is logged when the log is
@@ -21,10 +20,10 @@ enum { MILL_LOG_LINES = 100 };
  *  lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT names the
  *  file; the log is then as it was. */
 int mill_log_open(int rank, int n_rank, int level, const char *path);
-/** Is the file at path, of option --log, no log of ours, by its first line?  MILL_ERR_USAGE then:
- *  no line may be appended to notes or a list.  No file there is allowed, and an empty one. */
+/** Check by its first line that the file at path, of option --log, is a log of ours: MILL_ERR_USAGE
+ *  if not, so that notes or a list are not appended to.  A missing or empty file is allowed. */
 int mill_log_refuse_other(const char *path);
-/** Log how many lines were left out, and close.  Then lines go to standard error again. */
+/** Log how many lines were left out, and close.  Lines then go to standard error again. */
 void mill_log_close(void);
 /** Level of a name as in the configuration (error, warning, info, debug); -1
  *  when the name is no level. */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/** A number and where it stands: equal ones stay in their order. */
+/** A number and its index: equal ones keep their order. */
 typedef struct mill_keyed {
   int64_t key, place;
 } mill_keyed;

@@ -14,7 +14,7 @@ typedef struct mill_random {
   int n_left; /**< unused words of the block */
 } mill_random;
 
-/** Begin a stream; purpose tells the streams of one index apart. */
+/** Begin a stream; purpose distinguishes the streams of one index. */
 void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t purpose);
 
 uint32_t mill_random_word(mill_random *r);

@@ -16,7 +16,7 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd)
 {
   int err = MILL_OK;
   struct stat status;
-  /* without O_NONBLOCK a pipe without a writer would wait for ever */
+  /* without O_NONBLOCK a pipe without a writer would block forever */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0)
     MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(errno));
@@ -26,8 +26,8 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd)
     MILL_FAIL(code, "%s: is a folder, not a file; give the path of %s", path, what);
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(code,
-              "%s: is a pipe or device, not a file; write what comes out of it into a file, and "
-              "give the path of %s",
+              "%s: is a pipe or device, not a file; write its output into a file, and give the "
+              "path of %s",
               path, what);
 done:
   if (err != MILL_OK && *fd >= 0) {
@@ -57,7 +57,7 @@ size_t mill_first_bytes(const char *path, char *out, size_t size)
 {
   struct stat status;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  /* from a pipe or terminal it would take what is meant for others */
+  /* from a pipe or terminal it would take input meant for others */
   const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const ssize_t n = is_file ? read(fd, out, size) : 0;
   if (fd >= 0)
@@ -104,13 +104,13 @@ int mill_check_output(const char *path, const char *option)
     return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first",
                       option, path, folder, strerror(errno));
   if (!S_ISDIR(status.st_mode))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: %s is not a folder", option, path, folder);
   if (access(folder, W_OK | X_OK) != 0)
     return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path,
                       folder, strerror(errno));
   if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option,
-                      path);
+    return MILL_ERROR(MILL_ERR_OUTPUT, "--%s %s exists and is not a file: choose another name",
+                      option, path);
   return MILL_OK;
 }
 
@@ -122,11 +122,10 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
     return MILL_OK;
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n < 4 || memcmp(first, "\x89HDF", 4) != 0 || !memmem(first, n, made, strlen(made)))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "%s %s exists and is no %s file, and --overwrite replaces nothing else: give another "
-        "name, or remove it yourself",
-        option, path, made);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s %s exists and is not a %s file, so --overwrite does not replace it: give "
+                      "another name, or remove it yourself",
+                      option, path, made);
   return MILL_OK;
 }
 

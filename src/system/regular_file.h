@@ -1,7 +1,7 @@
-/** Opening what a user names as a file to be read.
+/** Opening of input files named by a user.
  *
- *  A pipe without a writer would wait for ever, a folder or a device gives nothing to read, and a
- *  file is often read more than once: so only regular files are taken, everywhere.
+ *  A pipe without a writer would block forever, a folder or a device cannot be read, and many files
+ *  are read more than once: so only regular files are accepted.
  */
 #ifndef MILL_REGULAR_FILE_H
 #define MILL_REGULAR_FILE_H
@@ -18,12 +18,12 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
 /** The first bytes of a regular file, at most size; how many, 0 where there are none. */
 size_t mill_first_bytes(const char *path, char *out, size_t size);
 
-/** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a stop
- *  file)?  MILL_ERR_USAGE then; option: "--stop-file", for the message.  No file there is allowed.
+/** MILL_ERR_USAGE if the file at path begins like FITS, gzip or HDF5 data, which a stop file never
+ *  does; option: "--stop-file", for the message.  A missing file is allowed.
  */
 int mill_refuse_data(const char *path, const char *option);
 
-/** May a file be written at path, as far as it and its folder say?  option: "output", without its
+/** Can a file be written at path, by the state of it and its folder?  option: "output", without its
  *  dashes.  MILL_ERR_OUTPUT, MILL_ERR_USAGE for a path that is too long. */
 int mill_check_output(const char *path, const char *option);
 

@@ -1,18 +1,16 @@
-/** Files that come with the program.
- *
- *  They are found from where the program is, so that an installed tree may be moved.
+/** Files shipped with the program, found relative to it, so that an installed tree may be moved.
  */
 #ifndef MILL_SHIPPED_FILE_H
 #define MILL_SHIPPED_FILE_H
 
 #include <stddef.h>
 
-/** The file name ("libraries/fgk.h5") that comes with the program: of ../share/starmill beside the
- *  program's folder (cmake --install), else of the folder two above it (build/<preset> of a
- *  checkout), into path [size].  path is empty where neither has it, or a path is too long. */
+/** The shipped file name ("libraries/fgk.h5"): from ../share/starmill next to the program's folder
+ *  (cmake --install), else from the folder two above it (build/<preset> of a checkout), into path
+ *  [size].  path is empty where neither has it, or a path is too long. */
 void mill_shipped_file(const char *name, char *path, size_t size);
 
-/** What is fitted and simulated with when no library is named. */
+/** Default library of fit and simulate. */
 #define MILL_SHIPPED_LIBRARY "libraries/fgk.h5"
 
 /** Fall back to the shipped library where path [size] is empty; returns 1 if used. */

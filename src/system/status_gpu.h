@@ -1,7 +1,7 @@
-/** NVIDIA GPUs as their driver sees them, through its management library (NVML).
+/** NVIDIA GPUs as their driver reports them, through its management library (NVML).
  *
- *  The library is looked for when it is first needed, so that builds without CUDA know of
- *  GPUs too, and machines without a driver need nothing.  Thread-safe.
+ *  The library is looked for when it is first needed, so that builds without CUDA see GPUs too, and
+ *  machines without a driver need nothing.  Thread-safe.
  */
 #ifndef MILL_STATUS_GPU_H
 #define MILL_STATUS_GPU_H

@@ -54,7 +54,7 @@ static size_t utf8_length(const char *c)
   return 0;
 }
 
-/* A copy in which U+FFFD stands for every byte that is no UTF-8; NULL: no memory. */
+/* A copy with U+FFFD in place of every byte that is not UTF-8; NULL: no memory. */
 static json_t *repaired(const char *text)
 {
   static const char replacement[] = "\xef\xbf\xbd";

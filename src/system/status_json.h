@@ -1,7 +1,5 @@
-/** JSON, by jansson: a writer that takes any text and any number, and values of what was read.
- *
- *  Texts may hold any byte: what is no UTF-8 becomes U+FFFD, since JSON knows no other encoding.
- *  Numbers that JSON has not (NaN, infinity) become null.
+/** JSON by jansson: a writer for any text and number, and access to values that were read.  Texts
+ *  may hold any byte: bytes that are not UTF-8 become U+FFFD.  NaN and infinity become null.
  */
 #ifndef MILL_STATUS_JSON_H
 #define MILL_STATUS_JSON_H
@@ -12,7 +10,7 @@
 
 enum { MILL_JSON_DEPTH = 16 };
 
-/** A text that is being made; zero it, but for out and n_digit. */
+/** A text under construction; zero it except out and n_digit. */
 typedef struct mill_json {
   FILE *out;
   int n_digit; /**< significant digits of a number; 0: 10 */

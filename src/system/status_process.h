@@ -1,4 +1,4 @@
-/** What a process knows of itself and of others on its machine, for status and doctor. */
+/** Facts about this process and others on its machine, for status and doctor. */
 #ifndef MILL_STATUS_PROCESS_H
 #define MILL_STATUS_PROCESS_H
 
@@ -16,8 +16,8 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit);
 void mill_host_name(char *out, size_t size);
 
 /** State (a letter, see proc(5)) of a process of this machine, and its start in ticks since the
- *  machine was booted, which tells it from a later one of the same number.  0 when /proc does not
- *  say. */
+ *  machine was booted, which distinguishes it from a later one with the same number.  0 when /proc
+ *  does not say. */
 int mill_process_look(int64_t pid, char *state, unsigned long long *start);
 
 /** Is a process of this machine alive?  One that has ended but was not waited for is not. */

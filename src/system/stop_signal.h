@@ -1,8 +1,8 @@
-/** Why a job is to stop in good order, noted here and looked at between steps of work.
+/** Reason to stop a job in good order, noted here and checked between steps of work.
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; callers
  *  note other ones.  A second signal, a second or more after the first, ends the process at once,
- *  with status 128 + its number: launchers often pass one wish on twice.
+ *  with status 128 + its number: launchers often send one request twice.
  */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H
@@ -15,7 +15,7 @@ enum mill_stop_reason {
   MILL_STOP_OTHER   /**< another rank asked */
 };
 
-/** From now on note these signals instead of dying of them.  MILL_ERR_INTERNAL. */
+/** From now on note these signals instead of being killed by them.  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
 /** Note a signal that waits because the main thread cannot run its handler: a call to a file

@@ -24,11 +24,10 @@ int mill_thread_check_number(int n_thread)
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   const long most = n_core > 16 ? 4 * n_core : 64;
   if (n_thread > most)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "threads: %d are too many for a machine with %ld cores; give at most %ld, or 0 for the "
-        "cores that the rank may use",
-        n_thread, n_core, most);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "threads: %d are too many for a machine with %ld cores; give at most %ld, or "
+                      "0 for all cores available to the rank",
+                      n_thread, n_core, most);
   return MILL_OK;
 }
 

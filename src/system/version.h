@@ -1,4 +1,4 @@
-/** Which starmill this is: printed by --version and written to every file. */
+/** Version of starmill: printed by --version and written to every file. */
 #ifndef MILL_VERSION_H
 #define MILL_VERSION_H
 

@@ -1,13 +1,13 @@
-/** Ends a job in which a call that must return does not.
+/** Ends a job in which a call hangs.
  *
- *  Who makes a call that may hang (a file system, a collective call, a device) announces it
- *  before and takes it back after; the watchdog's thread looks on.  When a call takes longer than
- *  its bound, the thread logs the reason and aborts the whole job with the status of an internal
- *  error, for the same command continues it.  A log that hangs as well, or an MPI that does not
- *  abort, cannot keep the process.
+ *  Calls that may hang (a file system, a collective call, a device) are announced before and
+ *  withdrawn after; the watchdog's thread watches them.  When a call takes longer than its bound,
+ *  the thread logs the reason and aborts the whole job with the status of an internal error, for
+ *  the same command continues it.  A log that hangs as well, or an MPI that does not abort, cannot
+ *  keep the process.
  *
- *  A thread inside such a call cannot hear a wish to stop (src/system/stop_signal.h), so the
- *  watchdog hears it, and ends the job some seconds after the wish with the status of a stop.
+ *  A thread inside such a call cannot react to a stop request (src/system/stop_signal.h), so the
+ *  watchdog does, and ends the job some seconds after the request with the status of a stop.
  *
  *  Only time in which this process ran counts: a job that was suspended is not ended on waking.
  *  The watchdog runs as long as MPI does: see mill_mpi_start.
@@ -15,10 +15,10 @@
 #ifndef MILL_WATCHDOG_H
 #define MILL_WATCHDOG_H
 
-/** What waits, and so how long it may still take after a wish to stop: always less than the 30 s
- *  that Slurm leaves between SIGTERM and SIGKILL. */
+/** Kind of a wait, which sets how long it may still take after a stop request: always less than the
+ *  30 s that Slurm leaves between SIGTERM and SIGKILL. */
 enum mill_watch_kind {
-  MILL_WATCH_WORK,  /**< computes: comes to its end, whatever is asked */
+  MILL_WATCH_WORK,  /**< computes: runs to its end in any case */
   MILL_WATCH_START, /**< before the first fit, where nothing is lost: 5 s after any wish */
   MILL_WATCH_FILE,  /**< reads, writes or closes: 20 s after SIGTERM or SIGINT */
   MILL_WATCH_RANKS  /**< for other ranks, which have announced why, so without a bound of its
@@ -42,7 +42,7 @@ void mill_watchdog_stop(void);
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** It goes on: its time begins again. */
+/** The call makes progress: restart its time. */
 void mill_watch_again(int token);
 void mill_watch_end(int token);
 

@@ -10,10 +10,12 @@ import glob
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zlib
 
@@ -42,6 +44,7 @@ MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
 
+SHIM = os.environ.get("FAULT_SHIM", "")  # tests/faults/fault_shim.c
 PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
 
 ENVIRONMENT = dict(
@@ -75,14 +78,45 @@ def content(path, mode="rb"):
         return f.read()
 
 
+def put(name, data):
+    """Write a file of this text or these bytes, in the temporary folder unless the name is a path:
+    its path."""
+    path = tmp(name)
+    with open(path, "wb") as f:
+        f.write(data if isinstance(data, (bytes, bytearray)) else data.encode())
+    return path
+
+
+def faults(what, **more):
+    """Environment of a run with faults of disks and processes; without their library the test skips."""
+    if not SHIM:
+        raise unittest.SkipTest("the variable FAULT_SHIM does not name the library of faults")
+    return {"LD_PRELOAD": SHIM, "FAULTS": what, **more}
+
+
+def wait_until(condition, process=None, seconds=PATIENCE):
+    """Wait for what a process that has been started does; it must not end before."""
+    end = time.time() + seconds
+    while not condition():
+        if time.time() > end or process and process.poll() is not None:
+            raise AssertionError("too late" if time.time() > end else "it ended too early")
+        time.sleep(0.01)
+
+
+def small_files(n_byte):
+    """For preexec_fn: no file may be larger."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte))
+
+
 def command(*args, ranks=0, program=None):
     """Command line of the program; ranks 0: without mpirun."""
     launch = [MPIRUN, "-n", str(ranks)] if ranks else []
     return launch + [program or STARMILL] + [str(a) for a in args]
 
 
-def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None):
-    """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it."""
+def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None, **how):
+    """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it; how: as
+    subprocess.run has it."""
     return subprocess.run(
         command(*args, ranks=ranks, program=program),
         env={**ENVIRONMENT, **(env or {})},
@@ -93,7 +127,15 @@ def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None)
         stderr=subprocess.PIPE,
         text=True,
         check=False,
+        **how,
     )
+
+
+def start(*args, ranks=0, env=None, **how):
+    """Start the program, with pipes for what it says."""
+    return subprocess.Popen(command(*args, ranks=ranks), env={**ENVIRONMENT, **(env or {})},
+                            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                               "stderr": subprocess.PIPE, "text": True, **how})
 
 
 def run(*args, **how):
@@ -177,6 +219,22 @@ def coarse_survey(n_star):
     return library, path
 
 
+def write_desi(path, arms):
+    """Stars of targets 100, 101 ... in DESI's layout; arms: {name: {WAVELENGTH, FLUX, IVAR ...}}."""
+    n = len(next(iter(arms.values()))["FLUX"])
+    hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
+        pyfits.Column("TARGETID", "K", array=np.arange(n) + 100),
+        pyfits.Column("TARGET_RA", "D", array=np.zeros(n)),
+        pyfits.Column("TARGET_DEC", "D", array=np.zeros(n)),
+        pyfits.Column("OBJTYPE", "3A", array=["TGT"] * n),
+        pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(n, int))], name="FIBERMAP")]
+    for arm, arrays in arms.items():
+        for name, array in {**arrays, "MASK": np.zeros(arrays["FLUX"].shape, "i4")}.items():
+            array = array if name in ("WAVELENGTH", "MASK") else array.astype("f4")
+            hdus.append(pyfits.ImageHDU(array, name=f"{arm}_{name}"))
+    pyfits.HDUList(hdus).writeto(path, overwrite=True)
+
+
 def read(path, group="fits"):
     """All datasets of a group of the result file as arrays."""
     with h5py.File(path, "r") as f:
@@ -189,12 +247,12 @@ def seal(f, row):
     f["fits/CRC"][row] = zlib.crc32(b"".join(f["fits/" + n][row].tobytes() for n in names))
 
 
-def has_rows(path):
-    """Whether a fit has written a row to its result: for who waits, so it reads one column."""
+def has_rows(path, n=1):
+    """Whether a fit has written n rows to its result: for who waits, so it reads one column."""
     if not os.path.exists(path):
         return False
     with h5py.File(path, "r") as f:
-        return bool((f["fits/STATUS"][...] == FITTED).any())
+        return (f["fits/STATUS"][...] == FITTED).sum() >= n
 
 
 def tiled(path, out, n_row):

@@ -84,6 +84,26 @@ def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
     return path
 
 
+def compress_masks(hdus):
+    """For cut(): the masks of arm r in compressed tiles, one a row."""
+    hdus["R_MASK"] = pyfits.CompImageHDU(hdus["R_MASK"].data, name="R_MASK",
+                                         compression_type="GZIP_1")
+
+
+def damage_tiles(path, rows):
+    """The tiles of these rows cannot be unpacked: the file is indexed, the rows are not read."""
+    with pyfits.open(path, disable_image_compression=True) as hdus:
+        header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
+    assert header["TTYPE1"] == "COMPRESSED_DATA" and header["TFORM1"].startswith("1P")
+    heap = start + header.get("THEAP", header["NAXIS1"] * header["NAXIS2"])
+    with open(path, "r+b") as f:
+        for row in rows:
+            f.seek(start + row * header["NAXIS1"])  # length and place of the tile
+            size, offset = np.frombuffer(f.read(8), ">i4")
+            f.seek(heap + int(offset))
+            f.write(b"\xff" * int(size))
+
+
 class EndToEnd(ProgramTest):
     """Test case whose fits take the library of the test data unless told otherwise."""
 

@@ -13,8 +13,6 @@ import zlib
 
 from base import *  # noqa: F403
 
-SHIM = os.environ.get("FAULT_SHIM", "")
-
 
 def crc_columns():
     """Columns of /fits that a CRC covers, in their order: as docs/use/formats.md has them, but those

@@ -57,8 +57,7 @@ class Daily(ProgramTest):
         self.assertEqual(self.inputs("all.h5"), names)
         self.assertEqual(len(names), 3)
         # in the order of the numbers
-        with open(self.at("numbers"), "w") as f:
-            f.write("# pixels\n45678\n")
+        put(self.at("numbers"), "# pixels\n45678\n")
         self.run_fit("some.h5", "--pattern", self.at("perexp/{n:8}/spectra-*.fits"), "--pattern",
                      self.at("healpix/*/dark/{n/100}/{n}/coadd-*-{n}.fits"), "--numbers", "122-123",
                      "--numbers-file", self.at("numbers"), *QUICK, status=3)
@@ -74,25 +73,24 @@ class Daily(ProgramTest):
         self.add_tile(1, 20260101)
         for args, says in (
             (["--pattern", self.at("nothing-*.fits")], "matches no file"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits")], "say by --numbers"),
-            (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern has {n}"),
-            (["--numbers", "1"], "--numbers belongs to --pattern"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "no list of numbers"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "is there twice"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits")], "with --numbers"),
+            (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern contains {n}"),
+            (["--numbers", "1"], "--numbers needs --pattern"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "not a list of numbers"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "appears twice"),
             (["--skip-done"], "needs --input-table"),
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
             (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
         ):
             done = self.run_fit("wrong.h5", *args, status=2)
             self.assertOneLine(done, says, status=2)
-        with open(self.table, "w") as f:
-            f.write("notes of mine\n")
+        put(self.table, "notes of mine\n")
         # what is no table is neither read nor appended to
         for args in (["--skip-done", "--input-table", self.table], ["--input-table", self.table],
                      ["--input-table", STAR]):
             before = content(args[-1])
             done = self.run_fit("wrong.h5", *args, STAR, status=2)
-            self.assertOneLine(done, args[-1], "no table of inputs", status=2)
+            self.assertOneLine(done, args[-1], "not a table of inputs", status=2)
             self.assertEqual(content(args[-1]), before)
 
     def test_night_after_night(self):

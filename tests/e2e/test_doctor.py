@@ -102,7 +102,7 @@ class Doctor(ProgramTest):
         self.assertEqual(found["gpu.driver"][0], "570.1")
         self.assertEqual(found["gpu.0"],
                          ("Make-believe 1, 80 GB (20 in use), ECC on, 00000000:01:00.0", ""))
-        self.assertIn("3 errors of its memory", found["gpu.1"][1])
+        self.assertIn("3 uncorrected memory errors", found["gpu.1"][1])
         # and this program has no use for them
         self.assertIn("warning", found["cuda.devices"][1])
 

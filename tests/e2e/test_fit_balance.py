@@ -44,8 +44,7 @@ class Balance(EndToEnd):
 
     def debug(self):
         path = tmp("debug.yaml")
-        with open(path, "w") as f:
-            f.write("log_level: debug\n")
+        put(path, "log_level: debug\n")
         return path
 
 

@@ -6,13 +6,6 @@ import os
 from common import *  # noqa: F403
 
 
-def write(name, content_bytes):
-    """A file of these bytes in the temporary folder."""
-    with open(tmp(name), "wb") as f:
-        f.write(content_bytes)
-    return tmp(name)
-
-
 def without(hdu):
     return cut(f"no-{hdu}.fits", [5], lambda hdus: hdus.pop(hdu))
 
@@ -73,17 +66,17 @@ class BadFiles(EndToEnd):
             (tmp("not-there.fits"), ["No such file"]),
             (tmp("folder.fits"), ["folder"]),
             (tmp("pipe.fits"), ["pipe"]),
-            (write("empty.fits", b""), ["empty"]),
-            (write("text.fits", b"hello\n" * 1000), ["not a FITS file"]),
-            (write("text.fits.gz", gzip.compress(b"hello\n" * 1000)), ["not a FITS file"]),
-            (write("cut-header.fits", whole[:4000]), ["HDU"]),
-            (write("cut-pixels.fits", whole[: len(whole) // 2]), ["HDU"]),
-            (write("cut-last.fits", whole[:-2880]), ["HDU", "Z_RESOLUTION"]),
-            (write("cut.fits.gz", packed[: len(packed) // 2]), ["gzip"]),
-            (write("damaged.fits.gz", packed[:5000] + b"damage" + packed[5006:]), ["gzip"]),
+            (put("empty.fits", b""), ["empty"]),
+            (put("text.fits", b"hello\n" * 1000), ["not a FITS file"]),
+            (put("text.fits.gz", gzip.compress(b"hello\n" * 1000)), ["not a FITS file"]),
+            (put("cut-header.fits", whole[:4000]), ["HDU"]),
+            (put("cut-pixels.fits", whole[: len(whole) // 2]), ["HDU"]),
+            (put("cut-last.fits", whole[:-2880]), ["HDU", "Z_RESOLUTION"]),
+            (put("cut.fits.gz", packed[: len(packed) // 2]), ["gzip"]),
+            (put("damaged.fits.gz", packed[:5000] + b"damage" + packed[5006:]), ["gzip"]),
             (self.few_hdus(2), ["arms"]),
             (self.few_hdus(11), ["has no HDU R_IVAR"]),
-            (write("abort.fits", abort), ["HDU 2"]),
+            (put("abort.fits", abort), ["HDU 2"]),
             (self.long_text(), ["keyword OBSID must hold an integer"]),
             *((without(hdu), [hdu]) for hdu in ("FIBERMAP", "B_FLUX", "R_IVAR", "Z_WAVELENGTH")),
             *((narrow(hdu), [hdu]) for hdu in ("B_FLUX", "R_MASK", "Z_RESOLUTION")),
@@ -129,9 +122,8 @@ class BadFiles(EndToEnd):
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
 
     def test_gzip_is_bounded(self):
-        path = write("big.fits.gz", gzip.compress(content(self.good), 1))
-        with open(tmp("small.yaml"), "w") as f:
-            f.write("gzip_limit_mib: 0.25\n")
+        path = put("big.fits.gz", gzip.compress(content(self.good), 1))
+        put("small.yaml", "gzip_limit_mib: 0.25\n")
         done = self.fit("big.h5", "--config", tmp("small.yaml"), self.good, path, status=3)
         self.assertOneLine(done, "big.fits.gz", "gzip_limit_mib", status=3)
         self.assertEqual(differing(read(self.path), self.expected), [])
@@ -189,12 +181,6 @@ class BadFiles(EndToEnd):
         self.assertIn("2 of 2 files", done.stdout)
         self.assertEqual(len(read(self.path)["STATUS"]), 0)
 
-    def test_catalog_lines_are_only_paths(self):
-        with open(tmp("lines.txt"), "w") as f:
-            f.write(f"{self.good}[1]\n{self.good}\nhttp://localhost/x.fits\n")
-        self.fit("lines.h5", "--catalog", tmp("lines.txt"), status=3)
-        self.assertEqual(differing(read(self.path), self.expected), [])
-
 
 class BadArms(EndToEnd):
     """An arm that cannot be used costs that arm, or the row when none is left."""
@@ -240,8 +226,7 @@ class BadArms(EndToEnd):
         self.fit("rz.h5", cut("rz.fits", [3], drop))
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED])
-        with open(tmp("arms.yaml"), "w") as f:
-            f.write("arms: [r, z]\n")
+        put("arms.yaml", "arms: [r, z]\n")
         self.fit("rz-config.h5", "--config", tmp("arms.yaml"), cut("brz.fits", [3]))
         self.assertEqual(differing(read(self.path), table), [])
 

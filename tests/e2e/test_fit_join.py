@@ -61,19 +61,8 @@ class Join(EndToEnd):
         self.assertEqual(differing(table, expected), [])
 
     def test_row_whose_other_file_is_damaged_is_unreadable(self):
-        def compress(hdus):
-            hdus["R_MASK"] = pyfits.CompImageHDU(hdus["R_MASK"].data, name="R_MASK",
-                                                 compression_type="GZIP_1")
-
-        first, second = cut("good.fits", [3, 60, 100]), cut("damaged.fits", [60, 150], compress)
-        with pyfits.open(second, disable_image_compression=True) as hdus:
-            header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
-        heap = start + header.get("THEAP", header["NAXIS1"] * header["NAXIS2"])
-        with open(second, "r+b") as f:
-            f.seek(start)  # length and place of the first row's tile
-            size, offset = np.frombuffer(f.read(8), ">i4")
-            f.seek(heap + int(offset))
-            f.write(b"\xff" * int(size))
+        first, second = cut("good.fits", [3, 60, 100]), cut("damaged.fits", [60, 150], compress_masks)
+        damage_tiles(second, [0])
         done = self.fit("damaged.h5", "--join-by-name", first, second, status=3)
         self.assertOneLine(done, "damaged.fits", "R_MASK", "UNREADABLE", status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED, UNREADABLE, FITTED, FITTED])

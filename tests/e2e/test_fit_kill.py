@@ -8,8 +8,7 @@ N_KILL = 8
 
 class Kill(EndToEnd):
     def test_killed_at_random(self):
-        with open(tmp("kill.yaml"), "w") as f:
-            f.write("write_interval: 0.1\n")
+        put("kill.yaml", "write_interval: 0.1\n")
         options = ["--config", tmp("kill.yaml"), "--threads", "1", "--optimizer",
                    "levenberg-marquardt", "--quiet"]
         campaign = kill_runs.Campaign(library(), [cut("a.fits", range(10)),

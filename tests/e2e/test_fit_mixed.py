@@ -6,7 +6,6 @@ fitted it, also after a kill.  What the emulation is not: tests/cuda_emulation/c
 
 import json
 import re
-import time
 import zlib
 
 import base
@@ -128,18 +127,9 @@ class Mixed(ProgramTest):
 
     def test_killed_and_continued(self):
         path = tmp("killed.h5")
-        line = command("fit", "--library", self.lib, "--output", path, "--config", self.config,
-                       "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3)
-        process = subprocess.Popen(line, env={**ENVIRONMENT, **gpus(1)}, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        until = time.time() + PATIENCE
-        n_done = 0
-        while n_done < 15 and process.poll() is None and time.time() < until:
-            time.sleep(0.1)
-            try:
-                n_done = int((read(path)["STATUS"] != 0).sum())
-            except OSError:
-                pass  # not there yet, or written just now
+        process = start("fit", "--library", self.lib, "--output", path, "--config", self.config,
+                        "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3, env=gpus(1))
+        wait_until(lambda: has_rows(path, 15), process)
         kill_all(process)
         before = read(path)
         done = before["STATUS"] != 0

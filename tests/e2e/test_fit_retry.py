@@ -8,27 +8,6 @@ from common import *  # noqa: F403  (every test script is made of these)
 SURVEY = cut("survey.fits", [3, 60, 100])
 
 
-def packed(name):
-    """The survey with the masks of arm r in compressed tiles, one a row."""
-    def compress(hdus):
-        hdus["R_MASK"] = pyfits.CompImageHDU(hdus["R_MASK"].data, name="R_MASK",
-                                             compression_type="GZIP_1")
-    return cut(name, [3, 60, 100], compress)
-
-
-def damage(path, rows):
-    """The tiles of these rows cannot be unpacked: the file is indexed, the rows are not read."""
-    with pyfits.open(path, disable_image_compression=True) as hdus:
-        header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
-    heap = start + header.get("THEAP", header["NAXIS1"] * header["NAXIS2"])
-    with open(path, "r+b") as f:
-        for row in rows:
-            f.seek(start + row * header["NAXIS1"])
-            size, offset = np.frombuffer(f.read(8), ">i4")
-            f.seek(heap + int(offset))
-            f.write(b"\xff" * int(size))
-
-
 class Repaired(EndToEnd):
     def retry(self, *inputs, status=0):
         return self.fit("out.h5", "--retry-failed", *inputs, status=status)
@@ -36,11 +15,11 @@ class Repaired(EndToEnd):
     def setUp(self):
         if os.path.exists(tmp("out.h5")):
             os.unlink(tmp("out.h5"))
-        self.good = packed("good.fits")
-        self.bad = packed("bad.fits")
+        self.good = cut("good.fits", [3, 60, 100], compress_masks)
+        self.bad = cut("bad.fits", [3, 60, 100], compress_masks)
 
     def test_a_file_of_which_nothing_was_fitted(self):
-        damage(self.bad, range(3))
+        damage_tiles(self.bad, range(3))
         self.fit("out.h5", self.bad, self.good, status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), 3 * [UNREADABLE] + 3 * [FITTED])
         shutil.copy(SURVEY, self.bad)  # of another size
@@ -60,7 +39,7 @@ class Repaired(EndToEnd):
     def test_a_file_of_which_rows_were_fitted(self):
         self.fit("whole.h5", self.good)
         whole = read(self.path)
-        damage(self.bad, [1])
+        damage_tiles(self.bad, [1])
         done = self.fit("out.h5", self.bad, status=3)
         self.assertOneLine(done, self.bad, "R_MASK", "UNREADABLE", status=3)
         table = read(self.path)
@@ -70,13 +49,12 @@ class Repaired(EndToEnd):
         before = content(self.path)
         shutil.copy(self.good, self.bad)
         done = self.retry(self.bad, status=4)
-        self.assertOneLine(done, self.bad, "2 of its 3 rows are fitted", "bring that file back",
+        self.assertOneLine(done, self.bad, "2 of its 3 rows are already fitted", "restore it",
                            status=4)
         self.assertEqual(content(self.path), before)
 
     def test_a_file_that_could_not_be_indexed(self):
-        with open(self.bad, "wb") as f:
-            f.write(b"no FITS file")
+        put(self.bad, b"no FITS file")
         self.fit("out.h5", self.bad, self.good, status=3)
         before = content(self.path)
         shutil.copy(SURVEY, self.bad)
@@ -85,16 +63,13 @@ class Repaired(EndToEnd):
         self.assertEqual(content(self.path), before)
         # as it says
         self.fit("repaired.h5", self.bad)
-        done = starmill("merge", "--output", tmp("both.h5"), tmp("out.h5"), self.path)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run("merge", "--output", tmp("both.h5"), tmp("out.h5"), self.path)
         self.assertEqual(list(read(tmp("both.h5"))["STATUS"]), 6 * [FITTED])
 
     def test_one_that_still_has_no_rows(self):
-        with open(self.bad, "wb") as f:
-            f.write(b"no FITS file")
+        put(self.bad, b"no FITS file")
         self.fit("out.h5", self.bad, self.good, status=3)
-        with open(self.bad, "wb") as f:
-            f.write(b"nor is this")
+        put(self.bad, b"nor is this")
         self.retry(self.bad, self.good, status=3)
         files = read(self.path, "catalog/files")
         self.assertEqual(files["SIZE"][0], len("nor is this"))

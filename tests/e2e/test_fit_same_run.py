@@ -111,16 +111,14 @@ class Ranks(EndToEnd):
     def test_other_library(self):
         copy = tmp("stale.h5")
         emulators = [data(f"emulator/nnrm_desi_{arm}.h5") for arm in "brz"]
-        done = starmill("library", "import", "--output", copy, "--guess-templates", 21, *emulators)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run("library", "import", "--output", copy, "--guess-templates", 21, *emulators)
         common = ["--output", tmp("alike.h5"), cut("alike.fits", [3])]
         done = self.mpmd(common, ["--library", library()], ["--library", copy])
         self.assertRefused(done, "different libraries")
 
     def test_other_settings(self):
         config = tmp("stale.yaml")
-        with open(config, "w") as f:
-            f.write("npoly: 11\n")
+        put(config, "npoly: 11\n")
         common = ["--library", library(), "--output", tmp("alike.h5"), cut("alike.fits", [3])]
         done = self.mpmd(common, second=["--config", config])
         self.assertRefused(done, "different settings", '"npoly: 10" and "npoly: 11"')
@@ -129,8 +127,7 @@ class Ranks(EndToEnd):
 
     def test_what_may_differ(self):
         path, copy = tmp("may-differ.h5"), tmp("same-library.h5")
-        with open(copy, "wb") as f:
-            f.write(content(library()))
+        put(copy, content(library()))
         done = self.mpmd(["--output", path, "--quiet", cut("alike.fits", [3, 60])],
                          ["--library", library(), "--threads", 1, "--slots", 1],
                          ["--library", copy, "--threads", 2, "--log", tmp("second.log")])

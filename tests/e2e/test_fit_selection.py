@@ -1,4 +1,4 @@
-"""Which rows are fitted: selection, S/N, exposures; the defective and the real files."""
+"""Which rows are fitted: selection, S/N, exposures; real files (defects: test_patho.py)."""
 
 from common import *  # noqa: F403
 
@@ -25,8 +25,7 @@ class Selection(EndToEnd):
 
     def test_target_ids(self):
         self.assertEqual(self.kept("--targetid", f"{self.ids[3]},{self.ids[1]},77"), [self.ids[3]])
-        with open(tmp("ids.txt"), "w") as f:
-            f.write(f"# wanted\n{self.ids[0]}\n")
+        put("ids.txt", f"# wanted\n{self.ids[0]}\n")
         self.assertEqual(self.kept("--targetid-file", tmp("ids.txt")), [self.ids[0]])
         both = ["--targetid-file", tmp("ids.txt"), "--targetid", self.ids[3]]
         self.assertEqual(self.kept(*both), [self.ids[0], self.ids[3]])
@@ -105,53 +104,6 @@ class Exposures(EndToEnd):
             self.assertEqual([len(f[f"models/{a.lower()}/flux"]) for a in ARMS], [4] * 3)
             # one model row per exposure, target by target
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
-
-
-class Defects(EndToEnd):
-    """One defect a row, named in the truth tables."""
-
-    def fit_set(self, name):
-        path = data(f"sim/coadd-dev-{name}.fits.gz")
-        self.done = self.fit(name + ".h5", path)
-        with pyfits.open(data(f"sim/truth-dev-{name}.fits")) as hdus:
-            truth = hdus[1].data
-            kind = {int(t): str(k).strip() for t, k in zip(truth["TARGETID"], truth["KIND"])}
-        table = read(self.path)
-        self.assertWhole(table)
-        return table, {kind[int(t)]: i for i, t in enumerate(table["TARGETID"])}
-
-    def test_patho(self):
-        table, at = self.fit_set("patho")
-        # sky and bad fibers are not selected; everything else has something to fit
-        self.assertEqual(len(at), 15)
-        self.assertNotIn("sky_fibre", at)
-        self.assertNotIn("bad_fiberstatus", at)
-        status = {kind: int(table["STATUS"][i]) for kind, i in at.items()}
-        self.assertEqual(status, dict.fromkeys(at, FITTED))
-        for kind in ("clean", "clean2", "restricted_ok", "b_all_masked", "z_all_nan"):
-            self.assertEqual(table["RVS_WARN"][at[kind]], 0, kind)
-        for kind in ("pure_noise", "negative_median", "tiny_ivar_huge_pix"):
-            self.assertNotEqual(table["RVS_WARN"][at[kind]], 0, kind)
-            self.assertEqual(table["SUCCESS"][at[kind]], 0, kind)
-        self.assertTrue(table["RVS_WARN"][at["negative_median"]] & WARN_NEGATIVE)
-        self.assertTrue(table["RVS_WARN"][at["tiny_ivar_huge_pix"]] & WARN_OUTLIER)
-        for kind, arm in (("b_all_masked", "B"), ("z_all_nan", "Z"), ("r_zero_flux", "R"),
-                          ("b_ivar_zero", "B")):
-            self.assertTrue(np.isnan(table["CHISQ_" + arm][at[kind]]), kind)
-
-    def test_nogood(self):
-        table, at = self.fit_set("nogood")
-        with pyfits.open(data("sim/coadd-dev-nogood.fits.gz")) as hdus:
-            usable = np.zeros(len(hdus["FIBERMAP"].data), bool)
-            for arm in ARMS:
-                flux, ivar = hdus[arm + "_FLUX"].data, hdus[arm + "_IVAR"].data
-                with np.errstate(invalid="ignore"):
-                    good = (hdus[arm + "_MASK"].data == 0) & np.isfinite(flux) & (ivar > 0)
-                usable |= (good & (flux != 0)).any(axis=1)
-            ids = hdus["FIBERMAP"].data["TARGETID"]
-        self.assertEqual(list(table["TARGETID"]), list(ids))
-        np.testing.assert_array_equal(table["STATUS"], np.where(usable, FITTED, NO_ARM))
-        self.assertTrue(0 < usable.sum() < len(usable))
 
 
 class RealFiles(EndToEnd):

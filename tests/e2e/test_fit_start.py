@@ -78,9 +78,14 @@ class FitStart(EndToEnd):
         # one evaluation of the start, which promises nothing more, one profile, one for the end
         self.run_fit("first.h5")
         first = self.path
+        with h5py.File(first, "r+") as f:  # as if it was stopped before it came to the last row
+            f["fits/STATUS"][-1] = 0
+            f["provenance/FINISHED"][...] = 0
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed())
         self.assertEqual(np.median(again["NEVAL"]), 3)
+        given = again["FIT_INFO"] & INFO_GIVEN_START > 0
+        self.assertTrue(given[:-1].all() and not given[-1])
 
     def test_order_and_case_mean_nothing(self):
         def shuffle(columns):
@@ -93,9 +98,8 @@ class FitStart(EndToEnd):
         shuffled = self.run_fit("shuffled.h5", "--start", table("shuffled.fits", shuffle))
         self.assertEqual(differing(straight, shuffled), [])
         # the same values, so the same run: it is finished
-        done = starmill("fit", "--library", library(), "--optimizer", "levenberg-marquardt",
-                        "--output", self.path, "--start", tmp("straight.fits"), self.input)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("fit", "--library", library(), "--optimizer", "levenberg-marquardt",
+                   "--output", self.path, "--start", tmp("straight.fits"), self.input)
         self.assertIn("finished already", done.stdout)
 
     def test_stars_without_values_are_guessed(self):
@@ -109,7 +113,7 @@ class FitStart(EndToEnd):
             given = self.run_fit(f"part{ranks}.h5", "--start", table("part.fits", spoil),
                                  ranks=ranks)
             self.assertOneLine(self.done, f"{len(ROWS) - 4} of {len(ROWS)} rows start from",
-                               "2 are not in it, 2 have no finite values", status=0)
+                               "2 not found, 2 without finite values", status=0)
             plain = np.zeros(len(ROWS), bool)
             plain[missing + bad] = True
             np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
@@ -127,7 +131,7 @@ class FitStart(EndToEnd):
             columns["VRAD"][len(ROWS) + 1:] += 500.0
         once = self.run_fit("once.h5", "--start", table("once.fits"))
         twice = self.run_fit("twice.h5", "--start", table("twice.fits", repeat))
-        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "earlier row", status=0)
+        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "repeat a star", status=0)
         self.assertEqual(differing(once, twice), [])
 
     def test_values_beyond_the_limits_are_brought_within(self):
@@ -147,8 +151,7 @@ class FitStart(EndToEnd):
         self.assertTrue((outside["STATUS"] == FITTED).all())
 
     def test_fixed_parameters_need_no_column(self):
-        with open(tmp("fixed.yaml"), "w") as f:
-            f.write("fix_param: [{param: vsini, value: 3}, {param: alpha, value: 0.1}]\n")
+        put("fixed.yaml", "fix_param: [{param: vsini, value: 3}, {param: alpha, value: 0.1}]\n")
         def drop(columns):
             del columns["VSINI"], columns["ALPHAFE"]
         args = ("--config", tmp("fixed.yaml"))
@@ -187,15 +190,14 @@ class FitStart(EndToEnd):
             columns["FEH"][:] = np.nan
         def narrow(columns):
             del columns["VSINI"], columns["LOGG"]
-        with open(tmp("text.txt"), "w") as f:
-            f.write("TARGETID VRAD\n")
+        put("text.txt", "TARGETID VRAD\n")
         n = len(ROWS)
         for start, parts in (
-            (table("foreign.fits", foreign), ("none of the", f"{n} are not in it")),
-            (table("nothing.fits", nothing), ("none of the", f"{n} have no finite")),
+            (table("foreign.fits", foreign), ("none of the", f"{n} not found")),
+            (table("nothing.fits", nothing), ("none of the", f"{n} without finite")),
             (table("narrow.fits", narrow), ("lacks VSINI LOGG",)),
             (self.input, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
-            (library(), ("no result of starmill",)),
+            (library(), ("not a result of starmill",)),
             (tmp("text.txt"), ("start:",)),
             (tmp("missing.fits"), ("cannot be opened",)),
         ):
@@ -225,8 +227,7 @@ class StartByName(EndToEnd):
     def setUpClass(cls):
         sys.path.insert(0, os.path.join(SOURCE, "tools"))
         import make_generic
-        with open(tmp("generic.yaml"), "w") as f:
-            f.write("lsf: off\nwave_mask: []\n")
+        put("generic.yaml", "lsf: off\nwave_mask: []\n")
         hdus = {name: values for name, _, values in source("sim/coadd-dev.fits.gz")}
         cls.input = tmp("generic.fits")
         make_generic.write(cls.input, [
@@ -249,7 +250,7 @@ class StartByName(EndToEnd):
         start = save("names.fits", dict(self.columns([2, 0]),
                                         OBJECT=[self.NAMES[2], self.NAMES[0]]))
         done = self.fit("names.h5", "--start", start)
-        self.assertOneLine(done, "2 of 3 rows", "1 are not in it", status=0)
+        self.assertOneLine(done, "2 of 3 rows", "1 not found", status=0)
         fits = read(self.path)
         self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
         np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])

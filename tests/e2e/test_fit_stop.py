@@ -1,4 +1,4 @@
-"""A run that is stopped by a signal or killed is continued by the same command.
+"""A run that is stopped is continued by the same command (killed ones: test_fit_kill.py).
 
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
@@ -12,19 +12,16 @@ import time
 
 from common import *  # noqa: F403
 
-INFO_GIVEN_START = 64  # as kernels/data/result.h has it
-
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
-N_STAR = {"nelder-mead": 12, "hybrid": 100, "levenberg-marquardt": 60}
+N_STAR = {"nelder-mead": 12, "hybrid": 160}
 
 
 @functools.cache
 def options(optimizer):
     """Of all runs with an optimizer: options and the input."""
-    with open(tmp("stop.yaml"), "w") as f:
-        f.write("write_interval: 0.1\n")
+    put("stop.yaml", "write_interval: 0.1\n")
     return ["--config", tmp("stop.yaml"), "--optimizer", optimizer, "--threads", 1, "--slots", 1,
             cut(f"{optimizer}.fits", range(N_STAR[optimizer]))]
 
@@ -39,29 +36,15 @@ def undisturbed(optimizer):
 
 class Stop(EndToEnd):
     def interrupt(self, optimizer, number, ranks):
-        """Start a fit, once rows are there send the signal to the process that was started.
-
-        SIGKILL goes to the rank that holds the lock.  Gives the arguments and the rows.
-        """
+        """Start a fit and send the signal once rows are there: its arguments and output."""
         path = tmp(f"{optimizer}-{number}-{ranks}.h5")
         args = ["--library", library(), "--output", path, *options(optimizer)]
-        process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        limit = time.time() + PATIENCE
-        while not has_rows(path):
-            self.assertLess(time.time(), limit)
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
-        if number == signal.SIGKILL:
-            os.kill(int(content(path + ".lock", "r").split()[3]), number)  # host H pid N
-        else:
-            process.send_signal(number)
+        process = start("fit", *args, ranks=ranks)
+        wait_until(lambda: has_rows(path), process)
+        process.send_signal(number)
         out, errors = process.communicate(timeout=PATIENCE)
-        if number == signal.SIGKILL:
-            self.assertNotEqual(process.returncode, 0)
-        else:
-            self.assertEqual(process.returncode, 75, out + errors)
-            self.assertIn("continue", out)
+        self.assertEqual(process.returncode, 75, out + errors)
+        self.assertIn("continue", out)
         return args, path
 
     def assertContinues(self, optimizer, number, ranks):
@@ -69,8 +52,7 @@ class Stop(EndToEnd):
         part = read(path)
         done = part["STATUS"] == FITTED
         self.assertTrue(0 < done.sum() < len(done), f"{done.sum()} of {len(done)}")
-        again = starmill("fit", *args, ranks=2)
-        self.assertEqual(again.returncode, 0, again.stderr)
+        run("fit", *args, ranks=2)
         table, catalog = read(path), read(path, "catalog")
         self.assertTrue((table["STATUS"] == FITTED).all())
         whole, whole_catalog = undisturbed(optimizer)
@@ -86,31 +68,13 @@ class Stop(EndToEnd):
     def test_sigusr1_under_mpirun(self):
         self.assertContinues("hybrid", signal.SIGUSR1, 2)
 
-    def test_killed(self):
-        self.assertContinues("levenberg-marquardt", signal.SIGKILL, 0)
-
-    def test_one_rank_killed(self):
-        self.assertContinues("hybrid", signal.SIGKILL, 2)
-
-    def test_what_was_done_is_a_start(self):
-        _, path = self.interrupt("levenberg-marquardt", signal.SIGTERM, 0)
-        part = read(path)
-        done = part["STATUS"] == FITTED
-        self.assertTrue(0 < done.sum() < len(done), f"{done.sum()} of {len(done)}")
-        # rows that the run had not come to have no values: they are guessed
-        self.fit("refit.h5", "--start", path, *options("levenberg-marquardt"))
-        table = read(self.path)
-        np.testing.assert_array_equal(table["FIT_INFO"] & INFO_GIVEN_START > 0, done)
-        self.assertTrue((table["STATUS"] == FITTED).all())
-
 
 class Asked(EndToEnd):
     """Other ways to ask for a stop in good order, and the moments at which that may come."""
 
     @classmethod
     def setUpClass(cls):
-        with open(tmp("asked.yaml"), "w") as f:
-            f.write("write_interval: 0.1\n")
+        put("asked.yaml", "write_interval: 0.1\n")
         cls.few = cut("few.fits", range(N_STAR["nelder-mead"]))
         cls.two = cut("two.fits", range(2))
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
@@ -119,7 +83,7 @@ class Asked(EndToEnd):
         """A run, of the few stars unless told; faults: of tests/faults/fault_shim.c."""
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         if faults:
-            launch += ["env", "LD_PRELOAD=" + os.environ["FAULT_SHIM"], "FAULTS=" + faults]
+            launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults]
         return [*launch, STARMILL, "fit", "--library", library(), "--output", path, "--config",
                 tmp("asked.yaml"), "--optimizer", "nelder-mead", "--threads", "1", "--slots", "1",
                 *options, stars or self.few]
@@ -128,13 +92,6 @@ class Asked(EndToEnd):
         environment = dict(ENVIRONMENT, STARMILL_WATCHDOG_S=watchdog)
         return subprocess.Popen(self.line(path, *options, **how), env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def wait(self, process, until):
-        limit = time.time() + PATIENCE
-        while not until():
-            self.assertLess(time.time(), limit)
-            self.assertIsNone(process.poll(), "it ended too early")
-            time.sleep(0.02)
 
     def end(self, process, status, *says):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -145,7 +102,7 @@ class Asked(EndToEnd):
     def test_stop_file(self):
         path, stop = tmp("file.h5"), tmp("file.h5.stop")
         process = self.start(path, ranks=2, stars=self.many)
-        self.wait(process, lambda: has_rows(path))
+        wait_until(lambda: has_rows(path), process)
         open(stop, "w").close()
         self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
         done = (read(path)["STATUS"] == FITTED).sum()
@@ -159,7 +116,7 @@ class Asked(EndToEnd):
     def test_stop_file_of_another_name(self):
         path, stop = tmp("named.h5"), tmp("halt")
         process = self.start(path, "--stop-file", stop, stars=self.many)
-        self.wait(process, lambda: has_rows(path))
+        wait_until(lambda: has_rows(path), process)
         open(stop, "w").close()
         self.end(process, 75, stop)
 
@@ -210,7 +167,7 @@ class Asked(EndToEnd):
                            stars=self.two)
                 for path, (_, fault, ranks, *_) in zip(paths, cases)]
         for path, run in zip(paths, runs):
-            self.wait(run, lambda: os.path.exists(path + ".lock"))
+            wait_until(lambda: os.path.exists(path + ".lock"), run)
         time.sleep(2)
         for run, (*_, number, _) in zip(runs, cases):
             run.send_signal(number)
@@ -236,15 +193,14 @@ class Asked(EndToEnd):
         job = dict(ENVIRONMENT, SLURM_JOB_ID="4711")
         process = subprocess.Popen(self.line(path, *options), text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env=dict(job, SLURM_RESTART_COUNT="0"))
-        self.wait(process, lambda: has_rows(path))
+        wait_until(lambda: has_rows(path), process)
         process.send_signal(signal.SIGUSR1)
         self.end(process, 75, "continue")
         again = subprocess.run(self.line(path, *options), capture_output=True, text=True,
                                timeout=PATIENCE, env=dict(job, SLURM_RESTART_COUNT="1"))
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn("an earlier start of this Slurm job", again.stderr)
-        done = starmill(*self.line(whole, "--models", tmp("whole-models.h5"))[1:])
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run(*self.line(whole, "--models", tmp("whole-models.h5"))[1:])
         self.assertEqual(differing(read(path), read(whole)), [])
         have, want = models(tmp("own-models.h5")), models(tmp("whole-models.h5"))
         self.assertEqual(sorted(have), sorted(want))
@@ -255,8 +211,8 @@ class Asked(EndToEnd):
         path = tmp("twice.h5")
         process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0")
         # a fitted row makes enough writes for one to hang
-        self.wait(process, lambda: os.path.exists(path + ".status.json")
-                  and json.loads(content(path + ".status.json"))["done"] > 0)
+        wait_until(lambda: os.path.exists(path + ".status.json")
+                   and json.loads(content(path + ".status.json"))["done"] > 0, process)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)  # launchers pass one wish on twice

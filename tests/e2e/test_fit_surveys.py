@@ -18,8 +18,7 @@ def texts(values):
 
 
 def config(name, text):
-    with open(tmp(name), "w") as f:
-        f.write(text)
+    put(name, text)
     return ["--config", tmp(name)]
 
 
@@ -113,9 +112,8 @@ class Surveys(EndToEnd):
             self.assertEqual(list(table["STATUS"]), [FITTED] * len(paths))
 
     def test_unknown_and_forced_formats(self):
-        with open(tmp("plain.fits"), "wb") as f:
-            f.write(pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
-                    np.zeros(2880, "u1").tobytes())
+        put("plain.fits", pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
+                          np.zeros(2880, "u1").tobytes())
         done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
         self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "generic",
                            status=3)

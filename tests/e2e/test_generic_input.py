@@ -49,8 +49,7 @@ class Test(ProgramTest):
     def setUpClass(cls):
         cls.lib = coarse_library()
         cls.config = tmp("run.yaml")
-        with open(cls.config, "w") as f:
-            f.write(CONFIG)
+        put(cls.config, CONFIG)
         run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
             tmp("survey"))
         found = [
@@ -85,8 +84,7 @@ class Test(ProgramTest):
         make_generic.write(path, rows, "vacuum")
         expected, _ = self.fit_it("power.h5", self.desi)
         own = tmp("own.yaml")
-        with open(own, "w") as f:
-            f.write("lsf: sigma\nwave_mask: []\n")
+        put(own, "lsf: sigma\nwave_mask: []\n")
         self.fit("widths.h5", "--config", own, path, lib=self.lib)
         self.assertEqual(differing(read(self.path), expected), [])
 
@@ -130,8 +128,7 @@ class Test(ProgramTest):
             del f["SPECTRA"].header["MEDIUM"]
         done = self.fit("nothing.h5", "--config", self.config, path, lib=self.lib, status=3)
         self.assertOneLine(done, path, "HDU 2 (SPECTRA)", "MEDIUM", status=3)
-        with open(tmp("vacuum.yaml"), "w") as f:
-            f.write(CONFIG + "medium: vacuum\n")
+        put("vacuum.yaml", CONFIG + "medium: vacuum\n")
         self.fit("vacuum.h5", "--config", tmp("vacuum.yaml"), path, lib=self.lib)
         self.assertIn(FITTED, read(self.path)["STATUS"])
 

@@ -37,8 +37,7 @@ class Completion(ProgramTest):
     @classmethod
     def setUpClass(cls):
         cls.script = tmp("starmill.bash")
-        with open(cls.script, "w") as f:
-            f.write(run("help", "completion").stdout)
+        put(cls.script, run("help", "completion").stdout)
 
     def complete(self, *lines):
         """The set of completions of each command line, which is split as readline does."""
@@ -146,8 +145,7 @@ class ManPages(ProgramTest):
             self.skipTest("no man (Debian: man-db)")
         for job in [()] + [(job,) for job in JOBS]:
             path = tmp("page.1")
-            with open(path, "w") as f:
-                f.write(self.page(*job))
+            put(path, self.page(*job))
             done = subprocess.run(["man", "--warnings=mac,el,missing,font", "-l", path], text=True,
                                   env={**ENVIRONMENT, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"},
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)

@@ -24,13 +24,6 @@ NOT_THERE = ["{good}[1]", "{good}[FIBERMAP]", "{good}(copy.fits)", "{good}+1", "
              "`touch pwned`", "{good};touch pwned", "gzip://{good}", "{good}*", "~/x.fits"]
 
 
-def write(name, content_bytes):
-    path = tmp(name)
-    with open(path, "wb") as f:
-        f.write(content_bytes)
-    return path
-
-
 @functools.cache
 def good():
     """A file in order and the rows that it must give, with any other files."""
@@ -58,10 +51,10 @@ class HungryLibrary(ProgramTest):
         # HDF5 believes the size of a chunk of an object's header, here 23 GB, and fills it
         corpus = os.path.join(SOURCE, "tests/fuzz/corpus.tar.xz")
         with tarfile.open(corpus) as f:
-            path = write("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
+            path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
 
         def not_all_of_this_machine():
-            resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 
         done = subprocess.run([STARMILL, "library", "info", path], capture_output=True, text=True,
                               preexec_fn=not_all_of_this_machine, timeout=PATIENCE)
@@ -140,7 +133,7 @@ class HostileFiles(EndToEnd):
             ("rows.fits", with_card(head, "FIBERMAP", "NAXIS2", str(n_row)), n_row * row),
             ("text.fits", text, text_row * len(ROWS)),
         ):
-            path = write(name, header)
+            path = put(name, header)
             size += len(header)
             with open(path, "r+b") as f:
                 f.seek(size + -size % BLOCK)
@@ -155,17 +148,15 @@ class HostileFiles(EndToEnd):
                 self.assertEqual(found.tobytes(), values.tobytes(), f"{name} from row {start}")
 
     def test_each_kind_costs_itself(self):
-        bad = [write(name, kind) for name, kind in self.kinds()]
+        bad = [put(name, kind) for name, kind in self.kinds()]
         os.symlink(tmp("loop.fits"), tmp("loop.fits"))
         bad += [tmp("loop.fits"), "/dev/zero", "/dev/null", "/proc/self/mem", tmp("good.fits/x")]
         bad += self.holes()
         half = len(bad) // 2
-        copies = [write(f"good{i}.fits", self.whole) for i in range(2)]
+        copies = [put(f"good{i}.fits", self.whole) for i in range(2)]
         inputs = [self.good, *bad[:half], copies[0], *bad[half:], copies[1]]
-        with open(tmp("hostile.txt"), "w") as f:
-            f.write("\n".join(inputs) + "\n")
-        with open(tmp("small.yaml"), "w") as f:
-            f.write("gzip_limit_mib: 8\n")
+        put("hostile.txt", "\n".join(inputs) + "\n")
+        put("small.yaml", "gzip_limit_mib: 8\n")
         done = self.fit("hostile.h5", "--config", tmp("small.yaml"), "--catalog",
                         tmp("hostile.txt"), ranks=2, status=3)
         self.assertIn(f"{len(bad)} of {len(inputs)} files", done.stdout)
@@ -186,8 +177,8 @@ class HostileFiles(EndToEnd):
             ends = {h.fileinfo()["datLoc"] + h.fileinfo()["datSpan"] for h in hdus}
         os.makedirs(tmp("cut"))
         sizes = range(BLOCK, len(whole), BLOCK)
-        cuts = [write(f"cut/{size:07d}.fits", whole[:size]) for size in sizes]
-        done = self.fit("cut.h5", self.good, *cuts, write("last.fits", self.whole), status=3)
+        cuts = [put(f"cut/{size:07d}.fits", whole[:size]) for size in sizes]
+        done = self.fit("cut.h5", self.good, *cuts, put("last.fits", self.whole), status=3)
         with h5py.File(self.path) as f:
             files = f["catalog/files"]
             read_whole = [not e for e in files["ERROR"][...]]
@@ -219,10 +210,8 @@ class OnlyNames(EndToEnd):
 
     def test_inputs(self):
         for name in NAMES:
-            with open(os.path.join(self.folder, name), "wb") as f:
-                f.write(content(self.good))
-        with open(os.path.join(self.folder, "list"), "w") as f:
-            f.write("\n".join(NAMES) + "\n")
+            put(os.path.join(self.folder, name), content(self.good))
+        put(os.path.join(self.folder, "list"), "\n".join(NAMES) + "\n")
         out = tmp("inputs.h5")
         for how in (["--catalog", "list"], NAMES):
             _, made = self.run_here("--library", library(), "--output", out, "--overwrite", *how)
@@ -233,8 +222,7 @@ class OnlyNames(EndToEnd):
 
     def test_names_of_nothing(self):
         lines = [line.format(good=self.good) for line in NOT_THERE]
-        with open(tmp("nothing.txt"), "w") as f:
-            f.write("\n".join([*lines, self.good]) + "\n")
+        put("nothing.txt", "\n".join([*lines, self.good]) + "\n")
         done, made = self.run_here("--library", library(), "--output", tmp("nothing.h5"),
                                    "--catalog", tmp("nothing.txt"), status=3)
         self.assertEqual(made, set())
@@ -244,8 +232,7 @@ class OnlyNames(EndToEnd):
     def test_library_output_models_and_start(self):
         for name in "%s[1](2)!%%s%%n|$(touch x).h5", "ufs:%s:12.h5", "-%s+1.h5":
             lib, out, models, log, start = (name % kind for kind in "lomgs")
-            with open(os.path.join(self.folder, lib), "wb") as f:
-                f.write(content(library()))
+            put(os.path.join(self.folder, lib), content(library()))
             with pyfits.open(data("sim/truth-dev.fits")) as hdus:
                 hdus[1].data = hdus[1].data[ROWS]
                 hdus.writeto(os.path.join(self.folder, start))
@@ -284,7 +271,7 @@ class DamagedHdf5(EndToEnd):
                 size = int(rng.choice([1, 8, 64, 512]))
                 size = min(size, len(b) - at)
                 b[at : at + size] = bytes(size) if rng.integers(2) else rng.bytes(size)
-            yield write(name, bytes(b[: int(rng.integers(1, len(b)))] if i % 8 == 7 else b))
+            yield put(name, bytes(b[: int(rng.integers(1, len(b)))] if i % 8 == 7 else b))
 
     def assertEnds(self, paths, call, *status):
         """The call ends with one of these for all files, and with a reason where it is not 0."""
@@ -314,7 +301,7 @@ class DamagedHdf5(EndToEnd):
         found = self.assertEnds(self.damaged(whole, out, how_many(4)), fit, 0, 4)
         self.assertIn(4, found)
         self.assertEqual(starmill(*fit, "--overwrite").returncode, 0)
-        write(out, whole)
+        put(out, whole)
         found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out],
                                 0, 4, 75)
         self.assertIn(4, found)

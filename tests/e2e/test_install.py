@@ -59,8 +59,7 @@ class Installed(ProgramTest):
         """Before anything is installed."""
         with open(os.path.join(BUILD, "cmake_install.cmake"), encoding="utf-8") as f:
             script = f.read().replace(BUILD, tmp("empty"))
-        with open(tmp("cmake_install.cmake"), "w", encoding="utf-8") as f:
-            f.write(script)
+        put("cmake_install.cmake", script)
         done = call(CMAKE, f"-DCMAKE_INSTALL_PREFIX={tmp('nowhere')}", "-P",
                     tmp("cmake_install.cmake"))
         self.assertNotEqual(done.returncode, 0)

@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from base import ENVIRONMENT, command, content, h5py, np, pyfits, run, skip, starmill, tmp
+from base import (ENVIRONMENT, command, content, faults, h5py, np, put, pyfits, run, skip, starmill,
+                  tmp)
 
 try:
     from scipy.interpolate import CubicSpline
@@ -17,7 +17,6 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-scipy)")
 
-SHIM = os.environ.get("FAULT_SHIM", "")
 LOW, HIGH = 5000.0, 5060.0
 WAVE = LOW + 0.02 * np.arange(int((HIGH - LOW) / 0.02) + 1)
 SEED = 20180
@@ -70,9 +69,7 @@ def dense(flux, wave, native, sigma, pixel, ln_step):
 
 
 def write_setup(text=SETUP, name="setup.yaml"):
-    with open(tmp(name), "w", encoding="utf-8") as f:
-        f.write(text)
-    return tmp(name)
+    return put(name, text)
 
 
 def image(flux, **card):
@@ -289,8 +286,7 @@ class LibraryBuild(unittest.TestCase):
         image(good, PHXTEFF=5000.0, PHXM_H=0.4).writeto(tmp("bad/nolabel.fits"))
         image(good, PHXTEFF=labels[4][0], PHXLOGG=labels[4][1], PHXM_H=labels[4][2]).writeto(
             tmp("bad/twin.fits"))
-        with open(tmp("bad/cut.fits"), "wb") as f:
-            f.write(content(tmp("bad/m000.fits"))[:4000])
+        put("bad/cut.fits", content(tmp("bad/m000.fits"))[:4000])
         for ranks in (1, 3):
             done = self.good(phoenix("bad", f"bad{ranks}.h5", ranks=ranks))
             self.assertIn("10 good, 6 bad", done.stdout)
@@ -309,8 +305,7 @@ class LibraryBuild(unittest.TestCase):
     def test_selection(self):
         labels = labels_of(12)
         write_phoenix("select", labels)
-        with open(tmp("no.txt"), "w", encoding="utf-8") as f:
-            f.write("# not these\nm003\n  m004  # a remark\n")
+        put("no.txt", "# not these\nm003\n  m004  # a remark\n")
         self.good(phoenix("select", "s.h5", "--keep", "teff=4500:7000", "--exclude",
                           "teff=6000:7000,logg=1:3", "--exclude", "feh=-2:-1.5", "--exclude-list",
                           tmp("no.txt")))
@@ -322,8 +317,7 @@ class LibraryBuild(unittest.TestCase):
         self.good(phoenix("select", "s2.h5", "--list", tmp("no.txt")))
         self.assertEqual(read("s2.h5")["name"], ["m003", "m004"])
         # names that no model has: an error where they are wanted, else told
-        with open(tmp("typo.txt"), "w", encoding="utf-8") as f:
-            f.write("m003\nm005.fits\n" + "".join(f"m{i}\n" for i in range(8)) + "m003\n")
+        put("typo.txt", "m003\nm005.fits\n" + "".join(f"m{i}\n" for i in range(8)) + "m003\n")
         self.refused(phoenix("select", "s3.h5", "--list", tmp("typo.txt")), 3, "typo.txt",
                      "9 of its 10 names", ": m0, m005.fits, m1, m2, m3, ...")
         self.assertFalse(os.path.exists(tmp("s3.h5")))
@@ -352,7 +346,7 @@ class LibraryBuild(unittest.TestCase):
                      "--native-sigma")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
                               tmp("few")), 3, "--medium")
-        self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "none is wanted")
+        self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "leave none of")
         self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: not one of the labels")
         self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
@@ -377,8 +371,7 @@ class LibraryBuild(unittest.TestCase):
         line = command("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
                        "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
                        "--stop-file", tmp("stop"), tmp(folder))
-        job = subprocess.Popen(line, env={**ENVIRONMENT, "LD_PRELOAD": SHIM,
-                                          "FAULTS": f"stop:write:/{out}$:1:1"},
+        job = subprocess.Popen(line, env={**ENVIRONMENT, **faults(f"stop:write:/{out}$:1:1")},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         os.waitpid(job.pid, os.WUNTRACED)
         if number is None:
@@ -395,14 +388,11 @@ class LibraryBuild(unittest.TestCase):
     def test_resume_and_stop(self):
         """A run that is killed, one that is stopped, and one that is refused; then the same
         command ends with what an undisturbed run makes."""
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
         whole = read("whole.h5")
         # in the second round: each writes two arms, why and status
-        killed = phoenix("resume", "part.h5", env={
-            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
+        killed = phoenix("resume", "part.h5", env=faults("kill:write:/part.h5$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
         said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
@@ -440,8 +430,7 @@ class LibraryBuild(unittest.TestCase):
             f[0].data *= 1.01
         os.utime(path, (now.st_atime, now.st_mtime))
         self.refused(phoenix("changed", "changed.h5"), 2, "the file of m003", "--overwrite")
-        with open(path, "wb") as f:
-            f.write(bytes_before)
+        put(path, bytes_before)
         os.utime(path, (now.st_atime, now.st_mtime))
         self.assertIn("complete already", self.good(phoenix("changed", "changed.h5")).stdout)
         os.utime(tmp("changed-wave.fits"), (now.st_atime, now.st_mtime + 10))
@@ -449,15 +438,12 @@ class LibraryBuild(unittest.TestCase):
         self.assertEqual(content(tmp("changed.h5")), before)
 
     def test_overwrite_keeps_the_old_grid_until_the_new_one_is_complete(self):
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("again", labels_of(20))
         self.good(phoenix("again", "old.h5"))
         before = content(tmp("old.h5"))
         os.symlink("old.h5", tmp("link.h5"))
         anew = ("--overwrite", "--normalise", "median")
-        killed = phoenix("again", "link.h5", *anew, env={
-            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/old.h5.new$:7:1"})
+        killed = phoenix("again", "link.h5", *anew, env=faults("kill:write:/old.h5.new$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(list(read("old.h5.new")["status"]), 8 * [1] + 12 * [0])
         # nothing of it is lost to other settings, nor to a run of its name
@@ -466,8 +452,8 @@ class LibraryBuild(unittest.TestCase):
         self.refused(phoenix("again", "old.h5.new", "--normalise", "median"), 2, "old.h5.new",
                      "--overwrite")
         self.assertEqual(content(tmp("old.h5")), before)
-        killed = phoenix("again", "link.h5", *anew, env={ # when it is complete
-            "LD_PRELOAD": SHIM, "FAULTS": "kill:rename:/old.h5$:1:1"})
+        # when it is complete
+        killed = phoenix("again", "link.h5", *anew, env=faults("kill:rename:/old.h5$:1:1"))
         self.assertNotEqual(killed.returncode, 0)
         self.assertEqual(content(tmp("old.h5")), before)
         self.assertEqual(read("old.h5.new")["complete"], 1)
@@ -480,9 +466,9 @@ class LibraryBuild(unittest.TestCase):
         # stamp and cards, and the first one's two trials
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
-        self.refused(phoenix("fail", "old.h5", "--overwrite", env={
-            "LD_PRELOAD": SHIM, "FAULTS": ";".join(f"EIO:open:/m00{i}.fits$:{n}:1"
-                                                   for i, n in enumerate((5, 3, 3)))}), 3,
+        self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(
+            f"EIO:open:/m00{i}.fits$:{n}:1"
+                                                   for i, n in enumerate((5, 3, 3))))), 3,
                      "no model is good", "nothing was overwritten")
         self.assertEqual(content(tmp("old.h5")), before)
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
@@ -490,8 +476,6 @@ class LibraryBuild(unittest.TestCase):
     def test_bad_models_are_read_again(self):
         """Models that could not be read for a moment, before or with their spectra, and one that
         has been mended; of models with the same labels one is good."""
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         labels = labels_of(6)
         write_phoenix("retry", labels[[0, 1, 2, 3, 4, 5, 3, 4]])
         nan = tmp("retry/m005.fits")
@@ -499,9 +483,8 @@ class LibraryBuild(unittest.TestCase):
             mended = f[0].data.copy()
             f[0].data[1500] = np.nan
         # opened for stamp, cards, spectrum
-        done = self.good(phoenix("retry", "retry.h5", env={
-            "LD_PRELOAD": SHIM,
-            "FAULTS": "EIO:open:/m003.fits$:3:1;EIO:open:/m004.fits$:2:1"}))
+        done = self.good(phoenix("retry", "retry.h5", env=faults(
+            "EIO:open:/m003.fits$:3:1;EIO:open:/m004.fits$:2:1")))
         for text in ("4 good, 4 bad", "m003: cannot be opened: Input/output error",
                      "m004: cannot be opened: Input/output error", "m005: its flux is nan",
                      "m006: it has the same labels as m003", "--retry-bad"):
@@ -524,18 +507,14 @@ class LibraryBuild(unittest.TestCase):
         again = self.good(phoenix("retry", "retry.h5", "--retry-bad")).stdout
         self.assertIn("complete already", again)
         # one that is good and cannot be looked at now is no reason to change anything
-        self.refused(phoenix("retry", "retry.h5", env={
-            "LD_PRELOAD": SHIM, "FAULTS": "EIO:open:/m001.fits$:2:1"}), 3,
-                     "m001, which cannot be taken now", "Input/output error")
+        self.refused(phoenix("retry", "retry.h5", env=faults("EIO:open:/m001.fits$:2:1")), 3,
+                     "m001, which cannot be used now", "Input/output error")
 
     def test_killed_rank(self):
         """A rank dies in the second round: the others end too, and the file is continued."""
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("ranks", labels_of(40))
         self.good(phoenix("ranks", "all.h5"))
-        killed = phoenix("ranks", "rank.h5", ranks=2, env={
-            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/rank.h5$:7:1:1"})
+        killed = phoenix("ranks", "rank.h5", ranks=2, env=faults("kill:write:/rank.h5$:7:1:1"))
         self.assertNotEqual(killed.returncode, 0)
         done = read("rank.h5")["status"]
         self.assertTrue(16 <= (done == 1).sum() < 40, done)
@@ -545,34 +524,26 @@ class LibraryBuild(unittest.TestCase):
 
     def test_disk_of_one_rank_is_full(self):
         """A rank cannot write: all end at once, and the file is continued."""
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("fullrank", labels_of(40))
         for first in (1, 5):
-            full = phoenix("fullrank", "one-full.h5", ranks=2, env={
-                "LD_PRELOAD": SHIM, "FAULTS": f"ENOSPC:write:/one-full.h5$:{first}:1:1"})
+            full = phoenix("fullrank", "one-full.h5", ranks=2,
+                           env=faults(f"ENOSPC:write:/one-full.h5$:{first}:1:1"))
             self.refused(full, 4, "No space left on device")
         self.good(phoenix("fullrank", "one-full.h5", ranks=2))
         self.assertTrue((read("one-full.h5")["status"] == 1).all())
 
     def test_signal_stops_in_good_order(self):
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("signal", labels_of(40))
         self.refused(self.stopped("signal", "signal.h5", signal.SIGTERM), 75,
                      "of 40 models are done")
 
     def test_full_disk(self):
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("disk", labels_of(20))
         # at the beginning there is nothing to keep
-        self.refused(phoenix("disk", "full.h5", env={
-            "LD_PRELOAD": SHIM, "FAULTS": "ENOSPC:alloc:full.h5:1:0"}), 4, "No space left",
+        self.refused(phoenix("disk", "full.h5", env=faults("ENOSPC:alloc:full.h5:1:0")), 4, "No space left",
                      "make room")
         self.assertFalse([x for x in os.listdir(tmp("")) if x.startswith("full.h5")])
-        done = phoenix("disk", "full.h5", env={"LD_PRELOAD": SHIM,
-                                               "FAULTS": "ENOSPC:write:/full.h5$:6:0"})
+        done = phoenix("disk", "full.h5", env=faults("ENOSPC:write:/full.h5$:6:0"))
         self.refused(done, 4, "full.h5")
         self.good(phoenix("disk", "full.h5"))
         self.good(phoenix("disk", "empty.h5"))
@@ -580,8 +551,7 @@ class LibraryBuild(unittest.TestCase):
 
     def test_existing_files(self):
         write_phoenix("there", labels_of(3))
-        with open(tmp("notes.h5"), "w", encoding="utf-8") as f:
-            f.write("precious")
+        put("notes.h5", "precious")
         for more in ((), ("--overwrite",)):
             self.refused(phoenix("there", "notes.h5", *more), 2, "notes.h5")
         self.assertEqual(content(tmp("notes.h5")), b"precious")

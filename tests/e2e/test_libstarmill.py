@@ -119,8 +119,7 @@ class Installed(ProgramTest):
             np.savetxt(tmp("star.txt"), np.array([wave, f["R_FLUX"].data[0], error]).T)
         folder = tmp("by-cmake")
         os.makedirs(folder)
-        with open(os.path.join(folder, "CMakeLists.txt"), "w", encoding="utf-8") as text:
-            text.write(f"""cmake_minimum_required(VERSION 3.22)
+        put(os.path.join(folder, "CMakeLists.txt"), f"""cmake_minimum_required(VERSION 3.22)
 project(example C)
 find_package(starmill 0.1 REQUIRED)
 foreach(kind starmill static)

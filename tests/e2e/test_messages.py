@@ -56,7 +56,7 @@ class Messages(ProgramTest):
             first, last = rows[0]["WAVELENGTH"][[0, -1]] * factor
             self.setUp()
             done = self.fit(path, status=3)
-            self.assertOneLine(done, path, f"spectra from {first:.0f} to {last:.0f} A",
+            self.assertOneLine(done, path, f"its spectra, {first:.0f} to {last:.0f} A",
                                f"are these {unit}?", LIBRARY, status=3)
             self.assertStatuses(OUTSIDE)
 
@@ -137,8 +137,7 @@ class Messages(ProgramTest):
             ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),
         ):
             with self.subTest(name=name):
-                with open(tmp(name), "wb") as f:
-                    f.write(data)
+                put(name, data)
                 done = self.fit(tmp(name), status=3)
                 self.assertEqual("fetch it again" in done.stderr, is_cut, done.stderr)
 

@@ -11,7 +11,6 @@ from unittest import mock
 import base
 from base import *  # noqa: F403
 
-SHIM = os.environ.get("FAULT_SHIM", "")
 EMULATED = os.environ.get("STARMILL_EMULATED", "")
 
 OU = """particles: 4000
@@ -30,8 +29,7 @@ times: [0, 0.5, 1]
 
 class Particles(ProgramTest):
     def write(self, name, text):
-        with open(tmp(name), "w", encoding="utf-8") as f:
-            f.write(text)
+        put(name, text)
         return tmp(name)
 
     def job(self, out, text, *options, status=0, ranks=0, env=None):
@@ -80,7 +78,7 @@ class Particles(ProgramTest):
             f["STATUS"][1:4] = 0
             f["DENSITY"][1:4] = -1
         done = self.job("ranks.h5", text)
-        self.assertIn("problems     5, of them 2 were there already\n", done.stdout)
+        self.assertIn("problems     5, 2 of them already done\n", done.stdout)
         with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
             for name in b:
                 np.testing.assert_array_equal(a[name][()], b[name][()])
@@ -90,11 +88,9 @@ class Particles(ProgramTest):
         self.assertEqual(content(tmp("ranks.h5")), before)
 
     def test_killed_while_it_writes(self):
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         text = OU + "problems: 3\n"
         self.job("whole.h5", text)
-        env = dict(LD_PRELOAD=SHIM, FAULTS="kill:write:killed.h5$:2:0")
+        env = faults("kill:write:killed.h5$:2:0")
         self.job("killed.h5", text, status=-signal.SIGKILL, env=env)
         self.job("killed.h5", text)
         with h5py.File(tmp("killed.h5"), "r") as a, h5py.File(tmp("whole.h5"), "r") as b:
@@ -102,11 +98,9 @@ class Particles(ProgramTest):
                 np.testing.assert_array_equal(a[name][()], b[name][()])
 
     def test_full_disk(self):
-        if not SHIM:
-            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
             done = self.job("full.h5", OU, "--overwrite", status=4,
-                            env=dict(LD_PRELOAD=SHIM, FAULTS=fault))
+                            env=faults(fault))
             self.assertIn("full.h5", done.stderr)
             self.assertIn("room", done.stderr)
         self.job("full.h5", OU, "--overwrite")
@@ -139,8 +133,7 @@ class Particles(ProgramTest):
             self.refused(text, "u.h5", says)
         self.field("u.h5", x, np.array([x, x]), TIME=[1.0, 1.0])
         self.refused(text, "TIME [1] is 1")
-        with open(tmp("u.h5"), "wb") as f:
-            f.write(b"no HDF5")
+        put("u.h5", b"no HDF5")
         self.refused(text, "u.h5")
         with h5py.File(tmp("start.h5"), "w") as f:
             f["X"] = start[:50]
@@ -155,13 +148,13 @@ class Particles(ProgramTest):
         for text, *says in (
                 ("particles: 0\n", ":1: particles takes an integer from 1 to"),
                 ("steps: 3\nparticle: 7\n", ":2: no key 'particle'"),
-                ("steps: 3\nsteps: 7\n", ":2: steps is there twice"),
+                ("steps: 3\nsteps: 7\n", ":2: steps appears twice"),
                 ("step: .nan\n", ":1: step takes a number above 0"),
                 ("boundary: mirror\n", "takes open, reflecting, periodic or absorbing"),
                 ("grid: [10, 20]\n", "grid has 2 values for 1 dimensions"),
                 ("boundary: periodic\n", "axis 1 has ends at 0 and 0"),
                 ("times: [0.005]\n", "times: 0.005 is not after a whole number of steps of 0.01"),
-                ("potential: grid\n", "problem 0 has potential: grid", "give potential_file"),
+                ("potential: grid\n", "problem 0 needs a file (potential: grid", "give potential_file"),
                 ("problems:\n  - {steps: 7}\n", ":2: no key 'steps' of a problem"),
                 ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",
                  "give a step of 0.005 or less"),

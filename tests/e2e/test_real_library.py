@@ -97,8 +97,7 @@ class RealLibrary(ProgramTest):
     def test_recipe_and_validation(self):
         write_models(tmp("models"))
         labels = write_miles(tmp("miles.fits"))
-        with open(tmp("setup.yaml"), "w") as f:
-            f.write(SETUP)
+        put("setup.yaml", SETUP)
         recipe = ("--miles", tmp("miles.fits"), "--setup", tmp("setup.yaml"), "--train",
                   "--emulator radial --components 12 --left-out 0", tmp("models"), tmp("work"))
         out = tmp("out/fgk.h5")

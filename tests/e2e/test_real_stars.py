@@ -34,8 +34,7 @@ def config(name, survey, arms):
         text = f.read()
     changed = re.sub(r"\narms: .*\n", f"\narms: [{arms}]\n", text)
     assert changed != text
-    with open(tmp(name), "w") as f:
-        f.write(changed)
+    put(name, changed)
     return tmp(name)
 
 
@@ -114,9 +113,8 @@ class RealStars(EndToEnd):
             for arm, item in zip("BR", re.findall(r"{name: [^}]*}", text)):
                 held = "".join(f"  - {{param: {name.lower()}, value: {float(both[name][i])!r}}}\n"
                                for name in ("VSINI", "TEFF", "LOGG", "FEH"))
-                with open(tmp("alone.yaml"), "w") as f:
-                    f.write(re.sub(r"\narms: .*\n", f"\narms: [{item}]\n", text) +
-                            f"fix_param:\n{held}")
+                put("alone.yaml", re.sub(r"\narms: .*\n", f"\narms: [{item}]\n", text) +
+                                  f"fix_param:\n{held}")
                 self.fit("alone.h5", "--overwrite", "--config", tmp("alone.yaml"), stars[i],
                          lib=self.lib)
                 alone, error = read(self.path), both[f"VRAD_{arm}_ERR"][i]
@@ -142,8 +140,7 @@ class RealStars(EndToEnd):
             lasp = {row["ID"]: float(row["pred_Rv"]) for row in csv.DictReader(f)}
         with open(shipped) as f:
             text = f.read()
-        with open(tmp("together.yaml"), "w") as f:
-            f.write(text.replace("velocity_offsets: true", "velocity_offsets: false"))
+        put("together.yaml", text.replace("velocity_offsets: true", "velocity_offsets: false"))
         width = {}
         for name, settings in ("apart", shipped), ("together", tmp("together.yaml")):
             self.fit(name + ".h5", "--config", settings, *stars, lib=self.lib)
@@ -196,8 +193,7 @@ class RealStars(EndToEnd):
         self.fit("stiff.h5", "--config", stiff, EXPOSURES, lib=self.lib)
         many = read(self.path)
         text = content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0")
-        with open(stiff, "w") as f:
-            f.write(text)
+        put(stiff, text)
         self.fit("stiff.h5", "--overwrite", "--config", stiff, EXPOSURES, lib=self.lib)
         few = read(self.path)
         print("reduced chi-square with 10 functions %.2f, 24 %.2f, two cameras %.2f" %

@@ -22,8 +22,7 @@ def survey(kind):
             emulators = [data(f"emulator/nnrm_desi_{arm}.h5") for arm in "brz"]
             done = starmill("library", "import", "--output", lib, *emulators)
             assert done.returncode == 0, done.stderr
-        with open(config, "w") as file:
-            file.write(f"rotation_kernel: {kind}\n")
+        put(config, f"rotation_kernel: {kind}\n")
         done = starmill("fit", "--library", lib, "--output", path, "--config", config,
                         "--threads", 1, data("sim/coadd-dev.fits.gz"), timeout=2400)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,6 @@
 is refused."""
 
 import signal
-import time
 import zlib
 
 from base import *  # noqa: F403
@@ -40,8 +39,7 @@ class Sample(ProgramTest):
                 hdus[f"{arm}_IVAR"].data[FAILED] = 0
             hdus.writeto(cls.input)
         cls.fitted = tmp("fit.h5")
-        with open(tmp("fit.yaml"), "w", encoding="utf-8") as f:
-            f.write("write_interval: 0.1\n")
+        put("fit.yaml", "write_interval: 0.1\n")
         run("fit", "--library", cls.library, "--output", cls.fitted, "--backend", "cpu", "--quiet",
             "--config", tmp("fit.yaml"), cls.input)
         cls.ids = read(cls.fitted)["TARGETID"]
@@ -102,15 +100,8 @@ class Sample(ProgramTest):
             self.assertEqual(crc, table["CRC"][row])
 
     def start(self, out, *args):
-        return subprocess.Popen(
-            command("sample", "--fit", self.fitted, "--library", self.library, "--output",
-                    tmp(out), *QUICK, "--slots", 1, "--quiet", *args, self.input),
-            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-    def wait(self, process, until):
-        end = time.monotonic() + PATIENCE
-        while process.poll() is None and not until() and time.monotonic() < end:
-            time.sleep(0.02)
+        return start("sample", "--fit", self.fitted, "--library", self.library, "--output", tmp(out),
+                     *QUICK, "--slots", 1, "--quiet", *args, self.input)
 
     def test_ranks_slots_and_kills_change_no_bit(self):
         done = self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
@@ -118,7 +109,7 @@ class Sample(ProgramTest):
         self.assertEqual(differing(read(tmp("ranks.h5")), read(self.first)), [])
         # one star at a time, killed once the file has a row
         process = self.start("killed.h5")
-        self.wait(process, lambda: os.path.exists(tmp("killed.h5.status.json")))
+        wait_until(lambda: os.path.exists(tmp("killed.h5.status.json")), process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         done = self.sample("killed.h5", "--quiet")
@@ -128,9 +119,9 @@ class Sample(ProgramTest):
         self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
 
     def test_a_stop_gives_up_the_star_under_way(self):
-        slow = ("--ess", 1500, "--max-evaluations", 24000)  # two seconds a star
+        slow = ("--ess", 800, "--max-evaluations", 12000)  # a second a star
         process = self.start("stopped.h5", *slow)
-        self.wait(process, lambda: has_rows(tmp("stopped.h5")))
+        wait_until(lambda: has_rows(tmp("stopped.h5")), process)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=PATIENCE)[1]
         self.assertEqual(process.returncode, 75, said)
@@ -219,8 +210,7 @@ class Sample(ProgramTest):
         self.assertTrue(0 < table["POST_NJAC"][0] < table["POST_NEVAL"][0] / 3)
 
     def list_of_targets(self):
-        with open(tmp("ids.txt"), "w", encoding="utf-8") as f:
-            f.write("\n".join(str(i) for i in self.ids))
+        put("ids.txt", "\n".join(str(i) for i in self.ids))
         return tmp("ids.txt")
 
     def test_what_cannot_be_sampled_is_refused(self):
@@ -234,7 +224,7 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--temperatures", 3), "7200", "--max-evaluations", status=2)
         say(self.sample("no.h5", "--moves", "de,hop"), "'hop'", status=2)
         say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
-        say(self.sample("no.h5", fit=self.library), "no result of starmill fit", status=2)
+        say(self.sample("no.h5", fit=self.library), "not a result of starmill fit", status=2)
         say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)
         other = shutil.copy(self.fitted, tmp("other.h5"))
         with h5py.File(other, "r+") as f:

@@ -31,8 +31,7 @@ class Scratch(EndToEnd):
         if done.returncode != 0:
             self.skipTest("no file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", self.folder], check=True)
-        with open(tmp("scratch.yaml"), "w") as f:
-            f.write(f"scratch: {self.folder}\nreaders: 2\n")
+        put("scratch.yaml", f"scratch: {self.folder}\nreaders: 2\n")
         self.config = ["--config", tmp("scratch.yaml")]
 
     def test_a_file_that_does_not_fit_costs_itself(self):

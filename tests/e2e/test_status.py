@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 
 from common import *  # noqa: F403
 
@@ -22,8 +21,7 @@ def stars():
 
 def often():
     """A configuration that has the status written ten times a second."""
-    with open(tmp("often.yaml"), "w") as f:
-        f.write("write_interval: 0.1\n")
+    put("often.yaml", "write_interval: 0.1\n")
     return tmp("often.yaml")
 
 
@@ -47,27 +45,16 @@ class Status(EndToEnd):
         self.assertEqual(answer["exit_status"], status)
         return answer
 
-    def start(self, out, *args, ranks=0, **how):
+    def start(self, out, *args, ranks=0):
         """A slow fit in the background; returns it once its status file is there."""
         self.path = tmp(out)
-        how.setdefault("env", ENVIRONMENT)
-        process = subprocess.Popen(
-            command("fit", "--library", library(), "--output", self.path, "--config", often(), *SLOW,
-                    *args, stars(), ranks=ranks),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        process = start("fit", "--library", library(), "--output", self.path, "--config", often(),
+                        *SLOW, *args, stars(), ranks=ranks)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)
-        self.wait(lambda: status_of(self.path) is not None, process)
+        wait_until(lambda: status_of(self.path) is not None, process)
         return process
-
-    def wait(self, condition, process=None, limit=PATIENCE):
-        end = time.time() + limit
-        while not condition():
-            self.assertLess(time.time(), end, "too long")
-            if process:
-                self.assertIsNone(process.poll(), "ended early")
-            time.sleep(0.02)
 
     def end(self, process, status):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -75,26 +62,24 @@ class Status(EndToEnd):
         return out, errors
 
     def test_nothing_there(self):
-        self.assertIn("neither a result nor a status", self.ask(tmp("absent.h5"), status=NONE))
+        self.assertIn("neither result nor status", self.ask(tmp("absent.h5"), status=NONE))
         self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
 
     def test_wrong_use_and_foreign_files(self):
         self.assertOneLine(starmill("status"), "name one result file", status=2)
         self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
-        self.assertOneLine(starmill("status", library()), "no result of starmill", status=4)
+        self.assertOneLine(starmill("status", library()), "not a result of starmill", status=4)
         self.assertOneLine(starmill("status", stars()), stars(), status=4)
-        with open(tmp("foreign.h5.status.json"), "w") as f:
-            f.write("{}")
-        self.assertOneLine(starmill("status", tmp("foreign.h5")), "no status file", status=4)
-        with open(tmp("cut.h5.status.json"), "w") as f:
-            f.write('{\n  "format": "starmill status",\n  "ranks": [')
+        put("foreign.h5.status.json", "{}")
+        self.assertOneLine(starmill("status", tmp("foreign.h5")), "not a status file", status=4)
+        put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
         self.assertEqual(starmill("status", "--help").returncode, 0)
 
     def test_a_run_of_two_ranks_from_its_start_to_its_end(self):
         process = self.start("run.h5", ranks=2)
-        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        wait_until(lambda: status_of(self.path)["done"] > 0, process)
         answer = self.ask_json(self.path, status=RUNNING)
         run = answer["run"]
         self.assertEqual((answer["state"], run["state"]), ("running", "running"))
@@ -127,7 +112,7 @@ class Status(EndToEnd):
 
     def test_stopped_and_continued(self):
         process = self.start("stop.h5", "--minsn", 30)
-        self.wait(lambda: status_of(self.path)["done"] > 2, process)
+        wait_until(lambda: status_of(self.path)["done"] > 2, process)
         process.send_signal(signal.SIGTERM)
         self.end(process, 75)
         part = read(self.path)["STATUS"]
@@ -148,7 +133,7 @@ class Status(EndToEnd):
 
     def test_killed(self):
         process = self.start("kill.h5")
-        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        wait_until(lambda: status_of(self.path)["done"] > 0, process)
         process.kill()
         process.communicate(timeout=PATIENCE)
         self.assertEqual(status_of(self.path)["state"], "running")
@@ -204,10 +189,8 @@ class Status(EndToEnd):
         names = []
         for i in range(n):
             names.append(tmp("bad-%03d.fits" % i))
-            with open(names[-1], "w", encoding="utf-8") as f:
-                f.write("no spectrum\n")
-        with open(tmp("bad.txt"), "w", encoding="utf-8") as f:
-            f.write("".join(name + "\n" for name in names + [cut("good.fits", [0])]))
+            put(names[-1], "no spectrum\n")
+        put("bad.txt", "".join(name + "\n" for name in names + [cut("good.fits", [0])]))
         for ranks, shown in ((0, 100), (2, 50)):
             # not standard error, where mpirun may mix the lines of two ranks
             log = tmp("flood-%d.log" % ranks)
@@ -253,7 +236,7 @@ class Status(EndToEnd):
         # nothing else is replaced, whatever it is
         other = tmp("other.fits")
         shutil.copy(star, other)
-        for path, says in ((star, "are one file"), (other, "no status file")):
+        for path, says in ((star, "are one file"), (other, "not a status file")):
             before = content(path)
             done = self.fit("refused.h5", "--status", path, star, status=2)
             self.assertOneLine(done, "starmill fit: ", path, says, status=2)
@@ -261,7 +244,7 @@ class Status(EndToEnd):
         self.assertFalse(os.path.exists(self.path))
         # a status that cannot be written stops nothing
         done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)
-        self.assertOneLine(done, "WARN", "the status is not written", status=0)
+        self.assertOneLine(done, "WARN", "cannot write the status", status=0)
 
 
 if __name__ == "__main__":

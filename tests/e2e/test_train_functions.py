@@ -363,12 +363,7 @@ class TrainFunctions(ProgramTest):
         truth = np.array([[5100, 3.1, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
         vrad = np.array([30.0, -80.0, 0.0])
         rng = np.random.default_rng(SEED + 3)
-        hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
-            pyfits.Column("TARGETID", "K", array=np.arange(3) + 100),
-            pyfits.Column("TARGET_RA", "D", array=np.zeros(3)),
-            pyfits.Column("TARGET_DEC", "D", array=np.zeros(3)),
-            pyfits.Column("OBJTYPE", "3A", array=["TGT"] * 3),
-            pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(3, int))], name="FIBERMAP")]
+        arms = {}
         for arm in ARMS:
             full = wavelengths(arm)
             wave = np.arange(full[0] + 12, full[-1] - 12, 0.25)
@@ -376,13 +371,9 @@ class TrainFunctions(ProgramTest):
                              for p, v in zip(truth, vrad)])
             error = flux / 300
             flux = flux + error * rng.normal(size=flux.shape)
-            for name, array in (("WAVELENGTH", wave), ("FLUX", 20 * flux.astype("f4")),
-                                ("IVAR", ((20 * error)**-2).astype("f4")),
-                                ("MASK", np.zeros(flux.shape, "i4"))):
-                hdus.append(pyfits.ImageHDU(array, name=f"{arm.upper()}_{name}"))
-        pyfits.HDUList(hdus).writeto(tmp("stars.fits"), overwrite=True)
-        with open(tmp("run.yaml"), "w", encoding="ascii") as f:
-            f.write("wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+            arms[arm.upper()] = {"WAVELENGTH": wave, "FLUX": 20 * flux, "IVAR": (20 * error)**-2}
+        write_desi(tmp("stars.fits"), arms)
+        put("run.yaml", "wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
         grid = write_grid("full.h5", all_nodes())
         scatter = write_grid("scatter.h5", scattered(200))
         # linear interpolation over five nodes is wrong by some per cent of a line
@@ -449,12 +440,12 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", path, "cubic"), "--emulator", status=2)
         self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
         for way, options, words in (
-            ("splines", ("--smoothing", 1), "--smoothing means nothing with --emulator splines"),
-            ("linear", ("--degree", 1), "--degree means nothing with --emulator linear"),
-            ("radial", ("--gaps", "fill"), "--gaps means nothing with --emulator radial"),
-            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out means nothing with"),
-            ("radial", ("--left-out", 0, "--seed", 2), "--seed means nothing where nothing is left"),
-            ("radial", ("--epochs", 2), "--epochs means nothing with --emulator radial"),
+            ("splines", ("--smoothing", 1), "--smoothing does not apply to --emulator splines"),
+            ("linear", ("--degree", 1), "--degree does not apply to --emulator linear"),
+            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial"),
+            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out does not apply"),
+            ("radial", ("--left-out", 0, "--seed", 2), "--seed does not apply where nothing is left"),
+            ("radial", ("--epochs", 2), "--epochs does not apply to --emulator radial"),
         ):
             self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),

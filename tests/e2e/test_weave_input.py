@@ -41,8 +41,7 @@ class Test(ProgramTest):
                 if name.startswith("coadd"):
                     cls.desi = os.path.join(folder, name)
         cls.config = tmp("weave.yaml")
-        with open(cls.config, "w") as f:
-            f.write(CONFIG)
+        put(cls.config, CONFIG)
         cls.pixels = {arm: cls.resample(arm) for arm in ARMS}
         cls.paths = [cls.write(arm) for arm in ARMS]
 
@@ -147,9 +146,8 @@ class Test(ProgramTest):
             self.skipTest("no matplotlib (Debian: python3-matplotlib)")
         for out in ("drawn.h5", out):
             name = read(tmp(out), "catalog")["IDENTIFIER"][1].decode()
-            done = starmill("plot", tmp(out), name, "--output", tmp(out + ".png"),
-                            env={"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP})
-            self.assertEqual(done.returncode, 0, done.stderr)
+            run("plot", tmp(out), name, "--output", tmp(out + ".png"),
+                env={"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP})
             self.assertGreater(matplotlib.image.imread(tmp(out + ".png")).shape[1], 1300)
 
     def test_one_arm(self):
@@ -164,8 +162,7 @@ class Test(ProgramTest):
 
     def test_both_arms_by_name(self):
         expected = self.generic("both", ["BLUE", "RED"])
-        with open(tmp("join.yaml"), "w") as f:
-            f.write(CONFIG + "join_by_name: true\n")
+        put("join.yaml", CONFIG + "join_by_name: true\n")
         self.fit("joined.h5", "--config", tmp("join.yaml"), "--models", tmp("joined-models.h5"),
                  *self.paths, lib=self.lib)
         table = read(self.path)

@@ -4,13 +4,13 @@
  * holds PATH (or ends so, with a $ at its end), COUNT times (0: always) from call number FIRST
  * (from 1) on, in the rank RANK alone.
  *
- *   WHAT   ENOSPC, EIO, EROFS, ENOENT, EACCES, EOPNOTSUPP   the call fails so
+ *   WHAT   ENOSPC, EIO, EROFS, ENOENT, EOPNOTSUPP   the call fails so
  *          slow=MS   takes so much longer        hang        never returns
  *          deaf                never returns, and no signal reaches its thread
  *          kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
  *          count               nothing
  *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
- *   CALL   open, read, write, sync, alloc, rename, link or any
+ *   CALL   open, read, write, sync, alloc, rename or any
  *
  * FAULTS_COUNT=FILE: at its end the process appends to FILE, for every fault, how many calls
  * there were.
@@ -106,8 +106,11 @@ static int number_of(const char *name)
   static const struct {
     const char *name;
     int number;
-  } known[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EROFS", EROFS},
-               {"ENOENT", ENOENT}, {"EACCES", EACCES}, {"EOPNOTSUPP", EOPNOTSUPP}};
+  } known[] = {{"ENOSPC", ENOSPC},
+               {"EIO", EIO},
+               {"EROFS", EROFS},
+               {"ENOENT", ENOENT},
+               {"EOPNOTSUPP", EOPNOTSUPP}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(known[i].name, name) == 0)
       return known[i].number;
@@ -263,10 +266,4 @@ int rename(const char *from, const char *to)
 {
   NEXT(int, "rename", const char *, const char *);
   return n_fault > 0 && fails("rename", to) ? -1 : next(from, to);
-}
-
-int link(const char *from, const char *to)
-{
-  NEXT(int, "link", const char *, const char *);
-  return n_fault > 0 && fails("link", to) ? -1 : next(from, to);
 }

@@ -49,8 +49,4 @@ MILL_TEST(fibers_agree_with_the_plain_build)
   agree(MILL_FLOAT64, MILL_EMULATOR_RBF);
 }
 
-int main(void)
-{
-  printf("seed %d\n", WORK_SEED);
-  return MILL_RUN_TESTS(set_up, clean_up);
-}
+MILL_SEEDED_TEST_MAIN(WORK_SEED, set_up, clean_up)

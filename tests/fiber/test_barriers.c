@@ -209,8 +209,4 @@ MILL_TEST(every_lost_barrier_shows)
   assert_int_equal(n_wrong, 0);
 }
 
-int main(void)
-{
-  printf("seed %d\n", WORK_SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(WORK_SEED, NULL, NULL)

@@ -356,8 +356,4 @@ MILL_TEST(float32_agrees_with_float64)
     compare_precisions(emulators[e]);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

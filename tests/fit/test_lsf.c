@@ -375,8 +375,4 @@ MILL_TEST(sigma_is_not_used_where_templates_are_at_the_instruments_resolution)
     assert_true(fabs(result[0][i].m2ll - result[1][i].m2ll) > 1);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(set_up, tear_down);
-}
+MILL_SEEDED_TEST_MAIN(SEED, set_up, tear_down)

@@ -108,8 +108,4 @@ MILL_TEST(rough_tangents_lead_to_the_same_minima)
   assert_close(worst, 0, 0.045);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(set_up, tear_down);
-}
+MILL_SEEDED_TEST_MAIN(SEED, set_up, tear_down)

@@ -681,8 +681,4 @@ MILL_TEST(good_stars_have_no_flags)
     assert_int_equal(result[0][i].warn, 0);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(set_up, tear_down);
-}
+MILL_SEEDED_TEST_MAIN(SEED, set_up, tear_down)

@@ -255,8 +255,4 @@ MILL_TEST(failures_hold_nothing_and_lost_ids_are_refused)
   mill_pipeline_destroy(pipeline);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(make_stars, tear_down);
-}
+MILL_SEEDED_TEST_MAIN(SEED, make_stars, tear_down)

@@ -357,7 +357,7 @@ static void test_unwritable_folder(void **state)
     spill(in_dir("plain"), "", 0);
   MPI_Barrier(MPI_COMM_WORLD);
   refuses(&s, in_dir("plain/out.h5"), "Not a directory");
-  refuses(&s, test_dir, "no regular file");
+  refuses(&s, test_dir, "not a regular file");
   survey_free(&s);
 }
 

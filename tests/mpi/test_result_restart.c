@@ -281,8 +281,8 @@ static void test_other_identity_is_refused(void **state)
 static void test_foreign_files_are_refused_and_damaged_ones_overwritten_on_demand(void **state)
 {
   (void)state;
-  static const char *const why[] = {"no HDF5 file",         "no HDF5 file",
-                                    "damaged or truncated", "no result of starmill",
+  static const char *const why[] = {"not an HDF5 file",         "not an HDF5 file",
+                                    "damaged or truncated", "not a result of starmill",
                                     "newer starmill",       "older starmill"};
   survey s;
   char path[1024];
@@ -320,7 +320,7 @@ static void test_foreign_files_are_refused_and_damaged_ones_overwritten_on_deman
     int outcome;
     if (k == 0 || k == 3) { /* not starmill's: it stays */
       assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_ERR_USAGE);
-      assert_non_null(strstr(mill_error_message(), "is no starmill result file"));
+      assert_non_null(strstr(mill_error_message(), "is not a starmill result file"));
       continue;
     }
     file = open_with(&s, path, OVERWRITE, MILL_OPEN_NEW);

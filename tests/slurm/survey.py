@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
 from base import *  # noqa: E402, F403
-from base import STARMILL, coarse_library, content, run, tmp  # noqa: E402
+from base import STARMILL, coarse_library, content, put, run, tmp  # noqa: E402
 
 SLURM = os.path.join(os.environ.get("MILL_SOURCE_DIR", os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..")), "slurm")
@@ -22,21 +22,12 @@ def make_survey(library, folder, n_file):
 
 def write_script(name, text):
     """An executable file in the temporary folder."""
-    path = tmp(name)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
+    path = put(name, text)
     os.chmod(path, 0o755)
-    return path
-
-
-def write_text(name, text):
-    path = tmp(name)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
     return path
 
 
 __all__ = [
     "PER_FILE", "SLURM", "STARMILL", "SUBMIT", "coarse_library", "content", "make_survey",
-    "write_script", "write_text",
+    "put", "write_script",
 ]  # fmt: skip

@@ -38,7 +38,7 @@ exit "$status"
 for fake_name, fake_text in FAKES.items():
     os.makedirs(tmp("bin"), exist_ok=True)
     write_script("bin/" + fake_name, "#!/bin/bash\n" + fake_text + "\n")
-write_text("site.conf", "SITE_WARN_S=4\nSITE_POLL_S=0.1\n"
+put("site.conf", "SITE_WARN_S=4\nSITE_POLL_S=0.1\n"
            "site_setup() { export SITE_WAS_HERE=yes; return \"$site_status\"; }\n"
            "site_status=${FAKE_SITE_STATUS:-0}\n")
 
@@ -70,10 +70,7 @@ class JobScripts(ProgramTest):
         return content(path, "r") if os.path.exists(path) else ""
 
     def wait_for(self, name):
-        end = time.time() + PATIENCE
-        while not os.path.exists(os.path.join(self.record, name)):
-            self.assertLess(time.time(), end)
-            time.sleep(0.02)
+        wait_until(lambda: os.path.exists(os.path.join(self.record, name)))
 
     def assertRequeued(self, status, wanted):
         """Requeued: scontrol was asked, and ended the script as Slurm does."""

@@ -168,7 +168,7 @@ def launcher():
 
 def site(name, program, *more):
     """Write a site file."""
-    return write_text(name, "\n".join((
+    return put(name, "\n".join((
         "SITE_PROGRAM=" + shlex.quote(program),
         "SITE_LAUNCHER=(%s)" % launcher(),
         "SITE_GPU_BACKEND=cpu # the GPUs here are make-believe",
@@ -232,7 +232,7 @@ def prepare():
     """Library, survey, and what every job's result must be."""
     make_survey(coarse_library("lib.h5"), tmp("survey"), 8)
     for name, n_file in (("few.txt", 2), ("one.txt", 1)):
-        write_text(name, "".join("survey/coadd-mock-%05d.fits\n" % i for i in range(n_file)))
+        put(name, "".join("survey/coadd-mock-%05d.fits\n" % i for i in range(n_file)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = starmill("fit", *FIT, "--catalog", tmp("survey/catalog.txt"), "--output",
                     tmp("reference.h5"))
@@ -263,7 +263,7 @@ def submit_long():
 # one thread, an optimizer of some work, and epochs often enough to have rows when it stops
 FIT = ("--library", tmp("lib.h5"), "--threads", "1", "--slots", "4", "--optimizer", "nelder-mead",
        "--config", tmp("fit.yaml"))
-write_text("fit.yaml", "write_interval: 0.2\n")
+put("fit.yaml", "write_interval: 0.2\n")
 
 
 def submit(site_name, kind, *options, fit, cwd=None):
@@ -331,8 +331,7 @@ class Submitted(Jobs):
         parts = [tmp("array.parts/part-%04d.h5" % i) for i in range(3)]
         self.assertEqual(sorted(len(read(p)["STATUS"]) for p in parts), [24, 36, 36])
         # the table of them is that of one run
-        done = starmill("merge", "--output", tmp("array.h5"), *parts)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run("merge", "--output", tmp("array.h5"), *parts)
         self.assertSame(tmp("array.h5"))
 
     @beside
@@ -355,12 +354,9 @@ class Submitted(Jobs):
             self.assertEqual(differing(read(tmp("task.parts/part-%04d.h5" % i)),
                                        {k: v[rows] for k, v in whole.items()}), [])
 
-    def some_rows(self, path, limit_s=240):
+    def some_rows(self, path):
         """Wait until some rows of a result are done, and not all."""
-        end = time.time() + limit_s
-        while not has_rows(path):
-            self.assertLess(time.time(), end, path)
-            time.sleep(0.1)
+        wait_until(lambda: has_rows(path))
         self.assertFalse((read(path)["STATUS"] == FITTED).all())
 
     def test_names_are_only_names(self):
@@ -368,8 +364,8 @@ class Submitted(Jobs):
         folder = tmp("it's $(touch pwned) \"%j\" `touch pwned` ; touch pwned #")
         os.mkdir(folder)
         os.symlink(tmp("survey"), os.path.join(folder, "a b*"))
-        with open(os.path.join(folder, "list&.txt"), "w", encoding="utf-8") as f:
-            f.write("a b*/coadd-mock-00000.fits\na b*/coadd-mock-00001.fits\n")
+        put(os.path.join(folder, "list&.txt"),
+            "a b*/coadd-mock-00000.fits\na b*/coadd-mock-00001.fits\n")
         job = submit("site", "gpu", "--time", 5, cwd=folder, fit=(
             "--catalog", "list&.txt", "--output", "out $HOME.h5"))
         out = os.path.join(folder, "out $HOME.h5")
@@ -385,8 +381,8 @@ class Submitted(Jobs):
         """Only those that are selected, as the program itself counts them."""
         with pyfits.open(tmp("survey/coadd-mock-00000.fits")) as hdus:
             ids = hdus["FIBERMAP"].data["TARGETID"][:5]
-        write_text("ids.txt", "".join("%d\n" % i for i in ids))
-        here = write_text("here.conf", "SITE_PROGRAM=no\nsite_setup() { SITE_PROGRAM=%s; }\n"
+        put("ids.txt", "".join("%d\n" % i for i in ids))
+        here = put("here.conf", "SITE_PROGRAM=no\nsite_setup() { SITE_PROGRAM=%s; }\n"
                           % shlex.quote(STARMILL))
         args = [SUBMIT, "--site", here, "--dry-run", "--plan", "gpu", *FIT, "--targetid-file",
                 tmp("ids.txt"), "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
@@ -415,7 +411,7 @@ class Submitted(Jobs):
         done = part["STATUS"] == FITTED
         self.assertTrue(0 < done.sum() < len(done))
         job = submit("slow", "gpu", "--time", 5, fit=fit)
-        self.wait_for_text(log, "job %s start 0: " % job)
+        wait_until(lambda: "job %s start 0: " % job in self.log(log), seconds=60)
         SYSTEM.call("scancel", job)
         self.assertEqual(SYSTEM.finish(job), ["CANCELLED"])
         time.sleep(1)
@@ -426,12 +422,6 @@ class Submitted(Jobs):
         self.assertSame(out)
         # three jobs, one log
         self.assertEqual(len(set(re.findall(r"job (\d+) start", self.log(log)))), 3)
-
-    def wait_for_text(self, path, text, limit_s=60):
-        end = time.time() + limit_s
-        while text not in self.log(path):
-            self.assertLess(time.time(), end, self.log(path))
-            time.sleep(0.1)
 
 
 class TimeLimit(Jobs):

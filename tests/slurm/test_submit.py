@@ -52,8 +52,7 @@ class Submit(unittest.TestCase):
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
+        put(path, text)
         return path
 
     def call(self, *args, status=0, **environment):
@@ -184,8 +183,7 @@ class Submit(unittest.TestCase):
         }
         names = []
         for name, data in bad.items():
-            with open(os.path.join(self.folder, name), "wb") as f:
-                f.write(data)
+            put(os.path.join(self.folder, name), data)
             names.append(name)
         self.write("bad.txt", "\n".join(names + ["absent.fits", good]) + "\n")
         self.dry("gpu", fit=("--catalog", "bad.txt"), rows=0)

@@ -77,7 +77,7 @@ static void test_refuses_bad_patterns(void **state)
   for (const char *const *bad = (const char *const[]){"a{n:0}", "{n/0}", "{n:19}", "{n", "{n:}",
                                                       "{n:-3}", "{night}", NULL};
        *bad; bad++)
-    expect_refused(*bad, number, 1, "is no place for a number");
+    expect_refused(*bad, number, 1, "is not a placeholder for a number");
   memset(text, 'x', sizeof text);
   text[sizeof text - 1] = '\0';
   expect_refused(text, NULL, 0, "too long");

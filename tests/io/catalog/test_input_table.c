@@ -108,7 +108,7 @@ static void test_lines_that_are_none(void **state)
   maker_save_bytes(path, "mine\n", 5);
   assert_int_equal(mill_input_table_read(path, &table), MILL_ERR_USAGE);
   assert_null(table);
-  assert_fails(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE, "no table of inputs");
+  assert_fails(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE, "not a table of inputs");
   file = fopen(path, "r");
   assert_non_null(file);
   assert_int_equal(fread(text, 1, 4095, file), 5);

@@ -319,10 +319,10 @@ static void test_bad_hdf5_files(void **state)
   assert_true(H5Ldelete(file, "fits/STATUS", H5P_DEFAULT) >= 0);
   put_empty(file, "fits/STATUS", 2000000000);
   H5Fclose(file);
-  assert_refused("/fits/STATUS is said to have 16000000000 bytes");
+  assert_refused("/fits/STATUS claims 16000000000 bytes");
   file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  assert_refused("no result of starmill");
+  assert_refused("not a result of starmill");
   maker_save_bytes(path, "\x89HDF\r\n\x1a\n and no more", 20);
   assert_refused("HDF5");
 }

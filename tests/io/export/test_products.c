@@ -113,7 +113,7 @@ static void test_folders(void **state)
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made/a/b", "--output"), MILL_ERR_OUTPUT);
-  assert_fails(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT, "is no folder");
+  assert_fails(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT, "is not a folder");
 }
 
 static void test_a_product_has_its_name_when_it_is_whole(void **state)

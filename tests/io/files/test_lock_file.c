@@ -200,7 +200,7 @@ static void test_lock_that_says_nothing(void **state)
   }
 }
 
-/* A thread shows that the holder is alive, and finds out when another job has taken over. */
+/* A thread shows that the holder is alive, and finds out when another job has taken it over. */
 static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
 {
   (void)state;

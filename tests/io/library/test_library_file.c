@@ -383,7 +383,7 @@ static void test_library_check(void **state)
   snprintf(lib->label[2].name, sizeof lib->label[2].name, "vsini");
   expect_invalid(lib, "vsini");
   snprintf(lib->label[2].name, sizeof lib->label[2].name, "logg");
-  expect_invalid(lib, "there twice");
+  expect_invalid(lib, "appears twice");
   free_library(lib);
 }
 

@@ -280,7 +280,7 @@ static void test_library_refuses_a_huge_grid(void **state)
   H5Dclose(dataset);
   H5Sclose(space);
   H5Pclose(creation);
-  end_broken(file, path, "is said to have 17592186044416 bytes, more than the file's");
+  end_broken(file, path, "claims 17592186044416 bytes, more than the file's");
 }
 
 /* ---- foreign files, links, storage ---------------------------------------------------------- */

@@ -295,7 +295,7 @@ static void test_selects_by_redrock(void **state)
   write_sample(DESI, 1, "");
   select->redrock = 1;
   select->redrock_max_vel_km_s = 1500.0;
-  refuse_index("no redrock file lies beside");
+  refuse_index("no redrock file next to");
 
   save_redrock("redrock-x.fits", "REDSHIFTS");
   mill_file_index index = index_of(one.path);

@@ -188,7 +188,7 @@ static void test_refuses_bad_target_ids(void **state)
   static const struct {
     const char *text, *part;
     int code;
-  } bad[] = {{"1\ntwo\n", "line 2: 'two' is no TARGETID", MILL_ERR_USAGE},
+  } bad[] = {{"1\ntwo\n", "line 2: 'two' is not a TARGETID", MILL_ERR_USAGE},
              {"1\n2.5\n", "line 2", MILL_ERR_USAGE},
              {"99999999999999999999\n", "line 1", MILL_ERR_USAGE},
              {"1 2\n", "line 1", MILL_ERR_USAGE},

@@ -90,8 +90,8 @@ static void test_man_of_a_job(void **state)
                             ".TP\n\\fB\\-\\-choice\\fR \\fINAME\\fR\na choice (one or two\\-b)\n"
                             ".SY starmill\ntoy make \\-\\-more\n.YS\n"
                             ".TP\n\\fB\\-\\-choice\\fR \\fINAME\\fR\nanother (two\\-b or three)\n"
-                            ".TP\n\\fB\\-\\-threads\\fR \\fIN\\fR\nthreads of a rank; 0: the cores "
-                            "it may use (0 to 4096)\n"
+                            ".TP\n\\fB\\-\\-threads\\fR \\fIN\\fR\nthreads per rank; 0: all cores "
+                            "available to it (0 to 4096)\n"
                             ".PP\nExit status: here a text.\n"
                             ".SH SEE ALSO\n.BR starmill (1)\n");
 }

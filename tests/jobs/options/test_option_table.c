@@ -160,7 +160,7 @@ static void test_help_has_values_and_defaults(void **state)
                             "  --none X        a number, or none (at all)\n"
                             "  --pair MIN,MAX  a pair (default 1,2.5)\n"
                             "  --even TEXT     a text\n"
-                            "  --threads N     threads of a rank; 0: the cores it may use (0 to "
+                            "  --threads N     threads per rank; 0: all cores available to it (0 to "
                             "4096)\n"
                             "  --help          this text\n"
                             "\nthe end\n");

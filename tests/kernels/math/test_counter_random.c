@@ -107,8 +107,4 @@ MILL_TEST(normals)
   }
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

@@ -339,8 +339,4 @@ MILL_TEST(sums_are_smooth_on_a_center)
   mill_rbf_clear(&rbf);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

@@ -155,6 +155,7 @@ static int run_to_the_end(mill_nm *nm, function_nd function)
   return status;
 }
 
+/* Whatever was in the memory before. */
 MILL_TEST(points_are_scipys)
 {
   int n_seen[6] = {0}, n_of_status[2] = {0}, n_max = 0;
@@ -166,6 +167,7 @@ MILL_TEST(points_are_scipys)
     mill_nm nm;
     int status = MILL_NM_GO;
 
+    memset(&nm, i_case % 2 ? 0xa5 : 0, sizeof nm);
     mill_nm_start(&nm, ref->n, ref->simplex0, &options);
     for (int i = 0; status == MILL_NM_GO; ++i) {
       if (i >= ref->n_eval)
@@ -256,30 +258,6 @@ MILL_TEST(nothing_changes_after_the_end)
   memcpy(&before, &nm, sizeof nm);
   assert_int_equal(mill_nm_tell(&nm, -1.0), MILL_NM_CONVERGED);
   assert_memory_equal(&nm, &before, sizeof nm);
-}
-
-MILL_TEST(same_input_same_state)
-{
-  const reference_nm *ref = find_case("quadratic_18");
-  mill_nm_options options = options_of(ref);
-  static mill_nm a, b;
-
-  options.max_eval = 3000;
-  options.flat_tol = flat_tol;
-  /* unlike earlier contents of the memory must not show */
-  memset(&a, 0x00, sizeof a);
-  memset(&b, 0xa5, sizeof b);
-  mill_nm_start(&a, ref->n, ref->simplex0, &options);
-  mill_nm_start(&b, ref->n, ref->simplex0, &options);
-  do {
-    assert_memory_equal(mill_nm_ask(&a), mill_nm_ask(&b), (size_t)ref->n * sizeof(double));
-    mill_nm_tell(&a, quadratic(ref->n, mill_nm_ask(&a)));
-    mill_nm_tell(&b, quadratic(ref->n, mill_nm_ask(&b)));
-    assert_int_equal(a.status, b.status);
-  } while (a.status == MILL_NM_GO);
-  assert_int_equal(a.n_eval, b.n_eval);
-  assert_memory_equal(a.f, b.f, sizeof a.f);
-  assert_memory_equal(a.simplex, b.simplex, sizeof a.simplex);
 }
 
 MILL_TEST(unusable_values_are_never_best)

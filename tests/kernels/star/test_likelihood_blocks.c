@@ -367,8 +367,4 @@ MILL_TEST(infinite_value_adds_no_derivatives)
     assert_close(eval.grad[j], 0, 0);
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

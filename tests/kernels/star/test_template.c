@@ -172,8 +172,4 @@ MILL_TEST(resolution_rows_times_a_template)
     }
 }
 
-int main(void)
-{
-  printf("seed %d\n", SEED);
-  return MILL_RUN_TESTS(NULL, NULL);
-}
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

@@ -86,17 +86,17 @@ static void test_refusals(void **state)
   refused("arms: []\n", "1 to 8 arms");
   refused("arm: []\n", ":1: 'arm': only the key arms");
   refused("arms: [\n", "not YAML");
-  refused("arms: [[[[[[[[[[[[[[[[[[b]]]]]]]]]]]]]]]]]]\n", "within each other");
+  refused("arms: [[[[[[[[[[[[[[[[[[b]]]]]]]]]]]]]]]]]]\n", "nested");
   refused("arms: [b]\n", ":1: expected an arm");
   refused(ARM "sigmas: 1}\n", ":2: 'sigmas' is unknown");
   refused(ARM "sigma: 1, resolving_power: 2}\n", "one sigma or one resolving_power");
-  refused(ARM "sigma: -1}\n", "sigma: a number above 0 expected, '-1' found");
+  refused(ARM "sigma: -1}\n", "sigma: expected a number above 0, got '-1'");
   refused(ARM "sigma: []}\n", "sigma: expected 1 to 64 points, got 0");
   refused(ARM "sigma: [[4000, 1], [4000, 2]]}\n", "must ascend");
   refused(ARM "sigma: [[4000, 1, 2]]}\n", "[wavelength, value]");
   refused(ARM "at_instrument: 3}\n", "true or false");
   refused(ARM "sigma: 1}\n  - {name: b, min: 1000, max: 2000, ln_step: 1e-4}\n",
-          ":3: arm b is there twice");
+          ":3: arm b appears twice");
   refused("arms: [{name: b, min: 5000, max: 4000, ln_step: 1e-4}]\n", "5000 to 4000 A: expected");
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: 1}]\n", "makes 0 pixels");
   refused("arms: [{name: b, min: 5000, max: 6000, ln_step: nan}]\n", "a number above 0");

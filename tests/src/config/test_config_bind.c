@@ -191,7 +191,7 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
        "fix_param: all 5", "at least one"},
       /* 128 templates with those that fill a group, 2003 velocities, 1e6 bins of each arm: 8 bytes
        * in the table, 8 of each of 162 blocks of 8192 - 2002; 0.1 GB of velocities */
-      {"guess_vel_step: 1", "guess_vel_step: 1 would cost 4.9 GB",
+      {"guess_vel_step: 1", "guess_vel_step: 1 would need 4.9 GB",
        "120 templates, 2003 velocities"},
       {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
   };

@@ -108,7 +108,7 @@ static void test_what_is_no_part_is_refused(void **state)
   refuse("arms: [{name: blue, max: 4065}, b]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}, red]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}]", 2, "no arm blue; the library has b, r");
-  refuse("arms: [{name: red, min: 8000, max: 9000}]", 1, "red, from 8000 to 9000 A, is no part");
+  refuse("arms: [{name: red, min: 8000, max: 9000}]", 1, "red, from 8000 to 9000 A, is not within");
 }
 
 int main(void)

@@ -204,7 +204,7 @@ static void test_fit_refuses(void **state)
   for (int i = 0; i < 256; i++)
     long_axis[i] = i;
   const double *const wide[] = {long_axis, long_axis, long_axis, long_axis, long_axis, long_axis};
-  refused(6, huge, wide, 1, value, "take fewer nodes");
+  refused(6, huge, wide, 1, value, "use fewer nodes");
   value[7] = NAN;
   refused(2, n_node, node, 1, value, "must be finite");
   memset(value, 0, sizeof value);

@@ -173,7 +173,7 @@ static void test_refusals(void **state)
   assert_fails(mill_train_statistics_components(s, scale, 4, 0, &c), MILL_ERR_INPUT,
                "4 principal components of 4 spectra");
   assert_fails(mill_train_statistics_components(s, scale, 3, 0, &c), MILL_ERR_INPUT,
-               "do not differ");
+               "are all equal");
   mill_train_components_clear(&c);
   mill_train_statistics_destroy(s);
 }

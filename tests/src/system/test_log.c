@@ -156,7 +156,7 @@ static void test_full_disk_sends_lines_to_standard_error(void **state)
   const char *line = strchr(err, '\n') + 1;
   assert_matches(line, TIME "rank 0 INFO  test_log\\.c:[0-9]+  not lost\n20.*  nor this\n$");
   *strchr(err, '\n') = '\0'; /* the reason, once */
-  assert_matches(err, "log cannot be written: No space left on device");
+  assert_matches(err, "cannot write the log: No space left on device");
   free(err);
 }
 
