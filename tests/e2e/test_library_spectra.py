@@ -461,8 +461,8 @@ class LibrarySpectra(ProgramTest):
         vague = write("vague.fits", cards=[("CTYPE1", "WAVELENGTH")])
         out = ("library", "spectra", "--output", tmp("silent.h5"))
         for options, status, parts in (
-            (("--sigma", 1, path), 3, ("air or vacuum", "--medium air or --medium vacuum")),
-            (("--sigma", 1, vague), 3, ("air or vacuum", "--medium air or --medium vacuum")),
+            (("--sigma", 1, path), 3, ("medium of its wavelengths", "--medium air or --medium vacuum")),
+            (("--sigma", 1, vague), 3, ("medium of its wavelengths", "--medium air or --medium vacuum")),
             (("--medium", "vacuum", path), 2, ("does not give its resolution", "--fwhm")),
             (("--medium", "vacuum", "--fwhm", 1e300, path), 2, ("--fwhm 1e+300 A", "expected at most")),
             ((*GIVEN, "--labels", "teff=TEFF,alpha=ALPHA", path), 3, ("column ALPHA", "--labels")),
@@ -472,7 +472,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--keep", "teff=7000:9000", path), 3, ("160 are outside the range",)),
             ((*GIVEN, "--labels", "teff", path), 2, ("NAME=",)),
             ((*GIVEN, "--labels", "vrad=TEFF,logg=LOGG", path), 2, ("vrad",)),
-            ((*GIVEN, "--medium", "water", path), 2, ("air or vacuum",)),
+            ((*GIVEN, "--medium", "water", path), 2, ("medium of its wavelengths",)),
             ((*GIVEN, "--components", "0", path), 2, ("--components takes", "not '0'")),
             ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),
             ((*GIVEN, "--arm", "o p", path), 2, ("arm",)),
