@@ -131,6 +131,13 @@ def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None,
     )
 
 
+def start(*args, ranks=0, env=None, **how):
+    """Start the program, with pipes for what it says."""
+    return subprocess.Popen(command(*args, ranks=ranks), env={**ENVIRONMENT, **(env or {})},
+                            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                               "stderr": subprocess.PIPE, "text": True, **how})
+
+
 def run(*args, **how):
     """Run the program, which must succeed, for what a test starts from."""
     done = starmill(*args, **how)

@@ -4,7 +4,6 @@ import glob
 import os
 import re
 import signal
-import time
 
 from base import *
 
@@ -96,12 +95,9 @@ class Fit(ProgramTest):
     def test_a_signal_ends_it_and_leaves_nothing(self):
         folder = tmp("stopped")
         os.mkdir(folder)
-        process = subprocess.Popen(
-            command("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
-                    "--repeat", 1000, "--output", folder, made["file"]),
-            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not glob.glob(os.path.join(folder, "*", "result.h5")):
-            time.sleep(0.05)
+        process = start("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
+                        "--repeat", 1000, "--output", folder, made["file"])
+        wait_until(lambda: glob.glob(os.path.join(folder, "*", "result.h5")), process)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, err)

@@ -404,8 +404,7 @@ class Export(ProgramTest):
 
     def test_a_wish_to_stop(self):
         big, out = self.large(120000), tmp("stopped.fits")
-        child = subprocess.Popen(command("export", "--to", "fits", "--output", out, big),
-                                 env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        child = start("export", "--to", "fits", "--output", out, big)
         wait_until(lambda: os.path.exists(out + ".tmp"), child)
         child.send_signal(signal.SIGTERM)
         said = child.communicate(timeout=PATIENCE)[1]

@@ -127,10 +127,8 @@ class Mixed(ProgramTest):
 
     def test_killed_and_continued(self):
         path = tmp("killed.h5")
-        line = command("fit", "--library", self.lib, "--output", path, "--config", self.config,
-                       "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3)
-        process = subprocess.Popen(line, env={**ENVIRONMENT, **gpus(1)}, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = start("fit", "--library", self.lib, "--output", path, "--config", self.config,
+                        "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3, env=gpus(1))
         wait_until(lambda: has_rows(path, 15), process)
         kill_all(process)
         before = read(path)

@@ -1,7 +1,5 @@
 """Best-fit models: shapes, units, and the chi-square that they give."""
 
-import os
-
 from common import *  # noqa: F403
 
 

@@ -9,7 +9,7 @@ import time
 
 from common import *  # noqa: F403
 
-N_KILL = 50
+N_KILL = 25
 
 
 def stale_semaphore(name):
@@ -52,10 +52,9 @@ class Neighbours(EndToEnd):
         for folder in "one", "two":
             os.mkdir(tmp(folder))
             # Open MPI 4.1 gives up where two starts make its session folder at the same instant
-            environment = dict(ENVIRONMENT, OMPI_MCA_orte_tmpdir_base=tmp(folder))
-            runs.append(subprocess.Popen(command(*self.line(tmp(f"{folder}/twin.h5")), ranks=2),
-                                         env=environment, stdout=subprocess.PIPE,
-                                         stderr=subprocess.STDOUT, text=True))
+            environment = {"OMPI_MCA_orte_tmpdir_base": tmp(folder)}
+            runs.append(start(*self.line(tmp(f"{folder}/twin.h5")), ranks=2, env=environment,
+                              stderr=subprocess.STDOUT))
         for run in runs:
             out, _ = run.communicate(timeout=PATIENCE)
             self.assertEqual(run.returncode, 0, out)
@@ -68,8 +67,7 @@ class Neighbours(EndToEnd):
         print("seed", seed)
         draw = random.Random(seed)
         for i in range(N_KILL):  # one in each part of the first second
-            run = subprocess.Popen(command(*self.line(path)), env=ENVIRONMENT,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            run = start(*self.line(path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(draw.uniform(i, i + 1) / N_KILL)
             run.send_signal(signal.SIGKILL)
             run.wait()
@@ -103,40 +101,33 @@ class Moved(EndToEnd):
         os.mkdir(folder)
         path, models = os.path.join(folder, "out.h5"), os.path.join(folder, "models.h5")
         put("moved.yaml", f"write_interval: {interval}\n")
-        run = subprocess.Popen(
-            command("fit", "--library", library(), "--output", path, "--models", models, "--threads",
-                    1, "--slots", 1, "--optimizer", "nelder-mead", "--config", tmp("moved.yaml"),
-                    self.stars),
-            env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        limit = time.time() + PATIENCE
-        while not (os.path.exists(path) and os.path.exists(models)):
-            self.assertLess(time.time(), limit)
-            time.sleep(0.02)
+        process = start("fit", "--library", library(), "--output", path, "--models", models,
+                        "--threads", 1, "--slots", 1, "--optimizer", "nelder-mead", "--config",
+                        tmp("moved.yaml"), self.stars)
+        wait_until(lambda: os.path.exists(path) and os.path.exists(models))
         time.sleep(0.5)
         disturb(folder)
-        out, errors = run.communicate(timeout=PATIENCE)
-        self.assertEqual(run.returncode, 4, out + errors)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 4, out + errors)
         self.assertNotIn("result ", out)
         for text in says:
             self.assertIn(text, errors)
         return path
 
-    def test_removed(self):
-        self.disturbed("removed", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed")
-
-    def test_removed_before_the_first_rows_are_written(self):
-        # seen at the end, too
-        self.disturbed("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed",
-                       interval="600")
-
-    def test_models_removed(self):
-        self.disturbed("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed")
-
-    def test_replaced(self):
+    def test_removed_or_replaced(self):
         def replace(folder):
             shutil.copy(self.stars, folder + "/other")
             os.replace(folder + "/other", folder + "/out.h5")
-        self.disturbed("replaced", replace, "out.h5 was removed")
+
+        for name, disturb, says, interval in (
+            ("removed", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "0.1"),
+            # before the first rows are written: seen at the end, too
+            ("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed", "600"),
+            ("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed", "0.1"),
+            ("replaced", replace, "out.h5 was removed", "0.1"),
+        ):
+            with self.subTest(name):
+                self.disturbed(name, disturb, says, interval=interval)
 
     def test_folder_moved_and_back(self):
         path = self.disturbed("here", lambda f: os.rename(f, f + "-moved"), "is now ",

@@ -15,7 +15,7 @@ from common import *  # noqa: F403
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
-N_STAR = {"nelder-mead": 12, "hybrid": 100}
+N_STAR = {"nelder-mead": 12, "hybrid": 160}
 
 
 @functools.cache
@@ -39,8 +39,7 @@ class Stop(EndToEnd):
         """Start a fit and send the signal once rows are there: its arguments and output."""
         path = tmp(f"{optimizer}-{number}-{ranks}.h5")
         args = ["--library", library(), "--output", path, *options(optimizer)]
-        process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = start("fit", *args, ranks=ranks)
         wait_until(lambda: has_rows(path), process)
         process.send_signal(number)
         out, errors = process.communicate(timeout=PATIENCE)
@@ -212,8 +211,8 @@ class Asked(EndToEnd):
         path = tmp("twice.h5")
         process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0")
         # a fitted row makes enough writes for one to hang
-        wait_until(lambda: os.path.exists(path + ".status.json", process)
-                  and json.loads(content(path + ".status.json"))["done"] > 0)
+        wait_until(lambda: os.path.exists(path + ".status.json")
+                   and json.loads(content(path + ".status.json"))["done"] > 0, process)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)  # launchers pass one wish on twice

@@ -81,8 +81,9 @@ class ImportTest(unittest.TestCase):
             with self.subTest(setup):
                 spread = np.ptp(values(setup)[2], axis=0).max()
                 self.assertGreater(spread, 0.02)  # else a wrong label would not be seen
-                done = run("library", "import", "--output", tmp(f"{setup}-lib.h5"),
-                           self.convert(setup, f"{setup}.h5"))
+                done = starmill("library", "import", "--output", tmp(f"{setup}-lib.h5"),
+                                self.convert(setup, f"{setup}.h5"))
+                self.assertEqual(done.returncode, 0, done.stderr)
                 # rvspecfit's arithmetic is float32, and so are its labels
                 self.assertLess(difference(done), 5e-6)
                 print(setup, "differs from rvspecfit by", difference(done))
@@ -115,7 +116,8 @@ class ImportTest(unittest.TestCase):
         self.refused("does not exist", tmp("interp_none.h5"))
         self.refused("a name like interp_desi_b.h5", os.path.join(FILES, "values.h5"))
         os.makedirs(tmp("old"))
-        put("old/interp_a.h5", b"\x80\x04cos\nsystem\n")
+        with open(tmp("old/interp_a.h5"), "wb") as file:
+            file.write(b"\x80\x04cos\nsystem\n")
         self.refused("run code when they are read", tmp("old/interp_a.h5"))
         cases = [("triangulation", put("interpolation_type", "triangulation"), "starmill library"),
                  ("regulargrid", put("interpolation_type", "regulargrid"), "starmill library"),
@@ -195,7 +197,8 @@ class ImportTest(unittest.TestCase):
         made = [os.path.join(out, f"{setup}.h5") for setup in ("lab_n", "lab_t")]
         self.assertIn(" ".join(["--output LIB.h5", *made]), done.stdout)
         for path in made:
-            lib = run("library", "import", "--output", path + "-lib.h5", path)
+            lib = starmill("library", "import", "--output", path + "-lib.h5", path)
+            self.assertEqual(lib.returncode, 0, lib.stderr)
             # torch in double precision; folding rounds weights to float32 once more
             self.assertLess(difference(lib), 1e-12 if "lab_t" in path else 5e-7)
         again = subprocess.run([sys.executable, SCRIPT, "--output", out, FILES],

@@ -1,27 +1,15 @@
 """starmill library: import and info from outside, with real and with made-up emulators."""
 
 import itertools
-import os
-import subprocess
-import sys
-import tempfile
-import unittest
 
-try:
-    import h5py
-    import numpy as np
-except ImportError as reason:
-    print("SKIPPED:", reason)
-    sys.exit(77)
+from base import *  # noqa: F403
 
-STARMILL = os.environ.get("STARMILL", "")
-HERE = os.path.dirname(os.path.abspath(__file__))
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(HERE, "../../../shared/data")
+DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
 
 
-def starmill(*args):
-    return subprocess.run([STARMILL, "library", *args], capture_output=True, text=True, timeout=300)
+def library(*args):
+    return starmill("library", *args)
 
 
 def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pix=50):
@@ -61,7 +49,7 @@ def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pi
     assert (d > 0).any() and (d < 0).any()
 
 
-class LibraryTest(unittest.TestCase):
+class LibraryTest(ProgramTest):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="mill-library-")
         self.addCleanup(self.folder.cleanup)
@@ -73,7 +61,7 @@ class LibraryTest(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def refused(self, status, text, *args):
-        result = starmill(*args)
+        result = library(*args)
         self.assertEqual(result.returncode, status, result.stderr)
         lines = [line for line in result.stderr.splitlines() if line.startswith("starmill")]
         self.assertEqual(len(lines), 1, result.stderr)
@@ -83,12 +71,11 @@ class LibraryTest(unittest.TestCase):
 
     def test_import_and_info(self):
         lib = self.path("lib.h5")
-        result = starmill("import", "--output", lib, self.a, self.b)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run("library", "import", "--output", lib, self.a, self.b)
         self.assertIn("instrument's own", result.stdout)
         self.assertIn("'v1' does not end in rm or resolmat", result.stdout)
         self.assertIn("--template-sigma", result.stdout)
-        info = starmill("info", lib)
+        info = library("info", lib)
         self.assertEqual(info.returncode, 0, info.stderr)
         with h5py.File(lib, "r") as f, h5py.File(self.b, "r") as b:
             self.assertEqual(f["labels"].attrs["n_label"], 3)
@@ -109,9 +96,9 @@ class LibraryTest(unittest.TestCase):
         # the digest belongs to the contents, not to the path or the sources' names
         moved, other = self.path("moved.h5"), self.path("other.h5")
         os.rename(self.a, moved)
-        again = starmill("import", "--output", other, moved, self.b)
+        again = library("import", "--output", other, moved, self.b)
         self.assertIn(digest, again.stdout)
-        third = starmill("import", "--output", other, "--overwrite", "--guess-templates", "51",
+        third = library("import", "--output", other, "--overwrite", "--guess-templates", "51",
                          moved, self.b)
         self.assertEqual(third.returncode, 0, third.stderr)
         self.assertNotIn(digest, third.stdout)
@@ -119,21 +106,20 @@ class LibraryTest(unittest.TestCase):
     def test_options(self):
         lib = self.path("lib.h5")
         make_emulator(self.a, 1, "lab_x", "v1rm")
-        result = starmill("import", "--output", lib, "--arm-names", "blue,red",
+        result = run("library", "import", "--output", lib, "--arm-names", "blue,red",
                           "--template-sigma", "0.3", self.a, self.b)
-        self.assertEqual(result.returncode, 0, result.stderr)
         with h5py.File(lib, "r") as f:
             self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
             self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)
             self.assertEqual(f["arms/arm1"].attrs["template_sigma_origin"], b"given at import")
-        result = starmill("import", "--overwrite", "--output", lib, "--arm-names", "blue,red",
+        result = library("import", "--overwrite", "--output", lib, "--arm-names", "blue,red",
                           "--template-sigma", "0.3,0.4", self.a, self.b)
         self.assertIn("of arm red: sigma 0.4 A", result.stdout)
         with h5py.File(lib, "r") as f:
             self.assertEqual([f[f"arms/arm{i}"].attrs["template_sigma"] for i in (0, 1)], [0.3, 0.4])
-        result = starmill("import", "--overwrite", "--output", lib, self.a)
+        result = library("import", "--overwrite", "--output", lib, self.a)
         self.assertIn("sigma 0.5 A", result.stdout)
-        result = starmill("import", "--overwrite", "--output", lib, "--at-instrument-resolution",
+        result = library("import", "--overwrite", "--output", lib, "--at-instrument-resolution",
                           self.a)
         self.assertIn("instrument's own", result.stdout)
         with h5py.File(lib, "r") as f:
@@ -142,8 +128,8 @@ class LibraryTest(unittest.TestCase):
     def test_usage(self):
         lib = self.path("lib.h5")
         new = ["import", "--output", lib]
-        self.assertIn("usage:", starmill("--help").stdout)
-        self.assertEqual(starmill("import", "--help").returncode, 0)
+        self.assertIn("usage:", library("--help").stdout)
+        self.assertEqual(library("import", "--help").returncode, 0)
         self.refused(2, "sub-command")
         self.refused(2, "unknown sub-command paint", "paint")
         self.refused(2, "--output", "import", self.a)
@@ -218,15 +204,12 @@ class LibraryTest(unittest.TestCase):
         if not os.path.exists(REAL):
             self.skipTest("no test data at " + REAL)
         lib = self.path("lib.h5")
-        result = starmill("import", "--output", lib, REAL)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        info = starmill("info", lib).stdout
+        result = run("library", "import", "--output", lib, REAL)
+        info = library("info", lib).stdout
         for text in ("sigma 0.5 A", "4000 to 7500 K", "-3 to 0.5 dex", "0 to 0.4 dex",
                      "6215 pixels", "from nnrm_desi_b.h5, revision synth1rm"):
             self.assertIn(text, info)
 
 
 if __name__ == "__main__":
-    if not os.access(STARMILL, os.X_OK):
-        sys.exit("STARMILL does not name the program: '%s'" % STARMILL)
-    unittest.main()
+    main()

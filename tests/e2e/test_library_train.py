@@ -1,7 +1,6 @@
 """starmill library train: a grid file in, networks out; stopped, killed, continued; refusals."""
 
 import csv
-import signal
 
 from base import *
 
@@ -90,11 +89,8 @@ class Train(ProgramTest):
 
     def start(self, path, *args):
         """A training that writes a checkpoint as often as it can."""
-        return subprocess.Popen(
-            command("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0,
-                    *args, "--output", path, GRID),
-            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
+        return start("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0, *args,
+                     "--output", path, GRID)
 
     def test_networks(self):
         """Spectra that were never seen; by one rank and by two, logarithm or not, other losses."""

@@ -74,10 +74,8 @@ class Overwrite(ProgramTest):
 
     def stop_between(self, *args, new=None):
         """The fit with --overwrite is stopped when it has fitted some rows: what it prints."""
-        line = command("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
-                       "--overwrite", *args)
-        process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        process = start("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
+                        "--overwrite", *args)
         wait_until(lambda: has_rows(new or self.out + ".new"), process)
         process.send_signal(signal.SIGTERM)
         out, errors = process.communicate(timeout=PATIENCE)
@@ -161,9 +159,7 @@ class Overwrite(ProgramTest):
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
-        late = subprocess.Popen(command(*args, "--minsn", 1e6),
-                                env={**ENVIRONMENT, **faults("stop:open:old.h5.lock:1:1")},
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        late = start(*args, "--minsn", 1e6, env=faults("stop:open:old.h5.lock:1:1"))
         # it has looked, and is about to take the lock
         wait_until(lambda: content(f"/proc/{late.pid}/stat", "r").rsplit(") ", 1)[1][0] == "T")
         run(*args)

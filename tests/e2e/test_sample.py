@@ -100,10 +100,8 @@ class Sample(ProgramTest):
             self.assertEqual(crc, table["CRC"][row])
 
     def start(self, out, *args):
-        return subprocess.Popen(
-            command("sample", "--fit", self.fitted, "--library", self.library, "--output",
-                    tmp(out), *QUICK, "--slots", 1, "--quiet", *args, self.input),
-            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        return start("sample", "--fit", self.fitted, "--library", self.library, "--output", tmp(out),
+                     *QUICK, "--slots", 1, "--quiet", *args, self.input)
 
     def test_ranks_slots_and_kills_change_no_bit(self):
         done = self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
@@ -121,7 +119,7 @@ class Sample(ProgramTest):
         self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
 
     def test_a_stop_gives_up_the_star_under_way(self):
-        slow = ("--ess", 1500, "--max-evaluations", 24000)  # two seconds a star
+        slow = ("--ess", 800, "--max-evaluations", 12000)  # a second a star
         process = self.start("stopped.h5", *slow)
         wait_until(lambda: has_rows(tmp("stopped.h5")), process)
         process.send_signal(signal.SIGTERM)

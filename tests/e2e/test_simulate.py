@@ -319,9 +319,7 @@ class Continue(Simulate):
 
     def start(self, out, *args, ranks=0):
         """Start a survey, wait until its first file is there."""
-        process = subprocess.Popen(command("simulate", "--library", LIBRARY, "--output", tmp(out), *args, ranks=ranks),
-                                   env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+        process = start("simulate", "--library", LIBRARY, "--output", tmp(out), *args, ranks=ranks)
         wait_until(lambda: os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")), process)
         return process
 
@@ -329,10 +327,9 @@ class Continue(Simulate):
         args = ["--stars", 36, "--per-file", 3, "--redrock", "--threads", 1]
         self.make("calm", *args)
         # the sooner ones before the folder or the first file, the later ones among the files
-        line = command("simulate", "--library", LIBRARY, "--output", tmp("killed"), *args)
         for delay in (0.02, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7):
-            process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
+            process = start("simulate", "--library", LIBRARY, "--output", tmp("killed"), *args,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(delay)
             process.kill()
             process.wait()

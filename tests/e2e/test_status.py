@@ -45,14 +45,11 @@ class Status(EndToEnd):
         self.assertEqual(answer["exit_status"], status)
         return answer
 
-    def start(self, out, *args, ranks=0, **how):
+    def start(self, out, *args, ranks=0):
         """A slow fit in the background; returns it once its status file is there."""
         self.path = tmp(out)
-        how.setdefault("env", ENVIRONMENT)
-        process = subprocess.Popen(
-            command("fit", "--library", library(), "--output", self.path, "--config", often(), *SLOW,
-                    *args, stars(), ranks=ranks),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        process = start("fit", "--library", library(), "--output", self.path, "--config", often(),
+                        *SLOW, *args, stars(), ranks=ranks)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)

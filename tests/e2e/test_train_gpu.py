@@ -4,7 +4,6 @@ What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
 import math
-import time
 
 import base
 from base import *  # noqa: F403
@@ -71,10 +70,8 @@ class TrainOnGpus(ProgramTest):
             said = run(*line, tmp("auto.h5"), env=known).stderr
             self.assertIn(f"backend auto: the {where} for {size} million operations", said)
         again = [*line, tmp("begun.h5"), "--epochs", 1000000, "--checkpoint-interval", 0]
-        process = subprocess.Popen(command(*again), env={**ENVIRONMENT, **known},
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        while not os.path.exists(tmp("begun.h5.training")) and process.poll() is None:
-            time.sleep(0.01)
+        process = start(*again, env=known)
+        wait_until(lambda: os.path.exists(tmp("begun.h5.training")), process)
         process.terminate()
         said = process.communicate()[1]
         self.assertEqual(process.returncode, 75, said)
