@@ -472,7 +472,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--keep", "teff=7000:9000", path), 3, ("160 are outside the range",)),
             ((*GIVEN, "--labels", "teff", path), 2, ("NAME=",)),
             ((*GIVEN, "--labels", "vrad=TEFF,logg=LOGG", path), 2, ("vrad",)),
-            ((*GIVEN, "--medium", "water", path), 2, ("medium of its wavelengths",)),
+            ((*GIVEN, "--medium", "water", path), 2, ("air or vacuum",)),
             ((*GIVEN, "--components", "0", path), 2, ("--components takes", "not '0'")),
             ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),
             ((*GIVEN, "--arm", "o p", path), 2, ("arm",)),
