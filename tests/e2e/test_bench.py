@@ -233,7 +233,7 @@ class Auto(ProgramTest):
             plan = self.run_fit(path, "--plan", *args)
             self.assertEqual(plan.returncode, 0, plan.stderr)
             self.assertRegex(plan.stdout, r"(?m)^ranks +.* cuda$")
-            self.assertRegex(plan.stdout, r"(?m)^time +not known for cuda")
+            self.assertRegex(plan.stdout, r"(?m)^time +unknown for cuda")
         done = self.run_fit(path, "--overwrite")
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -245,12 +245,12 @@ class Export(ProgramTest):
         first, second, third = (os.path.join(folder, "rvtab-" + os.path.basename(f)) for f in FILES)
         before = tree(folder)
         done = self.export("--output", folder, OUT)
-        self.assertIn("written      0\nthere        3", done.stdout)
+        self.assertIn("written      0\nexisting     3", done.stdout)
         self.assertEqual(tree(folder), before)
         os.remove(first)  # missing
         os.utime(second, (1, 1))  # older than the result
         done = self.export("--output", folder, OUT)
-        self.assertIn("written      2\nthere        1", done.stdout)
+        self.assertIn("written      2\nexisting     1", done.stdout)
         # of another result, and no export at all
         again = tmp("again.h5")
         shutil.copy(OUT, again)
@@ -267,7 +267,7 @@ class Export(ProgramTest):
 
     def test_one_file_replaces_nothing_else(self):
         own = tmp("own.fits")
-        for args, says in (([], "rows         9\ntime"), ([], "there        1"),
+        for args, says in (([], "rows         9\ntime"), ([], "existing     1"),
                            (["--overwrite"], "rows         9\ntime")):
             self.assertIn(says, self.export("--to", "fits", "--output", own, *args, OUT).stdout)
         for name in (OUT, FILES[0], LIBRARY):

@@ -1,6 +1,5 @@
 """Best-fit models: shapes, units, and the chi-square that they give."""
 
-
 from common import *  # noqa: F403
 
 

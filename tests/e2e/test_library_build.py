@@ -331,7 +331,7 @@ class LibraryBuild(unittest.TestCase):
         same = labels.copy()
         same[:, 1] = 4.5
         write_phoenix("same", same)
-        self.refused(phoenix("same", "x.h5"), 3, "logg is 4.5 for all models", "--labels")
+        self.refused(phoenix("same", "x.h5"), 3, "logg is 4.5 in all models", "--labels")
         wide = write_setup(SETUP.replace("min: 5005", "min: 4999"), "wide.yaml")
         base = ("library", "build", "--output", tmp("x.h5"))
         wave = ("--wave-file", tmp("few-wave.fits"))

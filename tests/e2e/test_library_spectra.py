@@ -461,8 +461,8 @@ class LibrarySpectra(ProgramTest):
         vague = write("vague.fits", cards=[("CTYPE1", "WAVELENGTH")])
         out = ("library", "spectra", "--output", tmp("silent.h5"))
         for options, status, parts in (
-            (("--sigma", 1, path), 3, ("air or vacuum", "--medium air or --medium vacuum")),
-            (("--sigma", 1, vague), 3, ("air or vacuum", "--medium air or --medium vacuum")),
+            (("--sigma", 1, path), 3, ("medium of its wavelengths", "--medium air or --medium vacuum")),
+            (("--sigma", 1, vague), 3, ("medium of its wavelengths", "--medium air or --medium vacuum")),
             (("--medium", "vacuum", path), 2, ("does not give its resolution", "--fwhm")),
             (("--medium", "vacuum", "--fwhm", 1e300, path), 2, ("--fwhm 1e+300 A", "expected at most")),
             ((*GIVEN, "--labels", "teff=TEFF,alpha=ALPHA", path), 3, ("column ALPHA", "--labels")),
