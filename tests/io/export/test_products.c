@@ -22,9 +22,8 @@ static int is_there(const char *path)
   return lstat(path, &status) == 0;
 }
 
-static void test_two_inputs_need_two_names(void **state)
+MILL_TEST(two_inputs_need_two_names)
 {
-  (void)state;
   static const char *const plain[] = {"a/x.fits", "a/y.fits", "b/z.fits.gz"},
                            *const packed[] = {"a/x.fits", "b/x.fits.gz"},
                            *const tiles[] = {"/d/100/1/x.fits", "/d/100/2/x.fits", "x.fits"},
@@ -68,9 +67,8 @@ static void put_export(const char *path, const char *what, const char *run_id)
   mill_product_end(&product);
 }
 
-static void test_only_exports_are_replaced(void **state)
+MILL_TEST(only_exports_are_replaced)
 {
-  (void)state;
   put("result", "");
   put_export("old", "rvtab", "1");
   assert_int_equal(utimensat(AT_FDCWD, "old", (const struct timespec[]){{1, 0}, {1, 0}}, 0), 0);
@@ -107,18 +105,16 @@ static void test_only_exports_are_replaced(void **state)
   }
 }
 
-static void test_folders(void **state)
+MILL_TEST(folders)
 {
-  (void)state;
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made", "--output"), MILL_OK);
   assert_int_equal(mill_products_folder("made/a/b", "--output"), MILL_ERR_OUTPUT);
   assert_fails(mill_products_folder("notes", "--output"), MILL_ERR_OUTPUT, "is not a folder");
 }
 
-static void test_a_product_has_its_name_when_it_is_whole(void **state)
+MILL_TEST(a_product_has_its_name_when_it_is_whole)
 {
-  (void)state;
   mill_product product = {.path = ""}, other = {.path = ""};
   put("real.fits.tmp", "of a killed job");
   put("real.fits", "old");
@@ -143,9 +139,8 @@ static void test_a_product_has_its_name_when_it_is_whole(void **state)
   assert_string_equal(text, "SIMPLE ");
 }
 
-static void test_texts_for_fits(void **state)
+MILL_TEST(texts_for_fits)
 {
-  (void)state;
   char text[] = "a\tb\x7f\xc3\xa9~ ";
   mill_product_printable(text, strlen(text));
   assert_string_equal(text, "a?b???~ ");
@@ -156,14 +151,4 @@ static int enter_folder(void **state)
   return make_folder(state) == 0 && chdir(folder) == 0 ? 0 : -1;
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_two_inputs_need_two_names),
-      cmocka_unit_test(test_only_exports_are_replaced),
-      cmocka_unit_test(test_folders),
-      cmocka_unit_test(test_a_product_has_its_name_when_it_is_whole),
-      cmocka_unit_test(test_texts_for_fits),
-  };
-  return cmocka_run_group_tests(tests, enter_folder, remove_folder);
-}
+MILL_TEST_MAIN(enter_folder, remove_folder)

@@ -46,9 +46,8 @@ static pid_t start_holder(int *keep_alive)
   return pid;
 }
 
-static void test_living_holder_keeps_it(void **state)
+MILL_TEST(living_holder_keeps_it)
 {
-  (void)state;
   mill_lock lock = {.path = ""};
   int keep_alive;
   const pid_t pid = start_holder(&keep_alive);
@@ -61,9 +60,8 @@ static void test_living_holder_keeps_it(void **state)
 }
 
 /* as after kill -9 of a job whose parent is slow to notice */
-static void test_unreaped_holder_is_gone(void **state)
+MILL_TEST(unreaped_holder_is_gone)
 {
-  (void)state;
   mill_lock lock = {.path = ""};
   siginfo_t end;
   int keep_alive;
@@ -81,9 +79,8 @@ static int make_file(const char *path)
   return file && fclose(file) == 0;
 }
 
-static void test_leftovers_go_only_with_the_lock(void **state)
+MILL_TEST(leftovers_go_only_with_the_lock)
 {
-  (void)state;
   mill_lock lock = {.path = ""};
   char left[320], other[320];
   snprintf(left, sizeof left, "%s.tmp-pid1", output);
@@ -133,9 +130,8 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
   }
 }
 
-static void test_who_may_take_it_over(void **state)
+MILL_TEST(who_may_take_it_over)
 {
-  (void)state;
   const int dead = MILL_LOCK_DEAD_S;
   const struct {
     const char *line, *value; /* of this very process but for one line; NULL: none */
@@ -165,9 +161,8 @@ static void test_who_may_take_it_over(void **state)
   }
 }
 
-static void test_requeued_job_takes_its_own(void **state)
+MILL_TEST(requeued_job_takes_its_own)
 {
-  (void)state;
   mill_lock lock = {.path = ""};
   char text[1024];
   assert_int_equal(setenv("SLURM_JOB_ID", "17", 1) + setenv("SLURM_RESTART_COUNT", "1", 1), 0);
@@ -181,9 +176,8 @@ static void test_requeued_job_takes_its_own(void **state)
   assert_int_equal(unsetenv("SLURM_JOB_ID") + unsetenv("SLURM_RESTART_COUNT"), 0);
 }
 
-static void test_lock_that_says_nothing(void **state)
+MILL_TEST(lock_that_says_nothing)
 {
-  (void)state;
   const struct {
     const char *text;
     long age_s;
@@ -201,9 +195,8 @@ static void test_lock_that_says_nothing(void **state)
 }
 
 /* A thread shows that the holder is alive, and finds out when another job has taken it over. */
-static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
+MILL_TEST(holder_keeps_it_and_hears_of_its_loss)
 {
-  (void)state;
   mill_lock lock = {.path = ""};
   struct stat status = {0};
   char text[1024];
@@ -229,16 +222,4 @@ static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
   assert_int_equal(unlink(lock_path), 0); /* it is the other job's */
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_living_holder_keeps_it),
-      cmocka_unit_test(test_unreaped_holder_is_gone),
-      cmocka_unit_test(test_leftovers_go_only_with_the_lock),
-      cmocka_unit_test(test_who_may_take_it_over),
-      cmocka_unit_test(test_requeued_job_takes_its_own),
-      cmocka_unit_test(test_lock_that_says_nothing),
-      cmocka_unit_test(test_holder_keeps_it_and_hears_of_its_loss),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

@@ -3,9 +3,8 @@
 
 #include "io/files/sha256.h"
 
-static void test_sha256_published_examples(void **state)
+MILL_TEST(sha256_published_examples)
 {
-  (void)state;
   static const struct {
     const char *text;
     int n_repeat;
@@ -27,8 +26,4 @@ static void test_sha256_published_examples(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sha256_published_examples)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

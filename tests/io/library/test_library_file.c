@@ -25,9 +25,8 @@ static void round_trip(const mill_library *lib)
 }
 
 /* Every kind of emulator, alone and with networks; the last kind is a linear grid. */
-static void test_library_round_trip(void **state)
+MILL_TEST(library_round_trip)
 {
-  (void)state;
   for (int kind = MILL_EMULATOR_MLP; kind <= MILL_EMULATOR_RBF + 1; kind++)
     for (int n_label = 3; n_label <= 4; n_label++)
       for (int n_arm = 1; n_arm <= 3; n_arm++) {
@@ -47,9 +46,8 @@ static void test_library_round_trip(void **state)
 }
 
 /* Arms with and without. */
-static void test_model_error_round_trip(void **state)
+MILL_TEST(model_error_round_trip)
 {
-  (void)state;
   for (int n_component = 0; n_component <= MILL_MAX_ERROR; n_component += 8) {
     mill_library *lib = new_library();
     make(4, 3, lib);
@@ -80,9 +78,8 @@ static void expect_digest(const mill_library *lib, const char *expected)
 
 /* A library of exact numbers, whose digests tests/reference/make_library_digest.py has from
    the description in docs/use/formats.md. */
-static void test_library_digest_is_as_documented(void **state)
+MILL_TEST(library_digest_is_as_documented)
 {
-  (void)state;
   mill_library *lib = new_library();
   lib->n_label = lib->n_hull = lib->n_arm = lib->n_guess = lib->n_guess_vsini = 1;
   lib->label[0] =
@@ -152,9 +149,8 @@ static void sees(const mill_library *lib, size_t n_wide, double *const *wide, si
   sees(lib, sizeof wide / sizeof *wide, wide, sizeof narrow / sizeof *narrow, narrow)
 
 /* Names and provenance do not change the digest, everything that a fit sees does. */
-static void test_library_digest(void **state)
+MILL_TEST(library_digest)
 {
-  (void)state;
   mill_library *lib = new_library();
   char first[65];
   make(4, 2, lib);
@@ -177,9 +173,8 @@ static void test_library_digest(void **state)
   free_library(lib);
 }
 
-static void test_digest_of_grids_and_radial_functions(void **state)
+MILL_TEST(digest_of_grids_and_radial_functions)
 {
-  (void)state;
   mill_library *lib = new_library();
   make_kind(4, 2, MILL_EMULATOR_GRID, lib);
   mill_spline_grid *grid = &lib->arm[0].emulator.grid;
@@ -200,9 +195,8 @@ static void test_digest_of_grids_and_radial_functions(void **state)
 
 /* ---- description ---------------------------------------------------------------------------- */
 
-static void test_library_info(void **state)
+MILL_TEST(library_info)
 {
-  (void)state;
   static const char *const line[][3] = {
       {"    emulator grid 4x5x6x7-9-400, cubic splines, log flux, 11560 parameters\n",
        "    nodes teff 4 from 4315.19 to 6998.42, logg 5 from 0.8 to 5, feh 6 from -2.9 to 0.4, "
@@ -241,9 +235,8 @@ static int count_files(void)
   return n;
 }
 
-static void test_library_write_refuses_existing(void **state)
+MILL_TEST(library_write_refuses_existing)
 {
-  (void)state;
   mill_library *lib = new_library();
   const char *path = in_folder("there.h5");
   make(3, 1, lib);
@@ -260,9 +253,8 @@ static void test_library_write_refuses_existing(void **state)
 
 /* A link stays a link, also where the library that it names is not there yet or lies in another
    folder. */
-static void test_library_write_follows_links(void **state)
+MILL_TEST(library_write_follows_links)
 {
-  (void)state;
   mill_library *lib = new_library(), *back = new_library();
   const char *deep = in_folder("deep"), *end = in_folder("deep/lib.h5"),
              *name = in_folder("link.h5");
@@ -287,9 +279,8 @@ static void test_library_write_follows_links(void **state)
 }
 
 /* A file system that takes no more: the old library stays, nothing is left over. */
-static void test_library_write_full_disk(void **state)
+MILL_TEST(library_write_full_disk)
 {
-  (void)state;
   mill_library *lib = new_library(), *back = new_library();
   const char *path = in_folder("full.h5");
   make(3, 1, lib);
@@ -330,9 +321,8 @@ static void expect_invalid(mill_library *lib, const char *text)
     (lvalue) = before_;                                                                            \
   } while (0)
 
-static void test_library_check(void **state)
+MILL_TEST(library_check)
 {
-  (void)state;
   mill_library *lib = new_library();
   make(4, 2, lib);
   assert_ok(mill_library_check(lib, "lib"));
@@ -387,9 +377,8 @@ static void test_library_check(void **state)
   free_library(lib);
 }
 
-static void test_grid_check(void **state)
+MILL_TEST(grid_check)
 {
-  (void)state;
   mill_library *lib = new_library();
   make_kind(4, 2, MILL_EMULATOR_GRID, lib);
   mill_emulator *net = &lib->arm[0].emulator;
@@ -427,9 +416,8 @@ static void test_grid_check(void **state)
   free_library(lib);
 }
 
-static void test_rbf_check(void **state)
+MILL_TEST(rbf_check)
 {
-  (void)state;
   mill_library *lib = new_library();
   make_kind(3, 2, MILL_EMULATOR_RBF, lib);
   mill_emulator *net = &lib->arm[0].emulator;
@@ -457,9 +445,8 @@ static void test_rbf_check(void **state)
   free_library(lib);
 }
 
-static void test_error_check(void **state)
+MILL_TEST(error_check)
 {
-  (void)state;
   mill_library *lib = new_library();
   make(4, 2, lib);
   assert_ok(test_library_add_error(3, lib));
@@ -474,9 +461,8 @@ static void test_error_check(void **state)
 }
 
 /* More labels than a grid can have are no reason to read past its arrays. */
-static void test_grid_of_many_labels_is_refused(void **state)
+MILL_TEST(grid_of_many_labels_is_refused)
 {
-  (void)state;
   mill_library *lib = new_library();
   make_kind(4, 1, MILL_EMULATOR_GRID, lib);
   for (int i = 4; i < MILL_MAX_LABEL; i++) {
@@ -507,21 +493,5 @@ int main(void)
 {
   /* HDF5's own complaints about the files made wrong here */
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_library_round_trip),
-      cmocka_unit_test(test_model_error_round_trip),
-      cmocka_unit_test(test_library_digest_is_as_documented),
-      cmocka_unit_test(test_library_digest),
-      cmocka_unit_test(test_digest_of_grids_and_radial_functions),
-      cmocka_unit_test(test_library_info),
-      cmocka_unit_test(test_library_write_refuses_existing),
-      cmocka_unit_test(test_library_write_follows_links),
-      cmocka_unit_test(test_library_write_full_disk),
-      cmocka_unit_test(test_library_check),
-      cmocka_unit_test(test_grid_check),
-      cmocka_unit_test(test_rbf_check),
-      cmocka_unit_test(test_error_check),
-      cmocka_unit_test(test_grid_of_many_labels_is_refused),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return MILL_RUN_TESTS(make_folder, remove_folder);
 }

@@ -54,9 +54,8 @@ static void check_imported(const mill_library *lib)
   }
 }
 
-static void test_import_matrix_set(void **state)
+MILL_TEST(import_matrix_set)
 {
-  (void)state;
   IMPORT_FILES("nnrm");
   mill_library *lib = new_library(), *back = new_library();
   assert_ok(mill_library_import(path, 3, NAN, 50, lib));
@@ -73,9 +72,8 @@ static void test_import_matrix_set(void **state)
   free_library(back);
 }
 
-static void test_import_instrument_set(void **state)
+MILL_TEST(import_instrument_set)
 {
-  (void)state;
   IMPORT_FILES("nn");
   mill_library *lib = new_library();
   assert_ok(mill_library_import(path, 3, NAN, 50, lib));
@@ -130,9 +128,8 @@ static void copy_nudged(const char *from, const char *to, const char *dataset, s
   assert_true(H5Fclose(file) >= 0);
 }
 
-static void test_import_refusals(void **state)
+MILL_TEST(import_refusals)
 {
-  (void)state;
   IMPORT_FILES("nnrm");
   mill_test_data(path_nn, "emulator/nn_desi_r.h5");
   const char *const twice[] = {path_b, path_b}, *const mixed[] = {path_b, path_nn};
@@ -192,10 +189,5 @@ int main(void)
 {
   /* HDF5's own complaints about the files made wrong here */
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_import_matrix_set),
-      cmocka_unit_test(test_import_instrument_set),
-      cmocka_unit_test(test_import_refusals),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return MILL_RUN_TESTS(make_folder, remove_folder);
 }

@@ -142,9 +142,8 @@ static void expect_all_refused(int kind, size_t n, const damage *d)
   }
 #define HASH "do not match its attribute hash"
 
-static void test_library_refuses_wrong_contents(void **state)
+MILL_TEST(library_refuses_wrong_contents)
 {
-  (void)state;
   static const damage wrong[] = {
       INT("/", "format_version", MILL_LIBRARY_FORMAT + 1, "has library format 4"),
       WORD("/", "format", "starmill results", "not a starmill library"),
@@ -199,9 +198,8 @@ static void test_library_refuses_wrong_contents(void **state)
 }
 
 /* A grid of 4, 5, 6 and 7 nodes and 9 components. */
-static void test_library_refuses_wrong_grids(void **state)
+MILL_TEST(library_refuses_wrong_grids)
 {
-  (void)state;
   static const damage wrong[] = {
       WORD("arms/arm0", "emulator", "mlp", "attribute activation of arms/arm0 is missing"),
       WORD("arms/arm1", "emulator", "grid", "arms/arm1/grid is missing"),
@@ -237,9 +235,8 @@ static void test_library_refuses_wrong_grids(void **state)
 }
 
 /* 70 centers in 4 labels and a polynomial of degree 1, 9 components. */
-static void test_library_refuses_wrong_radial_functions(void **state)
+MILL_TEST(library_refuses_wrong_radial_functions)
 {
-  (void)state;
 #define RBF "arms/arm0/rbf"
   static const damage wrong[] = {
       LOST(RBF "/centers"),
@@ -264,9 +261,8 @@ static void test_library_refuses_wrong_radial_functions(void **state)
 }
 
 /* Sixteen tebibytes that take no room in the file. */
-static void test_library_refuses_a_huge_grid(void **state)
+MILL_TEST(library_refuses_a_huge_grid)
 {
-  (void)state;
   const char *path = in_folder("huge.h5");
   const hsize_t huge[5] = {256, 256, 256, 256, 1024}, chunk[5] = {1, 1, 1, 1, 1024};
   const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
@@ -285,9 +281,8 @@ static void test_library_refuses_a_huge_grid(void **state)
 
 /* ---- foreign files, links, storage ---------------------------------------------------------- */
 
-static void test_library_refuses_foreign_files(void **state)
+MILL_TEST(library_refuses_foreign_files)
 {
-  (void)state;
   const char *path = in_folder("foreign.h5");
   expect_refused(in_folder("missing.h5"), "No such file");
   expect_refused(folder, "is a folder");
@@ -303,9 +298,8 @@ static void test_library_refuses_foreign_files(void **state)
   end_broken(file, path, "no attribute format");
 }
 
-static void test_library_refuses_links_and_types(void **state)
+MILL_TEST(library_refuses_links_and_types)
 {
-  (void)state;
   const char *path = in_folder("links.h5"), *other = in_folder("linked.h5");
   hid_t file = start_broken(other);
   H5Fclose(file);
@@ -327,9 +321,8 @@ static void test_library_refuses_links_and_types(void **state)
   end_broken(file, path, "/type is neither a group nor a dataset");
 }
 
-static void test_library_refuses_storage(void **state)
+MILL_TEST(library_refuses_storage)
 {
-  (void)state;
   const char *path = in_folder("storage.h5"), *other = in_folder("storage.raw");
   const hsize_t dim[1] = {12};
   FILE *f = fopen(other, "w");
@@ -368,9 +361,8 @@ static void test_library_refuses_storage(void **state)
 }
 
 /* deflate, shuffle and checksums change neither contents nor digest */
-static void test_library_reads_compressed(void **state)
+MILL_TEST(library_reads_compressed)
 {
-  (void)state;
   const char *path = in_folder("compressed.h5");
   mill_library *plain = new_library(), *back = new_library();
   assert_true(H5Fclose(start_broken(path)) >= 0);
@@ -397,9 +389,8 @@ static void test_library_reads_compressed(void **state)
 }
 
 /* A file cut anywhere is refused, in one line. */
-static void test_library_refuses_cut_files(void **state)
+MILL_TEST(library_refuses_cut_files)
 {
-  (void)state;
   const char *path = in_folder("cut.h5");
   struct stat status;
   for (int i = 0; i < 16; i++) {
@@ -414,16 +405,5 @@ int main(void)
 {
   /* HDF5's own complaints about the files made wrong here */
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_library_refuses_wrong_contents),
-      cmocka_unit_test(test_library_refuses_wrong_grids),
-      cmocka_unit_test(test_library_refuses_wrong_radial_functions),
-      cmocka_unit_test(test_library_refuses_a_huge_grid),
-      cmocka_unit_test(test_library_refuses_foreign_files),
-      cmocka_unit_test(test_library_refuses_links_and_types),
-      cmocka_unit_test(test_library_refuses_storage),
-      cmocka_unit_test(test_library_reads_compressed),
-      cmocka_unit_test(test_library_refuses_cut_files),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return MILL_RUN_TESTS(make_folder, remove_folder);
 }

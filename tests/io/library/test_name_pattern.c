@@ -6,9 +6,8 @@
 
 static const char label[3][MILL_MAX_NAME] = {"teff", "logg", "feh"};
 
-static void test_names_of_grids(void **state)
+MILL_TEST(names_of_grids)
 {
-  (void)state;
   static const struct {
     const char *pattern, *name;
     double value[3];
@@ -30,9 +29,8 @@ static void test_names_of_grids(void **state)
   }
 }
 
-static void test_other_names_do_not_match(void **state)
+MILL_TEST(other_names_do_not_match)
 {
-  (void)state;
   static const char *const bad[] = {"t5000g4.5z-0.5.fit",  "t5000g4.5z-0.5.fitsx",
                                     "t5000g4.5z.fits",     "x5000g4.5z-0.5.fits",
                                     "t5000g4.5z-0.5",      "",
@@ -48,9 +46,8 @@ static void refused(const char *pattern, const char *word)
   assert_fails(mill_name_pattern_check(pattern, 3, label), MILL_ERR_USAGE, word);
 }
 
-static void test_patterns_are_checked(void **state)
+MILL_TEST(patterns_are_checked)
 {
-  (void)state;
   assert_int_equal(mill_name_pattern_check("{teff}*{logg/10}{feh}", 3, label), MILL_OK);
   refused("t{teff}g{logg}", "has no {feh}");
   refused("t{teff}g{logg}z{feh}a{alpha}", "'{alpha}'");
@@ -59,12 +56,4 @@ static void test_patterns_are_checked(void **state)
   refused("t{teff}g{logg}z{feh", "'{feh'");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names_of_grids),
-      cmocka_unit_test(test_other_names_do_not_match),
-      cmocka_unit_test(test_patterns_are_checked),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

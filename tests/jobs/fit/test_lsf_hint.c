@@ -26,9 +26,8 @@ static void fill_matrix(double sigma)
             (float)exp(-0.5 * (k - HALF) * (k - HALF) / (sigma * sigma));
 }
 
-static void test_rows_of_a_matrix(void **state)
+MILL_TEST(rows_of_a_matrix)
 {
-  (void)state;
   const mill_raw_segment s = {
       .n_pix = N, .wave_aa = wave_aa, .n_diag = N_DIAG, .resolution = matrix};
   fill_wave();
@@ -42,9 +41,8 @@ static void test_rows_of_a_matrix(void **state)
   assert_true(isnan(mill_lsf_width(&s)));
 }
 
-static void test_the_narrowest_tenth(void **state)
+MILL_TEST(the_narrowest_tenth)
 {
-  (void)state;
   const mill_raw_segment s = {.n_pix = N, .wave_aa = wave_aa, .sigma_aa = sigma_aa};
   const mill_raw_segment none = {.n_pix = N};
   fill_wave();
@@ -61,9 +59,8 @@ static void test_the_narrowest_tenth(void **state)
   assert_true(isnan(mill_lsf_width(&none)));
 }
 
-static void test_what_counts(void **state)
+MILL_TEST(what_counts)
 {
-  (void)state;
   mill_library lib;
   mill_narrow_widths widths = {{0}, {0}};
   memset(&lib, 0, sizeof lib);
@@ -82,12 +79,4 @@ static void test_what_counts(void **state)
   assert_true(fabs(widths.sum_aa[1] - (0.9 + 1.0 + 1.1)) < 1e-6);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_of_a_matrix),
-      cmocka_unit_test(test_the_narrowest_tenth),
-      cmocka_unit_test(test_what_counts),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

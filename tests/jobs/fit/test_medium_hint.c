@@ -31,9 +31,8 @@ static int sign_of(int n, double mean, double sigma)
   return sign;
 }
 
-static void test_a_shift_is_seen(void **state)
+MILL_TEST(a_shift_is_seen)
 {
-  (void)state;
   assert_int_equal(sign_of(1001, -83, 40), -1);
   assert_int_equal(sign_of(1001, 83, 40), 1);
   assert_int_equal(sign_of(1001, -75, 40), -1);
@@ -41,9 +40,8 @@ static void test_a_shift_is_seen(void **state)
   assert_int_equal(sign_of(1001, 83, 0.1), 1);
 }
 
-static void test_other_stars_are_none(void **state)
+MILL_TEST(other_stars_are_none)
 {
-  (void)state;
   assert_int_equal(sign_of(1001, 0, 40), 0);
   assert_int_equal(sign_of(1001, -40, 40), 0);
   assert_int_equal(sign_of(1001, -120, 40), 0);
@@ -54,9 +52,8 @@ static void test_other_stars_are_none(void **state)
   assert_int_equal(sign_of(9, -83, 5), 0);
 }
 
-static void test_only_good_velocities_count(void **state)
+MILL_TEST(only_good_velocities_count)
 {
-  (void)state;
   mill_velocity_counts counts = {{0}};
   const mill_fit_result bad[] = {
       {.status = MILL_STATUS_LOW_SN, .vrad_km_s = 1},
@@ -77,12 +74,4 @@ static void test_only_good_velocities_count(void **state)
   assert_int_equal(n, 1);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_shift_is_seen),
-      cmocka_unit_test(test_other_stars_are_none),
-      cmocka_unit_test(test_only_good_velocities_count),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

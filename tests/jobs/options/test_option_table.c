@@ -64,9 +64,8 @@ static int parse(const char *line, values *v, unsigned char *given, int *n_other
   return err;
 }
 
-static void test_every_kind_is_stored(void **state)
+MILL_TEST(every_kind_is_stored)
 {
-  (void)state;
   values v;
   unsigned char given[sizeof rows / sizeof rows[0]];
   int n_other = 0;
@@ -96,9 +95,8 @@ static void test_every_kind_is_stored(void **state)
   assert_int_equal(given[1], 0);
 }
 
-static void test_refusals_name_option_and_what_it_takes(void **state)
+MILL_TEST(refusals_name_option_and_what_it_takes)
 {
-  (void)state;
   static const struct {
     const char *line, *message;
   } bad[] = {
@@ -138,40 +136,32 @@ static void test_refusals_name_option_and_what_it_takes(void **state)
   }
 }
 
-static void test_help_has_values_and_defaults(void **state)
+MILL_TEST(help_has_values_and_defaults)
 {
-  (void)state;
   static const values usual = {.n = 3, .choice = 1, .word = "one", .low = 1, .high = 2.5};
   char text[4096] = "";
   FILE *out = fmemopen(text, sizeof text, "w");
   assert_non_null(out);
   mill_option_print_help(&table, &usual, out);
   assert_int_equal(fclose(out), 0);
-  assert_string_equal(text, "usage: toy\n\n"
-                            "heading\n"
-                            "  --count N       a count (2 to 9; default 3)\n"
-                            "  --choice NAME   a choice (one, two or three; default two)\n"
-                            "  --word NAME     a word (one, two or three; default one)\n"
-                            "  --path FILE     a path\n"
-                            "  --names A,B     names\n"
-                            "  --integer N     an integer\n"
-                            "  --seed N        a seed\n"
-                            "  --real X        a number\n"
-                            "  --none X        a number, or none (at all)\n"
-                            "  --pair MIN,MAX  a pair (default 1,2.5)\n"
-                            "  --even TEXT     a text\n"
-                            "  --threads N     threads per rank; 0: all cores available to it (0 to "
-                            "4096)\n"
-                            "  --help          this text\n"
-                            "\nthe end\n");
+  assert_string_equal(text,
+                      "usage: toy\n\n"
+                      "heading\n"
+                      "  --count N       a count (2 to 9; default 3)\n"
+                      "  --choice NAME   a choice (one, two or three; default two)\n"
+                      "  --word NAME     a word (one, two or three; default one)\n"
+                      "  --path FILE     a path\n"
+                      "  --names A,B     names\n"
+                      "  --integer N     an integer\n"
+                      "  --seed N        a seed\n"
+                      "  --real X        a number\n"
+                      "  --none X        a number, or none (at all)\n"
+                      "  --pair MIN,MAX  a pair (default 1,2.5)\n"
+                      "  --even TEXT     a text\n"
+                      "  --threads N     threads per rank; 0: all cores available to it (0 to "
+                      "4096)\n"
+                      "  --help          this text\n"
+                      "\nthe end\n");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_kind_is_stored),
-      cmocka_unit_test(test_refusals_name_option_and_what_it_takes),
-      cmocka_unit_test(test_help_has_values_and_defaults),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -24,9 +24,8 @@ static int parse(call *c, const char *words)
   return mill_fit_options_parse(argc, c->argv, &c->options);
 }
 
-static void test_inputs_keep_their_order_among_options(void **state)
+MILL_TEST(inputs_keep_their_order_among_options)
 {
-  (void)state;
   call c;
   assert_int_equal(parse(&c, "b.fits --quiet a.fits --output o.h5 -- --c.fits"), MILL_OK);
   assert_int_equal(c.options.n_input, 3);
@@ -39,9 +38,8 @@ static void test_inputs_keep_their_order_among_options(void **state)
 }
 
 /* A line of options, and the configuration that says the same. */
-static void test_options_reach_the_configuration(void **state)
+MILL_TEST(options_reach_the_configuration)
 {
-  (void)state;
   static const struct {
     const char *words, *yaml, *before; /* before: what the file says; NULL: nothing */
   } c[] = {
@@ -93,9 +91,8 @@ static void test_options_reach_the_configuration(void **state)
 }
 
 /* What the keys of the configuration refuse is in test_config_refusals.c. */
-static void test_bad_values_are_named(void **state)
+MILL_TEST(bad_values_are_named)
 {
-  (void)state;
   static const struct {
     const char *words, *part, *other;
   } bad[] = {
@@ -130,9 +127,8 @@ static void test_bad_values_are_named(void **state)
   }
 }
 
-static void test_running_options(void **state)
+MILL_TEST(running_options)
 {
-  (void)state;
   static const struct {
     const char *words, *part; /* part of the message; NULL: it is right */
     int n_rank;
@@ -164,9 +160,8 @@ static void test_running_options(void **state)
   }
 }
 
-static void test_durations(void **state)
+MILL_TEST(durations)
 {
-  (void)state;
   static const struct {
     const char *text;
     double s; /* 0: refused */
@@ -214,9 +209,8 @@ static void test_durations(void **state)
   }
 }
 
-static void test_time_limit(void **state)
+MILL_TEST(time_limit)
 {
-  (void)state;
   call one;
   mill_running running;
   char text[32];
@@ -243,24 +237,11 @@ static void test_time_limit(void **state)
   mill_fit_options_clear(&one.options);
 }
 
-static void test_margin_of_the_time_limit(void **state)
+MILL_TEST(margin_of_the_time_limit)
 {
-  (void)state;
   assert_true(mill_stop_margin(0, 0) == 7);
   assert_true(mill_stop_margin(0.5, 0) == 3);
   assert_true(mill_stop_margin(10, 4) == 34);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_inputs_keep_their_order_among_options),
-      cmocka_unit_test(test_options_reach_the_configuration),
-      cmocka_unit_test(test_bad_values_are_named),
-      cmocka_unit_test(test_running_options),
-      cmocka_unit_test(test_durations),
-      cmocka_unit_test(test_time_limit),
-      cmocka_unit_test(test_margin_of_the_time_limit),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

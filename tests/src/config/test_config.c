@@ -6,9 +6,8 @@
 #include "src/config/config_internal.h"
 #include "kernels/base/memory.h"
 
-static void test_empty_files_give_defaults(void **state)
+MILL_TEST(empty_files_give_defaults)
 {
-  (void)state;
   static const char *const texts[] = {"", "\n\n", "# only a remark\n", "---\n", "{}\n"};
   mill_config config, expected;
   mill_config_default(&expected);
@@ -19,9 +18,8 @@ static void test_empty_files_give_defaults(void **state)
   }
 }
 
-static void test_example_spells_out_the_defaults(void **state)
+MILL_TEST(example_spells_out_the_defaults)
 {
-  (void)state;
   mill_config config, expected;
   mill_config_default(&expected);
   mill_config_default(&config);
@@ -30,9 +28,8 @@ static void test_example_spells_out_the_defaults(void **state)
   assert_same(&config, &expected);
 }
 
-static void test_examples_of_other_surveys_are_read(void **state)
+MILL_TEST(examples_of_other_surveys_are_read)
 {
-  (void)state;
   static const struct {
     const char *format;
     double resolving_power;
@@ -68,9 +65,8 @@ static char *text_of(const char *file_path)
   return text;
 }
 
-static void test_example_has_every_key(void **state)
+MILL_TEST(example_has_every_key)
 {
-  (void)state;
   mill_config config;
   mill_config_default(&config);
   char *text = text_of(MILL_SOURCE_DIR "/config/desi.yaml"), *rest = NULL, *keys = printed(&config);
@@ -85,9 +81,8 @@ static void test_example_has_every_key(void **state)
 }
 
 /* The tables of the documentation are those that `starmill help config` prints, line by line. */
-static void test_documentation_is_that_of_the_table(void **state)
+MILL_TEST(documentation_is_that_of_the_table)
 {
-  (void)state;
   char *text = text_of(MILL_SOURCE_DIR "/docs/use/configuration.md"), *keys = NULL, *rest = NULL;
   size_t n = 0, n_key = 0, n_row = 0;
   FILE *out = open_memstream(&keys, &n);
@@ -191,9 +186,8 @@ static const char *const given[][2] = {
 
 /* A value of every key as a user may write it, and as it is printed; all but those of operation
  * change the identity of a run. */
-static void test_every_key_is_read(void **state)
+MILL_TEST(every_key_is_read)
 {
-  (void)state;
   static const char operation[] = " template_lib: threads: readers: slots: write_interval: "
                                   "gzip_limit_mib: scratch: backend: log_level: ";
   mill_config usual;
@@ -223,9 +217,8 @@ static void test_every_key_is_read(void **state)
   free(before);
 }
 
-static void test_a_second_file_goes_over_the_first(void **state)
+MILL_TEST(a_second_file_goes_over_the_first)
 {
-  (void)state;
   mill_config config, expected;
   mill_config_default(&config);
   mill_config_default(&expected);
@@ -239,9 +232,8 @@ static void test_a_second_file_goes_over_the_first(void **state)
   mill_config_clear(NULL);
 }
 
-static void test_check_finds_values_set_elsewhere(void **state)
+MILL_TEST(check_finds_values_set_elsewhere)
 {
-  (void)state;
   static const char *const says[] = {"min_vel: ", "optimizer: ", "auto, cpu, cuda or cuda+cpu",
                                      "scratch: ", "minsn: "};
   for (int i = 0; i < 5; i++) {
@@ -268,9 +260,8 @@ static void test_check_finds_values_set_elsewhere(void **state)
   }
 }
 
-static void test_print_to_a_full_disk_fails(void **state)
+MILL_TEST(print_to_a_full_disk_fails)
 {
-  (void)state;
   mill_config config;
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
@@ -280,9 +271,8 @@ static void test_print_to_a_full_disk_fails(void **state)
 }
 
 /* Texts that YAML would read otherwise, and the ends of the numbers: bit for bit as they were. */
-static void test_what_is_printed_is_read(void **state)
+MILL_TEST(what_is_printed_is_read)
 {
-  (void)state;
   static const char *const text[] = {"",
                                      "~",
                                      "null",
@@ -334,9 +324,8 @@ static void test_what_is_printed_is_read(void **state)
   }
 }
 
-static void test_numbers_are_printed_short(void **state)
+MILL_TEST(numbers_are_printed_short)
 {
-  (void)state;
   mill_config config;
   mill_config_default(&config);
   config.fit.sigma_floor = 0.1 + 0.2;
@@ -349,20 +338,4 @@ static void test_numbers_are_printed_short(void **state)
   free(text);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_empty_files_give_defaults),
-      cmocka_unit_test(test_example_spells_out_the_defaults),
-      cmocka_unit_test(test_examples_of_other_surveys_are_read),
-      cmocka_unit_test(test_example_has_every_key),
-      cmocka_unit_test(test_documentation_is_that_of_the_table),
-      cmocka_unit_test(test_every_key_is_read),
-      cmocka_unit_test(test_a_second_file_goes_over_the_first),
-      cmocka_unit_test(test_check_finds_values_set_elsewhere),
-      cmocka_unit_test(test_print_to_a_full_disk_fails),
-      cmocka_unit_test(test_what_is_printed_is_read),
-      cmocka_unit_test(test_numbers_are_printed_short),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

@@ -19,9 +19,8 @@ static char *identity_of(const char *yaml)
   return text;
 }
 
-static void test_identity_ignores_operation_and_order(void **state)
+MILL_TEST(identity_ignores_operation_and_order)
 {
-  (void)state;
   static const char *const same[][2] = {
       {"", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
            "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5\n"},
@@ -52,9 +51,8 @@ static const char *const of_an_arm[] = {
 };
 
 /* Keys one by one: test_every_key_is_read of test_config.c. */
-static void test_identity_holds_what_an_arm_says(void **state)
+MILL_TEST(identity_holds_what_an_arm_says)
 {
-  (void)state;
   char *base = identity_of(""), *plain = identity_of("arms: [b]");
   for (size_t i = 0; i < sizeof of_an_arm / sizeof of_an_arm[0]; i++) {
     char *text = identity_of(of_an_arm[i]);
@@ -74,9 +72,8 @@ static void test_identity_holds_what_an_arm_says(void **state)
 }
 
 /* A table to start from counts by what is in it, not by where it lies. */
-static void test_identity_holds_the_hash_of_the_start(void **state)
+MILL_TEST(identity_holds_the_hash_of_the_start)
 {
-  (void)state;
   static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
   static const char *const hash[] = {"0123abcd", "0123abcd", "0123abce"};
   char *text[3], *base = identity_of("");
@@ -100,9 +97,8 @@ static void test_identity_holds_the_hash_of_the_start(void **state)
   free(base);
 }
 
-static void test_resolving_power_of_an_arm(void **state)
+MILL_TEST(resolving_power_of_an_arm)
 {
-  (void)state;
   mill_config config;
   mill_config_default(&config);
   must_read(&config, "resolving_power: 1800\narms: [b, {name: r, resolving_power: 2500}]");
@@ -128,9 +124,8 @@ static void make_library(mill_library *lib)
     strcpy(lib->arm[i].name, arms[i]);
 }
 
-static void test_bind_resolves_names(void **state)
+MILL_TEST(bind_resolves_names)
 {
-  (void)state;
   mill_library lib;
   mill_config config;
   make_library(&lib);
@@ -168,9 +163,8 @@ static void test_bind_resolves_names(void **state)
   }
 }
 
-static void test_bind_refuses_what_the_library_lacks(void **state)
+MILL_TEST(bind_refuses_what_the_library_lacks)
 {
-  (void)state;
   static const struct {
     const char *text, *key, *words;
   } bad[] = {
@@ -217,15 +211,4 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_identity_ignores_operation_and_order),
-      cmocka_unit_test(test_identity_holds_what_an_arm_says),
-      cmocka_unit_test(test_identity_holds_the_hash_of_the_start),
-      cmocka_unit_test(test_resolving_power_of_an_arm),
-      cmocka_unit_test(test_bind_resolves_names),
-      cmocka_unit_test(test_bind_refuses_what_the_library_lacks),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

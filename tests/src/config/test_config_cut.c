@@ -25,9 +25,8 @@ static void close_both(void)
 
 /* Arm b has 4000 to 4130 A.  A part has the whole arm's pixels bit for bit, with what is known of
  * their errors, all that its range needs at any velocity and rotation, and not all of them. */
-static void test_a_part_has_the_pixels_of_the_whole(void **state)
+MILL_TEST(a_part_has_the_pixels_of_the_whole)
 {
-  (void)state;
   static const int kind[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF,
                              MILL_EMULATOR_GRID /* a linear one */};
   static const double label[3] = {5400, 3.1, -0.7};
@@ -76,9 +75,8 @@ static void test_a_part_has_the_pixels_of_the_whole(void **state)
   }
 }
 
-static void test_other_arms_stay_as_they_are(void **state)
+MILL_TEST(other_arms_stay_as_they_are)
 {
-  (void)state;
   static const char *const yaml[] = {"arms: []", "arms: [b]", "arms: [{name: b, max: 4065}]"};
   for (int i = 0; i < 3; i++)
     for (int n_arm = 1; n_arm < 3; n_arm++) {
@@ -101,9 +99,8 @@ static void refuse(const char *yaml, int n_arm, const char *word)
   close_both();
 }
 
-static void test_what_is_no_part_is_refused(void **state)
+MILL_TEST(what_is_no_part_is_refused)
 {
-  (void)state;
   refuse("arms: [blue]", 1, "no arm blue; the library has b");
   refuse("arms: [{name: blue, max: 4065}, b]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}, red]", 1, "a range by min or max");
@@ -111,12 +108,4 @@ static void test_what_is_no_part_is_refused(void **state)
   refuse("arms: [{name: red, min: 8000, max: 9000}]", 1, "red, from 8000 to 9000 A, is not within");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_part_has_the_pixels_of_the_whole),
-      cmocka_unit_test(test_other_arms_stay_as_they_are),
-      cmocka_unit_test(test_what_is_no_part_is_refused),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

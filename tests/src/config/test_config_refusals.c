@@ -148,9 +148,8 @@ static const struct {
     {"npoly: 5\n\nmin_vel: \x01\n", 3, "UTF-8", "control characters"},
 };
 
-static void test_refusals_name_file_line_and_key(void **state)
+MILL_TEST(refusals_name_file_line_and_key)
 {
-  (void)state;
   mill_config config, before;
   mill_config_default(&before);
   must_read(&before, "targetid: [5, 6]\n");
@@ -173,9 +172,8 @@ static void test_refusals_name_file_line_and_key(void **state)
 }
 
 /* The time of libyaml grows with their square: 200 kB of brackets took a minute. */
-static void test_what_would_take_long_is_refused_at_once(void **state)
+MILL_TEST(what_would_take_long_is_refused_at_once)
 {
-  (void)state;
   enum { N = 200000, LARGE = (16 << 20) + 1 };
   static char text[LARGE + 1];
   mill_config config;
@@ -203,9 +201,8 @@ static void test_what_would_take_long_is_refused_at_once(void **state)
   must_read(&config, "&a npoly: &b 5\narms: [{name: r, min: 5000}]\nwave_mask: [[4000, 4100]]\n");
 }
 
-static void test_binary_file_is_refused(void **state)
+MILL_TEST(binary_file_is_refused)
 {
-  (void)state;
   mill_config config;
   mill_config_default(&config);
   write_bytes("\x1f\x8b\x08\x00\x00\x00\x00\x00", 8);
@@ -219,9 +216,8 @@ static void test_binary_file_is_refused(void **state)
   assert_int_equal(config.fit.n_cont, 5);
 }
 
-static void test_files_that_cannot_be_read(void **state)
+MILL_TEST(files_that_cannot_be_read)
 {
-  (void)state;
   mill_config config;
   char missing[400];
   mill_config_default(&config);
@@ -237,13 +233,4 @@ static void test_files_that_cannot_be_read(void **state)
   assert_int_equal(chmod(path, 0600), 0);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_refusals_name_file_line_and_key),
-      cmocka_unit_test(test_what_would_take_long_is_refused_at_once),
-      cmocka_unit_test(test_binary_file_is_refused),
-      cmocka_unit_test(test_files_that_cannot_be_read),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
-}
+MILL_TEST_MAIN(begin, remove_folder)

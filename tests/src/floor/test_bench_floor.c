@@ -62,9 +62,8 @@ static void count(const mill_bench_shape *shape, const mill_timing *timing, size
   mill_bench_floor_count(&lib, &set, shape, timing, N_SLOT, 500, l2_bytes, work);
 }
 
-static void test_stars_are_added_up(void **state)
+MILL_TEST(stars_are_added_up)
 {
-  (void)state;
   mill_bench_shape shape = shape_of(3, 1, 1);
   assert_int_equal(shape.n_star, 3);
   assert_int_equal(shape.arm[0].n_star, 3);
@@ -98,9 +97,8 @@ static const double VALUE_F64 = 375 + 1500 + 8.0 / 3 + 16;
  * a fourth: continuum 800, layers (10*400 + 5*12 + 13*9)*4 */
 static const double VALUE_BYTES = 2000 + 1600 + 0.25 * (800 + 4.0 * (4000 + 60 + 117));
 
-static void test_value(void **state)
+MILL_TEST(value)
 {
-  (void)state;
   const mill_bench_shape shape = shape_of(2, 1, 1);
   mill_bench_work work[MILL_BENCH_N_STAGE];
   mill_timing timing;
@@ -125,9 +123,8 @@ static void test_value(void **state)
   assert_close(work[MILL_BENCH_SIMPLEX].f64, 7 * (VALUE_F32 + VALUE_F64), 1e-6);
 }
 
-static void test_jacobian(void **state)
+MILL_TEST(jacobian)
 {
-  (void)state;
   const mill_bench_shape shape = shape_of(2, 1, 1);
   mill_bench_work work[MILL_BENCH_N_STAGE];
   mill_timing timing;
@@ -162,9 +159,8 @@ static void test_jacobian(void **state)
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature), 1e-6);
 }
 
-static void test_once_a_star(void **state)
+MILL_TEST(once_a_star)
 {
-  (void)state;
   const mill_bench_shape shape = shape_of(2, 1, 1);
   mill_bench_work work[MILL_BENCH_N_STAGE];
   mill_timing timing;
@@ -195,9 +191,8 @@ static void test_once_a_star(void **state)
   assert_close(work[MILL_BENCH_OTHER].f64 + work[MILL_BENCH_OTHER].bytes_memory, 0, 0);
 }
 
-static void test_without_stars_there_is_no_floor(void **state)
+MILL_TEST(without_stars_there_is_no_floor)
 {
-  (void)state;
   mill_bench_shape shape;
   mill_bench_work work[MILL_BENCH_N_STAGE];
   mill_timing timing;
@@ -209,9 +204,8 @@ static void test_without_stars_there_is_no_floor(void **state)
     assert_close(work[s].f32 + work[s].f64 + work[s].bytes_file + work[s].bytes_memory, 0, 0);
 }
 
-static void test_seconds(void **state)
+MILL_TEST(seconds)
 {
-  (void)state;
   const mill_bench_rates rates = {.f32_gflop_s = 100,
                                   .f64_gflop_s = 50,
                                   .copy_cache_gbyte_s = 80,
@@ -229,15 +223,4 @@ static void test_seconds(void **state)
   assert_close(mill_bench_floor_s(&work, &rates, NULL), 7e-9, 1e-20);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_stars_are_added_up),
-      cmocka_unit_test(test_value),
-      cmocka_unit_test(test_jacobian),
-      cmocka_unit_test(test_once_a_star),
-      cmocka_unit_test(test_without_stars_there_is_no_floor),
-      cmocka_unit_test(test_seconds),
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
-}
+MILL_TEST_MAIN(setup, teardown)

@@ -10,9 +10,8 @@ static int is_rate(double x)
   return isfinite(x) && x > 0.0;
 }
 
-static void test_measured_rates(void **state)
+MILL_TEST(measured_rates)
 {
-  (void)state;
   /* a better rate than any machine has is kept, a worse one replaced */
   mill_bench_rates rates = {.f32_gflop_s = 1e9, .copy_cache_gbyte_s = 1e-9};
   assert_int_equal(mill_bench_rates_measure(&rates), MILL_OK);
@@ -24,9 +23,8 @@ static void test_measured_rates(void **state)
   assert_true(rates.read_gbyte_s == 0);
 }
 
-static void test_reading(void **state)
+MILL_TEST(reading)
 {
-  (void)state;
   mill_bench_rates rates;
   char path[] = "/tmp/starmill-test-XXXXXX", missing[] = "/tmp/starmill-test-none/none.fits";
   char block[65536];
@@ -46,11 +44,4 @@ static void test_reading(void **state)
   unlink(path);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_measured_rates),
-      cmocka_unit_test(test_reading),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -96,9 +96,8 @@ static double largest_error(int kind, double step, double line_sigma, double k0,
 /* Tolerances: a cubic spline through a line of depth 1 is off by at most h^4 / 384 of its fourth
    derivative, 3 / (384 n^4) with n samples a sigma: 2e-4 for 2.5 samples and 1.3e-5 for 5, of which
    a convolution leaves a part.  The wings beyond 5 sigma are 6e-7 of the depth. */
-static void test_convolution_is_that_of_the_closed_form(void **state)
+MILL_TEST(convolution_is_that_of_the_closed_form)
 {
-  (void)state;
   for (int kind = LINEAR; kind <= UNEVEN; kind++) {
     /* DESI: sigma 0.5 A from lines of R 100000 */
     assert_close(largest_error(kind, 0.01, 0.05, 0.5, 0, 6e-5, 1), 0, 2e-6);
@@ -112,9 +111,8 @@ static void test_convolution_is_that_of_the_closed_form(void **state)
   }
 }
 
-static void test_average_without_convolution_conserves_flux(void **state)
+MILL_TEST(average_without_convolution_conserves_flux)
 {
-  (void)state;
   for (int kind = LINEAR; kind <= UNEVEN; kind++) {
     assert_close(largest_error(kind, 0.01, 0.05, 0, 0, 6e-5, 1), 0, 1e-5);
     /* pixels narrower than the spectrum's */
@@ -125,9 +123,8 @@ static void test_average_without_convolution_conserves_flux(void **state)
 }
 
 /* Each thread has blocks of pixels and of the sum's steps; 1 to 3 of them share 1001 pixels. */
-static void test_threads_change_no_bit(void **state)
+MILL_TEST(threads_change_no_bit)
 {
-  (void)state;
   enum { N_PIX = 1001, N = 9001 };
   static double kernel[N_PIX], wave[N], flux[N], out[3][N_PIX];
   for (int p = 0; p < N_PIX; p++)
@@ -146,9 +143,8 @@ static void test_threads_change_no_bit(void **state)
   }
 }
 
-static void test_refusals(void **state)
+MILL_TEST(refusals)
 {
-  (void)state;
   enum { N_PIX = 20, N = 400 };
   double kernel[N_PIX], wave[N], flux[N], out[N_PIX], low, high;
   mill_arm_cut *cut = NULL;
@@ -175,13 +171,4 @@ static void test_refusals(void **state)
   mill_arm_cut_destroy(NULL);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_convolution_is_that_of_the_closed_form),
-      cmocka_unit_test(test_average_without_convolution_conserves_flux),
-      cmocka_unit_test(test_threads_change_no_bit),
-      cmocka_unit_test(test_refusals),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

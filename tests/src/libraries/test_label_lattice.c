@@ -69,9 +69,8 @@ static void fill_values(const mill_label_lattice *lattice, int cubic, int only_m
   }
 }
 
-static void test_finds_models_and_gaps(void **state)
+MILL_TEST(finds_models_and_gaps)
 {
-  (void)state;
   static const int gap[] = {0, 47, 119};
   models m;
   make(3, gap, &m);
@@ -99,9 +98,8 @@ static void test_finds_models_and_gaps(void **state)
 }
 
 /* What is linear along each label is filled exactly, wherever the gaps are, also a corner. */
-static void test_multilinear_values_are_filled_exactly(void **state)
+MILL_TEST(multilinear_values_are_filled_exactly)
 {
-  (void)state;
   static const int gap[] = {0, 1, 2, 4, 5, 6, 20, 21, 24, 47, 65, 66, 119, 118, 99};
   for (int n_gap = 1; n_gap <= 15; n_gap += 7) {
     models m;
@@ -120,9 +118,8 @@ static void test_multilinear_values_are_filled_exactly(void **state)
 }
 
 /* Of the third power along Teff: exact where two nodes lie on either side, of feh one above. */
-static void test_cubics_are_filled_exactly_inside(void **state)
+MILL_TEST(cubics_are_filled_exactly_inside)
 {
-  (void)state;
   static const int gap[] = {50}; /* node 2, 2, 2 */
   models m;
   double value[N_ALL * N_OUT], want[N_ALL * N_OUT];
@@ -139,9 +136,8 @@ static void test_cubics_are_filled_exactly_inside(void **state)
 }
 
 /* Beside a single node the value stays. */
-static void test_short_lines(void **state)
+MILL_TEST(short_lines)
 {
-  (void)state;
   mill_library *lib = NULL;
   mill_label_lattice lattice;
   double value[4] = {3, 1e9, 5, 9};
@@ -157,9 +153,8 @@ static void test_short_lines(void **state)
   mill_free(lib);
 }
 
-static void test_refuses(void **state)
+MILL_TEST(refuses)
 {
-  (void)state;
   models m;
   make(0, NULL, &m);
   memcpy(m.mapped + 30, m.mapped + 60, N_AXIS * sizeof *m.mapped);
@@ -171,14 +166,4 @@ static void test_refuses(void **state)
   clear(&m);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_finds_models_and_gaps),
-      cmocka_unit_test(test_multilinear_values_are_filled_exactly),
-      cmocka_unit_test(test_cubics_are_filled_exactly_inside),
-      cmocka_unit_test(test_short_lines),
-      cmocka_unit_test(test_refuses),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -77,9 +77,8 @@ static double mean_fraction(void)
 }
 
 /* Of 400 spectra a width is known to 1/sqrt(800) = 3.5 %; three of that. */
-static void test_components_and_rest_are_found(void **state)
+MILL_TEST(components_and_rest_are_found)
 {
-  (void)state;
   for (int noisy = 0; noisy < 2; noisy++) {
     begin(0, noisy ? 0.01 : 0);
     measure(2);
@@ -108,9 +107,8 @@ static void test_components_and_rest_are_found(void **state)
 /* The sum of the correlation of a Gaussian of sigma s is 2 sqrt(pi) s, 7 and 14 pixels of 600.  The
  * continuum takes out ten degrees of freedom and with them the longest waves, of which the sum is
  * made: up to 10 / 600 for each of the pixels that are correlated. */
-static void test_correlation_is_that_of_the_smoothing(void **state)
+MILL_TEST(correlation_is_that_of_the_smoothing)
 {
-  (void)state;
   for (int s = 2; s <= 4; s += 2) {
     begin(s, 0.005);
     measure(2);
@@ -121,9 +119,8 @@ static void test_correlation_is_that_of_the_smoothing(void **state)
   }
 }
 
-static void test_unknown_pixels_do_not_count(void **state)
+MILL_TEST(unknown_pixels_do_not_count)
 {
-  (void)state;
   begin(0, 0);
   for (int i = 0; i < N; i++)
     for (int p = 0; p < N_PIX; p++)
@@ -137,9 +134,8 @@ static void test_unknown_pixels_do_not_count(void **state)
   end();
 }
 
-static void test_too_little_is_refused(void **state)
+MILL_TEST(too_little_is_refused)
 {
-  (void)state;
   begin(0, 0);
   fx.residuals.n = 15;
   assert_fails(mill_model_error_measure(wave_aa, &fx.residuals, 8, &fx.error, &fx.report),
@@ -155,9 +151,8 @@ static void test_too_little_is_refused(void **state)
 /* The cores of ten lines with a fiftieth of the light, in which the ratio of spectrum and template
  * is off by 100 %, take no component from the two patterns of 2 and 1 %; without the level they
  * take both.  The components are relative to the template all the same. */
-static void test_cores_of_lines_take_no_component(void **state)
+MILL_TEST(cores_of_lines_take_no_component)
 {
-  (void)state;
   for (int with_level = 0; with_level < 2; with_level++) {
     double level[N_PIX], with = 0, rms = 0;
     begin(0, 0);
@@ -188,9 +183,8 @@ static void test_cores_of_lines_take_no_component(void **state)
 /* Beyond the spectra there is no component, and the fraction is the whole error of the quarter that
  * is nearest, with that of its components: 3 % in the blue half, 1 % in the red one, by chance, and
  * a pattern of 2 % in both. */
-static void test_errors_beyond_the_spectra_are_those_nearby(void **state)
+MILL_TEST(errors_beyond_the_spectra_are_those_nearby)
 {
-  (void)state;
   for (int n_component = 0; n_component < 2; n_component++) {
     begin(0, 0);
     for (int i = 0; i < N; i++) {
@@ -246,9 +240,8 @@ static void spectrum_of_template(const mill_library *lib, double *label, double 
 }
 
 /* No residual, and none where the flux is not known. */
-static void test_residuals_of_the_templates_are_none(void **state)
+MILL_TEST(residuals_of_the_templates_are_none)
 {
-  (void)state;
   mill_library *lib = NULL;
   mill_residuals residuals = {0};
   float *flux = NULL;
@@ -274,9 +267,8 @@ static void test_residuals_of_the_templates_are_none(void **state)
 
 /* Spectra that are four pixels broader: what is left of a residual of 1 % and more is the average
  * over a pixel, 1 / 12 of a pixel squared beside 16, which the spectrum here lacks. */
-static void test_templates_get_the_resolution_of_the_spectra(void **state)
+MILL_TEST(templates_get_the_resolution_of_the_spectra)
 {
-  (void)state;
   mill_library *lib = NULL;
   float *flux = NULL;
   double label[3], largest[2] = {0};
@@ -311,16 +303,6 @@ static void test_templates_get_the_resolution_of_the_spectra(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_components_and_rest_are_found),
-      cmocka_unit_test(test_correlation_is_that_of_the_smoothing),
-      cmocka_unit_test(test_unknown_pixels_do_not_count),
-      cmocka_unit_test(test_too_little_is_refused),
-      cmocka_unit_test(test_cores_of_lines_take_no_component),
-      cmocka_unit_test(test_errors_beyond_the_spectra_are_those_nearby),
-      cmocka_unit_test(test_residuals_of_the_templates_are_none),
-      cmocka_unit_test(test_templates_get_the_resolution_of_the_spectra),
-  };
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

@@ -99,9 +99,8 @@ static double eval_dense(const fixture *f, const int *use, const double *coef, c
   return sum;
 }
 
-static void test_coefficients_solve_the_definition(void **state)
+MILL_TEST(coefficients_solve_the_definition)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL;
   double coef[MAX_ROW * N_OUT], expected[MAX_ROW];
@@ -131,9 +130,8 @@ static void test_coefficients_solve_the_definition(void **state)
 }
 
 /* The heart of the matter: closed-form leave-one-out is what a fit without the point gives. */
-static void test_leaving_out_is_fitting_without(void **state)
+MILL_TEST(leaving_out_is_fitting_without)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL;
   double expected[MAX_ROW];
@@ -153,9 +151,8 @@ static void test_leaving_out_is_fitting_without(void **state)
   mill_rbf_fit_destroy(fit);
 }
 
-static void test_smoothing_is_the_best_of_those_offered(void **state)
+MILL_TEST(smoothing_is_the_best_of_those_offered)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL, *one = NULL;
   enum { N_SMOOTH = sizeof ladder / sizeof *ladder };
@@ -199,9 +196,8 @@ static void test_smoothing_is_the_best_of_those_offered(void **state)
 
 /* Polynomials up to the degree come back exactly, whatever the smoothing; then the exported
  * function, its reference and that of double coefficients are the same. */
-static void test_polynomials_are_reproduced(void **state)
+MILL_TEST(polynomials_are_reproduced)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL;
   mill_rbf rbf;
@@ -240,9 +236,8 @@ static void test_polynomials_are_reproduced(void **state)
 }
 
 /* Points on a lattice with two values of a label: squares of it say nothing new. */
-static void test_degree_falls_to_what_the_points_determine(void **state)
+MILL_TEST(degree_falls_to_what_the_points_determine)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL;
   make(&f);
@@ -263,9 +258,8 @@ static void test_degree_falls_to_what_the_points_determine(void **state)
   assert_null(fit);
 }
 
-static void test_points_may_coincide(void **state)
+MILL_TEST(points_may_coincide)
 {
-  (void)state;
   fixture f;
   mill_rbf_fit *fit = NULL;
   make(&f);
@@ -284,9 +278,8 @@ static void refuse(const mill_rbf_problem *problem, const char *text)
   assert_null(fit);
 }
 
-static void test_wrong_problems_are_refused(void **state)
+MILL_TEST(wrong_problems_are_refused)
 {
-  (void)state;
   fixture f;
   double smooth = 0, bad[N_AXIS] = {1, 0, 1};
   make(&f);
@@ -318,9 +311,8 @@ static void test_wrong_problems_are_refused(void **state)
 }
 
 /* mill_emulator_eval, which makes the templates of the initial guess and mock stars. */
-static void test_emulator_takes_radial_functions(void **state)
+MILL_TEST(emulator_takes_radial_functions)
 {
-  (void)state;
   mill_library lib = {0};
   uint64_t random = SEED;
   assert_ok(test_library_make(3, 3, 4, &lib));
@@ -353,15 +345,5 @@ static void test_emulator_takes_radial_functions(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_coefficients_solve_the_definition),
-      cmocka_unit_test(test_leaving_out_is_fitting_without),
-      cmocka_unit_test(test_smoothing_is_the_best_of_those_offered),
-      cmocka_unit_test(test_polynomials_are_reproduced),
-      cmocka_unit_test(test_degree_falls_to_what_the_points_determine),
-      cmocka_unit_test(test_points_may_coincide),
-      cmocka_unit_test(test_wrong_problems_are_refused),
-      cmocka_unit_test(test_emulator_takes_radial_functions),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

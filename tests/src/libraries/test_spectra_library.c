@@ -145,9 +145,8 @@ static double held_out_rms(const fixture *f, const double *label)
   return sqrt(sum / (n - 60));
 }
 
-static void test_emulator_follows_the_truth_between_the_stars(void **state)
+MILL_TEST(emulator_follows_the_truth_between_the_stars)
 {
-  (void)state;
   fixture f;
   begin(&f, 0.01, 1);
   build(&f);
@@ -187,9 +186,8 @@ static void test_emulator_follows_the_truth_between_the_stars(void **state)
 }
 
 /* What a polynomial in ln flux does to spectra does nothing to the library. */
-static void test_smooth_continua_do_not_matter(void **state)
+MILL_TEST(smooth_continua_do_not_matter)
 {
-  (void)state;
   fixture f, g;
   begin(&f, 0.003, 0);
   begin(&g, 0.003, 2);
@@ -219,9 +217,8 @@ static void test_smooth_continua_do_not_matter(void **state)
   end(&g);
 }
 
-static void test_bad_spectra_are_told_and_left_out(void **state)
+MILL_TEST(bad_spectra_are_told_and_left_out)
 {
-  (void)state;
   fixture f;
   begin(&f, 0.003, 1);
   f.spectra.label[3 * N_LABEL + 1] = NAN;
@@ -265,9 +262,8 @@ static void test_bad_spectra_are_told_and_left_out(void **state)
 
 /* Bad pixels cost no spectrum: the library is that of the whole spectra but for what it does not
  * know of the gaps. */
-static void test_gaps_are_filled(void **state)
+MILL_TEST(gaps_are_filled)
 {
-  (void)state;
   fixture f, whole;
   static const float bad[] = {NAN, 0, -1e-9f, INFINITY};
   begin(&f, 0.003, 1);
@@ -298,9 +294,8 @@ static void test_gaps_are_filled(void **state)
 
 /* Velocities that the spectra were left with come out, and with them the width that they give to
  * the templates. */
-static void test_velocities_are_taken_out(void **state)
+MILL_TEST(velocities_are_taken_out)
 {
-  (void)state;
   fixture f;
   mill_random random;
   double truth[N_STAR], difference[N_STAR], sorted[N_STAR];
@@ -343,9 +338,8 @@ static void test_velocities_are_taken_out(void **state)
   end(&f);
 }
 
-static void test_bits_do_not_depend_on_threads(void **state)
+MILL_TEST(bits_do_not_depend_on_threads)
 {
-  (void)state;
   fixture f, g;
   char first[65], second[65];
   begin(&f, 0.02, 1);
@@ -361,9 +355,8 @@ static void test_bits_do_not_depend_on_threads(void **state)
 }
 
 /* Pixels that are uniform in ln lambda stay where they are; others get the finest step. */
-static void test_grid_of_the_library(void **state)
+MILL_TEST(grid_of_the_library)
 {
-  (void)state;
   fixture f;
   begin(&f, 0, 1);
   build(&f);
@@ -383,9 +376,8 @@ static void test_grid_of_the_library(void **state)
   end(&f);
 }
 
-static void test_guess_lies_inside_and_apart(void **state)
+MILL_TEST(guess_lies_inside_and_apart)
 {
-  (void)state;
   fixture f;
   begin(&f, 0.01, 1);
   f.set.n_guess = 30;
@@ -407,9 +399,8 @@ static void test_guess_lies_inside_and_apart(void **state)
 }
 
 /* A square of points, one inside, and one far off that stands alone. */
-static void test_hull_leaves_lone_points_out(void **state)
+MILL_TEST(hull_leaves_lone_points_out)
 {
-  (void)state;
   double x[2 * 26];
   int n = 0, n_facet = 0;
   double *facet = NULL;
@@ -449,9 +440,8 @@ static void refuse(fixture *f, int code, const char *text)
   assert_null(f->report.fate);
 }
 
-static void test_useless_spectra_are_refused(void **state)
+MILL_TEST(useless_spectra_are_refused)
 {
-  (void)state;
   fixture f;
   begin(&f, 0.01, 1);
   const mill_spectra_library_settings good = f.set;
@@ -485,17 +475,5 @@ static void test_useless_spectra_are_refused(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_emulator_follows_the_truth_between_the_stars),
-      cmocka_unit_test(test_smooth_continua_do_not_matter),
-      cmocka_unit_test(test_bad_spectra_are_told_and_left_out),
-      cmocka_unit_test(test_gaps_are_filled),
-      cmocka_unit_test(test_velocities_are_taken_out),
-      cmocka_unit_test(test_bits_do_not_depend_on_threads),
-      cmocka_unit_test(test_grid_of_the_library),
-      cmocka_unit_test(test_guess_lies_inside_and_apart),
-      cmocka_unit_test(test_hull_leaves_lone_points_out),
-      cmocka_unit_test(test_useless_spectra_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

@@ -86,9 +86,8 @@ static void compare_linear(int n_axis, const double *const *node, const int *n_n
   mill_spline_grid_clear(&grid);
 }
 
-static void test_grids_match_scipy(void **state)
+MILL_TEST(grids_match_scipy)
 {
-  (void)state;
   static const struct {
     int n_axis, n_node[5];
     const double *node[5], *value, *point, *cubic, *linear;
@@ -100,9 +99,8 @@ static void test_grids_match_scipy(void **state)
 }
 
 /* More right-hand sides than are solved together, on uneven nodes: the values come back. */
-static void test_fit_passes_through_its_values(void **state)
+MILL_TEST(fit_passes_through_its_values)
 {
-  (void)state;
   enum { N0 = 5, N1 = 9, N_OUT = 700 };
   static const double node0[N0] = {3.5, 3.52, 3.6, 3.8, 3.81},
                       node1[N1] = {-4, -3, -2.9, -1, 0, 0.1, 0.2, 1, 5};
@@ -133,9 +131,8 @@ static void test_fit_passes_through_its_values(void **state)
 
 /* --- a library's emulator --- */
 
-static void test_emulator_of_a_grid_library(void **state)
+MILL_TEST(emulator_of_a_grid_library)
 {
-  (void)state;
   static mill_library lib;
   uint64_t random = SEED;
   memset(&lib, 0, sizeof lib);
@@ -180,9 +177,8 @@ static void refused(int n_axis, const int *n_node, const double *const *node, in
   assert_int_equal(grid.n_axis, 0);
 }
 
-static void test_fit_refuses(void **state)
+MILL_TEST(fit_refuses)
 {
-  (void)state;
   double good[5] = {0, 1, 2, 3, 4}, bad[5] = {0, 1, 1, 3, 4}, value[25] = {0};
   const double *const node[] = {good, good, good, good, good, good, good};
   const double *const broken[] = {good, bad};
@@ -215,11 +211,5 @@ static void test_fit_refuses(void **state)
 int main(void)
 {
   printf("seed %d\n", SEED);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_grids_match_scipy),
-      cmocka_unit_test(test_fit_passes_through_its_values),
-      cmocka_unit_test(test_emulator_of_a_grid_library),
-      cmocka_unit_test(test_fit_refuses),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }

@@ -49,9 +49,8 @@ static double largest_angle(const mill_train_components *c, const double *scale,
   return sqrt(outside);
 }
 
-static void test_numpy(void **state)
+MILL_TEST(numpy)
 {
-  (void)state;
   mill_train_statistics *s = NULL;
   mill_train_components c;
   float y[N_SPECTRUM * N_PIX];
@@ -111,9 +110,8 @@ static void test_numpy(void **state)
 }
 
 /* 400 spectra of ten patterns in memory for 40: nothing is lost. */
-static void test_more_spectra_than_room(void **state)
+MILL_TEST(more_spectra_than_room)
 {
-  (void)state;
   enum { N = 400, N_PATTERN = 10 };
   mill_train_statistics *s[2];
   mill_train_components c[2];
@@ -157,9 +155,8 @@ static void test_more_spectra_than_room(void **state)
   mill_free(y);
 }
 
-static void test_refusals(void **state)
+MILL_TEST(refusals)
 {
-  (void)state;
   mill_train_statistics *s = NULL;
   mill_train_components c;
   float y[4 * N_PIX];
@@ -178,12 +175,4 @@ static void test_refusals(void **state)
   mill_train_statistics_destroy(s);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_numpy),
-      cmocka_unit_test(test_more_spectra_than_room),
-      cmocka_unit_test(test_refusals),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -69,9 +69,8 @@ static residual residual_at_truth(const mill_mock_settings *set, const mill_libr
   return out;
 }
 
-static void test_fit_at_the_truth_sees_noise_only(void **state)
+MILL_TEST(fit_at_the_truth_sees_noise_only)
 {
-  (void)state;
   /* sn 1e4: without noise; is_own: the library has the instrument's resolution, no matrix */
   static const struct {
     double vrad_km_s, vsini_km_s, sn;
@@ -180,9 +179,8 @@ static double sum_rest(const mill_library *from, int how, int64_t index, double 
   return n;
 }
 
-static void test_model_error_is_what_was_asked_for(void **state)
+MILL_TEST(model_error_is_what_was_asked_for)
 {
-  (void)state;
   enum { N_STAR = 8, N_DRAW = 2000 };
   float *memory[3];
   mill_library own;
@@ -225,9 +223,8 @@ static void test_model_error_is_what_was_asked_for(void **state)
 }
 
 /* Templates that begin at 3650 A: at 1000 km/s away from us they reach pixels from 3662.2 A. */
-static void test_pixels_beyond_the_templates_are_dead(void **state)
+MILL_TEST(pixels_beyond_the_templates_are_dead)
 {
-  (void)state;
   mill_library other = lib;
   mill_arm *arm = &other.arm[0];
   const int skip = (int)ceil((log(3650) - arm->ln_wave0) / arm->ln_step);
@@ -254,11 +251,6 @@ static void test_pixels_beyond_the_templates_are_dead(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_fit_at_the_truth_sees_noise_only),
-      cmocka_unit_test(test_model_error_is_what_was_asked_for),
-      cmocka_unit_test(test_pixels_beyond_the_templates_are_dead),
-  };
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return MILL_RUN_TESTS(setup, teardown);
 }

@@ -14,9 +14,8 @@ static void refuse(const mill_library *from, const char *word)
   assert_says(word);
 }
 
-static void test_bad_libraries_are_refused(void **state)
+MILL_TEST(bad_libraries_are_refused)
 {
-  (void)state;
   mill_library other = lib;
   snprintf(other.arm[1].name, sizeof other.arm[1].name, "x");
   refuse(&other, "arm r");
@@ -31,9 +30,8 @@ static void test_bad_libraries_are_refused(void **state)
 
 /* --- draws --- */
 
-static void test_stars_are_drawn_as_documented(void **state)
+MILL_TEST(stars_are_drawn_as_documented)
 {
-  (void)state;
   enum { N = 40000 };
   view v;
   mill_mock_settings set = usual_settings();
@@ -84,9 +82,8 @@ static void test_stars_are_drawn_as_documented(void **state)
 }
 
 /* desitarget's fields: object 22 bits, brick 20, release 16, then one bit for mocks */
-static void test_target_ids_are_packed_as_desi_does(void **state)
+MILL_TEST(target_ids_are_packed_as_desi_does)
 {
-  (void)state;
   static const int64_t index[] = {0, 1, 4194303, 4194304, 4194305, 123456789012};
   view v;
   mill_mock_settings set = usual_settings();
@@ -108,9 +105,8 @@ static void test_target_ids_are_packed_as_desi_does(void **state)
   close_view(&v);
 }
 
-static void test_pathological_rows_come_evenly_and_in_turn(void **state)
+MILL_TEST(pathological_rows_come_evenly_and_in_turn)
 {
-  (void)state;
   static const int per_1000[] = {0, 1, 7, 30, 1000};
   for (int c = 0; c < 5; c++) {
     view v;
@@ -141,9 +137,8 @@ static void test_pathological_rows_come_evenly_and_in_turn(void **state)
   }
 }
 
-static void test_magnitudes_follow_brightness_and_colour(void **state)
+MILL_TEST(magnitudes_follow_brightness_and_colour)
 {
-  (void)state;
   view v;
   mill_mock_settings set = usual_settings();
   open_view(&set, &v);
@@ -178,9 +173,8 @@ static void test_magnitudes_follow_brightness_and_colour(void **state)
 
 /* --- the instrument --- */
 
-static void test_resolution_rows_are_the_sampled_gaussian(void **state)
+MILL_TEST(resolution_rows_are_the_sampled_gaussian)
 {
-  (void)state;
   view v;
   const mill_mock_settings set = usual_settings();
   double least = 1e9, most = 0;
@@ -218,9 +212,8 @@ static void test_resolution_rows_are_the_sampled_gaussian(void **state)
 }
 
 /* The S/N is the drawn one, and noise is white with the variance that ivar says. */
-static void test_noise_is_as_ivar_and_the_drawn_sn_say(void **state)
+MILL_TEST(noise_is_as_ivar_and_the_drawn_sn_say)
 {
-  (void)state;
   enum { N_STAR = 20 };
   static const double drawn_sn[] = {5, 300};
   static double sn[2][MAX_PIX];
@@ -270,9 +263,8 @@ static void test_noise_is_as_ivar_and_the_drawn_sn_say(void **state)
 }
 
 /* docs/science/simulator.md at 6400 A, where no airglow line is near. */
-static void test_noise_follows_its_formula(void **state)
+MILL_TEST(noise_follows_its_formula)
 {
-  (void)state;
   const double wave_aa = 6400, sky = 1.2 + 0.9 * (wave_aa - 3600) / 6224;
   const double efficiency =
       0.34 / (1 + exp(-(wave_aa - 5740) / 40)) / (1 + exp(-(7640 - wave_aa) / 40));
@@ -312,9 +304,8 @@ static void test_noise_follows_its_formula(void **state)
 }
 
 /* A factor on flux and on noise. */
-static void test_distortion_is_smooth_and_of_the_size_asked_for(void **state)
+MILL_TEST(distortion_is_smooth_and_of_the_size_asked_for)
 {
-  (void)state;
   enum { N_STAR = 200 };
   mill_mock_settings set = clean_settings();
   view v, flat;
@@ -363,9 +354,8 @@ static void test_distortion_is_smooth_and_of_the_size_asked_for(void **state)
   close_view(&flat);
 }
 
-static void test_cosmics_and_dead_pixels_have_their_rates(void **state)
+MILL_TEST(cosmics_and_dead_pixels_have_their_rates)
 {
-  (void)state;
   enum { N_STAR = 100 };
   mill_mock_settings set = usual_settings();
   view v, clean;
@@ -406,9 +396,8 @@ static void test_cosmics_and_dead_pixels_have_their_rates(void **state)
 /* --- pathological rows --- */
 
 /* Without noise there are no cosmics, and dead pixels are a thousandth: 1 % at most. */
-static void test_every_kind_has_its_defect(void **state)
+MILL_TEST(every_kind_has_its_defect)
 {
-  (void)state;
   mill_mock_settings set = clean_settings();
   view v;
   int seen[MILL_MOCK_N_KIND] = {0};
@@ -485,9 +474,8 @@ static uint64_t hash_star(const view *v, int64_t index)
   return h;
 }
 
-static void test_stars_do_not_depend_on_the_others(void **state)
+MILL_TEST(stars_do_not_depend_on_the_others)
 {
-  (void)state;
   enum { N_STAR = 30 };
   mill_mock_settings set = usual_settings();
   uint64_t forward[N_STAR], threaded[N_STAR];
@@ -525,20 +513,6 @@ static void test_stars_do_not_depend_on_the_others(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bad_libraries_are_refused),
-      cmocka_unit_test(test_stars_are_drawn_as_documented),
-      cmocka_unit_test(test_target_ids_are_packed_as_desi_does),
-      cmocka_unit_test(test_pathological_rows_come_evenly_and_in_turn),
-      cmocka_unit_test(test_magnitudes_follow_brightness_and_colour),
-      cmocka_unit_test(test_resolution_rows_are_the_sampled_gaussian),
-      cmocka_unit_test(test_noise_is_as_ivar_and_the_drawn_sn_say),
-      cmocka_unit_test(test_noise_follows_its_formula),
-      cmocka_unit_test(test_distortion_is_smooth_and_of_the_size_asked_for),
-      cmocka_unit_test(test_cosmics_and_dead_pixels_have_their_rates),
-      cmocka_unit_test(test_every_kind_has_its_defect),
-      cmocka_unit_test(test_stars_do_not_depend_on_the_others),
-  };
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return MILL_RUN_TESTS(setup, teardown);
 }

@@ -84,9 +84,8 @@ static double left_out(const mill_rough_axes *axes, int r)
   return left / whole;
 }
 
-static void test_tangents_of_few_directions(void **state)
+MILL_TEST(tangents_of_few_directions)
 {
-  (void)state;
   mill_random random;
   mill_rough_axes axes;
   const mill_emulator e = emulator(N_IN);
@@ -115,9 +114,8 @@ static void test_tangents_of_few_directions(void **state)
   mill_rough_axes_clear(&axes);
 }
 
-static void test_nothing_to_save(void **state)
+MILL_TEST(nothing_to_save)
 {
-  (void)state;
   mill_random random;
   mill_rough_axes axes;
   mill_emulator e = emulator(N_IN);
@@ -141,11 +139,4 @@ static void test_nothing_to_save(void **state)
   mill_rough_axes_clear(&axes);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tangents_of_few_directions),
-      cmocka_unit_test(test_nothing_to_save),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

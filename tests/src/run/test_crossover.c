@@ -6,9 +6,8 @@
 #include "src/run/crossover.h"
 #include "kernels/base/error.h"
 
-static void test_of_table(void **state)
+MILL_TEST(of_table)
 {
-  (void)state;
   static const struct {
     const char *what;
     int n;
@@ -31,9 +30,8 @@ static void test_of_table(void **state)
       fail_msg("%s: %lld", row[i].what, (long long)mill_crossover_of(row[i].n, row[i].point));
 }
 
-static void test_choice(void **state)
+MILL_TEST(choice)
 {
-  (void)state;
   mill_crossover measured = {.from = 256};
   assert_false(mill_crossover_wants_gpu(NULL, 1000000));
   assert_false(mill_crossover_wants_gpu(&measured, 255));
@@ -62,9 +60,8 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
   return found ? line.from : -1;
 }
 
-static void test_file(void **state)
+MILL_TEST(file)
 {
-  (void)state;
   static const char h200[] = "cuda NVIDIA H200 sm_90", t4[] = "cuda Tesla T4 sm_75";
   static const char xeon[] = "Intel(R) Xeon(R)  8480", epyc[] = "AMD EPYC 7763";
   const char *path = in_folder("a/b/crossover");
@@ -107,9 +104,8 @@ static void test_file(void **state)
   assert_fails(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT, "/proc/none");
 }
 
-static void test_path(void **state)
+MILL_TEST(path)
 {
-  (void)state;
   char path[MILL_CROSSOVER_PATH];
   setenv("STARMILL_CROSSOVER", "/x/y", 1);
   setenv("XDG_CACHE_HOME", "/cache", 1);
@@ -126,13 +122,4 @@ static void test_path(void **state)
   assert_fails(mill_crossover_path(path), MILL_ERR_CONFIG, "STARMILL_CROSSOVER");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_of_table),
-      cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_file),
-      cmocka_unit_test(test_path),
-  };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+MILL_TEST_MAIN(make_folder, remove_folder)

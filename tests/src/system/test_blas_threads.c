@@ -46,19 +46,12 @@ static int begin_within(size_t more, int expected)
   return status;
 }
 
-static void test_memory_is_asked_for_first(void **state)
+MILL_TEST(memory_is_asked_for_first)
 {
-  (void)state;
   if (begin_within((size_t)4 << 30, MILL_OK) != 0)
     fail_msg("it does not work with 4 GiB");
   if (begin_within((size_t)100 << 20, MILL_ERR_MEMORY) != 0)
     fail_msg("it does not say that 100 MiB are too few");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_memory_is_asked_for_first),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

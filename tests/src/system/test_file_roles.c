@@ -27,9 +27,8 @@ static void assert_refused(int err, const char *a, const char *b)
   assert_says(b);
 }
 
-static void test_names_of_files_that_are_not_there(void **state)
+MILL_TEST(names_of_files_that_are_not_there)
 {
-  (void)state;
   char whole[300];
   mill_file_roles roles = {0};
   snprintf(whole, sizeof whole, "%s/new.h5", folder);
@@ -48,9 +47,8 @@ static void test_names_of_files_that_are_not_there(void **state)
   assert_int_equal(mill_file_roles_read(&roles, "the input", NULL), MILL_OK);
 }
 
-static void test_links(void **state)
+MILL_TEST(links)
 {
-  (void)state;
   make_file("one.h5");
   assert_int_equal(symlink("one.h5", "soft.h5"), 0);
   assert_int_equal(link("one.h5", "sub/hard.h5"), 0);
@@ -63,9 +61,8 @@ static void test_links(void **state)
   assert_refused(mill_file_roles_write(&roles, "--log", "later.h5"), "--log", "--models");
 }
 
-static void test_names_beside_a_written_file(void **state)
+MILL_TEST(names_beside_a_written_file)
 {
-  (void)state;
   mill_file_roles roles = {0};
   assert_int_equal(mill_file_roles_write(&roles, "--output", "out.h5"), MILL_OK);
   assert_refused(mill_file_roles_write(&roles, "--log", "out.h5.lock"), "out.h5.lock", "--output");
@@ -78,9 +75,8 @@ static void test_names_beside_a_written_file(void **state)
   assert_refused(mill_file_roles_write(&roles, "--output", "out.h5"), "out.h5.lock", "--output");
 }
 
-static void test_a_file_that_was_looked_at(void **state)
+MILL_TEST(a_file_that_was_looked_at)
 {
-  (void)state;
   struct stat status;
   make_file("known.h5");
   make_file("lie.h5.tmp-1");
@@ -100,9 +96,8 @@ static void test_a_file_that_was_looked_at(void **state)
       "the input", "--models");
 }
 
-static void test_ends_of_links(void **state)
+MILL_TEST(ends_of_links)
 {
-  (void)state;
   char out[64];
   assert_int_equal(mill_resolve_links("plain.h5", out, sizeof out), MILL_OK);
   assert_string_equal(out, "plain.h5");
@@ -116,9 +111,8 @@ static void test_ends_of_links(void **state)
 }
 
 /* Without a writer to come, opening one in the usual way would never return. */
-static void test_only_regular_files_are_read(void **state)
+MILL_TEST(only_regular_files_are_read)
 {
-  (void)state;
   int fd = 7;
   FILE *stream = NULL;
   assert_int_equal(mkfifo("pipe", 0644), 0);
@@ -143,9 +137,8 @@ static void test_only_regular_files_are_read(void **state)
   fclose(stream);
 }
 
-static void test_data_are_no_log(void **state)
+MILL_TEST(data_are_no_log)
 {
-  (void)state;
   static const struct {
     const char *text;
     int code;
@@ -165,16 +158,4 @@ static void test_data_are_no_log(void **state)
   assert_int_equal(mill_refuse_data("/dev/zero", "--log"), MILL_OK);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names_of_files_that_are_not_there),
-      cmocka_unit_test(test_links),
-      cmocka_unit_test(test_names_beside_a_written_file),
-      cmocka_unit_test(test_a_file_that_was_looked_at),
-      cmocka_unit_test(test_ends_of_links),
-      cmocka_unit_test(test_only_regular_files_are_read),
-      cmocka_unit_test(test_data_are_no_log),
-  };
-  return cmocka_run_group_tests(tests, enter_folder, remove_folder);
-}
+MILL_TEST_MAIN(enter_folder, remove_folder)

@@ -7,9 +7,8 @@
 
 #include "src/system/progress.h"
 
-static void test_eta(void **state)
+MILL_TEST(eta)
 {
-  (void)state;
   static const struct {
     double left_s;
     const char *text;
@@ -72,9 +71,8 @@ static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char
   close(ends[0]);
 }
 
-static void test_terminal_shows_done_rate_and_time_left(void **state)
+MILL_TEST(terminal_shows_done_rate_and_time_left)
 {
-  (void)state;
   char out[1024];
   run(1, 0, 0, 400, out, sizeof out);
   assert_int_equal(out[0], '\r');
@@ -91,17 +89,15 @@ static void test_terminal_shows_done_rate_and_time_left(void **state)
 
 /* A continued run: what earlier ones did took no time of this one, so before its first
  * row the rate is nothing and the time left is not known. */
-static void test_rows_of_earlier_runs_are_no_rate(void **state)
+MILL_TEST(rows_of_earlier_runs_are_no_rate)
 {
-  (void)state;
   char out[512];
   run(1, 0, 398, 400, out, sizeof out);
   assert_non_null(strstr(out, "398/400 (99.5 %)  0 failed  0.00/s  ? left"));
 }
 
-static void test_nothing_without_a_terminal_or_when_quiet(void **state)
+MILL_TEST(nothing_without_a_terminal_or_when_quiet)
 {
-  (void)state;
   char out[1024];
   run(0, 0, 0, 400, out, sizeof out);
   assert_string_equal(out, "");
@@ -111,13 +107,4 @@ static void test_nothing_without_a_terminal_or_when_quiet(void **state)
   assert_string_equal(out, "");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_eta),
-      cmocka_unit_test(test_terminal_shows_done_rate_and_time_left),
-      cmocka_unit_test(test_rows_of_earlier_runs_are_no_rate),
-      cmocka_unit_test(test_nothing_without_a_terminal_or_when_quiet),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

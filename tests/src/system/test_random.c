@@ -20,9 +20,8 @@ static int setup(void **state)
 }
 
 /* Random123 1.14 (Salmon et al. 2011, SC'11), file kat_vectors, lines "philox4x32 10" */
-static void test_philox_gives_the_published_words(void **state)
+MILL_TEST(philox_gives_the_published_words)
 {
-  (void)state;
   static const struct {
     uint32_t counter[4], key[2], word[4];
   } known[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
@@ -42,9 +41,8 @@ static void test_philox_gives_the_published_words(void **state)
   }
 }
 
-static void test_streams_depend_on_seed_index_and_purpose(void **state)
+MILL_TEST(streams_depend_on_seed_index_and_purpose)
 {
-  (void)state;
   /* the last ones differ from the first in the upper halves only */
   static const uint64_t seed[] = {7, 8, 7, 7, 7 + (1ull << 32), 7};
   static const uint64_t index[] = {3, 3, 4, 3, 3, 3 + (1ull << 32)};
@@ -67,9 +65,8 @@ static void test_streams_depend_on_seed_index_and_purpose(void **state)
   }
 }
 
-static void test_uniform_never_reaches_its_ends(void **state)
+MILL_TEST(uniform_never_reaches_its_ends)
 {
-  (void)state;
   mill_random r;
   memset(&r, 0, sizeof r);
   r.n_left = 4;
@@ -99,9 +96,8 @@ static void check_distribution(int n, float *x)
   assert_true(worst * sqrt(n) > 0.2); /* too even would not be random: P < 1e-10 */
 }
 
-static void test_distribution(void **state)
+MILL_TEST(distribution)
 {
-  (void)state;
   mill_random r;
   float *x = malloc(N * sizeof *x);
   assert_non_null(x);
@@ -115,9 +111,8 @@ static void test_distribution(void **state)
 }
 
 /* Box and Muller's method makes pairs; the layout of a batch must not show them. */
-static void test_neighbours_are_independent(void **state)
+MILL_TEST(neighbours_are_independent)
 {
-  (void)state;
   static const int lag[] = {1, 2, 3, 4, 63, 64, 65, 128, 192, 255, 256, 257};
   for (size_t l = 0; l < sizeof lag / sizeof *lag; l++) {
     double product = 0, square = 0;
@@ -132,9 +127,8 @@ static void test_neighbours_are_independent(void **state)
   }
 }
 
-static void test_tails(void **state)
+MILL_TEST(tails)
 {
-  (void)state;
   enum { BLOCK = 1 << 16, N_BLOCK = 1600 };
   static const double edge[] = {3, 3.5, 4, 4.5, 5};
   static float x[BLOCK];
@@ -163,9 +157,8 @@ static void test_tails(void **state)
   assert_true(most > 5.5f || least < -5.5f);
 }
 
-static void test_numbers_do_not_depend_on_how_many_are_asked_for(void **state)
+MILL_TEST(numbers_do_not_depend_on_how_many_are_asked_for)
 {
-  (void)state;
   static const int n[] = {0, 1, 31, 255, 256, 257, 1000};
   float x[1001];
   for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
@@ -178,9 +171,8 @@ static void test_numbers_do_not_depend_on_how_many_are_asked_for(void **state)
   }
 }
 
-static void test_normals_go_on_where_the_last_ones_ended(void **state)
+MILL_TEST(normals_go_on_where_the_last_ones_ended)
 {
-  (void)state;
   mill_random r;
   float x[512];
   mill_random_begin(&r, SEED, 0, 1);
@@ -198,16 +190,6 @@ static void test_normals_go_on_where_the_last_ones_ended(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_philox_gives_the_published_words),
-      cmocka_unit_test(test_streams_depend_on_seed_index_and_purpose),
-      cmocka_unit_test(test_uniform_never_reaches_its_ends),
-      cmocka_unit_test(test_distribution),
-      cmocka_unit_test(test_neighbours_are_independent),
-      cmocka_unit_test(test_tails),
-      cmocka_unit_test(test_numbers_do_not_depend_on_how_many_are_asked_for),
-      cmocka_unit_test(test_normals_go_on_where_the_last_ones_ended),
-  };
   printf("seed %d\n", SEED);
-  return cmocka_run_group_tests(tests, setup, NULL);
+  return MILL_RUN_TESTS(setup, NULL);
 }

@@ -26,9 +26,8 @@ static json_t *end(mill_json *json)
   return doc;
 }
 
-static void test_texts(void **state)
+MILL_TEST(texts)
 {
-  (void)state;
   /* U+FFFD for what is no UTF-8: stray and cut sequences, overlong forms, surrogates, beyond
    * U+10FFFF; read NULL: the same as given */
   static const struct {
@@ -60,9 +59,8 @@ static void test_texts(void **state)
   }
 }
 
-static void test_numbers(void **state)
+MILL_TEST(numbers)
 {
-  (void)state;
   mill_json json = begin();
   mill_json_integer(&json, "most", INT64_MAX);
   mill_json_integer(&json, "least", INT64_MIN);
@@ -93,9 +91,8 @@ static void test_numbers(void **state)
 }
 
 /* Members stand in the order in which they were added: a status file is known by its first. */
-static void test_structure(void **state)
+MILL_TEST(structure)
 {
-  (void)state;
   mill_json json = begin();
   mill_json_open(&json, "z", '{');
   mill_json_close(&json);
@@ -125,9 +122,8 @@ static void test_structure(void **state)
   free(text);
 }
 
-static void test_what_cannot_be_written(void **state)
+MILL_TEST(what_cannot_be_written)
 {
-  (void)state;
   char small[8];
   mill_json json = {.out = fmemopen(small, sizeof small, "w")};
   assert_non_null(json.out);
@@ -138,13 +134,4 @@ static void test_what_cannot_be_written(void **state)
   fclose(json.out);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_texts),
-      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_structure),
-      cmocka_unit_test(test_what_cannot_be_written),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -6,9 +6,8 @@
 
 #include "src/system/status_process.h"
 
-static void test_times(void **state)
+MILL_TEST(times)
 {
-  (void)state;
   /* from `date -u -d @SECONDS` */
   static const struct {
     double s;
@@ -29,9 +28,8 @@ static void test_times(void **state)
     assert_true(isnan(mill_utc_read(bad[i])));
 }
 
-static void test_own_memory(void **state)
+MILL_TEST(own_memory)
 {
-  (void)state;
   enum { BYTES = 64 << 20 };
   int64_t before, peak_before, with, peak_with, after, peak_after;
   mill_process_memory(&before, &peak_before);
@@ -48,9 +46,8 @@ static void test_own_memory(void **state)
   assert_true(peak_after >= with - (1 << 20));
 }
 
-static void test_memory_of_the_machine(void **state)
+MILL_TEST(memory_of_the_machine)
 {
-  (void)state;
   int64_t total, available, limit;
   mill_machine_memory(&total, &available, &limit);
   const int64_t pages = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -59,9 +56,8 @@ static void test_memory_of_the_machine(void **state)
   assert_true(limit >= 0 && limit <= total);
 }
 
-static void test_processes(void **state)
+MILL_TEST(processes)
 {
-  (void)state;
   assert_true(mill_process_alive((int64_t)getpid()));
   assert_true(mill_process_alive(1));
   assert_false(mill_process_alive(0));
@@ -77,13 +73,4 @@ static void test_processes(void **state)
   assert_false(mill_process_alive((int64_t)child));
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_times),
-      cmocka_unit_test(test_own_memory),
-      cmocka_unit_test(test_memory_of_the_machine),
-      cmocka_unit_test(test_processes),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)
