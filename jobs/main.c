@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* starmill: one executable, one job per call. */
 #include <errno.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A backend: one table of functions, chosen at run time.
  *
  *  The pipeline (src/pipeline/pipeline.c) is written once over this table.  A backend

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The backends that are linked, by name. */
 #ifndef MILL_FIND_BACKEND_H
 #define MILL_FIND_BACKEND_H

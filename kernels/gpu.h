@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The GPU interface of every build: without CUDA, each of these functions fails with
  *  MILL_ERR_CONFIG and a message that says so (kernels/no_gpu.c).
  */

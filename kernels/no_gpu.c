@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stubs for the CUDA backend in a build without CUDA. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What the handles of libstarmill are made of. */
 #ifndef MILL_HANDLE_H
 #define MILL_HANDLE_H

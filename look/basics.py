@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the scripts of `starmill show`, `select`, `plot` and `report` share that needs no package."""
 
 import collections

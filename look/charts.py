@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The charts of a report."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Kernel densities of stars: in a plane as the Kiel diagram, and over the sky.
 
 Stars are counted in cells that are small beside the kernel, and the counts are smoothed with a

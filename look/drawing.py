@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How spectra are drawn: by `starmill plot` and by the demo (tools/demo_plot.py)."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Expressions over columns of a result, as `starmill select` takes them: Python's syntax, NumPy's
 values, and no more of either than is named here."""
 

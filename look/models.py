@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Best-fit models of some rows of a result: of its models file, or by fitting them once more."""
 
 import os

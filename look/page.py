@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The HTML of a report: one page without a network, its pictures inside."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill plot`: spectra of stars with their best-fit models."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A result of `starmill fit` or `sample` (docs/use/formats.md), as far as it is looked at."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill select`: the rows of a result for which an expression is true, one a line."""
 
 import os

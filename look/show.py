@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill show`: all that a result says of stars."""
 
 from basics import check_packages, printable, run

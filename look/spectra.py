@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Spectra of a result's stars as their files have them, put beside the models of the fit.
 
 Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure; the wavelengths

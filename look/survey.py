@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The numbers of a report: one pass over the rows of a result in blocks.
 
 Counts are of all rows but the damaged ones.  Distributions, maps and medians are of every k-th row where there are more

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The extension starmill._starmill: what starmill/starmill.h declares, found by pkg-config."""
 
 import re

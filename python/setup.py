@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The extension is made by cffi from the installed header (build_starmill.py)."""
 
 from setuptools import setup

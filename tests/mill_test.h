@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What every test shares: the list of a program's tests, comparisons that reject NaN, and the test
  *  data. */
 #ifndef MILL_TEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Radial functions by their definition.  Shares nothing with kernels/math/rbf.h. */
 #ifndef RBF_REFERENCE_H
 #define RBF_REFERENCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* small_library SHIPPED.h5 SMALL.h5: a library for tests, quick to read and to fit with.
  *
  * The shipped library cut into DESI's arms: every second pixel, a sixth of the templates of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Splines by their definition: the Cox-de Boor recurrence, function by function, and
  *  sums over a whole grid.  Slow, and shares nothing with kernels/math/spline_grid.h. */
 #ifndef SPLINE_REFERENCE_H

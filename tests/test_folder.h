@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A folder for the tests of a program, below TMPDIR or /tmp. */
 #ifndef MILL_TEST_FOLDER_H
 #define MILL_TEST_FOLDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A small made-up library for tests that need one but no particular stars.
  *
  *  n_label 3 or 4 (teff, logg, feh, alpha; teff mapped by log10), box-shaped

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Two results of the same stars, star by star: of starmill or of rvspecfit.
 
 usage: compare_results.py A B [--figure FILE.png] [--all] [--worst N] [--list FILE.csv]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Draw what a fit of a simulated survey recovered.
 
 usage: demo_plot.py FIT.h5 MODELS.h5 TRUTH.fits FOLDER

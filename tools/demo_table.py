@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Print what a fit of a simulated survey recovered.
 
 usage: demo_table.py FIT.h5 TRUTH.fits

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Make the files that `starmill library import` reads out of rvspecfit's networks.
 
 usage: import_rvspecfit.py [--output FOLDER] [--overwrite] FILE|FOLDER...

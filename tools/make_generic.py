@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Put spectra of any origin into starmill's generic layout (docs/use/formats.md, "Generic input").
 
 usage: make_generic.py --medium vacuum|air [--frame FRAME] [--unit UNIT] OUT.fits TABLE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Recovered against true values of a simulated survey: what tables and pictures share.
 
 A fit (docs/use/formats.md) is read with the truth table of `starmill simulate`

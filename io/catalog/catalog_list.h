@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Lists that the user gives in files: input paths, target ids, numbers. */
 #ifndef MILL_CATALOG_LIST_H
 #define MILL_CATALOG_LIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/catalog_row.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows of a file of any survey: a row of the result's catalogue, and the selected rows and
  *  exposures of a file. */
 #ifndef MILL_CATALOG_ROW_H

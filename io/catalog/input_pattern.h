@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Input files by pattern. */
 #ifndef MILL_INPUT_PATTERN_H
 #define MILL_INPUT_PATTERN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The table of inputs: a text file to which runs append the outcome of their input files.
  *
  *  docs/use/formats.md has its columns.  The last line of an input counts; of a result only the

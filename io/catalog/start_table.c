@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/start_table.h"
 
 #include <stdio.h>

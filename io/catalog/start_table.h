@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Starting points of fits instead of the guess: a table of parameters by star.
  *
  *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Parts of a DESI input that an export copies: rows of its tables, and keywords. */
 #ifndef MILL_CARRIED_H
 #define MILL_CARRIED_H

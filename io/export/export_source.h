@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A result to export: its rows in blocks, its inputs, and its provenance. */
 #ifndef MILL_EXPORT_SOURCE_H
 #define MILL_EXPORT_SOURCE_H

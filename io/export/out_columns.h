@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The columns of an exported table: name, unit and description of each, and the place of its value
  *  in the rows of the result. */
 #ifndef MILL_OUT_COLUMNS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A FITS file that an export makes: under a temporary name in its folder, renamed when it is
  *  whole. */
 #ifndef MILL_PRODUCT_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The exports of a result: a product for each of its inputs, or one table of all. */
 #ifndef MILL_PRODUCTS_H
 #define MILL_PRODUCTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The HDUs of each kind of export, written into a product that was begun. */
 #ifndef MILL_RVTAB_H
 #define MILL_RVTAB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A lock file next to an output, so that two jobs never write the same one.
  *
  *  OUTPUT.lock names its holder: host, process, Slurm job.  While it is held, a thread touches it

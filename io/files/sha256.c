@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/files/sha256.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** SHA-256 by libcrypto, for digests that identify contents, not for secrets. */
 #ifndef MILL_SHA256_H
 #define MILL_SHA256_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A file that is written in one piece. */
 #ifndef MILL_WHOLE_FILE_H
 #define MILL_WHOLE_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/fits/fits_file.h"
 
 #include <endian.h>

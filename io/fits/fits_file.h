@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** CFITSIO over a guarded file: HDUs by name, columns by name. */
 #ifndef MILL_FITS_FILE_H
 #define MILL_FITS_FILE_H

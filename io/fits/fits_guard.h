@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A FITS file checked before CFITSIO sees it.
  *
  *  CFITSIO aborts the process on some malformed headers, and opens a file that

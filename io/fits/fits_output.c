@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/fits/fits_output.h"
 
 #include <errno.h>

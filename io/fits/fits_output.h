@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A new FITS file by CFITSIO, under a temporary name until it is whole.
  *
  *  HDUs are added in order, then filled by their numbers, in any order.  The bytes depend on the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Interface between the walk through the headers (fits_guard.c) and the check of compressed images
  *  (fits_tiles.c). */
 #ifndef MILL_FITS_WALK_H

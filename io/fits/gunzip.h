@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A gzip file unpacked into a temporary file without a name, which vanishes with the process.
  *
  *  Several threads and ranks unpack into one scratch folder at once and may fill it together

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/hdf5/hdf5_crash.h"
 
 #include <signal.h>

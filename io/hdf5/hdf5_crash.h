@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Names the file when HDF5 crashes on it.
  *
  *  HDF5 1.10 crashes on some damaged files.  A program that has called mill_h5_name_crashes then

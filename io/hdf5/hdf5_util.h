@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Small checked helpers over HDF5 for untrusted files.
  *
  *  Every failure is one line that names the file, the object and HDF5's own

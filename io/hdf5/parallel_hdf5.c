@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* fallocate */
 
 #include "io/hdf5/parallel_hdf5.h"

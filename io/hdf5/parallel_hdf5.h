@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the result and the models file: creating, filling and opening HDF5 files that many
  *  ranks write.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The grid file: spectra with labels, cut into arms of uniform ln wavelength, from which an
  *  emulator is made (HDF5; docs/use/formats.md, "Grid file").
  *

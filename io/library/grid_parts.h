@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the reader and the writer of grid files. */
 #ifndef MILL_GRID_PARTS_H
 #define MILL_GRID_PARTS_H

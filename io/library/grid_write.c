@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/library/grid_file.h"
 
 #include <stdio.h>

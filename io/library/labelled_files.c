@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Labelled spectra of files with one spectrum each. */
 #include "io/library/labelled_parts.h"
 

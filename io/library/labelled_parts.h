@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by labelled_spectra.c and labelled_files.c. */
 #ifndef MILL_LABELLED_PARTS_H
 #define MILL_LABELLED_PARTS_H

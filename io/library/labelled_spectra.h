@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Labelled spectra from FITS: an image of spectra on one grid and a table of labels, a cube whose
  *  axes are labels, or files with one spectrum each (docs/use/libraries.md). */
 #ifndef MILL_LABELLED_SPECTRA_H

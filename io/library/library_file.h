@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The library file: HDF5, versioned (docs/use/formats.md). */
 #ifndef MILL_LIBRARY_FILE_H
 #define MILL_LIBRARY_FILE_H

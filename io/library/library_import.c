@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Emulators trained elsewhere -> a library: one HDF5 file per arm (docs/use/formats.md). */
 #include "io/library/library_file.h"
 

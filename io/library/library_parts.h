@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the library file: library_file.c opens and replaces files, library_walk.c
  * knows their contents, library_check.c and library_print.c look at a library in memory. */
 #ifndef MILL_LIBRARY_PARTS_H

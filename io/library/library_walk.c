@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Contents of a library file: one list, along which a library is read, written and digested. */
 #include <stdio.h>
 #include <string.h>

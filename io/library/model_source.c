@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/library/model_source.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Model spectra with labels, one at a time: files with one spectrum each, or one file with an
  *  image of spectra and a table, or a cube (io/library/labelled_spectra.h says what is read).
  *

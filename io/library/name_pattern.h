@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Labels in the names of files. */
 #ifndef MILL_NAME_PATTERN_H
 #define MILL_NAME_PATTERN_H

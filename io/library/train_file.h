@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The checkpoint of `library train`: the state that a training needs to continue as if it had not
  *  stopped (HDF5; docs/use/formats.md, "Checkpoint of a training"). */
 #ifndef MILL_TRAIN_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/mock/mock_files.h"
 
 #include <assert.h>

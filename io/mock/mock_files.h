@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The files of a mock survey: coadds as DESI lays them out, redrock's tables, the truth.
  *
  *  Each is written under a temporary name and renamed when it is whole (io/fits/fits_output.h).

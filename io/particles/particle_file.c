@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/particles/particle_file.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Files of `starmill particles`: potentials and samples that it reads, the result that it writes.
  */
 #ifndef MILL_PARTICLE_FILE_H

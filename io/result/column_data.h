@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The columns of io/result/columns.h as datasets of an HDF5 file. */
 #ifndef MILL_COLUMN_DATA_H
 #define MILL_COLUMN_DATA_H

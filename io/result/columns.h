@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The columns of the result file: one table, from which the datasets, their
  *  attributes and the packing of rows follow; a test compares docs/use/formats.md.
  *

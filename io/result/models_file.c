@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/models_file.h"
 
 #include <errno.h>

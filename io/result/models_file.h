@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The models file: best-fit models of a result file, one row per exposure.
  *
  *  Belongs to exactly one result file (same RUN_ID) and is written by its I/O

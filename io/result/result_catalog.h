@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The stars of a result: /catalog and /fits/TARGETID. */
 #ifndef MILL_RESULT_CATALOG_H
 #define MILL_RESULT_CATALOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The I/O thread: timing and order of the ranks' writes. */
 #include <stdatomic.h>
 #include <stdlib.h>

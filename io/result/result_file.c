@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/result_file.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The result file: one parallel HDF5 file, written collectively.
  *
  *  Columns, types, units and meanings are in one table (io/result/columns.c); the datasets, their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the files that make a result file: result_file.c opens and closes it, result_wanted.c
  *  knows which rows are to be fitted, result_queue.c takes finished rows from the fits, and
  *  result_epochs.c, the I/O thread, writes them. */

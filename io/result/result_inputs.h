@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** /catalog/files of a result: the input files as they were, and comparison with the present ones.
  *  One rank alone. */
 #ifndef MILL_RESULT_INPUTS_H

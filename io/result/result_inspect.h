@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** State of an output's path before a run: nothing, a result of this very run, or something else.
  *  One rank alone. */
 #ifndef MILL_RESULT_INSPECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The parts of a result file other than the rows of fits: creation and counts.  For the other
  * files of this folder. */
 #ifndef MILL_RESULT_LAYOUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Facts about a run from its result file alone. */
 #ifndef MILL_RESULT_LOOK_H
 #define MILL_RESULT_LOOK_H

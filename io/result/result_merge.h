@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Finished results of the parts of a survey, as a job array makes them, joined to one.
  *
  *  The parts must have been made with the same settings, library and device type, and from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One row of each star, the best one, in a result of many files. */
 #ifndef MILL_RESULT_PRIMARY_H
 #define MILL_RESULT_PRIMARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Queries and rows of the fits, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>

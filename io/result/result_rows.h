@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Check that the rows of a result are undamaged: each carries the CRC of its values. */
 #ifndef MILL_RESULT_ROWS_H
 #define MILL_RESULT_ROWS_H

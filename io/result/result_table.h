@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A result opened for reading its rows, also while a run writes it.  The file describes its
  *  columns; neither library nor MPI is needed. */
 #ifndef MILL_RESULT_TABLE_H

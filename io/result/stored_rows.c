@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/stored_rows.h"
 
 #include <stdio.h>

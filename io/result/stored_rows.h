@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows of a result in blocks, as stored: the file itself gives columns, types and the order of
  *  their CRC, so no library is needed. */
 #ifndef MILL_STORED_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Input files of a run: those of the command line, of the catalog and of patterns, except those
  *  that are done. */
 #ifndef MILL_INPUT_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The input files of a run: their names and contents. */
 #ifndef MILL_INPUTS_H
 #define MILL_INPUTS_H

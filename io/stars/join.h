@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows of several files that are one object, by its name, identifier or position. */
 #ifndef MILL_JOIN_H
 #define MILL_JOIN_H

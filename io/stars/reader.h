@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of a rank: threads that read its stars' pixels from disk.
  *
  *  The threads draw chunks of the catalog (io/stars/work.h), the next one when all rows of the last

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The rows that a run has to fit, in chunks that the ranks draw: the schedule
  *  (src/ranks/schedule.h) and the numbers drawn from it (src/ranks/draw.h). */
 #ifndef MILL_WORK_H

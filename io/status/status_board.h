@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Progress of a fit on all ranks, in a file that others may read at any time.
  *
  *  The threads of a rank record their state here.  Where the ranks meet anyway, at the write epochs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Contents of a status file about a run and its ranks; writing and reading it. */
 #ifndef MILL_STATUS_FILE_H
 #define MILL_STATUS_FILE_H

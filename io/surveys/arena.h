@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Memory that a batch takes piece by piece and frees at once. */
 #ifndef MILL_ARENA_H
 #define MILL_ARENA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* DESI coadd and spectra files, read by HDU name; docs/use/input.md has the rules. */
 #include "io/surveys/desi_file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the DESI reader: desi.c opens a file and gives its channels, desi_index.c
  *  and desi_selection.c select rows, desi_pixels.c reads images. */
 #ifndef MILL_DESI_FILE_H

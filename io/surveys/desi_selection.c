@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Selection by the columns of DESI's targeting and by SCORES. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* LAMOST low-resolution files: the COADD table of DR8 and later, or the image of five rows of the
  * releases before; docs/use/input.md has the rules. */
 

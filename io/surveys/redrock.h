@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Redshifts of a redrock (or older zbest) file, looked up by TARGETID. */
 #ifndef MILL_REDROCK_H
 #define MILL_REDROCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/row_identity.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Identity of the rows of a file. */
 #ifndef MILL_ROW_IDENTITY_H
 #define MILL_ROW_IDENTITY_H

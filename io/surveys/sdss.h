@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures.
  *
  *  mill_format_sdss is declared in io/surveys/spectra.h; here is what tests and

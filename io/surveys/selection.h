@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Row selection: one function per property, no files. */
 #ifndef MILL_SELECTION_H
 #define MILL_SELECTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/single_spectrum.h"
 
 #include <float.h>

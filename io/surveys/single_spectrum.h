@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps that formats share: keywords, units, the pixels of one HDU, the rows of a file with one
  *  object. */
 #ifndef MILL_SINGLE_SPECTRUM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
  *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c and generic.c of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Target classes of DESI: names of the bits in the columns of its targeting. */
 #ifndef MILL_TARGET_BITS_H
 #define MILL_TARGET_BITS_H

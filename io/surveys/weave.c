@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* WEAVE L1: row-stacked spectra of single exposures and of stacks, MOS and IFU alike;
  * docs/use/input.md has the rules.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill bench`: cost of a fit on this machine, and the size from which a GPU pays. */
 #ifndef MILL_BENCH_H
 #define MILL_BENCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Size from which a GPU pays: fits, trainings and particles on the CPU and on the GPU. */
 #include <math.h>
 #include <stdio.h>

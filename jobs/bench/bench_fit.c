@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Cost of a fit on this machine by stage, compared with its lower bound. */
 #include <dirent.h>
 #include <errno.h>

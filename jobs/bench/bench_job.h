@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared declarations of `starmill bench`. */
 #ifndef MILL_BENCH_JOB_H
 #define MILL_BENCH_JOB_H

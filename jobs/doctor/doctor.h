@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill doctor`: checks that this machine is ready for a fit, and says what to fix. */
 #ifndef MILL_DOCTOR_H
 #define MILL_DOCTOR_H

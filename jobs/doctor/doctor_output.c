@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/doctor/doctor_output.h"
 
 #include <errno.h>

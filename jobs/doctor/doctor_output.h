@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Can a run write in this folder? */
 #ifndef MILL_DOCTOR_OUTPUT_H
 #define MILL_DOCTOR_OUTPUT_H

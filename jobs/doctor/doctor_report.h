@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Output of doctor, printed line by line on standard output by the rank that finds it. */
 #ifndef MILL_DOCTOR_REPORT_H
 #define MILL_DOCTOR_REPORT_H

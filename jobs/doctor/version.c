@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/doctor/version.h"
 
 #include <mpi.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Versions that `starmill --version` and doctor print. */
 #ifndef MILL_JOBS_VERSION_H
 #define MILL_JOBS_VERSION_H

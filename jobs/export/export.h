@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill export`: a result in other programs' formats. */
 #ifndef MILL_EXPORT_JOB_H
 #define MILL_EXPORT_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Load balance of a run's ranks, and their waiting times. */
 #ifndef MILL_BALANCE_H
 #define MILL_BALANCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Warnings about rows that cannot be fitted, each once per file and arm. */
 #ifndef MILL_COMPLAINTS_H
 #define MILL_COMPLAINTS_H

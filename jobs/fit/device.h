@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Device of a fit, and the number of stars at once on this rank. */
 #ifndef MILL_FIT_DEVICE_H
 #define MILL_FIT_DEVICE_H

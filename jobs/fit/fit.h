@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill fit`: FITS spectra in, one HDF5 table of stellar parameters out. */
 #ifndef MILL_FIT_JOB_H
 #define MILL_FIT_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Checks that the ranks of a fit are started alike: options and settings are compared before
  *  collective calls depend on them. */
 #ifndef MILL_FIT_SAME_H

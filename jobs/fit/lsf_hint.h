@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A hint, in numbers, that the templates are broader than the line-spread function of most spectra
  *  (LSF_NARROW of FIT_INFO). */
 #ifndef MILL_LSF_HINT_H

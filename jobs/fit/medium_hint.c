@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/medium_hint.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A hint that wavelengths in air may have been taken for vacuum, or the other way round: then all
  *  velocities are shifted by the refraction of air. */
 #ifndef MILL_MEDIUM_HINT_H

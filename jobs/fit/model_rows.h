@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Transfer of best-fit models from a star's slot to the models' file. */
 #ifndef MILL_MODEL_ROWS_H
 #define MILL_MODEL_ROWS_H

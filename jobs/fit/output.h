@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Output of a fit: result, models, status, products, and the table of inputs. */
 #ifndef MILL_FIT_OUTPUT_H
 #define MILL_FIT_OUTPUT_H

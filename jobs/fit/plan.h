@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill fit --plan`: the plan of a run. */
 #ifndef MILL_PLAN_H
 #define MILL_PLAN_H

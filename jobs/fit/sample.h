@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill sample`: posteriors of stars that `starmill fit` has fitted. */
 #ifndef MILL_SAMPLE_JOB_H
 #define MILL_SAMPLE_JOB_H

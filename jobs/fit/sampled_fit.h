@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The result whose stars `starmill sample` takes: its configuration, its library, its rows. */
 #ifndef MILL_SAMPLED_FIT_H
 #define MILL_SAMPLED_FIT_H

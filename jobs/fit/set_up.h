@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Set-up of a fit before it reads its inputs: settings, library, the table to start from, reasons
  *  to stop.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A rank's share of the fits, and its counts for the summary. */
 #ifndef MILL_FIT_SHARE_H
 #define MILL_FIT_SHARE_H

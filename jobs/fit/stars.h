@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows from the reader, made into stars for the pipeline. */
 #ifndef MILL_STARS_H
 #define MILL_STARS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared declarations of the steps of `starmill library build` (see library_build.c). */
 #ifndef MILL_BUILD_JOB_H
 #define MILL_BUILD_JOB_H

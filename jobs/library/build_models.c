@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The models of a grid: index, selection, and known defects. */
 #include "jobs/library/build_job.h"
 

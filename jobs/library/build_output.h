@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The grid file of a build: begun, continued, described. */
 #ifndef MILL_BUILD_OUTPUT_H
 #define MILL_BUILD_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The spectra of a grid: rounds in which every rank reads and cuts a few models, and all write
    together. */
 #include "jobs/library/build_job.h"

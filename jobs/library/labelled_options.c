@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/labelled_options.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Options of the jobs that read labelled spectra. */
 #ifndef MILL_LABELLED_OPTIONS_H
 #define MILL_LABELLED_OPTIONS_H

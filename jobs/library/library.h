@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill library`: make and inspect libraries. */
 #ifndef MILL_JOB_LIBRARY_H
 #define MILL_JOB_LIBRARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill library build`: spectra with labels in, one grid file out, from which an emulator is
  *  made (docs/use/libraries.md, "A grid of models"). */
 #ifndef MILL_JOB_LIBRARY_BUILD_H

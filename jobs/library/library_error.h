@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** starmill library model-error: measure the model error of a library's templates. */
 #ifndef MILL_LIBRARY_ERROR_H
 #define MILL_LIBRARY_ERROR_H

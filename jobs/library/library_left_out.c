@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/library_left_out.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Common steps of emulators of a grid file: its good models, a library without emulators, and the
  *  report from models left out (src/libraries/library_report.h). */
 #ifndef MILL_LIBRARY_LEFT_OUT_H

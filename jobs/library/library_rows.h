@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Option rows shared by commands of `library`. */
 #ifndef MILL_LIBRARY_ROWS_H
 #define MILL_LIBRARY_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill library spectra`: a library from labelled spectra. */
 #ifndef MILL_JOB_LIBRARY_SPECTRA_H
 #define MILL_JOB_LIBRARY_SPECTRA_H

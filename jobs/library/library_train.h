@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill library train`: a library from a grid file. */
 #ifndef MILL_LIBRARY_TRAIN_H
 #define MILL_LIBRARY_TRAIN_H

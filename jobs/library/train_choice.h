@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Options shared by `library train` and `bench`: hidden layers and device. */
 #ifndef MILL_TRAIN_CHOICE_H
 #define MILL_TRAIN_CHOICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/train_functions.h"
 
 #include <math.h>

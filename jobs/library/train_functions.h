@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill library train --emulator radial | splines | linear`: functions of the labels instead
  *  of a network. */
 #ifndef MILL_TRAIN_FUNCTIONS_H

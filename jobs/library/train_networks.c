@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/train_networks.h"
 
 #include <math.h>

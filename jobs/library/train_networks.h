@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The networks of `library train`: arm after arm, with checkpoints, progress and the table of
  *  losses. */
 #ifndef MILL_TRAIN_NETWORKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Options of `starmill library train`. */
 #ifndef MILL_TRAIN_OPTIONS_H
 #define MILL_TRAIN_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The jobs `starmill show`, `select`, `plot` and `report`: Python scripts shipped with the
  *  program. */
 #ifndef MILL_LOOK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/merge/merge.h"
 
 #include <stdio.h>
@@ -30,7 +31,8 @@ static const mill_option_table table = {
     "Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,\n"
     "4 a part cannot be read or the output cannot be written.\n",
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output), .help = "the joined result (HDF5)"},
+        {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output),
+         .help = "the joined result (HDF5)"},
         {"overwrite", MILL_OPTION_FLAG, MILL_AT(merge_options, overwrite),
          .help = "replace an existing output"},
         {"primary", MILL_OPTION_FLAG, MILL_AT(merge_options, primary),

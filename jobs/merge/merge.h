@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill merge`: finished results of parts of a survey become one. */
 #ifndef MILL_MERGE_JOB_H
 #define MILL_MERGE_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/options/job_steps.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps that several jobs have. */
 #ifndef MILL_JOB_STEPS_H
 #define MILL_JOB_STEPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** bash completion from the tables of --help. */
 #ifndef MILL_OPTION_COMPLETION_H
 #define MILL_OPTION_COMPLETION_H

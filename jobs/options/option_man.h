@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Man pages from the tables of --help: roff of man(7). */
 #ifndef MILL_OPTION_MAN_H
 #define MILL_OPTION_MAN_H

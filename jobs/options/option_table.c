@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/options/option_table.h"
 
 #include <getopt.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The command line of a job: one table of rows (src/config/option.h) that is parsed and that
  *  prints --help. */
 #ifndef MILL_OPTION_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Command line of `starmill fit`. */
 #ifndef MILL_OPTIONS_H
 #define MILL_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/particles/particle_choice.h"
 
 #include "src/run/backend_choice.h"

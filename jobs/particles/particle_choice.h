@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Choice of the device of `particles` and `bench`. */
 #ifndef MILL_PARTICLE_CHOICE_H
 #define MILL_PARTICLE_CHOICE_H

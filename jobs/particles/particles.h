@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill particles`: clouds of particles that drift and diffuse, and their densities. */
 #ifndef MILL_JOB_PARTICLES_H
 #define MILL_JOB_PARTICLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `starmill simulate`: a mock survey in DESI coadd layout with a truth table. */
 #ifndef MILL_SIMULATE_H
 #define MILL_SIMULATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The files of a mock survey, made by all ranks. */
 #ifndef MILL_SIMULATE_FILES_H
 #define MILL_SIMULATE_FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The folder of a mock survey: checks and removal of leftovers. */
 #ifndef MILL_SIMULATE_FOLDER_H
 #define MILL_SIMULATE_FOLDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Command line of `starmill simulate`. */
 #ifndef MILL_SIMULATE_OPTIONS_H
 #define MILL_SIMULATE_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/simulate/simulate_plan.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Plan of a mock survey: its library, its files and their names, and its history. */
 #ifndef MILL_SIMULATE_PLAN_H
 #define MILL_SIMULATE_PLAN_H

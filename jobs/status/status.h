@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The job `starmill status`: progress of a run, from its status file or its result. */
 #ifndef MILL_STATUS_JOB_H
 #define MILL_STATUS_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Seconds for measuring: of this thread, of the process, and of the wall. */
 #ifndef MILL_CLOCK_H
 #define MILL_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Portability, limits and constants shared by every layer.
  *
  *  Read by C11 and by CUDA C++ alike, so only their common subset is used:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Error codes, their texts, and macros that pass them on.
  *
  *  A function that can fail returns a code from the list below; its message,

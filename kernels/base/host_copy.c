@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/base/host_copy.h"
 
 #include <stdlib.h>

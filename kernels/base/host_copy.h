@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Copies within the host's memory by several threads.
  *
  *  A star of a DESI-like survey takes 446 kB; with a single copying thread, copies to pinned memory

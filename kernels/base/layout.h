@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Arrays laid out one after another in a block of memory, from a table.
  *
  *  A structure's table has a row for each array that it points to.  The owner of the structure

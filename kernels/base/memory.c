@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/base/memory.h"
 
 #include <stdio.h>
@@ -14,8 +15,7 @@ enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 static int round_up(size_t n, size_t size, size_t *bytes)
 {
   if (size != 0 && n > (SIZE_MAX - 2 * (size_t)HUGE_PAGE) / size)
-    return MILL_ERROR(MILL_ERR_MEMORY,
-                          "%zu elements of %zu bytes are too many", n, size);
+    return MILL_ERROR(MILL_ERR_MEMORY, "%zu elements of %zu bytes are too many", n, size);
   *bytes = n * size;
   *bytes = *bytes < CACHE_LINE ? CACHE_LINE : (*bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
   return MILL_OK;
@@ -64,8 +64,7 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
                 ? aligned_alloc(CACHE_LINE, bytes)
                 : aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (!p)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes%s", bytes,
-                          mill_memory_limit());
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %zu bytes%s", bytes, mill_memory_limit());
 #if defined(__linux__)
   /* getting a page of 4 kB costs as much as filling it, so ask for large pages; small ones work
    * too */
@@ -109,9 +108,8 @@ int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
     n = n_need;
   void *more = (uint64_t)n > SIZE_MAX / size ? NULL : realloc(*p, (size_t)n * size);
   if (!more)
-    return MILL_ERROR(MILL_ERR_MEMORY,
-                          "no memory for %lld elements of %zu bytes%s", (long long)n, size,
-                          mill_memory_limit());
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for %lld elements of %zu bytes%s", (long long)n,
+                      size, mill_memory_limit());
   *p = more;
   *n_room = n;
   return MILL_OK;

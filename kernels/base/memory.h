@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Memory: allocation with a message, room that grows, and what limits there are. */
 #ifndef MILL_MEMORY_H
 #define MILL_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Named ranges on the timeline of a profiler (NVIDIA Nsight Systems), in one NVTX domain
  *  "starmill".
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Where the time of a backend goes, by stage of the fit.
  *
  *  Each lane (thread) of a device counts for itself; mill_backend.timing adds them up.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a CPU: one thread.  Included by kernels/math/block.h, which explains the names. */
 #ifndef MILL_CPU_BLOCK_H
 #define MILL_CPU_BLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums over pixels of products with the continuum functions, from moments of cells of pixels
  *  (kernels/math/cells.h): some 20 products of a pixel where K functions need K (K + 3) / 2. */
 #ifndef MILL_CPU_CELL_SUMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU backend: OpenMP threads over groups of slots.
  *
  * Compiled once per instruction set (MILL_ISA), and once more with fibers in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The particle engine on a CPU: drives the block functions of kernels/particles.
  *
  * Compiled once per instruction set (MILL_ISA), and once more with fibers in place of threads of a

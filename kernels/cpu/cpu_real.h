@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** CPU functions for templates of one type, one set of names per instruction set.
  *
  *  kernels/cpu/cpu_real_f32.c and cpu_real_f64.c define them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Templates, likelihood and the emulator's products in float64. */
 #define MILL_PRECISION 64
 #include "kernels/cpu/cpu_real.h"

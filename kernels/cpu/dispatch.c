@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Choice of the CPU backend and particle engine. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The emulator on a CPU: templates of one arm for a batch of slots. */
 #ifndef MILL_CPU_EMULATE_H
 #define MILL_CPU_EMULATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products of all pairs of rows, float64: what normal matrices are made of.
  *
  *  A tile of rows by rows keeps its sums in registers while it passes once over a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Names defined by kernels/cpu/cpu_*.c, one set per instruction set.
  *
  *  CMake compiles those files with MILL_ISA = x86_64_v2, x86_64_v3, x86_64_v4

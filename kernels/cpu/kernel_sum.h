@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of Gaussian kernels on a CPU: one thread's work on a batch of particles, by vectors.
  *
  *  Particles are sorted by the grid's cell that they are in along the last axis.  Those of a cell,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The emulator's matrix products on a CPU.
  *
  *  Every output is one sum in one fixed order, whatever the number of rows: a star's template does

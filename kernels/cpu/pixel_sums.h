@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products over pixels on a CPU.  A thread computes the rows of a chunk of pixels in the
  *  cache, as vectors, and sums their products; small matrices are handled by one thread. */
 #ifndef MILL_CPU_PIXEL_SUMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The vectors of a CPU.  Included by kernels/math/vector.h, which explains the names. */
 #ifndef MILL_CPU_VECTOR_H
 #define MILL_CPU_VECTOR_H

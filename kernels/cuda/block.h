@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A block on a GPU: a thread block.  Included by kernels/math/block.h, which explains the
  *  names. */
 #ifndef MILL_CUDA_BLOCK_H

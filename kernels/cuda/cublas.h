@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** cuBLAS and cuSOLVER, loaded when a training begins: fits do not need them, and drivers do not
  *  include them. */
 #ifndef MILL_CUBLAS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The CUDA backend: opening the device, and the table of functions.  What they call is in
  * cuda_copy.cu, cuda_work.cu and cuda_rounds.cu.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The CUDA backend behind the table of kernels/backend.h. */
 #ifndef MILL_CUDA_BACKEND_H
 #define MILL_CUDA_BACKEND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the GPU and copies to and from it.
  *
  *  Uploads are collected in pinned memory and use one stream, downloads of rows and models another,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The device of the CUDA backend, shared by its source files.
  *
  *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,

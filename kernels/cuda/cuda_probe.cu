@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/cuda/cuda_probe.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Description of this machine's GPUs, for doctor and status. */
 #ifndef MILL_CUDA_PROBE_H
 #define MILL_CUDA_PROBE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The launches of all kernels, and those of rounds.h and product.h that compile quickly.
  *
  *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself

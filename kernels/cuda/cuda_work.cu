@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The work space of the lanes, and the lists and rows of the slots. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Choice of a rank's GPU from the runtime's facts about this machine.  Pure functions of tables
  *  without CUDA calls, so that they can be tested without a GPU; kernels/cuda/device_facts.h fills
  *  the tables.  Failures are MILL_ERR_CONFIG where the machine does not suit this build,

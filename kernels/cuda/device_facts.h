@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** CUDA's facts about the GPUs of this process, for device_choice.h. */
 #ifndef MILL_DEVICE_FACTS_H
 #define MILL_DEVICE_FACTS_H

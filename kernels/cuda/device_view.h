@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Addresses of lists, rows and work space, shared by kernels and host of the CUDA backend. */
 #ifndef MILL_CUDA_DEVICE_VIEW_H
 #define MILL_CUDA_DEVICE_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The guess's products on a GPU: one template a thread.  Included by kernels/star/guess.h. */
 #ifndef MILL_CUDA_GUESS_TILE_H
 #define MILL_CUDA_GUESS_TILE_H

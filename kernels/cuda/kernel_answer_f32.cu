@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The likelihood with float32 templates. */
 #define MILL_PRECISION 32
 #define MILL_KERNEL_ANSWER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The likelihood with float64 templates. */
 #define MILL_PRECISION 64
 #define MILL_KERNEL_ANSWER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The state machine of a fit. */
 #include "kernels/cuda/cuda_device.h"
 #define MILL_KERNEL_DIGEST

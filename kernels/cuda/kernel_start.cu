@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The kernel that prepares a star. */
 #define MILL_PRECISION 32 /* the guess is float32 in both */
 #include "kernels/cuda/cuda_device.h"

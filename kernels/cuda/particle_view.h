@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Particles in the memory of a GPU, and the sums of their kernels by thread blocks: what the
  *  kernels of particles.cu work on. */
 #ifndef MILL_CUDA_PARTICLE_VIEW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Particles on a GPU: the table of kernels/particles/particles.h.
  *
  *  All problems of a call move at once.  They lie in one piece of device memory: what goes up, what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Particles on a GPU: the engine of kernels/particles/particles.h. */
 #ifndef MILL_PARTICLES_CUDA_H
 #define MILL_PARTICLES_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products over pixels on a GPU: rows by float64 tensor cores, small matrices by the lanes
  *  of a warp.  Only the order of sums differs from the CPU's (kernels/cpu/pixel_sums.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Matrix products of the emulator's layers, for the rows of a list.
  *
  *  Block (x, y) makes ROWS rows of the list by TILE columns, whatever the number of rows:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
  *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
  *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER and

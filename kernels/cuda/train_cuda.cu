@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A network at work on a GPU: the functions of kernels/train/train_ops.h.
  *
  *  Parameters, moments and slopes stay on the device while a process trains alone; products are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Training on a GPU: kernels/train/train_ops.h by cuBLAS and a few kernels. */
 #ifndef MILL_TRAIN_CUDA_H
 #define MILL_TRAIN_CUDA_H

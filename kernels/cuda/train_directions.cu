@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Principal directions of a training on a GPU: cuBLAS's products, cuSOLVER's eigenvectors. */
 #include "kernels/cuda/train_directions.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** `directions` of kernels/train/train_ops.h on a GPU. */
 #ifndef MILL_TRAIN_DIRECTIONS_H
 #define MILL_TRAIN_DIRECTIONS_H

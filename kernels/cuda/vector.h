@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The vectors of a GPU: numbers.  Included by kernels/math/vector.h, which explains the names. */
 #ifndef MILL_CUDA_VECTOR_H
 #define MILL_CUDA_VECTOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/data/library.h"
 
 #include <string.h>

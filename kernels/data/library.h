@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A template library in memory: labels, hulls, arms and their emulators.
  *
  *  Plain data, filled by io/library/library_file.c (or by a test) on the host and read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of `starmill sample` for one star: its posterior from the samples of an ensemble. */
 #ifndef MILL_POSTERIOR_H
 #define MILL_POSTERIOR_H

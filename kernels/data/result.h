@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Result of a fit of one star: STATUS, warnings, parameters, errors. */
 #ifndef MILL_RESULT_H
 #define MILL_RESULT_H

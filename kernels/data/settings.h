@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Science settings of a fit, in plain data that a device can hold.
  *
  *  src/config/config.c fills them from the YAML configuration; defaults there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One star's spectra as a reader passes them to the fit, on the host, and its start. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H

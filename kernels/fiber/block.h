@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A block in the checking build: several fibers.  Included by kernels/math/block.h, which explains
  *  the names. */
 #ifndef MILL_FIBER_BLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/fiber/fiber.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Blocks as fibers: the checking build that finds missing barriers.
  *
  *  A block function runs as several cooperating fibers.  Each runs until its

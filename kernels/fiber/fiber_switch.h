@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Go from one fiber of a thread to another, for checking builds.
  *
  *  ucontext asks the kernel for the signal mask at every switch, which takes longer than most of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The activation of hidden layers, SiLU: z / (1 + exp(-z)), in float64.
  *
  *  Branch-free arithmetic, so that loops over neurons vectorise: with libm's exp, one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A block: the work of one star as loops over pixels between barriers.
  *
  *  On the CPU a block is one thread, on a GPU a thread block, in the checking build several

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Continuum functions as polynomials over cells of pixels.
  *
  *  Functions as smooth as a continuum's are, within a cell of some dozens of neighbouring pixels,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Statistics of an ensemble's chains: split R-hat, effective sample size, percentiles.
  *
  *  Serial code, run by one thread of a star's block.  Samples are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Continuum functions: rvspecfit's polynomials and Gaussians, or Chebyshev. */
 #ifndef MILL_CONTINUUM_H
 #define MILL_CONTINUUM_H

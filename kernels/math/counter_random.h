@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Random numbers by counting, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
  *
  *  A number is a pure function of (seed, problem, purpose) and of (particle, step, draw): it does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Doppler shift, relativistic, as rvspecfit has it. */
 #ifndef MILL_DOPPLER_H
 #define MILL_DOPPLER_H

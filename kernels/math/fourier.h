@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Discrete Fourier transforms of float32 sequences that lie side by side.
  *
  *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, a sequence a lane; n is a power of

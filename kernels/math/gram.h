@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Sums of products of all pairs of rows: their layout. */
 #ifndef MILL_GRAM_H
 #define MILL_GRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Label mapping and distance outside the hulls of a library. */
 #ifndef MILL_HULL_H
 #define MILL_HULL_H

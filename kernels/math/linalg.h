@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Cholesky factorisation of the small normal matrices of one star, and products of rows.
  *
  *  The continuum's normal matrix (at most MILL_MAX_CONT rows) and the curvature of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Nelder-Mead simplex minimisation as a state machine: one evaluation per step.
  *
  *  The caller owns the loop, so that the functions of a whole batch of stars can be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Backend-specific primitives of block functions.
  *
  *  The mathematics of a star is written once, in kernels/math and kernels/star, over a few

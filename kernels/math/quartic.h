@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The quartic through five values, one step apart. */
 #ifndef MILL_QUARTIC_H
 #define MILL_QUARTIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The front of an emulator of scattered labels: radial functions and a polynomial.
  *
  *  Sums of |x - center|^3 over all centers and of the monomials after them, with the

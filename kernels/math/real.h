@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The type of templates: float, or double where the run's precision is float64.
  *
  *  A source file is compiled for one of them: it defines MILL_PRECISION, 32 or 64, before its

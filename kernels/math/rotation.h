@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rotational broadening on a grid uniform in ln wavelength.
  *
  *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)

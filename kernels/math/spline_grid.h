@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The front of a grid emulator: cubic or linear B-splines over its labels.
  *
  *  de Boor's recurrence for the basis, and the sum over the 4^n_axis (2^n_axis) grid points

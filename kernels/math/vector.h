@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Short vectors of numbers, as wide as the registers of the instruction set.
  *
  *  For loops that must keep several sums in registers, which compilers fail to do for plain loops

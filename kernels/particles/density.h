@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The density that a Gaussian kernel makes of particles on a grid.
  *
  *  Along the last axis of the grid the kernel of one particle is a geometric series times numbers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Moves of particles: starts, steps, boundaries and moments, as block functions over one part of
  *  a problem's particles. */
 #ifndef MILL_PARTICLE_MOVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of an evolution before it starts, and splines of gridded potentials. */
 #include "kernels/particles/particles.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Particles that drift and diffuse, dX = -grad U(t, X) dt + sqrt(2 D) dW, and the density that a
  *  Gaussian kernel makes of them (docs/science/particles.md).
  *

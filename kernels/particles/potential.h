@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Slopes of potentials at many places. */
 #ifndef MILL_PARTICLE_POTENTIAL_H
 #define MILL_PARTICLE_POTENTIAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The velocity of an arm alone: a search by parabolas through three values of F. */
 #ifndef MILL_ARM_VELOCITY_H
 #define MILL_ARM_VELOCITY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit of one star as a state machine: each round answers one request.
  *
  *  guess -> (Jacobian, simplex) -> polish -> other starts where there is a doubt -> velocity

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Initial guess: cross-match with a few templates over velocity bins.
  *
  *  Data and templates are divided by their own continuum fits; with n = d/c - 1,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
  *
  *  Sums of products over pixels are a backend's (kernels/math/primitives.h).

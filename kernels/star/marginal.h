@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Marginal densities and modes of a star's samples.
  *
  *  The density of a parameter is the binned form of the particles' kernel density

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Data that a device holds once for all stars: the library's emulators and the shared wavelengths
  *  of spectra.  Plain structures of pointers into one memory space.
  */

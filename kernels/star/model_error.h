@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Model error of a star's templates, as a part of the covariance.
  *
  *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One pixel of a template: its exponential, its share of the likelihood, runs of residuals. */
 #ifndef MILL_PIXEL_H
 #define MILL_PIXEL_H

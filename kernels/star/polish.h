@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Levenberg-Marquardt polish with variable projection, a box and hull facets.
  *
  *  Every trial point is evaluated with its derivatives, because a Jacobian

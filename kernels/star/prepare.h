@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Pixel preparation: raw flux, ivar, mask and resolution to what the
  *  likelihood reads.  Conventions of rvspecfit's DESI reader, so that results
  *  can be compared; every rule is listed in docs/science/numerics.md.

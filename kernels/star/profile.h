@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Likelihood of the velocity about the solution: its grids, and the moments that are VRAD_ERR,
  *  VRAD_SKEW and VRAD_KURT.
  *

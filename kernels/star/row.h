@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The row of a finished fit: covariance, errors, chi-squares and flags. */
 #ifndef MILL_ROW_H
 #define MILL_ROW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The posterior of one star: an ensemble of walkers that goes on where its fit has ended.
  *
  *  Each round answers one walker's proposal, so that all stars of a batch are one batch of values;

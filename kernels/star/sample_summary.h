@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Chains of a star's ensemble, and the posterior that they end as.
  *
  *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Posteriors").

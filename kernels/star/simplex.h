@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The simplex of a fit, in coordinates in which F rises by about their square. */
 #ifndef MILL_SIMPLEX_H
 #define MILL_SIMPLEX_H

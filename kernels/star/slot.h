@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
  *  request that the next round answers.
  */

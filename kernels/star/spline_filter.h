@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The filter that turns second differences into spline coefficients. */
 #ifndef MILL_SPLINE_FILTER_H
 #define MILL_SPLINE_FILTER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The state of a star's fit, a struct for each stage.
  */
 #ifndef MILL_STAGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Doubts about a star's first solution, and the other starts that they justify.
  *
  *  The starts are the guess's best templates, each with labels apart from those of the others

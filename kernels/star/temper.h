@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Parallel tempering of a star's ensemble, and the evidence.
  *
  *  At power b of the likelihood walkers sample exp(-b F_L / 2 - F_P / 2), F_P being the priors and

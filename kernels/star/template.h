@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A template from the emulator to the pixels of a segment: flux, rotation, spline, resolution. */
 #ifndef MILL_TEMPLATE_H
 #define MILL_TEMPLATE_H

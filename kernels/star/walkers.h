@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The walkers of a star's ensemble: their random numbers and their moves.
  *
  *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Posteriors").

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Work space of one block: rows of templates on the grid and at the pixels.
  */
 #ifndef MILL_WORKSPACE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A network at work on the CPU: forwards and backwards over some models. */
 #include <string.h>
 

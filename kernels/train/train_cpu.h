@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Vector code of the CPU's training: train_cpu_math.c for train_cpu.c alone. */
 #ifndef MILL_TRAIN_CPU_H
 #define MILL_TRAIN_CPU_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Included by kernels/train/train_cpu_math.c once per instruction set (OPS_NAME, OPS_TARGET); no
  * include guard.  Neither set has fused products, and sums have eight parts in both, so the bits
  * are the same. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/train/train_cpu.h"
 
 #include <math.h>

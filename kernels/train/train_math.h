@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Scalar functions of training, shared by the CPU's vectors and a GPU's threads. */
 #ifndef MILL_TRAIN_MATH_H
 #define MILL_TRAIN_MATH_H

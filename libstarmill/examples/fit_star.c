@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Fit one spectrum and print what comes out: fit_star LIBRARY.h5 SPECTRUM.txt, where each line of
  * the text has wavelength (Angstrom, vacuum), flux and its error.
  * cc fit_star.c $(pkg-config --cflags --libs starmill) */

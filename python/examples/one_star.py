@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # %% [markdown]
 # One star with libstarmill: open a library, fit a spectrum, look at the likelihood, plot.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Templates, likelihoods and fits of stellar spectra, by libstarmill.
 
 What this module computes is what ``starmill fit`` computes, bit for bit.  A `Library` holds

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The module against results of `starmill fit` and against NumPy.
 
 It needs a library, a file of DESI's layout and the result of a fit of it:

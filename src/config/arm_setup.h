@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Arms of template spectra, from a YAML file (config/templates/): wavelengths, pixels, resolution.
  *
  *    arms:

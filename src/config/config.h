@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Configuration of `starmill fit`: a YAML file, then the command line.
  *
  *  Keys follow rvspecfit's names where it has them (min_vel, max_vel,

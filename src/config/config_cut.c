@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Arms cut from the library's only arm. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A configuration file as a YAML document; config_read.c takes the keys from it. */
 #include <errno.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared declarations of src/config/. */
 #ifndef MILL_CONFIG_INTERNAL_H
 #define MILL_CONFIG_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of all keys: it drives reading, checking, printing, the options of `starmill fit`,
  * its --help and the documentation. */
 #include <limits.h>

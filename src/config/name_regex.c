@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/config/name_regex.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Regular expressions on names. */
 #ifndef MILL_NAME_REGEX_H
 #define MILL_NAME_REGEX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Table row of a user's setting: a key of the configuration (src/config/config_keys.c) or an
  *  option of a job (jobs/options/option_table.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Numbers and names as the texts of configurations, options and messages. */
 #ifndef MILL_TEXT_H
 #define MILL_TEXT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A file of one YAML document, read with limits on its length and nesting. */
 #ifndef MILL_YAML_FILE_H
 #define MILL_YAML_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* An operation is an addition or a multiplication; a division, a root, an exponential, a
  * logarithm or a comparison counts as one too.  Products with one and sums with zero are omitted if
  * they occur in the mathematics, not in the code.  Rotation and the widths of line-spread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Lower bound of the work of a fit: arithmetic and bytes by stage, and the time that this machine
  *  needs for it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/floor/bench_rates.h"
 
 #include <cblas.h>

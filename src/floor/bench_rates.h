@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rates of one core of this machine, from which floors are computed.
  *
  *  Work over CPU time of the calling thread, the best of several tries, so that other programs on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A spectrum cut into an arm: convolved with a Gaussian whose width varies along the arm, and
  *  averaged over pixels of uniform ln wavelength.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Principal components of many spectra, as the last layer of an emulator. */
 #ifndef MILL_COMPONENTS_H
 #define MILL_COMPONENTS_H

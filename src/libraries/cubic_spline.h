@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Natural cubic spline through points with ascending x. */
 #ifndef MILL_CUBIC_SPLINE_H
 #define MILL_CUBIC_SPLINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra from an arm's emulator on the host, float64 throughout with the weights cast up. */
 #ifndef MILL_EMULATOR_H
 #define MILL_EMULATOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Included by src/libraries/emulator.c once per instruction set (LANES_NAME, LANES_TARGET); no
  * include guard.  Vectors are written out, so that sums stay in registers. */
 

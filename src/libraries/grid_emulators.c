@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/libraries/grid_emulators.h"
 
 #include <math.h>

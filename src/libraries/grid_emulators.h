@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Emulators of models with labels, all arms of a grid file at once: radial functions, splines and
  *  linear interpolation on principal components of ln flux (docs/use/libraries.md). */
 #ifndef MILL_GRID_EMULATORS_H
@@ -24,8 +25,8 @@ typedef struct mill_grid_settings {
   int degree;       /**< of the polynomial added to the radial functions */
   double smoothing; /**< of radial functions; 0: chosen by leave-one-out for each component */
   enum mill_hulls hulls;
-  int n_guess;      /**< templates of the initial guess */
-  int n_thread;     /**< 1 or more; the library does not depend on it */
+  int n_guess;  /**< templates of the initial guess */
+  int n_thread; /**< 1 or more; the library does not depend on it */
 } mill_grid_settings;
 
 void mill_grid_settings_init(mill_grid_settings *settings);

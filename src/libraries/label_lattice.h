@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Models at the nodes of a grid of labels, and filling of nodes without a model. */
 #ifndef MILL_LABEL_LATTICE_H
 #define MILL_LABEL_LATTICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/libraries/label_search.h"
 
 #include <math.h>

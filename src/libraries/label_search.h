@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Labels that fit a spectrum best, by Levenberg-Marquardt. */
 #ifndef MILL_LABEL_SEARCH_H
 #define MILL_LABEL_SEARCH_H

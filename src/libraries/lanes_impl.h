@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Functions of LANES_IMPL, a file, once per instruction set; no include guard. */
 #define LANES_NAME(name) name##_any
 #define LANES_TARGET

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps shared by all ways of making a library. */
 #ifndef MILL_LIBRARY_MAKE_H
 #define MILL_LIBRARY_MAKE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Quality of a library, from spectra left out of it: the report of library spectra and train
  *  (docs/use/libraries.md). */
 #ifndef MILL_LIBRARY_REPORT_H

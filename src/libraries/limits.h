@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Check that settings are within limits, with one form of message. */
 #ifndef MILL_LIBRARIES_LIMITS_H
 #define MILL_LIBRARIES_LIMITS_H

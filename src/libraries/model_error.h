@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The model error of an arm from residuals of spectra whose labels are known
  *  (docs/science/numerics.md, "Model error"). */
 #ifndef MILL_LIBRARIES_MODEL_ERROR_H

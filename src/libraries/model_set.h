@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra of models in memory, on the pixels of a library. */
 #ifndef MILL_MODEL_SET_H
 #define MILL_MODEL_SET_H

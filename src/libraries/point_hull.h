@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The region of a plane covered by scattered points. */
 #ifndef MILL_POINT_HULL_H
 #define MILL_POINT_HULL_H

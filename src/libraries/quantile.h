@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Numbers in order. */
 #ifndef MILL_QUANTILE_H
 #define MILL_QUANTILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Fitting and evaluating radial functions around scattered labels (kernels/data/library.h). */
 #ifndef MILL_RBF_H
 #define MILL_RBF_H

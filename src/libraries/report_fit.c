@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/libraries/report_fit.h"
 
 #include <float.h>

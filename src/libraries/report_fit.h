@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Labels and velocity of left-out spectra, fitted by a library (of library_report.c). */
 #ifndef MILL_REPORT_FIT_H
 #define MILL_REPORT_FIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The level of a spectrum as a smooth function of its pixels. */
 #ifndef MILL_SMOOTH_MEDIAN_H
 #define MILL_SMOOTH_MEDIAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/libraries/spectra_library.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A library from labelled spectra on one wavelength grid: observed stars or models at
  *  scattered labels (docs/use/libraries.md). */
 #ifndef MILL_SPECTRA_LIBRARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Steps of mill_spectra_library_build and their data: spectra_grid.c selects the spectra and puts
  * them on the library's wavelengths, spectra_fit.c makes the functions of the labels,
  * spectra_errors.c measures the model error. */

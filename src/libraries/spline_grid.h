@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Fitting and evaluating tensor products of splines (kernels/data/library.h). */
 #ifndef MILL_SPLINE_GRID_H
 #define MILL_SPLINE_GRID_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** An arm's network from its spectra: statistics and components first, then gradients
  *  (docs/science/numerics.md, "Training a network"). */
 #ifndef MILL_TRAIN_ARM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Training of a multilayer perceptron with SiLU (docs/science/numerics.md, "Training a network").
  *
  *  Ranks share every mini-batch, threads the work of a rank.  Sums have a fixed order: the bits

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The last layer is linear: with the hidden layers as they are, its best weights are those of
    linear least squares. */
 #include <math.h>

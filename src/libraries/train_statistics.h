@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** First phase of training: statistics and principal components of spectra in one pass
  *  (docs/science/numerics.md, "Training a network"). */
 #ifndef MILL_TRAIN_STATISTICS_H

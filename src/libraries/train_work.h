@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One rank's part of a training: its network at work (kernels/train/train_ops.h) and the models
  *  that it takes to it.  For train_network.c and train_solve.c. */
 #ifndef MILL_TRAIN_WORK_H

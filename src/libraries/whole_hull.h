@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The convex hull of points in any number of dimensions, by qhull. */
 #ifndef MILL_WHOLE_HULL_H
 #define MILL_WHOLE_HULL_H

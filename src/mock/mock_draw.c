@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Properties of the stars: functions of the settings, the seed and the index. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Noise-free spectra at the instrument's pixels: the fit's model (docs/science/numerics.md) in
  * float64, written plainly and unlike the fit's block functions. */
 #include <math.h>

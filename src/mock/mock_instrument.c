@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The instrument: wavelengths, line-spread functions, throughput, sky and read noise.
  * docs/science/simulator.md gives the formulas and where their constants come from. */
 #include <math.h>

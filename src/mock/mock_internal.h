@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared declarations of the mock survey (src/mock/); no other file includes it. */
 #ifndef MILL_MOCK_INTERNAL_H
 #define MILL_MOCK_INTERNAL_H

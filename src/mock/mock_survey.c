@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/mock/mock_survey.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Mock survey: its stars, and their spectra as an instrument sees them.
  *
  *  A star is a pure function of the settings, its index and the seed, so ranks share files without

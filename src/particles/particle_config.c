@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/particles/particle_config.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The configuration of `starmill particles`: YAML keys of an evolution and of its problems. */
 #ifndef MILL_PARTICLE_CONFIG_H
 #define MILL_PARTICLE_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/device_memory.h"
 
 #include "kernels/base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Memory of a backend that lives as long as a pipeline. */
 #ifndef MILL_DEVICE_MEMORY_H
 #define MILL_DEVICE_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/device_model.h"
 
 #include <string.h>

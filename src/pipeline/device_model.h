@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A library in the form and in the memory in which a backend reads it: mill_model. */
 #ifndef MILL_DEVICE_MODEL_H
 #define MILL_DEVICE_MODEL_H

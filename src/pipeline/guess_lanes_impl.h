@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Included by src/pipeline/guess_table.c once per instruction set (LANES_NAME, LANES_TARGET); no
  * include guard.  Vectors are written out, so that the sums of a tile stay in registers. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Templates of the initial guess, on the host.
  *
  *  The library names some stars; their spectra come from the emulator once per

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A star that stays in the first slot and is evaluated at points that the caller gives. */
 #include <string.h>
 

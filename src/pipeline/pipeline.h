@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The fit pipeline: stars in, rows out, through slots and rounds.
  *
  *  Written once over the backend table (kernels/backend.h).  Free slots are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What the files of the pipeline share: crews of slots, the star that is held, a run's stream. */
 #ifndef MILL_PIPELINE_PARTS_H
 #define MILL_PIPELINE_PARTS_H

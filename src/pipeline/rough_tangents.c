@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/rough_tangents.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Tangents of an emulator in fewer directions: the span of its templates' tangents.
  *
  *  The last layer takes n_in numbers to pixels.  Tangents of templates lie near a space of far

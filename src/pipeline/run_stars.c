@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A run: stars from a source into free slots, rounds, and finished rows to a sink. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The slots of a pipeline: stars copied into the backend's memory, their models fetched back.
  *
  *  A slot keeps its memory from star to star, and gets more where a star needs it.  While it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/pipeline/waveset_cache.h"
 
 #include <math.h>

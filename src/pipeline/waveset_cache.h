@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Wavelength sets of a run: found by their wavelengths, held by their users, bounded
  *  in memory.
  *

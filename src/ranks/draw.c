@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/ranks/draw.h"
 
 #include <pthread.h>

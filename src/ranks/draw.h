@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Distribution of the numbers 0, 1, 2, ... to the threads of all ranks, each once, one or more at
  *  a time.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The ranks of a job: start and end of MPI, a common result code, stopping. */
 #ifndef MILL_MPI_CONTEXT_H
 #define MILL_MPI_CONTEXT_H

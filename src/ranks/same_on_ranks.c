@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/ranks/same_on_ranks.h"
 
 #include <limits.h>

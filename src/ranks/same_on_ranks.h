@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Checks that settings from each rank's command line and files agree. */
 #ifndef MILL_SAME_ON_RANKS_H
 #define MILL_SAME_ON_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Division of a catalog's rows among ranks: one list of chunks, which the ranks draw one by one.
  *
  *  The list depends on the catalog, on the rows that are still wanted, and on the number of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Default rate of a rank where none was measured: for estimates and for sizing work, never for
  *  results. */
 #ifndef MILL_USUAL_RATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/run/backend_choice.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Choice of a run's backend and of each rank's GPU: made once, the same on every rank. */
 #ifndef MILL_BACKEND_CHOICE_H
 #define MILL_BACKEND_CHOICE_H

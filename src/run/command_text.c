@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/run/command_text.h"
 
 #include <stdio.h>

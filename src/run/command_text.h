@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The command line as the user may paste it again. */
 #ifndef MILL_COMMAND_TEXT_H
 #define MILL_COMMAND_TEXT_H

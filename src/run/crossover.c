@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/run/crossover.h"
 
 #include <errno.h>

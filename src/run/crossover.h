@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Size from which a GPU is faster than this machine's CPU, as measured by `starmill bench
  *  crossover` and used by `--backend auto`.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Watches for reasons to stop a fit in good order: a signal, a stop file, the time limit, another
  *  rank.
  *

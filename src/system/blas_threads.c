@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/blas_threads.h"
 
 #ifndef MILL_HAVE_OPENBLAS

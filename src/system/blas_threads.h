@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** BLAS in one thread a call, and with the memory that it needs.  A fit calls no BLAS. */
 #ifndef MILL_BLAS_THREADS_H
 #define MILL_BLAS_THREADS_H

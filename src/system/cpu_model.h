@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The processor of this machine. */
 #ifndef MILL_CPU_MODEL_H
 #define MILL_CPU_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Checks that a file written by a command is not another of its files.
  *
  *  A job names its files one by one, before it opens or makes any: first all that it writes, then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Log lines with time, rank, level and place; thread-safe.
  *
  *  One line per message: "2026-11-21T05:36:05Z rank 0 INFO  fit.c:120  text", on standard error or

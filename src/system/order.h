@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Orders for qsort and bsearch. */
 #ifndef MILL_ORDER_H
 #define MILL_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Progress on rank 0: done, rate, time left.
  *
  *  A line redrawn at most twice a second on a terminal; nothing when standard

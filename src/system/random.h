@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Random numbers by counting: Philox 4x32-10 (Salmon et al. 2011, SC'11), from Random123.
  *
  *  A stream is a pure function of (seed, star, purpose): what a star draws does

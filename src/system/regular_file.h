@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Opening of input files named by a user.
  *
  *  A pipe without a writer would block forever, a folder or a device cannot be read, and many files

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Order statistics without sorting. */
 #ifndef MILL_SELECT_H
 #define MILL_SELECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/shipped_file.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Files shipped with the program, found relative to it, so that an installed tree may be moved.
  */
 #ifndef MILL_SHIPPED_FILE_H

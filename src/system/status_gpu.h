@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** NVIDIA GPUs as their driver reports them, through its management library (NVML).
  *
  *  The library is looked for when it is first needed, so that builds without CUDA see GPUs too, and

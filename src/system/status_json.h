@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** JSON by jansson: a writer for any text and number, and access to values that were read.  Texts
  *  may hold any byte: bytes that are not UTF-8 become U+FFFD.  NaN and infinity become null.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/status_process.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Facts about this process and others on its machine, for status and doctor. */
 #ifndef MILL_STATUS_PROCESS_H
 #define MILL_STATUS_PROCESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/stop_signal.h"
 
 #include <errno.h>

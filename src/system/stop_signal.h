@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Reason to stop a job in good order, noted here and checked between steps of work.
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; callers

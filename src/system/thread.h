@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Threads, and waits with a time limit on the clock of mill_wall_s. */
 #ifndef MILL_THREAD_H
 #define MILL_THREAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/version.h"
 
 #include "mill_revision.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Version of starmill: printed by --version and written to every file. */
 #ifndef MILL_VERSION_H
 #define MILL_VERSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Ends a job in which a call hangs.
  *
  *  Calls that may hang (a file system, a collective call, a device) are announced before and

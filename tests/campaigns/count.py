@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How large the project is, by revision: a table in Markdown.
 
     count.py [REVISION...]     (./run count; default: HEAD)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What docs/science/validation.md (Hostile input) says of more rows than tests/e2e/test_hostile.py has.
 
 STARMILL=build/release/starmill STARMILL_TEST_DATA=DATA python3 tests/campaigns/hostile_set.py

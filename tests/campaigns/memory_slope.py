@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Does the memory of a long run grow with the stars that it has fitted?
 
     memory_slope.py --starmill PROGRAM --folder DIR [--stars 50000] [--kind generic|desi]

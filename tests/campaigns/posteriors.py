@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Posteriors against emcee and by simulation-based calibration, on stars of the test library.
 
     cmake --build build/release --target test_fit_posterior

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Are the errors right?  Pulls of fits of simulated surveys, by parameter and S/N.
 
 usage: pulls_plot.py FIT.h5 TRUTH.fits [FIT.h5 TRUTH.fits ...] [options]

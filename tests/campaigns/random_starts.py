@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Does the fit find the best minimum on real spectra?  Default fits against random starts.
 
     random_starts.py STARMILL DIR [--data DIR] [--starts 32] [--sets lamost,sdss,miles,...]

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Whether two programs give the same rows, bit for bit.
 
     same_rows.py make STARMILL DIR [--data DIR]

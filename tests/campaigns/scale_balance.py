@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Idle tail, waiting and weak scaling of real runs on an uneven catalog (docs/develop/scaling.md).
 
     scale_balance.py --starmill PROGRAM --library LIB.h5 --folder DIR [--stars 4000] [--repeat 3]

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Time and memory of indexing a large catalog (docs/develop/scaling.md).
 
     scale_index.py --starmill PROGRAM --library LIB.h5 --folder DIR [--files 100000] [--rows 100]

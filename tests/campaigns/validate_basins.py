@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Did any star end in a wrong minimum?  Several fits of one simulated survey compared.
 
 usage: validate_basins.py TRUTH.fits FIT.h5 FIT.h5 [FIT.h5 ...]

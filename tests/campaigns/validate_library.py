@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How labels and velocities of real stars, fitted with a library, compare with published ones.
 
 usage: validate_library.py [options] WORK NAME=LIB.h5...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Compare fits of the reference survey with rvspecfit's and with the truth.
 
 usage: validate_survey.py [--data FOLDER] FIT.h5 [FIT.h5 ...]

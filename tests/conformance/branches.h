@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What every backend must do on a few stars that reach every branch, as close to the CPU's best
  *  backend as the order of sums allows. */
 #ifndef CONFORMANCE_BRANCHES_H

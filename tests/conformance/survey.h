@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What every backend must do, on stars made from a small made-up library: the tests that the
  *  adapters of the backends run (tests/cpu, tests/fiber, tests/cuda, the latter on a GPU and over
  *  an emulated one).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every instruction set's CPU backend that runs here: what every backend must do
  * (tests/conformance/). */
 #include "tests/mill_test.h"

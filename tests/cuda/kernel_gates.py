@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What the compiler has made of the kernels of a fit, and whether that is good enough.
 
     kernel_gates.py [--table] LIBRARY_OR_CUBIN

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The CUDA backend: what every backend must do (tests/conformance/survey.h), and how the device is
  * driven.
  *

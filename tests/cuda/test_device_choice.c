@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which GPU a rank takes: tables of what a machine has in, choice and message out.  No GPU. */
 #include "tests/mill_test.h"
 

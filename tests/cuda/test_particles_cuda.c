@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Particles on a GPU, or on the emulated one, against the CPU's and sums of kernels; two transfers;
  * bits that depend on nothing else; memory that is too small.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Training on a GPU, or with the emulated one, against the CPU's: losses, slopes, hidden outputs,
  * whole trainings, for every loss and precision; the same bits again; ranks. */
 #include "tests/mill_test.h"

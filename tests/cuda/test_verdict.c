@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How rows of two backends are judged (verdict.h): planted errors must be found. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Are the rows of two backends the same within the tolerances, for as many stars as they must be?
  *
  *  A backend of which exactly 99.9 % of the stars are within them has 5 of 5,000 outside, give or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Column-major products, in plain loops on the handle's stream; factors are rounded as the compute
  * type allows.  Those in float64, and eigenvectors, are the CPU's own, once the
  * stream is empty. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of cuBLAS: what kernels/cuda/train_cuda.cu calls, on the emulated streams. */
 #ifndef MILL_CUDA_EMULATION_CUBLAS_H
 #define MILL_CUDA_EMULATION_CUBLAS_H

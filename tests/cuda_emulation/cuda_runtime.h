@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of the CUDA runtime: what kernels/cuda/ uses of it, and no more.
  *
  *  Compiles kernels/cuda/cuda_*.cu but the probe as C++, so that the driver code and every kernel

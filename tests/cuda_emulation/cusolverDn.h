@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of cuSOLVER: what kernels/cuda/train_directions.cu calls. */
 #ifndef MILL_CUDA_EMULATION_CUSOLVER_H
 #define MILL_CUDA_EMULATION_CUSOLVER_H

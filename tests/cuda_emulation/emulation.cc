@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* See cuda_runtime.h for what this is and what it is not. */
 #include <cstdio>
 #include <deque>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What tests may ask of the emulated GPU (cuda_runtime.h). */
 #ifndef MILL_CUDA_EMULATION_H
 #define MILL_CUDA_EMULATION_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What end-to-end tests share that need no test data: running the program, reading results.
 
 A test script skips as a whole (exit 77) when the program or a Python package is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What end-to-end tests share that need the test data: paths, libraries, cut inputs.
 
 All of base.py as well.  A script that imports this skips as a whole (exit 77)

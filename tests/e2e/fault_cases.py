@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Faults of disks, files and processes, each with what the program must make of it.
 
 For test_fit_faults.py, which runs every case once, and tests/campaigns/kill, which repeats them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs that are killed at random moments, what they leave, and whether they can be continued.
 
 For test_fit_kill.py and tests/campaigns/kill.  A run is killed either at a random time (SIGKILL

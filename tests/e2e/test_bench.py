@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill bench: counts, times and floors of a fit that add up; no figure of a machine is asserted."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A survey's daily use: inputs by pattern and number, a table of inputs, and runs that leave out what
 is done.  Needs no test data."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Damaged rows of a finished result are noticed: by the same command, which fits them again, by
 status and by merge."""
 

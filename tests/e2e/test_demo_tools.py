@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The demo's tables and pictures from made-up results whose errors are known exactly.
 
 Needs neither the program nor the test data: results, truth and spectra are

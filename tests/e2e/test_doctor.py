@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What `starmill doctor` says of this machine, against what Python sees of it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill export`: what other programs read is what the result holds, value for value.
 
 The reference is the result itself through h5py, and the inputs through astropy.

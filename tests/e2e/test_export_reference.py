@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The reference survey through the eyes of who reads rvspecfit's files, and star by star beside it."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """No command writes over a file of its own, waits for a pipe, or shares an output by two names."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Work is drawn by the ranks of a run: uneven files change nothing but who fits what."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Command line, configuration, output and library mistakes of `starmill fit`; a plain run."""
 
 import os

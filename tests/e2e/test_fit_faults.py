@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Faults of disks, files and processes: each ends with its status and its message, none hangs."""
 
 from common import *  # noqa: F403

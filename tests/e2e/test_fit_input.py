@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Bad input: one clear line, a STATUS or an entry of /catalog/files, nothing else lost."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """join_by_name: rows of one object in several files become one row."""
 
 from common import *  # noqa: F403

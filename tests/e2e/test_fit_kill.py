@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A few of the kills of tests/campaigns/kill: what they leave opens, is whole, and continues."""
 
 from common import *  # noqa: F403

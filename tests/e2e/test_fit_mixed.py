@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
 Each row must be, bit for bit, that of a run of its kind of backend alone, whichever rank has

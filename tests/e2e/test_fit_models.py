@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Best-fit models: shapes, units, and the chi-square that they give."""
 
 from common import *  # noqa: F403

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The place of the output: nothing that another run has left there or in the node's shared memory
 stops a fit, and a result that is not there at the end is no success.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """--retry-failed after an input was repaired: what may have changed, and what comes of it."""
 
 import os

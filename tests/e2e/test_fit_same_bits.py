@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Every optimizer gives a star the same bits, with any other stars and any number of threads and ranks.
 
 Stars of the reference survey among rows with one defect each (NaN, infinities, masked and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Which rows are fitted: selection, S/N, exposures; real files (defects: test_patho.py)."""
 
 from common import *  # noqa: F403

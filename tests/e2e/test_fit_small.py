@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A few stars by one rank and by two: the same rows bit for bit, near the truth.
 
 For daily work (./run tests --fast); it needs no test data.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Fits that start from a table: which stars do, what comes out, and what is refused."""
 
 from common import *  # noqa: F403

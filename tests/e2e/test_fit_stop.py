@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A run that is stopped is continued by the same command (killed ones: test_fit_kill.py).
 
 What comes out at the end is what an uninterrupted run gives, bit for bit.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Other surveys from file to row: SDSS and LAMOST stars, their names, frames, exposures."""
 
 from common import *  # noqa: F403

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Generic input: files written by astropy, as docs/use/formats.md and tools/make_generic.py do.
 
 The same pixels of simulated stars are given once as a DESI file and once in the generic

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """tools/gpu-programme with make-believe programs, GPU and tools of NVIDIA in a bundle: what it keeps,
 how it goes on, and what it reads in ncu's output (whose form is that of ncu 2025)."""
 

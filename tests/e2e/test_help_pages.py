@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Man pages and bash completion say what --help says, of every job."""
 
 import re

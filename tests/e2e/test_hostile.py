@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What is finite but no star, or not only one: no such row comes out as a normal fit.
 
 The rows are made here from one star of the reference survey (S/N 50, v sin i 5 km/s), whose

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Every row has an identifier that lasts, in /catalog and in the models, and the snippets of the
 documentation work with it."""
 

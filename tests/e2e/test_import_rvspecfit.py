@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """tools/import_rvspecfit.py on files that rvspecfit wrote (tests/reference/make_rvspecfit.py)."""
 
 import importlib.util

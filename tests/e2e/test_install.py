@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """cmake --install makes a tree that works from anywhere, and that may be moved; make dist."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
 and what is refused."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library: import and info from outside, with real and with made-up emulators."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library spectra: made-up labelled spectra to a fit with their labels, wavelengths as
 headers give them, refusals; and the real collections where the test data are there."""
 

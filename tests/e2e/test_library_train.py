@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library train: a grid file in, networks out; stopped, killed, continued; refusals."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """libstarmill as it is installed: names, header, pkg-config, CMake, the program's bits; and the
 Python module in a fresh virtual environment."""
 

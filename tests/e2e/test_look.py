@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill show`, `select`, `plot` and `report`: what they print of a survey is what numpy and h5py
 read from its result, spectra are those of the inputs, damaged rows are left out, and what cannot be
 is told in one line."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A limit on address space (ulimit -v, a batch system's) ends a run with a message, or not at all.
 
 OpenBLAS asks for its 128 MiB a thread again and again for ever, so a fit must not need them.

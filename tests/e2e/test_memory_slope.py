@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A run's memory does not grow with its stars: the short version of a campaign.
 
 A leak of a star's spectrum would be 6 kB a star, of its slot more.

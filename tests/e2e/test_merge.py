@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill merge`: the results of a survey's parts become the one of a single run, bit for bit."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a user gets wrong most often has a message that names it: units, line-spread functions, the
 medium of the wavelengths, files that are cut or badly made."""
 

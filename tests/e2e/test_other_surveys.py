@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """SDSS and LAMOST files of the test data, fitted: what the result says of them against astropy.
 
 The templates are those of the small library, so only what comes from the files is looked at:

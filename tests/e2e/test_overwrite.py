@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """--overwrite destroys nothing: the old file stays until the new one is worth more, and what is not
 starmill's is never replaced."""
 

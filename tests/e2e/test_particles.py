@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill particles`: densities against solutions, the same bytes by any ranks and after a kill,
 on emulated GPUs what the CPU gives, and what cannot be is refused with a line that says what to give.
 

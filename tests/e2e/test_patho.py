@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One defect a row: what has something to fit is fitted, what is bad is flagged and named."""
 
 from common import *  # noqa: F403

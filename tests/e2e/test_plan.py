@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """`starmill fit --plan` says what the run then does, and writes nothing."""
 
 import os

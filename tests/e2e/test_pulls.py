@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Simulated stars, fitted with the library that they are drawn from: right minima, honest errors.
 
 1,000 stars of the small library, which has no model error, and 1,000 of the shipped one, each with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The tool that computes grids: its plan and its bookkeeping, and one run of it.
 
 Needs none of the packages that the tool fetches: their files are made here in small,

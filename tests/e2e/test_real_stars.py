@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Real stars with a library of real stars: LAMOST against LASP's table, exposures against each other.
 
 The library is MILES, made by `library spectra` as config/lamost.yaml's user would.

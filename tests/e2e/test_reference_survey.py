@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The reference survey against rvspecfit's results and the truth: as good or better."""
 
 from common import *  # noqa: F403

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """An input is the same by any spelling of its path: a result is continued, and not refused."""
 
 from base import *  # noqa: F403

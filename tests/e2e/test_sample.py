@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Posteriors of fitted stars: what the file says, that it is the same however it was made, and what
 is refused."""
 

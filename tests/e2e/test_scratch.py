@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A scratch folder that is too small for the .gz inputs costs at most the files that do not fit."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill simulate: its files, the same bytes from any ranks, its refusals, and a fit.
 
 The library is the small one; the shipped library, its cut and its model error are in the class

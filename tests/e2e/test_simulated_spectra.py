@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The noise-free pixels of starmill simulate against a program that shares nothing with it.
 
 The stars are computed from the library file (docs/use/formats.md, docs/science/numerics.md) in

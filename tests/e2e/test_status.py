@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What `starmill status` and the status file say of runs that go, end, stop, fail and die."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Selection as a survey's pipeline makes it: target bits or redrock, S/N by SCORES, exposures, arms;
 and what the catalogue has of survey and Gaia.  Needs no test data."""
 

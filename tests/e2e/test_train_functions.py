@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library train --emulator radial | splines | linear: a made-up grid file to a library, its
 templates against SciPy's interpolation and the spectra's own formula, its report against an own
 one, a fit with it, gaps and refusals."""

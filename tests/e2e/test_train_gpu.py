@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library train on emulated GPUs: the losses of the CPU, by one rank and by two; refusals.
 
 What the emulation is not: tests/cuda_emulation/cuda_runtime.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill library train against PyTorch: losses of ten epochs, stored by
 tests/reference/make_train_losses.py.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """WEAVE input: L1 files written by astropy, the blue and the red arm of a field apart.
 
 The same pixels are given once as WEAVE files and once in the generic layout; the fits of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Faults of file systems and processes for tests, loaded by LD_PRELOAD.
  *
  * FAULTS="WHAT:CALL:PATH:FIRST:COUNT[:RANK];..." does WHAT in the calls CALL on files whose path

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The backend of the fiber build. */
 #ifndef FIBER_BACKEND_H
 #define FIBER_BACKEND_H

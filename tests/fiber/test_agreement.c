@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The fiber build: what every backend must do (tests/conformance/), and any number of fibers, in
  * any order, gives what the plain build gives. */
 #include "tests/mill_test.h"

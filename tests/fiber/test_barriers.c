@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every barrier matters: the blocks compiled once more with barriers that can be
  * left out one at a time, and the whole fit run without each.
  *
@@ -102,7 +103,7 @@ static const harmless allowed[] = {
     {"mill_block_take_stored", 1, 1, next},
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_curvature", 2, 2, next}, /* mill_block_locate of the next segment */
-    {"mill_block_prepare", 1, 1, next},  /* in the medians */
+    {"mill_block_prepare", 1, 1, next},   /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
     {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 1, 1, serial},

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The particle engine with fibers in the place of a block's threads, in random orders between
  * barriers: the same particles as the CPU's, and sums that differ by their order alone. */
 #include "tests/kernels/particles/evolution.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Stars made from an emulator, and a second, dense likelihood to compare with.
  *
  *  The template is evaluated as in docs/science/numerics.md but by other means: float64

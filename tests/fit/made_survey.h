@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The library and settings of a program whose stars are all made from one library: N_LABEL labels
  *  and N_ARM arms, which the includer defines. */
 #ifndef MADE_SURVEY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One made star in a pipeline of one slot in float64, and derivatives by differences. */
 #ifndef ONE_STAR_H
 #define ONE_STAR_H

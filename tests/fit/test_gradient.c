@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Value, gradient and curvature of the fit in float64 against a dense second
  * implementation (made_star.h) and against differences. */
 #include "tests/mill_test.h"

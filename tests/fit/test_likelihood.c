@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* -2 ln L against the float64 reference values of the test data. */
 #include "tests/mill_test.h"
 

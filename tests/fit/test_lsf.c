@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Line-spread functions given as a sigma per pixel: against the resolution matrix of the
  * same Gaussian, against stars whose templates were convolved densely (made_star.h), and
  * what is said of pixels that have none. */

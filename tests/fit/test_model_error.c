@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Model error in the likelihood: value and curvature against a dense covariance matrix in float64,
  * the gradient against differences, and that without it nothing changes. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stars made from the emulator come back, whatever the optimizer. */
 #include "tests/mill_test.h"
 

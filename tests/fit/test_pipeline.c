@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The fit from spectra to rows: what it must do with settings, limits, bad
  * spectra, slots and threads. */
 #include "tests/mill_test.h"

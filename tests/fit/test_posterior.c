@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Posteriors from spectra to rows: the fit's errors where the posterior is Gaussian, the same bits
  * whatever runs beside, and what is refused.
  *

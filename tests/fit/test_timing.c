@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the time of a run goes: requests are counted once each, under their stage. */
 #include "tests/mill_test.h"
 

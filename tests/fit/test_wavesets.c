@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Wavelength sets without bound: stars with grids of their own, the same bits whatever
  * is in the batch and however small the cache is, and memory that stays bounded. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* One target for libFuzzer: FUZZ_TARGET is its name. */
 #include <stdlib.h>
 

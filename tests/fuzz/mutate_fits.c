@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Random damage of the kinds that matter in a FITS file.  Bytes put in or taken out at random
  * shift all that follows and are found at once, so blocks are kept. */
 #include <stdio.h>

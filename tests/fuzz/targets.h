@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What is fuzzed: one function per reader of files that others wrote.
  *
  *  Each takes the bytes of a file, reads it as a run would and says whether it was accepted.

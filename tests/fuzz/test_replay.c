@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every input of the corpus through its target, in every build: a target aborts where a reader
  * does not keep its promise.  tests/fuzz/README.md says how to search for more of them. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A result file with some columns of /fits and /catalog, whose rows are fitted and whole. */
 #ifndef MILL_RESULT_MAKER_H
 #define MILL_RESULT_MAKER_H

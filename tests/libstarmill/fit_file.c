@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fit_file LIBRARY CONFIG SPECTRA RESULT: fit all stars of a file by libstarmill and compare every
  * column with a result of the program, bit for bit.  Built by tests/e2e/test_libstarmill.py with
  * what is installed. */

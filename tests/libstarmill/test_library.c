@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* libstarmill through its public header, against the dense second implementation of made_star.h
  * and against the program's own pipeline. */
 #include "tests/mill_test.h"

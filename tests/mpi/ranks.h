@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** What tests of several ranks share: the ranks, and an end that all of them come to. */
 #ifndef MILL_TEST_RANKS_H
 #define MILL_TEST_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A small make-believe survey for the tests of the result file: two to three
  *  input files, rows with one to three exposures, results that depend on the row
  *  alone, and reading back with plain HDF5. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which backend the ranks of a run take, over make-believe GPUs: every rank has its own, and one
  * of them goes wrong.  All ranks must come to the same end, and none must wait for ever. */
 

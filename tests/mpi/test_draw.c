@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Numbers drawn by all ranks at once: each comes once, and no rank has to draw. */
 #include "src/ranks/draw.h"
 #include "tests/mpi/ranks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The grid file: what is written by several ranks, in two runs, is read by each. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Rows of several files that are one object become one row, the same on any number of ranks. */
 #include <math.h>
 #include <string.h>

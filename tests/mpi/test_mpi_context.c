@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks agree on the worst outcome, stop one another, and share the cores. */
 #include "tests/mpi/ranks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The reader threads of all ranks together bring every wanted row once, with its pixels. */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The result file written by several ranks: values, counts, failures. */
 #define _GNU_SOURCE
 

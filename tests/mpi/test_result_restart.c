@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Runs that are continued, found finished, or refused. */
 #include "tests/mpi/result_fixture.h"
 
@@ -281,7 +282,7 @@ static void test_other_identity_is_refused(void **state)
 static void test_foreign_files_are_refused_and_damaged_ones_overwritten_on_demand(void **state)
 {
   (void)state;
-  static const char *const why[] = {"not an HDF5 file",         "not an HDF5 file",
+  static const char *const why[] = {"not an HDF5 file",     "not an HDF5 file",
                                     "damaged or truncated", "not a result of starmill",
                                     "newer starmill",       "older starmill"};
   survey s;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What cannot be simulated costs no survey that is there: the job itself, told to overwrite,
  * with a library whose arms are too short. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The ranks' notes reach the status file where they meet. */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* An arm's network trained by several ranks: as by one, and the same bits every time. */
 #include "tests/mill_test.h"
 

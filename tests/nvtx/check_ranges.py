@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The NVTX ranges of a short run on the CPU, as tests/nvtx/injection.c records them."""
 
 import collections

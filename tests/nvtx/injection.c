@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A tool that NVTX finds by NVTX_INJECTION64_PATH: it writes the ranges of the domain
  * "starmill" to the file that STARMILL_NVTX_RECORD names, one line an event:
  *

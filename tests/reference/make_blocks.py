@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Write blocks.h: float64 reference values of block functions, by SciPy and NumPy.
 
     /usr/bin/python3 tests/reference/make_blocks.py OUTPUT.h

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Values that tests/kernels/math/test_chains.c compares with, by NumPy.
 
 Split R-hat and effective sample size as Vehtari et al. (2021) and Stan's manual define them, with

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Write library_digest.h: digests of four small libraries, from docs/use/formats.md alone.
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Write nelder_mead.h: the points that SciPy's Nelder-Mead visits on several functions.
 
     /usr/bin/python3 tests/reference/make_nelder_mead.py OUTPUT.h

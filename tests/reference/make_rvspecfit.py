@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Make tests/reference/rvspecfit/ by rvspecfit itself: its files, and what it makes of them.
 
     python3 tests/reference/make_rvspecfit.py FOLDER

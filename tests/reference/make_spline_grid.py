@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Write spline_grid.h: tensor products of not-a-knot splines, and linear interpolation, by SciPy.
 
     /usr/bin/python3 tests/reference/make_spline_grid.py OUTPUT.h

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Reference values of training, in float64 by NumPy: writes train.h.
 
     /usr/bin/python3 tests/reference/make_train.py OUTPUT.h

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The losses of a network's first epochs by PyTorch, as `starmill library train` has them.
 
 usage: make_train_losses.py [options] GRID.h5

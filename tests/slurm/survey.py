@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A small survey and its library, which the tests of Slurm jobs fit."""
 
 import os

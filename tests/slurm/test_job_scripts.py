@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """job.sh and the job scripts with make-believe srun, squeue and scontrol: every way to end."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The job scripts in a private Slurm on this machine: they run, are requeued and finish.
 
 Skipped where Slurm's daemons are not there or cannot run.  What mostly waits runs in parallel with the

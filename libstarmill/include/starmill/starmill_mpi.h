@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Fits that the ranks of a program share, on the communicator of that program.
  *
  *  libstarmill itself calls no MPI; these functions are compiled into the program, by the MPI that

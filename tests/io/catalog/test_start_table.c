@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Tables to start from: which columns and rows of FITS and HDF5 files count. */
 #include "tests/io/fits/fits_maker.h"
 #include "tests/mill_test.h"

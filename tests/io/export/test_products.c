@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Products of an export: their names, and what becomes of a file that is there. */
 #include "tests/test_folder.h"
 

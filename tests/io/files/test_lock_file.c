@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Who may take the lock of an output. */
 #include "tests/test_folder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* SHA-256 against the published examples of FIPS 180-4 (NIST's example values) */
 #include "tests/mill_test.h"
 

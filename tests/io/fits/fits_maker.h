@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Small FITS files made byte by byte, so that tests can make bad ones too. */
 #ifndef MILL_TEST_FITS_MAKER_H
 #define MILL_TEST_FITS_MAKER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A folder for each test, and the path of a file in it that the test may make. */
 #ifndef MILL_FOLDER_FIXTURE_H
 #define MILL_FOLDER_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* HDF5 files with every damage: a reader ends with its error, or the process with its exit status
  * and a message that names the file. */
 #include "tests/test_folder.h"

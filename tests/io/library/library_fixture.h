@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A folder for each program, libraries to write and compare, and library files to change, for the
  *  tests of the library file. */
 #ifndef MILL_LIBRARY_FIXTURE_H

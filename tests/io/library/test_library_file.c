@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The library file: round trip, digest, description, and what is refused on writing. */
 #include "tests/io/library/library_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The import of the reference emulators, and its refusals. */
 #include "tests/io/library/library_fixture.h"
 

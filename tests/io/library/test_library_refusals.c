@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Library files made wrong in shape, storage or contents: the refusal of each, and what is read all
    the same. */
 #include "tests/io/library/library_fixture.h"

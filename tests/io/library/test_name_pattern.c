@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Labels in the names of files. */
 #include "tests/mill_test.h"
 

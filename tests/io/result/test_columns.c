@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of columns: names, packing, CRC, and the documentation made from it. */
 #include "tests/mill_test.h"
 

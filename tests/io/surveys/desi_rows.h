@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Rows of a DESI file as whole arms with their matrices. */
 #ifndef MILL_TEST_DESI_ROWS_H
 #define MILL_TEST_DESI_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One format behind io/surveys/spectra.h with a library whose arms are named as its channels, so
  *  that every channel arrives whole. */
 #ifndef MILL_TEST_ONE_FORMAT_H

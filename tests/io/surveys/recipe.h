@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A FITS file as a list of HDUs that a test changes by short texts before it is written. */
 #ifndef MILL_TEST_RECIPE_H
 #define MILL_TEST_RECIPE_H

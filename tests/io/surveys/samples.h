@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra drawn at random, as a file of each survey and as its reader must hand them over. */
 #ifndef MILL_TEST_SAMPLES_H
 #define MILL_TEST_SAMPLES_H

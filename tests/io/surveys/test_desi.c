@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* DESI: images of every kind, rows of coadds and spectra files, redrock; against astropy. */
 #include "tests/io/surveys/samples.h"
 

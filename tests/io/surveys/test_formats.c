@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every format alike: what is written is what is read, and files that are wrong are refused. */
 #include "tests/io/surveys/samples.h"
 

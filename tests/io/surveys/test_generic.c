@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The generic layout: numbers of other types, stars of several rows, rows that are wrong alone. */
 #include "tests/io/surveys/samples.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Any format's channels become segments of the library's arms: recognised, cut, converted. */
 #include "tests/mill_test.h"
 

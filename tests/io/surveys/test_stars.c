@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* SDSS, LAMOST and WEAVE: what only they have, and real files. */
 #include "tests/io/surveys/samples.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The width of a segment's line-spread function, and which segments count as narrow. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A shift of all velocities by the refraction of air is seen, and not that of other stars. */
 #include "tests/mill_test.h"
 

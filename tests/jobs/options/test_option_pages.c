@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Man pages out of tables of options; tests/e2e/test_help_pages.py asks bash for completions. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A table of rows: every kind of value, what is refused, and --help. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Command line of `starmill fit`: what is given lands in the configuration. */
 #include "jobs/options/options.h"
 #include <time.h>

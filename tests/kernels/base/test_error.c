@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Codes, exit statuses, messages and memory of kernels/base/error.c. */
 
 #include "tests/mill_test.h"

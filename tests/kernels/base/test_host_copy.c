@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies by several threads: every byte comes, and no other, whatever the sizes, the number of
  * pieces and the number of threads; the reference is memcpy, piece by piece. */
 #include "tests/mill_test.h"

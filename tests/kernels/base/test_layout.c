@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Arrays laid out from a table, and the tables of a star and of a block's work space. */
 
 #include "tests/mill_test.h"

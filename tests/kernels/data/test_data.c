@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a library in memory knows about its labels, and the row of a star that was not fitted. */
 #include "tests/mill_test.h"
 

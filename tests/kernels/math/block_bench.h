@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** One arm, one segment and a work space by hand, for tests of block functions. */
 #ifndef BLOCK_BENCH_H
 #define BLOCK_BENCH_H

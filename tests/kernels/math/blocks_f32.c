@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #define MILL_PRECISION 32
 #include "tests/kernels/math/blocks_f32.h"
 

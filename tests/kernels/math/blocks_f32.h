@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** The block functions with float32 templates, for tests that compare them with those in float64
  *  of their own file (kernels/math/real.h). */
 #ifndef BLOCKS_F32_H

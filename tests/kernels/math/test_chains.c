@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Statistics of chains against NumPy (tests/reference/make_chains.py), and what has no value. */
 #include "tests/mill_test.h"
 

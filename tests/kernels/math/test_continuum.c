@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Continuum functions against NumPy (tests/reference). */
 #include "tests/mill_test.h"
 

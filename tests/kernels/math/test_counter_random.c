@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Numbers by counter: Philox against its published words, and what is made of them.
  *
  * Statistical limits are 5 sigma: with a fixed seed a test passes always or never.  The float32

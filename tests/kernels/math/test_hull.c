@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Hull distance against Qhull's facets (tests/reference), and label mapping. */
 #include "tests/mill_test.h"
 

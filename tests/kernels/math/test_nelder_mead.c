@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The visited points must equal SciPy's bit for bit, so nothing here may be fused. */
 #if defined(__clang__)
 #pragma clang fp contract(off)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Rotation weights and slopes against numerical integrals (tests/reference). */
 #include "tests/mill_test.h"
 

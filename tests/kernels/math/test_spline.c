@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The spline by its two-sided filter against SciPy's (tests/reference). */
 #include "tests/mill_test.h"
 

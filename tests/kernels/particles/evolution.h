@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Evolutions for tests: a setup with nothing unusual, and memory for what comes of it. */
 #ifndef EVOLUTION_H
 #define EVOLUTION_H

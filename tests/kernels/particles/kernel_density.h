@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Kernel densities by an engine against the sum over every particle at every point: both are
  *  float64, so what differs is rounding, and 1e-9 of a value allows for the products along a line
  *  of the grid.  The binned form keeps the bound that it states. */

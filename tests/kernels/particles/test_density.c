@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Kernel densities of the CPU (tests/kernels/particles/kernel_density.h). */
 #include "tests/kernels/particles/kernel_density.h"
 

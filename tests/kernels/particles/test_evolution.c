@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Evolutions against solutions of the equations.
  *
  * Tolerances are 5 standard errors of so many particles (a mean: sqrt(var / n); a variance of

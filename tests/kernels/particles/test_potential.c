@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Gridded potentials: their slopes, and evolutions in them. */
 #include "tests/kernels/particles/evolution.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Two velocities and three labels without a hull, and an F of correlated curvature about a centre. */
 #ifndef PARABOLOID_H
 #define PARABOLOID_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** Pixel preparation written a second time, plainly and in float64, for tests.
  *
  *  The rules of docs/science/numerics.md, with qsort for the medians.  What the fit

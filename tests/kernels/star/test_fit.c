@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The fit's state machine on functions with known minima: no spectra, no emulator. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The cross-match of the initial guess against sums written out in float64. */
 #define MILL_PRECISION 32 /* as who runs the guess has it */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Projection, derivatives and residuals of one segment against least squares by
  * LAPACK's QR, at sizes around the chunks of the block functions. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The polish on functions with a known minimum: quadratics, a valley, walls. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Pixel preparation against a plain second implementation (prepare_reference.h)
  * and the resolution matrix against SciPy (tests/reference). */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The ensemble on densities with known moments: Gaussians, one that a limit cuts, one with two
  * modes.  The test answers each request in the place of the likelihood. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* From the emulator's output to templates at the pixels: exponential, rotation,
  * resolution matrix. */
 #include "tests/mill_test.h"

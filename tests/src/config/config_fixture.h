@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A folder with a configuration file, and reading, printing and comparing of configurations, for
  *  their tests. */
 #ifndef MILL_CONFIG_FIXTURE_H

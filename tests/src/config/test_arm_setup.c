@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Set-ups of arms: those that come with the program, resolution between points, and what is
  * refused. */
 #include "tests/mill_test.h"

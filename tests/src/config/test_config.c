@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Defaults, reading, checking and printing of configurations. */
 #include "tests/src/config/config_fixture.h"
 

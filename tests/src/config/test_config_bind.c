@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The identity of a configuration, and its names resolved against a library. */
 #include "tests/src/config/config_fixture.h"
 

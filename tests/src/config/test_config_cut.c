@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Arms of a configuration that are parts of a library's only arm. */
 #include "tests/src/config/config_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What is refused when a configuration is read: the message names file, line and key. */
 #include "tests/src/config/config_fixture.h"
 

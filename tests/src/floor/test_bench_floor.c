@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The counted floor: sizes of small stars, every stage against numbers counted by hand. */
 #include "tests/mill_test.h"
 

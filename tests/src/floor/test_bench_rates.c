@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Rates of the machine: what is measured, what is left out, what is kept.  No figure of a
  * machine is asserted, only that it is one. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Cutting a spectrum into an arm: against lines whose convolution and average over a pixel are
  * known in closed form, at several samplings, and what is refused. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Grids of labels: which node has which model, gaps and what fills them. */
 #include "tests/mill_test.h"
 

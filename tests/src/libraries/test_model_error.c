@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The model error of residuals whose components, rest and noise are known. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Smoothing splines of scattered points: against dense linear algebra written out, and each
  * leave-one-out residual against a fit without the point. */
 #include "tests/mill_test.h"

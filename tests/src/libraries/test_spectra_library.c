@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A library from labelled spectra: made-up stars whose spectra are known functions of their
  * labels, with the defects that collections of spectra have. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Fitting splines through a full grid: SciPy's values, refusals. */
 #include "tests/mill_test.h"
 

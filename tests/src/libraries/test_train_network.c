@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Training: steps against NumPy's (e2e/test_train_reference.py: PyTorch's), the same bits whatever
  * the threads and after a stop, schedules, the solved last layer. */
 #include "tests/mill_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* First phase of training: NumPy's singular vectors, spectra that do not all fit in, refusals. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A library with the arms of DESI, a survey with room for a row, and settings, for the tests of
  *  the mock survey. */
 #ifndef MILL_MOCK_FIXTURE_H

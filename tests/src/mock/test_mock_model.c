@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Mock stars against the fit's own model, and draws of the library's model error. */
 #include "tests/src/mock/mock_fixture.h"
 

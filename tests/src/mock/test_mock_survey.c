@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The mock survey: who the stars are, and what the instrument does to them. */
 #include "tests/src/mock/mock_fixture.h"
 

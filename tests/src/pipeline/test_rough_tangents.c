@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Tangents along few axes, against products with the whole last layer in float64. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/src/ranks/schedule_model.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /** A run in time: the schedule's own code with given costs and any number of ranks.
  *
  *  A rank has a reader, which draws a chunk when it has read the last one, opens files and reads

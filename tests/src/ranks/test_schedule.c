@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How rows are grouped: every wanted row once, in chunks that become smaller, with files whole
  * where that costs nothing; and what that does to a run in time. */
 #include "tests/mill_test.h"

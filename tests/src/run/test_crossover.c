@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The measured crossover: what auto makes of it, and the file that keeps it. */
 #include "tests/test_folder.h"
 

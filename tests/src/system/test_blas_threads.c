@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* BLAS works, or says why, before OpenBLAS asks for memory for ever. */
 #include "tests/mill_test.h"
 

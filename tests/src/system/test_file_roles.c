@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of a command that are one file, and what is no file. */
 #include "tests/test_folder.h"
 

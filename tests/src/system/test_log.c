@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Lines of src/system/log.c: format, level, file, standard error, threads. */
 #include "tests/test_folder.h"
 

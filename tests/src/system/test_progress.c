@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Text and manners of src/system/progress.c. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Philox against its published vectors, and the distributions made of its words.
  *
  * Statistical limits are 5 sigma: with a fixed seed a test passes always or never, and a

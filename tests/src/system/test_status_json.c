@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON of src/system/status_json.c: any text and number is written, and what is written is read. */
 #include "tests/mill_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What src/system/status_process.c says of processes, memory and times. */
 #include "tests/mill_test.h"
 
