@@ -68,14 +68,23 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
 /* A line of the file; 0 where it is none. */
 static int parse_line(const char *line, mill_crossover *out)
 {
-  char word[16];
+  enum { WORD, FROM, THREADS, DATE, REVISION, GPU, CPU, N_FIELD };
+  char text[MAX_LINE], *rest = text, *field[N_FIELD];
+  int n = 0;
   long long from = -1;
   memset(out, 0, sizeof *out);
-  if (sscanf(line, "%15[^\t]\t%lld\t%d\t%31[^\t]\t%63[^\t]\t%63[^\t]\t%127[^\n]", word, &from,
-             &out->n_thread, out->date, out->revision, out->gpu, out->cpu) != 7)
+  snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
+  while (rest && n < N_FIELD) /* a revision may be empty, which scanf does not take */
+    field[n++] = strsep(&rest, "\t");
+  if (n < N_FIELD || rest || sscanf(field[FROM], "%lld", &from) != 1 ||
+      sscanf(field[THREADS], "%d", &out->n_thread) != 1)
     return 0;
   out->from = from;
-  while (out->kind < MILL_N_CROSSOVER_KIND && strcmp(word, kinds[out->kind].word) != 0)
+  snprintf(out->date, sizeof out->date, "%s", field[DATE]);
+  snprintf(out->revision, sizeof out->revision, "%s", field[REVISION]);
+  snprintf(out->gpu, sizeof out->gpu, "%s", field[GPU]);
+  snprintf(out->cpu, sizeof out->cpu, "%s", field[CPU]);
+  while (out->kind < MILL_N_CROSSOVER_KIND && strcmp(field[WORD], kinds[out->kind].word) != 0)
     out->kind++;
   return out->kind < MILL_N_CROSSOVER_KIND && out->from >= 0 && out->n_thread >= 1;
 }
