@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The likelihood with float64 templates. */
-#define MILL_PRECISION 64
-#define MILL_KERNEL_ANSWER
+#define MILL_PRECISION     64
+#define MILL_KERNEL_ANSWER answer_arm_f64
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/rounds.h"
 
-void (*const mill_kernel_answer_f64)(device_view, int, int) = answer_arm;
+void (*const mill_kernel_answer_f64)(device_view, int, int) = answer_arm_f64;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
  *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
- *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER and
+ *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER (its name) and
  *  MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round, the slots with a request form a list; in a
@@ -278,7 +278,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 #ifdef MILL_KERNEL_ANSWER
 /** The likelihood of one arm.  One block per lane. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4)
-    answer_arm(device_view v, int first, int arm)
+    MILL_KERNEL_ANSWER(device_view v, int first, int arm)
 {
   __shared__ star_shared<STAGE_TEMPLATE> shared;
   __shared__ mill_team_memory team;

@@ -29,15 +29,15 @@ import sys
 import tempfile
 
 MOST_REGISTERS = 128  # 65,536 of a multiprocessor, four blocks of 128 threads
-USUAL = ("answer_arm<0>", "star_start", "round_digest", "front", "last_input", "activate",
+USUAL = ("answer_arm_f32", "star_start", "round_digest", "front", "last_input", "activate",
          "round_begin", "round_list")
-PIXELS = ("answer_arm<0>", "star_start")  # the kernels that loop over pixels
+PIXELS = ("answer_arm_f32", "star_start")  # the kernels that loop over pixels
 # function, an instruction that its inner loop has, loads under way at least: of a batch of four
 # elements the loads of one array, or for a pixel all rows of a usual case
 LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
-         ("mill_block_convolve", "FFMA", 24), ("mill_spline_differences", "FFMA", 12),
+         ("mill_block_rotate", "FFMA", 24), ("mill_spline_differences", "FFMA", 12),
          ("mill_resolve_tile", "FFMA", 16))
 KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
               "mill_block_sum_n")  # small arrays, once a star or once a request
@@ -70,7 +70,7 @@ def output_of(*command, cwd=None):
 
 class Source:
     """Names of the functions that lines of source files lie in."""
-    BEGIN = re.compile(r"(?:MILL_T\((mill_\w+)\)|\b(mill_\w+|[a-z]\w+))\s*\((?!.*;)")
+    BEGIN = re.compile(r"\b(mill_\w+|[a-z]\w+)\s*\((?!.*;)")
 
     def __init__(self):
         self.of = {}
@@ -91,7 +91,7 @@ class Source:
                         j -= 1
                     head = " ".join(lines[j + 1:i])
                     head = re.sub(r"__launch_bounds__\([^)]*\)|__align__\(\d+\)", "", head)
-                    found = [a or b for a, b in self.BEGIN.findall(head) if (a or b) != "inline"]
+                    found = [a for a in self.BEGIN.findall(head) if a != "inline"]
                     if found:
                         starts[j + 1] = found[0]
             for i in range(len(lines)):
@@ -207,7 +207,7 @@ def loop_of(loops, function, op):
     """The inner loop of a function; the worst by tensor cores, else the best, for loops over what is
     left of an unrolled one have fewer loads."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]
-            and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm<0>"
+            and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm_f32"
             and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]
     best = min if op == "DMMA" else max
     return best(mine, key=lambda one: one.under_way) if mine else None
@@ -236,7 +236,7 @@ def table(arch, kernels, loops):
     print(f"{arch}\n\n| kernel | registers | stack, bytes | shared memory, bytes |\n|---|---|---|---|")
     for name in sorted(kernels):
         print("| `{}` | {} | {} | {} |".format(name, *kernels[name]))
-    print("\n| inner loop of `answer_arm<0>` | instructions | loads | of them generic | under way | "
+    print("\n| inner loop of `answer_arm_f32` | instructions | loads | of them generic | under way | "
           "local |\n|---|---|---|---|---|---|")
     for function, op, _ in LOOPS:
         loop = loop_of(loops, function, op)
@@ -267,8 +267,8 @@ def main():
             by_arch[arch][0].update(kernels)
             by_arch[arch][1].extend(loops)
         for arch, (kernels, loops) in sorted(by_arch.items()):
-            if "answer_arm<0>" not in kernels:
-                wrong.append(f"{arch}: no kernel answer_arm<0>")
+            if "answer_arm_f32" not in kernels:
+                wrong.append(f"{arch}: no kernel answer_arm_f32")
                 continue
             n_seen += 1
             if args.table:

@@ -95,13 +95,13 @@ def faults(what, **more):
     return {"LD_PRELOAD": SHIM, "FAULTS": what, **more}
 
 
-def wait_until(condition, process=None, seconds=PATIENCE):
+def wait_until(condition, process=None, seconds=PATIENCE, pause=0.01):
     """Wait for what a process that has been started does; it must not end before."""
     end = time.time() + seconds
     while not condition():
         if time.time() > end or process and process.poll() is not None:
             raise AssertionError("too late" if time.time() > end else "it ended too early")
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def small_files(n_byte):

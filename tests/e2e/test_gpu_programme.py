@@ -30,7 +30,7 @@ while [[ $1 == --* ]]; do
   case $1 in --log-file) csv=$2 ;; esac
   case $1 in --csv | --force-overwrite) shift ;; *) shift 2 ;; esac
 done
-one='"1","starmill","host","void answer_arm<(int)0>(view, const int *)","1","7"'
+one='"1","starmill","host","void answer_arm_f32(view, const int *)","1","7"'
 {
   echo "==PROF== Connected to process 1"
   echo '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","dram__bytes.sum","gpu__time_duration.sum"'
@@ -78,12 +78,12 @@ class GpuProgramme(unittest.TestCase):
     def test_everything_once_and_a_named_part_again(self):
         expect = os.path.join(self.folder, "expect")
         with open(expect, "w") as f:
-            f.write("answer_arm<0> 1.0\n")
+            f.write("answer_arm_f32 1.0\n")
         said = self.programme("--expect", expect)
         self.assertEqual(re.findall(r"^## (\w+)$", said, re.M), [
             "check", "plain", "graph", "fits", "end", "profile", "crossover", "sanitize"])
         # by hand: 4 ms and 0.5 ms by 2000 stars; 8 MB in 4 ms
-        self.assertIn("| answer_arm<0> | 2 | 2.000 | 2 | 1.0 | 2.00 |", said)
+        self.assertIn("| answer_arm_f32 | 2 | 2.000 | 2 | 1.0 | 2.00 |", said)
         self.assertIn("| round_digest | 1 | 0.250 | 0 |  |  |", said)
         self.assertIn("| all | | 2.250 |", said)
         self.assertIn("| particles_cuda | passed |", said)

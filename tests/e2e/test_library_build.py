@@ -342,7 +342,7 @@ class LibraryBuild(unittest.TestCase):
                      "no.yaml:1: ", "only the key arms")
         sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
         self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
-                     "arm b wants sigma", "but the input has 0.042")
+                     "arm b asks for sigma", "but the input has 0.042")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX, *wave, tmp("few")), 2,
                      "--native-sigma")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,

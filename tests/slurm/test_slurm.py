@@ -357,7 +357,7 @@ class Submitted(Jobs):
 
     def some_rows(self, path):
         """Wait until some rows of a result are done, and not all."""
-        wait_until(lambda: has_rows(path))
+        wait_until(lambda: has_rows(path), pause=0.1)  # the jobs need the cores
         self.assertFalse((read(path)["STATUS"] == FITTED).all())
 
     def test_names_are_only_names(self):
@@ -412,7 +412,7 @@ class Submitted(Jobs):
         done = part["STATUS"] == FITTED
         self.assertTrue(0 < done.sum() < len(done))
         job = submit("slow", "gpu", "--time", 5, fit=fit)
-        wait_until(lambda: "job %s start 0: " % job in self.log(log), seconds=60)
+        wait_until(lambda: "job %s start 0: " % job in self.log(log), seconds=60, pause=0.1)
         SYSTEM.call("scancel", job)
         self.assertEqual(SYSTEM.finish(job), ["CANCELLED"])
         time.sleep(1)
