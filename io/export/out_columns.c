@@ -62,7 +62,10 @@ static int take_words(const mill_export_source *source, mill_out_column *c)
     MILL_CHECK(mill_h5_read_attr_text(file, name, "unit", c->unit, sizeof c->unit));
   MILL_CHECK(mill_h5_read_attr_text(file, name, "description", c->text, MAX_TEXT));
   if (c->unit[0] && !is_fits_unit(c->unit)) {
-    strcat(strcat(c->text, "; unit: "), c->unit); /* all have room together */
+    const size_t n = strlen(c->text); /* both have room together */
+    char unit[sizeof c->unit];
+    memcpy(unit, c->unit, sizeof unit);
+    snprintf(c->text + n, sizeof c->text - n, "; unit: %s", unit);
     c->unit[0] = '\0';
   }
   if (strcmp(c->unit, "km/s") == 0)
