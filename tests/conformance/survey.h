@@ -309,7 +309,7 @@ MILL_TEST(fits_equal_the_cpu)
     if (a->warn & MILL_WARN_OUTLIER) /* errors of 1e-10 km/s: rounding decides */
       continue;
     n_compared++;
-    /* DESIGN: 0.05 sigma and 5e-3 in -2 ln L */
+    /* asked: at most 0.05 sigma and 5e-3 in -2 ln L */
     assert_close(b->m2ll, a->m2ll, 5e-3);
     assert_close(b->vrad_km_s, a->vrad_km_s, 0.05 * a->vrad_err_km_s);
     assert_close(b->vrad_err_km_s, a->vrad_err_km_s, 0.05 * a->vrad_err_km_s);

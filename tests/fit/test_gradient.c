@@ -340,7 +340,7 @@ static void compare_precisions(int kind)
   fx.set.precision = MILL_FLOAT32;
   open_pipeline();
   evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &narrow);
-  /* DESIGN: noise in -2 ln L at most 1e-3 near the optimum */
+  /* asked: noise in -2 ln L at most 1e-3 near the optimum */
   assert_close(narrow.f, wide.f, 1e-3);
   for (int j = 0; j < np; j++) {
     /* a hundredth of what one sigma changes */
