@@ -46,4 +46,4 @@ install(PROGRAMS tools/real-grid tools/real-library tools/import_rvspecfit.py to
                  tools/compare_results.py DESTINATION "${tools}")
 install(FILES tools/survey_stats.py tools/real-grid.requirements.txt DESTINATION "${tools}")
 install(DIRECTORY tools/real_grid DESTINATION "${tools}" FILES_MATCHING PATTERN "*.py")
-install(DIRECTORY look/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/look" FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY scripts/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/scripts" FILES_MATCHING PATTERN "*.py")

@@ -11,13 +11,13 @@
 #include "jobs/export/export.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
-#include "jobs/look/look.h"
 #include "jobs/merge/merge.h"
 #include "jobs/options/option_completion.h"
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
 #include "jobs/fit/sample.h"
+#include "jobs/scripts/look.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -25,53 +25,38 @@
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
 #include "src/particles/particle_config.h"
-#include "src/ranks/mpi_context.h"
-
-/* Its functions see the sub-command first, and MPI running. */
-static int run_library(int argc, char **argv)
-{
-  mill_mpi mpi;
-  int status;
-  const int err = mill_mpi_start(&mpi);
-  if (err == MILL_OK) {
-    status = mill_job_library(argc - 1, argv + 1);
-  } else {
-    status = mill_error_exit_status(err);
-    fprintf(stderr, "starmill library: %s\n", mill_error_message());
-  }
-  mill_mpi_end(&mpi);
-  return status;
-}
 
 #define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
 
 static const mill_job_row job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit,
-     HELP(&mill_fit_help)},
-    {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help)},
-    {"library", "make, import and inspect template libraries", run_library, mill_library_help},
+     HELP(&mill_fit_help), NULL},
+    {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help),
+     NULL},
+    {"library", "make, import and inspect template libraries", mill_job_library, mill_library_help,
+     NULL},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate,
-     HELP(&mill_simulate_help)},
+     HELP(&mill_simulate_help), NULL},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
-     HELP(&mill_particles_help)},
+     HELP(&mill_particles_help), NULL},
     {"status", "show the progress of a fit, or how it ended", mill_job_status,
-     HELP(&mill_status_help)},
-    {"report", "make one HTML page of a result: numbers, maps, spectra", mill_job_report,
-     HELP(&mill_report_help)},
-    {"plot", "draw stars of a result: spectra, models, residuals", mill_job_plot,
-     HELP(&mill_plot_help)},
-    {"show", "print everything that a result holds about a star", mill_job_show,
-     HELP(&mill_show_help)},
-    {"select", "list the stars of a result for which an expression is true", mill_job_select,
-     HELP(&mill_select_help)},
+     HELP(&mill_status_help), NULL},
+    {"report", "make one HTML page of a result: numbers, maps, spectra", NULL,
+     HELP(&mill_report.help), &mill_report},
+    {"plot", "draw stars of a result: spectra, models, residuals", NULL, HELP(&mill_plot.help),
+     &mill_plot},
+    {"show", "print everything that a result holds about a star", NULL, HELP(&mill_show.help),
+     &mill_show},
+    {"select", "list the stars of a result for which an expression is true", NULL,
+     HELP(&mill_select.help), &mill_select},
     {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", mill_job_export,
-     HELP(&mill_export_help)},
+     HELP(&mill_export_help), NULL},
     {"merge", "join the results of a survey's parts into one", mill_job_merge,
-     HELP(&mill_merge_help)},
+     HELP(&mill_merge_help), NULL},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
-     HELP(&mill_doctor_help)},
+     HELP(&mill_doctor_help), NULL},
     {"bench", "measure the speed of fits, and from which size a GPU pays", mill_job_bench,
-     HELP(&mill_bench_help)},
+     HELP(&mill_bench_help), NULL},
     {0}};
 
 enum { EXIT_USAGE = 2 };
@@ -186,5 +171,8 @@ int main(int argc, char **argv)
   const mill_job_row *row = find_job(argv[1]);
   if (!row)
     return EXIT_USAGE;
-  return print_job_help(row, argc - 1, argv + 1) ? printed() : row->run(argc - 1, argv + 1);
+  if (print_job_help(row, argc - 1, argv + 1))
+    return printed();
+  return row->script ? mill_script_run(row->script, argc - 1, argv + 1)
+                     : row->run(argc - 1, argv + 1);
 }

@@ -28,8 +28,8 @@ except ImportError as absent:
     sys.exit(f"demo_plot.py: {absent}: it needs matplotlib and Pillow (Debian: python3-matplotlib)")
 
 # how `starmill plot` draws
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "look"))
-from drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "scripts"))
+from look.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
 
 from matplotlib.colors import LinearSegmentedColormap, LogNorm  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402

@@ -17,9 +17,12 @@
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_options.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
+#include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 
@@ -230,14 +233,15 @@ typedef struct sub_command {
   const char *name;
   int by_all; /* 1: collective, and run returns an exit status; 0: by rank 0, an error code */
   int (*run)(int argc, char **argv);
+  const mill_script *script; /* in place of run; without MPI */
 } sub_command;
 
-static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build},
-                                           {"train", 1, mill_job_library_train},
-                                           {"import", 0, run_import},
-                                           {"spectra", 0, mill_job_library_spectra},
-                                           {"model-error", 0, mill_job_library_error},
-                                           {"info", 0, run_info}};
+static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build, NULL},
+                                           {"train", 1, mill_job_library_train, NULL},
+                                           {"import", 0, run_import, NULL},
+                                           {"spectra", 0, mill_job_library_spectra, NULL},
+                                           {"model-error", 0, mill_job_library_error, NULL},
+                                           {"info", 0, run_info, NULL}};
 
 static int unknown(const char *name)
 {
@@ -246,24 +250,34 @@ static int unknown(const char *name)
       name ? "unknown sub-command " : "library needs a sub-command", name ? name : "");
 }
 
-int mill_job_library(int argc, char **argv)
+/* With MPI running. */
+static int run(const sub_command *sub, int argc, char **argv)
 {
-  const sub_command *sub = NULL;
   int rank = 0, status = 0;
-  for (size_t i = 0; argc > 0 && i < sizeof sub_commands / sizeof *sub_commands; i++)
-    if (strcmp(argv[0], sub_commands[i].name) == 0)
-      sub = &sub_commands[i];
   if (sub && sub->by_all)
     return sub->run(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {
-    const int err = sub ? sub->run(argc, argv) : unknown(argc > 0 ? argv[0] : NULL);
-    if (err != MILL_OK)
-      fprintf(stderr, "starmill library: %s\n", mill_error_message());
+    status =
+        mill_job_end("library", sub ? sub->run(argc, argv) : unknown(argc > 0 ? argv[0] : NULL));
     fflush(stdout);
-    status = mill_error_exit_status(err);
   }
   MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return status;
+}
+
+int mill_job_library(int argc, char **argv)
+{
+  mill_mpi mpi;
+  const sub_command *sub = NULL;
+  for (size_t i = 0; argc > 1 && i < sizeof sub_commands / sizeof *sub_commands; i++)
+    if (strcmp(argv[1], sub_commands[i].name) == 0)
+      sub = &sub_commands[i];
+  if (sub && sub->script)
+    return mill_script_run(sub->script, argc - 1, argv + 1);
+  const int err = mill_mpi_start(&mpi);
+  const int status = err == MILL_OK ? run(sub, argc - 1, argv + 1) : mill_job_end("library", err);
+  mill_mpi_end(&mpi);
   return status;
 }

@@ -5,10 +5,8 @@
 
 #include "jobs/options/option_table.h"
 
-/** argv[0] is the sub-command (import, spectra, train, info), its options and files follow.
- *  Collective over MPI_COMM_WORLD, with equal arguments: rank 0 does the work but
- *  for train, which all share.
- *  Returns the exit status, the same on every rank. */
+/** argv[0] is the job, argv[1] the sub-command, its options and files follow.  Starts MPI where the
+ *  sub-command needs it; then collective, and the exit status is the same on every rank. */
 int mill_job_library(int argc, char **argv);
 
 extern const mill_option_help *const mill_library_help[]; /**< of its sub-commands */

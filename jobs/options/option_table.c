@@ -27,9 +27,11 @@ static int complain(int id, char **argv, const char *command)
                     optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1], command);
 }
 
-int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
-                      unsigned char *given, int *first)
+/* base NULL: values are only checked.  text [rows] gets what was given; NULL there: not. */
+static int parse(const mill_option_table *table, int argc, char **argv, void *base,
+                 const char **text, int *first)
 {
+  long long scratch[512]; /* for a value of any kind */
   int n = 0;
   struct option known[MILL_OPTION_MAX + 1] = {{0}};
   char letters[MILL_OPTION_MAX + 2] = ":";
@@ -41,8 +43,7 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
       known[n++] = (struct option){row->name, takes_value(row), NULL, FIRST_ID + i};
     if (row->letter)
       letters[strlen(letters)] = row->letter;
-    if (given)
-      given[i] = 0;
+    text[i] = NULL;
   }
   opterr = 0;
   optind = 0; /* glibc: start over, another job may have parsed before */
@@ -59,11 +60,26 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
       return MILL_ERROR(MILL_ERR_USAGE,
                         "option --%s needs a value, not an empty text; see %s --help", row->name,
                         table->command);
-    MILL_CHECK(mill_option_read(row, row->name, optarg, base));
-    if (given)
-      given[i] = 1;
+    MILL_CHECK(mill_option_read(row, row->name, optarg, base ? base : scratch));
+    text[i] = takes_value(row) ? optarg : "";
   }
   *first = optind;
+  return MILL_OK;
+}
+
+int mill_option_parse_texts(const mill_option_table *table, int argc, char **argv,
+                            const char **text, int *first)
+{
+  return parse(table, argc, argv, NULL, text, first);
+}
+
+int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
+                      unsigned char *given, int *first)
+{
+  const char *text[MILL_OPTION_MAX];
+  MILL_CHECK(parse(table, argc, argv, base, text, first));
+  for (int i = 0; given && table->row[i].name; i++)
+    given[i] = text[i] != NULL;
   return MILL_OK;
 }
 

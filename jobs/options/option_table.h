@@ -26,8 +26,10 @@ typedef struct mill_option_help {
 /** A job of the program, with the tables for its help, man page and completion. */
 typedef struct mill_job_row {
   const char *name, *summary;
-  int (*run)(int argc, char **argv);   /**< argv[0] is the name; returns the exit status */
+  /** argv[0] is the name; returns the exit status.  NULL: it is a script. */
+  int (*run)(int argc, char **argv);
   const mill_option_help *const *help; /**< its command lines; ends with NULL */
+  const struct mill_script *script;    /**< jobs/scripts/script.h; NULL: run is given */
 } mill_job_row;
 
 /** The row of --help in a structure with the int `help`. */
@@ -45,6 +47,13 @@ typedef struct mill_job_row {
  *  the message names it. */
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
+
+/** The same for a table without a structure: checks the values.
+ *
+ *  text [rows of the table]  out  of each option that was given, borrowed from argv, "" of a flag;
+ *                                 NULL: not given */
+int mill_option_parse_texts(const mill_option_table *table, int argc, char **argv,
+                            const char **text, int *first);
 
 /** An option that applies only under a condition. */
 typedef struct mill_option_need {

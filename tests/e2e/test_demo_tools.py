@@ -369,9 +369,9 @@ class DemoTools(unittest.TestCase):
     def test_binned(self):
         if not matplotlib:
             self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
-        sys.path.insert(0, os.path.join(SOURCE, "look"))
+        sys.path.insert(0, os.path.join(SOURCE, "scripts"))
         sys.dont_write_bytecode = True
-        import drawing
+        from look import drawing
 
         wave = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # the last one fills no bin
         flux, ivar = np.array([2.0, 8.0, 0.0, 0.0, 9.0]), np.array([1.0, 3.0, 0.0, 0.0, 1.0])

@@ -15,8 +15,8 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 
-LOOK = os.path.join(SOURCE, "look")
-sys.path.insert(0, LOOK)
+SCRIPTS = os.path.join(SOURCE, "scripts")
+sys.path.insert(0, SCRIPTS)
 ENV = {"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP}
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 
@@ -150,9 +150,9 @@ class Select(Look):
             catalog["SPECTYPE"][::3] = b"STAR"
             catalog["SPECTYPE"][1::3] = b"GALAXY"
 
-        from expression import Expression
-        from result import Result
-        from selection import Selection
+        from look.expression import Expression
+        from look.result import Result
+        from look.selection import Selection
         path = copied("large.h5", 20001, edit)
         result = Result(path)
         f, c = read(path), read(path, "catalog")
@@ -199,8 +199,8 @@ class Select(Look):
 
     def test_what_means_nothing(self):
         from basics import Failure
-        from expression import Expression
-        from result import Result
+        from look.expression import Expression
+        from look.result import Result
         result = Result(FIT)
         for expression, said in (
                 ("FEHH < -2", ["has FEHH, which is no column", "FEH", "SPECTYPE"]),
@@ -244,8 +244,8 @@ class DamagedRows(Look):
             if job[0] == "select":
                 kept = [r for r in range(len(FITS["STATUS"])) if r not in (3, 5)]
                 self.assertEqual([int(r) for r in done.stdout.split()], kept)
-        from result import Result
-        from survey import Survey
+        from look.result import Result
+        from look.survey import Survey
         self.assertEqual(Survey(Result(path)).n_fitted, (FITS["STATUS"] == FITTED).sum() - 2)
         self.refused("plot", path, FITS["TARGETID"][3], said=["all rows of these stars are damaged"],
                      status=4)
@@ -253,7 +253,7 @@ class DamagedRows(Look):
 
 class Density(unittest.TestCase):
     def test_a_plane_is_the_sum_of_kernels(self):
-        import density
+        from look import density
         rng = np.random.default_rng(5)
         x, y = rng.normal(5000, 400, 300), rng.normal(4, 0.5, 300)
         n, limits = 200, ((3500, 6500), (2, 6))
@@ -266,7 +266,7 @@ class Density(unittest.TestCase):
         self.assertLess(np.abs(found - exact).max(), 0.02 * exact.max())
 
     def test_the_sky_keeps_its_stars(self):
-        import density
+        from look import density
         rng = np.random.default_rng(6)
         for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
                               (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
@@ -323,9 +323,9 @@ class Plot(Look):
         np.testing.assert_array_equal(self.picture(FIT, target, out="found.png"), first)
 
     def test_spectra_and_models_are_those_of_the_files(self):
-        from models import Models
-        from result import Result
-        from spectra import Inputs
+        from look.models import Models
+        from look.result import Result
+        from look.spectra import Inputs
         result = Result(FIT)
         row = 11
         arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
@@ -347,7 +347,7 @@ class Plot(Look):
                 self.assertEqual(n, FITS[f"NPIX_{x}"][row])
 
     def test_wavelengths_in_air(self):
-        from spectra import vacuum
+        from look.spectra import vacuum
         # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
         wave = np.linspace(3500.0, 10000.0, 500)
         s2 = (1e4 / wave) ** 2
@@ -405,8 +405,8 @@ class Plot(Look):
             return subprocess.run(command, env={**ENVIRONMENT, **ENV}, text=True, check=False,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-        self.assertOneLine(alone(), "look/report.py is missing", status=2)
-        shutil.copytree(LOOK, tmp("alone/share/starmill/look"))  # as it is installed
+        self.assertOneLine(alone(), "scripts/job.py is missing", status=2)
+        shutil.copytree(SCRIPTS, tmp("alone/share/starmill/scripts"))  # as it is installed
         command[-1:] = [none_fitted("unwritten.h5"), "--output", FIT + ".lock/x.html",
                         "--no-spectra"]
         self.assertOneLine(alone(), "cannot be written", status=4)
@@ -504,8 +504,8 @@ class Report(Look):
         self.assertIn("cannot be read: No such file", content(tmp("away.html"), "r"))
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
-        import survey
-        from result import Result
+        from look import survey
+        from look.result import Result
         was = survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS
 
         def edit(fits, _):
@@ -546,9 +546,9 @@ class RealStars(Look):
         path = os.path.join(DATA, "real", folder, name)
         run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
             "--models", tmp("models-" + out), "--quiet", *options, path)
-        from models import Models
-        from result import Result
-        from spectra import Inputs
+        from look.models import Models
+        from look.result import Result
+        from look.spectra import Inputs
         result = Result(tmp(out))
         return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
 

@@ -8,7 +8,7 @@ the two must agree bit for bit.  Needs no test data.
 from base import *
 
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
-sys.path.insert(0, os.path.join(SOURCE, "look"))
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 import make_generic  # noqa: E402
 
 try:
@@ -114,9 +114,9 @@ class Test(ProgramTest):
 
     def check_shown(self, out, models, arms):
         """What `starmill plot` draws are the pixels of the files, and the models of the fit."""
-        from models import Models
-        from result import Result
-        from spectra import Inputs
+        from look.models import Models
+        from look.result import Result
+        from look.spectra import Inputs
         result = Result(tmp(out))
         catalog = read(tmp(out), "catalog")
         for row in range(N_STAR):

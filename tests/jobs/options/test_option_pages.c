@@ -44,7 +44,7 @@ static const values usual = {.n = 3};
 static const mill_option_help toy_help = {&toy, &usual}, make = {&making[0], NULL},
                               make_more = {&making[1], NULL};
 static const mill_option_help *const help[] = {&toy_help, &make, &make_more, NULL};
-static const mill_job_row job[] = {{"toy", "play", NULL, help}, {0}};
+static const mill_job_row job[] = {{"toy", "play", NULL, help, NULL}, {0}};
 
 static FILE *out;
 static char text[16384];

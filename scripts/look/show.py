@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill show`: all that a result says of stars."""
 
-from basics import check_packages, printable, run
+from basics import check_packages, printable
 
 check_packages("show", "numpy", "h5py")
 
 import numpy as np  # noqa: E402
 
-from result import NOT_DONE, Result, text  # noqa: E402
+from look.result import NOT_DONE, Result, text  # noqa: E402
 
 MAX_SHOWN = 24  # values of a column, which has hundreds where it is a density
 INDENT = " " * 27
@@ -90,7 +90,3 @@ def main(options):
     for i, row in enumerate(result.find(stars)):
         print("\n" if i else "", end="")
         show_row(result, row)
-
-
-if __name__ == "__main__":
-    run("show", main)

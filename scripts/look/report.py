@@ -3,21 +3,20 @@
 
 import os
 
-from basics import Failure, check_output, check_packages, run, write_whole
+from basics import Failure, check_output, check_packages, write_whole
 
 check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL")
 
 import numpy as np  # noqa: E402
 
-import charts  # noqa: E402
-import page  # noqa: E402
-from drawing import STYLE, plt  # noqa: E402
-from models import open_models  # noqa: E402
-from page import cell, escape, number, td  # noqa: E402
-from result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
-from result import number as fixed  # noqa: E402
-from spectra import Inputs  # noqa: E402
-from survey import Survey, half_width  # noqa: E402
+from look import charts, page  # noqa: E402
+from look.drawing import STYLE, plt  # noqa: E402
+from look.models import open_models  # noqa: E402
+from look.page import cell, escape, number, td  # noqa: E402
+from look.result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
+from look.result import number as fixed  # noqa: E402
+from look.spectra import Inputs  # noqa: E402
+from look.survey import Survey, half_width  # noqa: E402
 
 MAX_COMMAND = 600  # characters of the command line that are shown
 N_POSTERIOR = 4
@@ -330,7 +329,3 @@ def main(options):
     whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
     write_whole(output, [whole.encode("utf-8", "replace")])
     print(output)
-
-
-if __name__ == "__main__":
-    run("report", main)

@@ -6,10 +6,10 @@ from astropy.visualization.wcsaxes.frame import EllipticalFrame, RectangularFram
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator
 
-import density
-from drawing import INK, MODEL, PALE, RESIDUAL, plt, png
-from result import symbol
-from survey import half_width
+from look import density
+from look.drawing import INK, MODEL, PALE, RESIDUAL, plt, png
+from look.result import symbol
+from look.survey import half_width
 
 DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")

@@ -4,17 +4,17 @@
 import io
 import os
 
-from basics import OUTPUT, USAGE, Failure, check_output, check_packages, run, write_whole
+from basics import OUTPUT, USAGE, Failure, check_output, check_packages, write_whole
 
 check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
 
 import numpy as np  # noqa: E402
 from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
 
-from drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
-from models import open_models  # noqa: E402
-from result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
-from spectra import Inputs  # noqa: E402
+from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+from look.models import open_models  # noqa: E402
+from look.result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
+from look.spectra import Inputs  # noqa: E402
 
 DPI = 130
 C_KM_S = 299792.458
@@ -183,7 +183,3 @@ def main(options):
                     plt.close(figure)
             write_whole(output, [memory.getvalue()])
     print(output)
-
-
-if __name__ == "__main__":
-    run("plot", main)

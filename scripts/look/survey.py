@@ -9,7 +9,7 @@ import collections
 
 import numpy as np
 
-from result import BLOCK, FITTED
+from look.result import BLOCK, FITTED
 
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for

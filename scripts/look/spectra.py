@@ -260,5 +260,3 @@ def pixels(have, wanted):
     at -= wanted - have[at - 1] < have[at] - wanted
     step = np.gradient(have)[at]
     return at if (np.abs(have[at] - wanted) <= NEAR * step).all() else None
-
-

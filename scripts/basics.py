@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the scripts of `starmill show`, `select`, `plot` and `report` share that needs no package."""
+"""What the jobs in Python share; it needs no package."""
 
-import collections
 import importlib.util
 import os
 import sys
 
 USAGE, INPUT, OUTPUT, INTERNAL = 2, 3, 4, 70  # exit statuses, as those of the program
+SYSTEM_PYTHON = "/usr/bin/python3"
 
 # file systems without locks have results too, and a run that writes is no hindrance
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 # by module: what pip calls it
 PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
-            "matplotlib": "matplotlib", "PIL": "pillow"}
-
-# as jobs/look/look.c hands them over; what is not given is empty
-Options = collections.namedtuple(
-    "Options", "program output overwrite models library no_spectra print arguments")
+            "matplotlib": "matplotlib", "PIL": "pillow",
+            "yaml": "pyyaml"}
 
 
 class Failure(Exception):
@@ -29,14 +26,18 @@ class Failure(Exception):
 
 
 def check_packages(job, *modules):
-    """Ends the script with one line that names all that are missing, and for which Python."""
+    """Goes on with /usr/bin/python3 where only that has them, else ends the job with one line that
+    names all that are missing, and for which Python."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        print(f"starmill {job}: {sys.executable} lacks {', '.join(missing)}: install "
-              f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
-              f"install {' '.join(PACKAGES[module] for module in missing)}, or name another Python "
-              "by the environment variable STARMILL_PYTHON", file=sys.stderr)
-        sys.exit(USAGE)
+    if not missing:
+        return
+    if not os.environ.get("STARMILL_PYTHON") and os.path.exists(SYSTEM_PYTHON):
+        os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # once
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, "-B", *sys.argv])
+    raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
+                  f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
+                  f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
+                  "Python by the environment variable STARMILL_PYTHON")
 
 
 def printable(words):
@@ -82,24 +83,3 @@ def write_whole(path, pieces):
 
 def warn(message):
     print(printable(f"warning: {message}"), file=sys.stderr)
-
-
-def run(job, main):
-    """The end of a script: main(options), and one line of a failure."""
-    try:
-        main(Options(*sys.argv[1:8], sys.argv[8:]))
-        sys.stdout.flush()
-    except Failure as failure:
-        status, message = failure.status, str(failure)
-    except OSError as error:  # a damaged result, or a standard output that takes no more
-        status, message = OUTPUT, str(error)
-        # Python would try once more to print what is left, and tell of that too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except MemoryError:
-        status, message = INTERNAL, "out of memory"
-    except KeyboardInterrupt:
-        sys.exit(130)
-    else:
-        return
-    print(printable(f"starmill {job}: {message}"), file=sys.stderr)
-    sys.exit(status)

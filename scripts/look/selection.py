@@ -4,14 +4,14 @@
 import os
 import sys
 
-from basics import OUTPUT, USAGE, Failure, check_output, check_packages, printable, run, write_whole
+from basics import OUTPUT, USAGE, Failure, check_output, check_packages, printable, write_whole
 
 check_packages("select", "numpy", "h5py")
 
 import numpy as np  # noqa: E402
 
-from expression import Expression  # noqa: E402
-from result import BLOCK, Result, text  # noqa: E402
+from look.expression import Expression  # noqa: E402
+from look.result import BLOCK, Result, text  # noqa: E402
 
 
 class Selection:
@@ -47,6 +47,8 @@ def print_pieces(pieces):
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Failure(OUTPUT, f"the list cannot be printed: {error.strerror}") from error
 
@@ -56,14 +58,10 @@ def main(options):
     result = Result(path)
     if options.output:
         check_output(options.output, options.overwrite, result.reads(options))
-    selection = Selection(result, Expression(words, result), options.print)
+    selection = Selection(result, Expression(words, result), options.print or "targetid")
     if options.output:
         write_whole(options.output, selection.lines())
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")
     else:
         print_pieces(selection.lines())
     result.warn_damaged()
-
-
-if __name__ == "__main__":
-    run("select", main)

@@ -213,8 +213,9 @@ class Result:
 
     def reads(self, options):
         """(what, path) of all files that are read for a picture or a list."""
-        return [("the result", self.path), ("the models", options.models),
-                ("the models", self.models_path() or ""), ("the library", options.library),
+        return [("the result", self.path), ("the models", getattr(options, "models", None) or ""),
+                ("the models", self.models_path() or ""),
+                ("the library", getattr(options, "library", None) or ""),
                 ("the library", self.provenance["LIBRARY_PATH"]),
                 *(("the input", self.input_path(i)) for i in range(len(self.files)))]
 

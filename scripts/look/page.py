@@ -6,7 +6,7 @@ import html
 
 import numpy as np
 
-from drawing import binned
+from look.drawing import binned
 
 # of a star's picture, in its own units
 WIDTH, HIGH, GAP, LOW, FOOT = 560, 120, 8, 44, 18

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from basics import INPUT, OUTPUT, USAGE, Failure, warn
-from result import FITTED, Result, text
+from look.result import FITTED, Result, text
 
 MAX_REFIT = 5000  # rows of files without TARGETIDs, which are fitted as a whole
 

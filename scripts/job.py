@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts a job that is written in Python, as jobs/scripts/script.c calls it:
+
+job.py MODULE JOB PROGRAM OPTION... -- ARGUMENT...
+
+OPTION is name=value, name= for a flag that was given, and name alone for one that was not.  The
+module has main(options); options.arguments are what is no option, options.program is the program's
+path, and each option is a text, True, or None where it was not given.
+"""
+
+import importlib
+import os
+import sys
+import types
+
+from basics import INTERNAL, OUTPUT, Failure, printable
+
+
+def read_options(program, words):
+    end = words.index("--")
+    options = types.SimpleNamespace(program=program, arguments=words[end + 1:])
+    for word in words[:end]:
+        name, given, value = word.partition("=")
+        setattr(options, name.replace("-", "_"), (value or True) if given else None)
+    return options
+
+
+def main():
+    module, job, program, *words = sys.argv[1:]
+    try:
+        importlib.import_module(module).main(read_options(program, words))
+        sys.stdout.flush()
+        return
+    except Failure as failure:
+        status, message = failure.status, str(failure)
+    except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
+        status, message = OUTPUT, None
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a damaged result, or a standard output that takes no more
+        status, message = OUTPUT, str(error)
+        # Python would try once more to print what is left, and tell of that too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError:
+        status, message = INTERNAL, "out of memory"
+    except KeyboardInterrupt:
+        status, message = 130, None
+    if message:
+        print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
