@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import subprocess
 import sys
 
 USAGE, INPUT, OUTPUT, INTERNAL = 2, 3, 4, 70  # exit statuses, as those of the program
@@ -63,6 +64,26 @@ def check_output(path, overwrite, reads):
                                  "name for the output")
     if not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
+
+
+def refuse_foreign(path, made, option="--output"):
+    """--overwrite replaces files of starmill only, which have their format in the first bytes."""
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return
+    with open(path, "rb") as file:
+        first = file.read(4096)
+    if not first.startswith(b"\x89HDF") or made.encode() not in first:
+        raise Failure(USAGE, f"{option} {path} exists and is not a {made} file, so --overwrite does "
+                             "not replace it: give another name, or remove it yourself")
+
+
+def version(program):
+    """"starmill 0.1.0 (revision)" of the program at that path; None: the bare name."""
+    if program is None:
+        return "starmill"
+    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True, text=True)
+    name, revision = text.stdout.splitlines()[:2]
+    return f"{name} ({revision.split()[-1]})"
 
 
 def write_whole(path, pieces):

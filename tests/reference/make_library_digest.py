@@ -52,9 +52,10 @@ def digest(kind, linear=False):
     return hashlib.sha256(data).hexdigest()
 
 
-with open(sys.argv[1], "w", encoding="ascii") as out:
-    out.write("/* Made by tests/reference/make_library_digest.py; do not edit. */\n")
-    out.write(f'#define REF_DIGEST_MLP  "{digest(0)}"\n')
-    out.write(f'#define REF_DIGEST_GRID "{digest(1)}"\n')
-    out.write(f'#define REF_DIGEST_RBF  "{digest(2)}"\n')
-    out.write(f'#define REF_DIGEST_LINEAR "{digest(1, True)}"\n')
+if __name__ == "__main__":
+    with open(sys.argv[1], "w", encoding="ascii") as out:
+        out.write("/* Made by tests/reference/make_library_digest.py; do not edit. */\n")
+        out.write(f'#define REF_DIGEST_MLP  "{digest(0)}"\n')
+        out.write(f'#define REF_DIGEST_GRID "{digest(1)}"\n')
+        out.write(f'#define REF_DIGEST_RBF  "{digest(2)}"\n')
+        out.write(f'#define REF_DIGEST_LINEAR "{digest(1, True)}"\n')
