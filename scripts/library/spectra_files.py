@@ -17,8 +17,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure, warn
-from library.spectra_fits import (Origin, card, column_numbers, has_columns, image_part, is_table,
-                                  opened, text_card, to_vacuum, wavelengths, where)
+from library.spectra_fits import (Origin, card, card_of_both, column_numbers, has_columns, image_part,
+                                  is_table, opened, text_card, to_vacuum, wavelengths, where)
 from library.spectra_options import MAX_LABEL, labels_of_name, stem
 
 MAX_PIX = 2097152  # of a file with one spectrum
