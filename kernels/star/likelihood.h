@@ -193,6 +193,19 @@ MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, 
   mill_block_curvature(b, m, s, work, eval);
 }
 
+/** Add to a chunk of the model flux what the residual has of each component of the model error. */
+MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
+                                       const mill_workspace *work, double *flux)
+{
+  for (int e = 0; e < s->n_error; e++) {
+    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
+    const double share = work->error[MILL_ERROR_RESIDUAL + e];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      flux[i] += share * (double)error[i] / (double)s->is[first + i];
+  }
+}
+
 /** Residuals of the good pixels for the coefficients and template at hand:
  *  chi-square, squared significance of negative model pixels, largest squared
  *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
@@ -230,14 +243,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] *= poly[i];
-    for (int e = 0; e < s->n_error; e++) {
-      /* the share of the component that the residual has */
-      const float *error = s->error + (size_t)e * mill_row_pitch(n) + first;
-      const double share = work->error[MILL_ERROR_RESIDUAL + e];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        flux[i] += share * (double)error[i] / (double)s->is[first + i];
-    }
+    mill_add_error_shares(s, first, len, work, flux);
     if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
