@@ -10,24 +10,24 @@ MILL_EXTERN_C_BEGIN
 /** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
 #define MILL_POST_LIST(X)                                                                          \
   X(MILL_POST_NOT_CONVERGED, 1, "NOT_CONVERGED",                                                   \
-    "the limit on evaluations came before R-hat and the effective sample size were as asked for")  \
+    "the limit on evaluations was reached before R-hat and effective sample size were as asked")   \
   X(MILL_POST_LIMIT, 2, "LIMIT",                                                                   \
-    "a limit of VRAD or VSINI cuts the posterior: more than 1 % of it is within 0.1 of its "       \
-    "standard deviation from there")                                                               \
+    "a limit of VRAD or VSINI cuts the posterior: more than 1 % of it lies within 0.1 standard "   \
+    "deviations of the limit")                                                                     \
   X(MILL_POST_WIDE, 4, "WIDE",                                                                     \
-    "95 % of a parameter's posterior fill more than 80 % of its limits, for a label of the "       \
-    "library's range: the spectrum says little of it")                                             \
+    "the spectrum says little about a parameter: 95 % of its posterior fill more than 80 % of "    \
+    "its limits (of a label: the library's range)")                                                \
   X(MILL_POST_HULL, 8, "HULL", "more than 1 % of the samples lie beyond a facet of the hulls")     \
   X(MILL_POST_SHIFTED, 16, "SHIFTED",                                                              \
-    "a mean is more than half of the fit's formal error away from the fit's value")                \
+    "a mean differs from the fit's value by more than half of its formal error")                   \
   X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
-    "a standard deviation is below 0.8 or above 1.25 of the fit's formal error")                   \
+    "a standard deviation is below 0.8 or above 1.25 times the fit's formal error")                \
   X(MILL_POST_LOWER, 64, "LOWER_MINIMUM",                                                          \
-    "a sample has -2 ln L lower than the fit's solution by more than 1: the fit missed it")        \
+    "a sample's -2 ln L is more than 1 below the fit's: the fit missed a better minimum")          \
   X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
   X(MILL_POST_SHAPE, 256, "NOT_GAUSSIAN",                                                          \
-    "a marginal density is not that of the fit's value and formal error: half the integral of "    \
-    "their difference is above 0.15")
+    "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \
+    "integral of the absolute difference is above 0.15")
 
 #define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };
@@ -47,7 +47,7 @@ typedef struct mill_posterior {
   int32_t n_sweep;   /**< moves of every walker after the burn-in */
   int64_t n_eval;    /**< likelihood evaluations, burn-in included */
   int64_t n_jac;     /**< of them with derivatives */
-  double accept;     /**< part of the proposals after the burn-in that were accepted */
+  double accept;     /**< fraction of the proposals after the burn-in that were accepted */
   double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
   /** ln of the mean of the likelihood over the priors, and its error; NaN without temperatures. */
   double ln_evidence, ln_evidence_err;

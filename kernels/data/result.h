@@ -13,19 +13,19 @@ MILL_EXTERN_C_BEGIN
 #define MILL_STATUS_LIST(X)                                                                        \
   X(MILL_STATUS_NOT_DONE, 0, "NOT_DONE", "not done yet")                                           \
   X(MILL_STATUS_FITTED, 1, "FITTED", "fitted")                                                     \
-  X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below the minimum")                          \
+  X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below min_sn")                               \
   X(MILL_STATUS_NO_ARM, 3, "NO_USABLE_ARM",                                                        \
     "no arm with a usable pixel (masked, zero or not finite)")                                     \
   X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \
   X(MILL_STATUS_NO_RESOLUTION, 5, "NO_RESOLUTION",                                                 \
-    "library needs a line-spread function and none is known")                                      \
+    "the library needs a line-spread function, and none is known")                                 \
   X(MILL_STATUS_OUTSIDE_LIBRARY, 6, "OUTSIDE_LIBRARY",                                             \
     "wavelengths outside the library's templates")                                                 \
   X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")                     \
   X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
-    "sigma of the line-spread function absent or beyond what can be used, in all good pixels")     \
+    "line-spread function missing or out of range in all good pixels")                             \
   X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \
-    "sample: the result given by --fit has no solution of this star")
+    "sample: the result given by --fit has no solution for this star")
 
 #define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
 enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
@@ -61,24 +61,25 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "v sin i at its lower limit, where VSINI_ERR is a 1-sigma upper limit, or within 2 errors")    \
+    "v sin i within 2 errors of its lower limit, or at it: VSINI_ERR is then a 1-sigma upper "     \
+    "limit")                                                                                       \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
-  X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the next method was used") \
+  X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \
+    "the polish did not converge, and the next method was used")                                   \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
     "templates are broader than the line-spread function in a tenth of an arm or more")            \
   X(MILL_INFO_LSF_UNUSABLE, 32, "LSF_UNUSABLE",                                                    \
-    "no usable line-spread function in a tenth of an arm or more: these pixels are not fitted")    \
-  X(MILL_INFO_GIVEN_START, 64, "GIVEN_START",                                                      \
-    "fitted from the values of the table given as start")                                          \
+    "no usable line-spread function in a tenth of an arm or more; these pixels are not fitted")    \
+  X(MILL_INFO_GIVEN_START, 64, "GIVEN_START", "fitted from the values of the start table")         \
   X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
-    "two starts ended in different minima that fit about equally well, or of three or more only "  \
-    "one found the best")                                                                          \
+    "two starts ended in different minima of about equal quality, or only one of three or more "   \
+    "starts found the best")                                                                       \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
     "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
-    "the residuals of an arm have waves that its continuum functions are too few to follow")
+    "the residuals of an arm have slow waves: it has too few continuum functions")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
