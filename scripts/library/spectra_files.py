@@ -17,8 +17,9 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure, warn
-from library.spectra_fits import (Origin, card, card_of_both, column_numbers, has_columns, image_part,
-                                  is_table, opened, text_card, to_vacuum, wavelengths, where)
+from library.spectra_fits import (Origin, card, card_of_both, column_numbers, has_columns,
+                                  image_part, is_table, opened, text_card, to_vacuum, wavelengths,
+                                  where)
 from library.spectra_options import MAX_LABEL, labels_of_name, stem
 
 MAX_PIX = 2097152  # of a file with one spectrum
@@ -282,10 +283,12 @@ class Source:
         except Exception as error:
             raise Failure(INPUT, f"{self.paths[0]}: cannot be read: {error}") from error
 
+    def path(self, i):
+        return self.paths[0 if self.is_many else i]
+
     def why(self, i, failure):
         """A Failure as spectrum i's own: without the path, since its name stands before it."""
-        path = self.paths[0 if self.is_many else i]
-        message = str(failure)
+        path, message = self.path(i), str(failure)
         return message[len(path):].lstrip(":, ") if message.startswith(path) else message
 
     def entry(self, i):
@@ -357,34 +360,30 @@ def on_grid(one, wave):
 
 def read_all(paths, is_many, request):
     """All spectra on the wavelengths of the first that can be read.  One that cannot be read is
-    NaN, and named by a warning; all of them are a Failure."""
+    NaN, as labels that cannot, and a warning names it; all of them are a Failure."""
     with Source(paths, is_many, request) as source:
-        n, failures, out = source.n, [], None
-        labels = np.full((n, len(source.names)), np.nan)
-        names = None if is_many else []
-        for i in range(n):
+        labels = np.full((source.n, len(source.names)), np.nan)
+        names, failures, first, out = [], [], None, None
+        for i in range(source.n):
+            name, labels[i], _, why = source.entry(i)
+            names.append(name)
             try:
                 one = source.read(i)
-                name, labels[i], _, _ = source.entry(i)
             except Failure as failure:
-                if failure.status != INPUT:
-                    raise
                 failures.append(failure)
-                name = stem(paths[0 if is_many else i])
-                one = None
-            if names is not None:
-                names.append(name)
-            if one is not None:
-                if out is None:
-                    first, out = one, room_for(n, one)
-                out[i] = on_grid(one, first.wave)
+                continue
+            if why and not why.endswith("is not known"):  # of which the jobs tell
+                failures.append(f"{source.path(i)}: {why}")
+            if out is None:
+                first, out = one, room_for(source.n, one)
+            out[i] = on_grid(one, first.wave)
     if out is None:
         raise failures[0]
     for failure in failures[:N_WARNED]:
         warn(f"left out: {failure}")
     if len(failures) > N_WARNED:
-        warn(f"left out: {len(failures) - N_WARNED} more spectra that cannot be read")
-    return LabelledSpectra(first.wave, out, labels, names, first.origin)
+        warn(f"left out: {len(failures) - N_WARNED} more")
+    return LabelledSpectra(first.wave, out, labels, None if is_many else names, first.origin)
 
 
 def room_for(n, one):
