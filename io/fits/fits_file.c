@@ -303,27 +303,45 @@ int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int
   return mill_fits_column_int64(file, i_hdu, name, *out, found);
 }
 
+/* New memory for a column, with the missing value in each row; texts get none. */
+static int make_missing(const mill_fits_wish *wish, int64_t n_row, void **out)
+{
+  if (wish->as == MILL_AS_TEXT)
+    return MILL_OK;
+  MILL_CHECK(mill_alloc_bytes((size_t)n_row, wish->as == MILL_AS_INT32 ? 4 : 8, out));
+  for (int64_t i = 0; i < n_row; i++)
+    if (wish->as == MILL_AS_INT64)
+      ((int64_t *)*out)[i] = (int64_t)wish->missing;
+    else if (wish->as == MILL_AS_INT32)
+      ((int32_t *)*out)[i] = (int32_t)wish->missing;
+    else
+      ((double *)*out)[i] = wish->missing;
+  return MILL_OK;
+}
+
 static int take_wish(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, void *to,
                      int *found)
 {
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   void **out = to;
-  if (wish->as == MILL_AS_TEXT) {
-    mill_fits_texts *texts = to;
+  mill_fits_texts *texts = to;
+  MILL_CHECK(make_missing(wish, file->guard->hdu[i_hdu].axis[1], out));
+  switch (wish->as) {
+  case MILL_AS_TEXT:
     return mill_fits_column_text(file, i_hdu, wish->name, &texts->text, &texts->stride, found);
-  }
-  if (wish->as == MILL_AS_INT64)
-    return mill_fits_table_int64(file, i_hdu, wish->name, (int64_t)wish->missing, to, found);
-  if (wish->as == MILL_AS_INT32) {
-    MILL_CHECK(mill_alloc_bytes((size_t)n_row, sizeof(int32_t), out));
-    for (int64_t i = 0; i < n_row; i++)
-      ((int32_t *)*out)[i] = (int32_t)wish->missing;
+  case MILL_AS_INT64:
+    return mill_fits_column_int64(file, i_hdu, wish->name, *out, found);
+  case MILL_AS_INT32:
     return mill_fits_column_int32(file, i_hdu, wish->name, *out, found);
+  default:
+    return mill_fits_column_double(file, i_hdu, wish->name, *out, found);
   }
-  MILL_CHECK(mill_alloc_bytes((size_t)n_row, sizeof(double), out));
-  for (int64_t i = 0; i < n_row; i++)
-    ((double *)*out)[i] = wish->missing;
-  return mill_fits_column_double(file, i_hdu, wish->name, *out, found);
+}
+
+int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row, void *columns)
+{
+  for (int i = 0; i < n_wish; i++)
+    MILL_CHECK(make_missing(&wish[i], n_row, (void **)(void *)((char *)columns + wish[i].at)));
+  return MILL_OK;
 }
 
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,

@@ -126,6 +126,9 @@ typedef struct mill_fits_wish {
  *  failure.  Bit i of *there (NULL is allowed): the table has column i.  MILL_ERR_INPUT. */
 int mill_fits_columns(mill_fits_file *file, int i_hdu, const mill_fits_wish *wish, int n_wish,
                       void *columns, uint64_t *there);
+
+/** The same where there is no table: n_row rows of missing values. */
+int mill_fits_columns_missing(const mill_fits_wish *wish, int n_wish, int64_t n_row, void *columns);
 void mill_fits_columns_free(const mill_fits_wish *wish, int n_wish, void *columns);
 
 /** Row i (along its slowest axis) of an image, its first n_pix pixels, scaled; missing ones are

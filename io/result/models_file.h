@@ -35,6 +35,9 @@ typedef struct mill_models_info {
   int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
+/** Remove the models at path if they belong to the result at path result.  One rank alone. */
+void mill_models_remove_of(const char *path, const char *result);
+
 /** Collective.  Create, or reuse the one of the same run.  MILL_ERR_OUTPUT on
  *  every rank alike. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,

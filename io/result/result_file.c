@@ -13,6 +13,7 @@
 #include "io/result/result_inputs.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_look.h"
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
@@ -119,6 +120,7 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
 {
   int err = MILL_OK;
   mill_result_summary *summary = &file->found;
+  mill_error_kept kept;
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
@@ -129,6 +131,13 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
   }
   MILL_TRY(mill_h5_check_output(file->path));
   err = mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found, summary);
+  mill_error_save(err, &kept);
+  file->was_void = err == MILL_ERR_OUTPUT && mill_result_is_void(file->path);
+  if (file->was_void) {
+    *found = MILL_FOUND_NOTHING;
+    return MILL_OK;
+  }
+  err = err == MILL_OK ? err : mill_error_restore(&kept);
   if (err == MILL_ERR_OUTPUT && file->target[0])
     MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
               mill_error_message(), file->path);
@@ -159,6 +168,12 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
     mill_lock_release(&file->lock);
   else
     mill_lock_remove_leftovers(&file->lock, path);
+  if (file->was_void) {
+    mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",
+                  file->path);
+    if (info->models)
+      mill_models_remove_of(info->models, file->path);
+  }
   if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
     mill_log_info(
         "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",

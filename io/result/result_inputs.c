@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/result_inputs.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/result_layout.h"
@@ -195,6 +198,68 @@ int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, siz
                path) >= (int)size)
     return MILL_ERROR(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", out);
   return MILL_OK;
+}
+
+/* ---- looking one up ---- */
+
+int mill_input_absolute(const char *name, char out[PATH_MAX])
+{
+  char folder[PATH_MAX] = "";
+  if (realpath(name, out))
+    return MILL_OK;
+  if (name[0] != '/' && !getcwd(folder, sizeof folder))
+    return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
+  if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
+  return MILL_OK;
+}
+
+static int by_path(const void *a, const void *b)
+{
+  return strcmp(((const mill_known_input *)a)->path, ((const mill_known_input *)b)->path);
+}
+
+int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out)
+{
+  int err = MILL_OK;
+  char given[2 * MILL_MAX_PATH], absolute[PATH_MAX];
+  mill_recorded_inputs was = {0};
+  MILL_TRY(mill_recorded_inputs_read(file, path, &was));
+  MILL_TRY(MILL_ALLOC(was.n_file, &out->input));
+  for (int i = 0; i < was.n_file; i++) {
+    mill_known_input *input = &out->input[i];
+    MILL_TRY(mill_recorded_path(&was, i, given, sizeof given));
+    MILL_TRY(mill_input_absolute(given, absolute));
+    *input = (mill_known_input){.path = strdup(absolute),
+                                .size = was.number[MILL_INPUT_SIZE][i],
+                                .row_start = was.number[MILL_INPUT_ROW_START][i],
+                                .n_row = was.number[MILL_INPUT_N_ROW][i]};
+    memcpy(&input->mtime, &was.number[MILL_INPUT_MTIME][i], sizeof input->mtime);
+    if (!input->path)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
+    out->n++;
+  }
+  if (out->n > 0)
+    qsort(out->input, (size_t)out->n, sizeof *out->input, by_path);
+done:
+  mill_recorded_inputs_clear(&was);
+  return err;
+}
+
+void mill_known_inputs_clear(mill_known_inputs *inputs)
+{
+  for (int i = 0; i < inputs->n; i++)
+    free(inputs->input[i].path);
+  mill_free(inputs->input);
+  *inputs = (mill_known_inputs){0};
+}
+
+const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path)
+{
+  const mill_known_input key = {.path = (char *)(uintptr_t)path};
+  return inputs->n > 0
+             ? bsearch(&key, inputs->input, (size_t)inputs->n, sizeof *inputs->input, by_path)
+             : NULL;
 }
 
 /* ---- comparing ---- */

@@ -5,6 +5,7 @@
 #define MILL_RESULT_INPUTS_H
 
 #include <hdf5.h>
+#include <limits.h>
 
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -51,6 +52,29 @@ int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, cha
 
 /** Where input i is: its path as given, relative to the folder of the fit.  MILL_ERR_RANGE. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
+
+/** An input of a result: its absolute path, links followed, and what it was. */
+typedef struct mill_known_input {
+  char *path;
+  int64_t size, row_start, n_row;
+  double mtime;
+} mill_known_input;
+
+/** The inputs of a result, in order of their paths. */
+typedef struct mill_known_inputs {
+  int n;
+  mill_known_input *input;
+} mill_known_inputs;
+
+/** Read them from an open result; *out is zeroed, clear it also after a failure. */
+int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
+void mill_known_inputs_clear(mill_known_inputs *inputs);
+
+/** The input at an absolute path, links followed; NULL: it is none. */
+const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path);
+
+/** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
+int mill_input_absolute(const char *name, char out[PATH_MAX]);
 
 /** Write all columns; the group /catalog/files is there.  path: of the result, for messages. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);

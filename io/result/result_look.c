@@ -69,6 +69,16 @@ done:
   return err;
 }
 
+int mill_result_is_void(const char *path)
+{
+  int found = 0;
+  mill_result_peek peek;
+  return mill_h5_check_output(path) == MILL_OK &&
+         mill_result_look(path, &found, &peek) == MILL_OK && found &&
+         peek.n_status[MILL_STATUS_FITTED] == 0 &&
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* that is damage */
+}
+
 int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *damaged)
 {
   int err = MILL_OK;

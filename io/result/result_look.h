@@ -21,6 +21,9 @@ typedef struct mill_result_peek {
  *  *found 0: there is none.  MILL_ERR_OUTPUT when it is something else or damaged. */
 int mill_result_look(const char *path, int *found, mill_result_peek *peek);
 
+/** Is nothing lost with the result at path: no rows, or none fitted?  0 for any other file. */
+int mill_result_is_void(const char *path);
+
 /** Which rows of a finished result are damaged: reads all of them. */
 int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *damaged);
 

@@ -17,6 +17,9 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/surveys/redrock.h"
+#include "io/result/result_inputs.h"
+#include "io/result/result_inspect.h"
+#include "io/result/result_layout.h"
 #include "io/result/result_look.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -52,25 +55,20 @@ done:
   return err;
 }
 
-/* Settings that distinguish results of one input: science settings and library. */
-static int digest_settings(const mill_config *config, const mill_library *lib,
-                           char out[MILL_SETTINGS_SIZE])
+/* Digest of what distinguishes results of one input: science settings and library. */
+static int digest_settings(const char *identity, const char *library, char out[MILL_SETTINGS_SIZE])
 {
-  int err = MILL_OK;
-  char *identity = NULL, hex[65];
+  char hex[65];
   mill_sha256 sha;
-  MILL_TRY(mill_config_identity(config, &identity));
   mill_sha256_init(&sha);
   mill_sha256_update(&sha, identity, strlen(identity));
-  mill_sha256_update(&sha, lib->hash, strlen(lib->hash));
+  mill_sha256_update(&sha, library, strlen(library));
   mill_sha256_final(&sha, hex);
   if (!hex[0])
-    MILL_FAIL(MILL_ERR_INTERNAL, "no digest of the settings: libcrypto has failed");
+    return MILL_ERROR(MILL_ERR_INTERNAL, "no digest of the settings: libcrypto has failed");
   memcpy(out, hex, MILL_SETTINGS_SIZE - 1);
   out[MILL_SETTINGS_SIZE - 1] = '\0';
-done:
-  free(identity);
-  return err;
+  return MILL_OK;
 }
 
 /* Is the file as it was, by size and time? */
@@ -81,120 +79,189 @@ static int is_as_it_was(const char *path, int64_t size, double mtime)
          (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec == mtime;
 }
 
-static int is_done(const mill_input_table *table, const char *settings,
-                   const mill_selection *select, const char *name)
+/* The entry of an input that is done by the table; NULL: it is not. */
+static const mill_input_entry *find_done(const mill_input_table *table, const char *settings,
+                                         const mill_selection *select, const char *name)
 {
   char path[PATH_MAX], beside[MILL_FITS_MAX_PATH] = "";
-  struct stat result;
   if (!realpath(name, path))
-    return 0;
+    return NULL;
   const mill_input_entry *entry = mill_input_table_find(table, path);
   if (!entry || !entry->is_done || strcmp(entry->settings, settings) != 0 ||
-      !is_as_it_was(path, entry->size, entry->mtime) || stat(entry->result, &result) != 0)
-    return 0;
+      !is_as_it_was(path, entry->size, entry->mtime))
+    return NULL;
   if (!select->redrock)
-    return 1;
+    return entry;
   const char *redrock = select->redrock_file;
   if (!*redrock) {
     if (mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      return 0;
+      return NULL;
     redrock = beside;
   }
-  return is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime);
+  return is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime) ? entry : NULL;
 }
 
-int mill_input_absolute(const char *name, char out[PATH_MAX])
-{
-  char folder[PATH_MAX] = "";
-  if (realpath(name, out))
-    return MILL_OK;
-  if (name[0] != '/' && !getcwd(folder, sizeof folder))
-    return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
-  if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
-    return MILL_ERROR(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
-  return MILL_OK;
-}
+/* An input that is done by the table. */
+typedef struct done_input {
+  const char *result;
+  const mill_input_entry *entry;
+  size_t i; /* in the list */
+} done_input;
 
-/* The inputs of the result at path, as they are called there or, in another folder, absolute. */
-static int read_inputs(const char *path, mill_path_list *own)
+/* Are all rows of the input in the result, with their STATUS? */
+static int has_rows(const mill_known_inputs *known, const mill_input_entry *entry,
+                    const int32_t *status, int64_t n_row)
 {
-  int err = MILL_OK;
-  char folder[PATH_MAX] = "", here[PATH_MAX] = "", name[2 * PATH_MAX];
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_ph5_texts texts = {0};
-  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
-  MILL_TRY(mill_ph5_read_texts(file.id, path, "catalog/files/PATH", &texts));
-  if (mill_ph5_read_attr_text(file.id, path, "provenance", "FOLDER", folder, sizeof folder) !=
-      MILL_OK)
-    folder[0] = '\0';
-  if (getcwd(here, sizeof here) && strcmp(here, folder) == 0)
-    folder[0] = '\0';
-  for (int64_t i = 0; i < texts.n; i++) {
-    const char *stored = texts.text + (size_t)i * texts.n_byte;
-    const int n = (int)strnlen(stored, texts.n_byte);
-    const int is_relative = n > 0 && stored[0] != '/' && folder[0];
-    snprintf(name, sizeof name, "%s%s%.*s", is_relative ? folder : "", is_relative ? "/" : "", n,
-             stored);
-    MILL_TRY(mill_path_list_add(own, name));
-  }
-done:
-  mill_free(texts.text);
-  mill_h5_close(&file);
-  return err;
-}
-
-/* How many of the paths of a list are not among others, links followed. */
-static int count_others(const mill_path_list *list, const mill_path_list *others, size_t *n)
-{
-  int err = MILL_OK;
-  char path[PATH_MAX];
-  const char *key = path;
-  mill_path_list real = {0};
-  *n = 0;
-  for (size_t i = 0; i < others->n; i++) {
-    MILL_TRY(mill_input_absolute(others->path[i], path));
-    MILL_TRY(mill_path_list_add(&real, path));
-  }
-  if (real.n > 0)
-    qsort(real.path, real.n, sizeof *real.path, mill_by_text_at);
-  for (size_t i = 0; i < list->n; i++) {
-    MILL_TRY(mill_input_absolute(list->path[i], path));
-    *n += real.n == 0 || !bsearch(&key, real.path, real.n, sizeof *real.path, mill_by_text_at);
-  }
-done:
-  mill_path_list_clear(&real);
-  return err;
-}
-
-/* Does the table have all of them as inputs of the result at path? */
-static int are_recorded(const mill_input_table *table, const char *path, const mill_path_list *own)
-{
-  char result[PATH_MAX], name[PATH_MAX];
-  if (!realpath(path, result))
+  const mill_known_input *input = mill_known_inputs_find(known, entry->path);
+  if (!input || input->size != entry->size || input->mtime != entry->mtime ||
+      input->row_start < 0 || input->n_row < 0 || input->row_start > n_row - input->n_row)
     return 0;
-  for (size_t i = 0; i < own->n; i++)
-    if (mill_input_absolute(own->path[i], name) != MILL_OK ||
-        !mill_input_table_has(table, result, name))
+  for (int64_t k = 0; k < input->n_row; k++)
+    if (status[input->row_start + k] == MILL_STATUS_NOT_DONE)
       return 0;
   return 1;
 }
 
-/* An existing result keeps its own inputs; other inputs that are not done wait for another
- * result. */
+/* Look for inputs [n] in their result, which another run may have replaced since.  is_output: of
+ * this run too, which replaces it if it has no fitted row. */
+static int look_for(const done_input *done, size_t n, const char *settings, int is_output,
+                    char *is_done)
+{
+  int err = MILL_OK;
+  char of_result[MILL_SETTINGS_SIZE];
+  const char *path = done->result;
+  size_t n_row = 0;
+  int64_t n_fitted = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  mill_result_origin origin = {0};
+  mill_known_inputs known = {0};
+  int32_t *status = NULL;
+  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+  MILL_TRY(mill_result_origin_read(file.id, path, &origin));
+  MILL_TRY(digest_settings(origin.identity, origin.hash, of_result));
+  if (strcmp(of_result, settings) != 0)
+    goto done;
+  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
+  MILL_TRY(MILL_ALLOC(n_row, &status));
+  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+  for (size_t i = 0; i < n_row; i++)
+    n_fitted += status[i] == MILL_STATUS_FITTED;
+  if (is_output && n_fitted == 0)
+    goto done;
+  MILL_TRY(mill_known_inputs_read(file.id, path, &known));
+  for (size_t k = 0; k < n; k++)
+    is_done[done[k].i] = (char)has_rows(&known, done[k].entry, status, (int64_t)n_row);
+done:
+  mill_known_inputs_clear(&known);
+  MILL_FREE(origin.identity, status);
+  mill_h5_close(&file);
+  return err;
+}
+
+/* Mark the inputs of a list that are done: by the table, and in the result that it names. */
+static int mark_done(const mill_input_request *request, const mill_input_table *table,
+                     const char *settings, const mill_selection *select, const mill_path_list *list,
+                     char *is_done)
+{
+  int err = MILL_OK;
+  char output[PATH_MAX];
+  done_input *done = NULL;
+  size_t n = 0, end = 0;
+  MILL_TRY(mill_input_absolute(request->output, output));
+  MILL_TRY(MILL_ALLOC(list->n, &done));
+  for (size_t i = 0; i < list->n; i++) {
+    const mill_input_entry *entry = find_done(table, settings, select, list->path[i]);
+    if (entry)
+      done[n++] = (done_input){entry->result, entry, i};
+  }
+  if (n > 0)
+    qsort(done, n, sizeof *done, mill_by_text_at);
+  for (size_t first = 0; first < n; first = end) {
+    const char *result = done[first].result;
+    for (end = first + 1; end < n && strcmp(done[end].result, result) == 0;)
+      end++;
+    const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", result);
+    err = look_for(done + first, end - first, settings, strcmp(result, output) == 0, is_done);
+    mill_watch_end(watch);
+    if (err == MILL_ERR_OUTPUT) {
+      mill_log_warning("%s: its inputs are fitted again", mill_error_message());
+      err = MILL_OK;
+    }
+    MILL_TRY(err);
+  }
+done:
+  mill_free(done);
+  return err;
+}
+
+/* The inputs of the result at path: to look one up, and as they are called there or, in another
+ * folder, absolute. */
+static int read_inputs(const char *path, mill_known_inputs *known, mill_path_list *own)
+{
+  int err = MILL_OK;
+  char here[PATH_MAX], name[2 * PATH_MAX];
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  mill_recorded_inputs was = {0};
+  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_known_inputs_read(file.id, path, known));
+  MILL_TRY(mill_recorded_inputs_read(file.id, path, &was));
+  if (getcwd(here, sizeof here) && strcmp(here, was.folder) == 0)
+    was.folder[0] = '\0';
+  for (int i = 0; i < was.n_file; i++) {
+    MILL_TRY(mill_recorded_path(&was, i, name, sizeof name));
+    MILL_TRY(mill_path_list_add(own, name));
+  }
+done:
+  mill_recorded_inputs_clear(&was);
+  mill_h5_close(&file);
+  return err;
+}
+
+/* How many of the paths of a list are not among the known ones. */
+static int count_others(const mill_path_list *list, const mill_known_inputs *known, size_t *n)
+{
+  char path[PATH_MAX];
+  *n = 0;
+  for (size_t i = 0; i < list->n; i++) {
+    MILL_CHECK(mill_input_absolute(list->path[i], path));
+    *n += !mill_known_inputs_find(known, path);
+  }
+  return MILL_OK;
+}
+
+/* Does the table have all of them as inputs of the result at path? */
+static int are_recorded(const mill_input_table *table, const char *path,
+                        const mill_known_inputs *known)
+{
+  char result[PATH_MAX];
+  if (!realpath(path, result))
+    return 0;
+  for (int i = 0; i < known->n; i++)
+    if (!mill_input_table_has(table, result, known->input[i].path))
+      return 0;
+  return 1;
+}
+
+/* An existing result with a fitted row keeps its own inputs; other inputs that are not done wait
+ * for another result. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
   int err = MILL_OK;
   size_t n_waiting = 0;
   mill_path_list own = {0};
+  mill_known_inputs known = {0};
   mill_existing *existing = NULL;
   MILL_TRY(MILL_ALLOC(1, &existing));
   mill_result_find(request->output, existing);
-  if (!existing->found || list->n == 0) /* anything else there is refused when it is opened */
+  /* anything else there is replaced or refused when it is opened */
+  if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 || list->n == 0)
     goto done;
-  MILL_TRY(read_inputs(request->output, &own));
-  MILL_TRY(count_others(list, &own, &n_waiting));
-  if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &own))
+  MILL_TRY(read_inputs(request->output, &known, &own));
+  MILL_TRY(count_others(list, &known, &n_waiting));
+  if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s is finished, and %zu inputs are neither in it nor done: give another --output "
               "for them (and join the results with starmill merge)",
@@ -207,6 +274,7 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   *list = own;
   own = (mill_path_list){0};
 done:
+  mill_known_inputs_clear(&known);
   mill_path_list_clear(&own);
   mill_free(existing);
   return err;
@@ -217,10 +285,13 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
 {
   int err = MILL_OK;
   size_t n_kept = 0;
+  char *is_done = NULL;
   mill_input_table *table = NULL;
   MILL_TRY(mill_input_table_read(request->input_table, &table));
+  MILL_TRY(MILL_ALLOC(list->n, &is_done));
+  MILL_TRY(mark_done(request, table, names->settings, &config->select, list, is_done));
   for (size_t i = 0; i < list->n; i++)
-    if (is_done(table, names->settings, &config->select, list->path[i]))
+    if (is_done[i])
       mill_free(list->path[i]);
     else
       list->path[n_kept++] = list->path[i];
@@ -230,6 +301,7 @@ static int skip_done(const mill_input_request *request, const mill_config *confi
                 request->input_table);
   MILL_TRY(keep_own(request, table, list));
 done:
+  mill_free(is_done);
   mill_input_table_free(table);
   return err;
 }
@@ -240,12 +312,13 @@ static int collect_names(const mill_input_request *request, const mill_config *c
 {
   int err = MILL_OK;
   mill_path_list list = {0};
-  char path[PATH_MAX];
+  char path[PATH_MAX], *identity = NULL;
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: listing the inputs",
                                      request->catalog ? request->catalog : "command line");
   MILL_TRY(list_inputs(request, &list));
   if (request->input_table) {
-    MILL_TRY(digest_settings(config, lib, names->settings));
+    MILL_TRY(mill_config_identity(config, &identity));
+    MILL_TRY(digest_settings(identity, lib->hash, names->settings));
     for (size_t i = 0; i < list.n; i++) {
       MILL_TRY(mill_input_absolute(list.path[i], path));
       if (!mill_input_table_takes(path))
@@ -277,6 +350,7 @@ static int collect_names(const mill_input_request *request, const mill_config *c
 done:
   mill_watch_end(watch);
   mill_path_list_clear(&list);
+  free(identity);
   return err;
 }
 

@@ -43,9 +43,6 @@ int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *reques
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
 
-/** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
-int mill_input_absolute(const char *name, char out[PATH_MAX]);
-
 void mill_input_names_clear(mill_input_names *names);
 
 #endif

@@ -168,21 +168,24 @@ static void set_prefix(char prefix[MILL_MAX_NAME], const char *name)
     prefix[j] = (char)toupper((unsigned char)name[j]);
 }
 
+/* The rows of FIBERMAP or, where there is none, of the first image of fluxes. */
+static int count_spectra(mill_desi_file *file)
+{
+  int i_hdu = file->i_fibermap;
+  const mill_fits_hdu *hdu = file->fits->guard->hdu;
+  if (i_hdu >= 0 && hdu[i_hdu].kind != MILL_FITS_TABLE)
+    return MILL_ERROR_HDU(file->fits, i_hdu, " must be a binary table; give a DESI file");
+  for (int i = 0; i < file->n_arm && i_hdu < 0; i++)
+    MILL_CHECK(find_image(file, file->arm[i].prefix, image_name[DESI_FLUX], &i_hdu));
+  file->n_spec = i_hdu >= 0 && hdu[i_hdu].n_axis == 2 ? hdu[i_hdu].axis[1] : 0;
+  return MILL_OK;
+}
+
 /* Structure of a file whose arms' prefixes are set. */
 static int open_arms(mill_desi_file *file)
 {
   MILL_CHECK(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
-  if (file->i_fibermap < 0)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: has no HDU FIBERMAP; give a DESI coadd or spectra file, or fetch it again if it "
-        "is one (it is cut)",
-        file->fits->guard->path);
-  const mill_fits_hdu *fibermap = &file->fits->guard->hdu[file->i_fibermap];
-  if (fibermap->kind != MILL_FITS_TABLE)
-    return MILL_ERROR_HDU(file->fits, file->i_fibermap,
-                          " must be a binary table; give a DESI file");
-  file->n_spec = fibermap->axis[1];
+  MILL_CHECK(count_spectra(file));
   MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
 
   int n_there = 0;
@@ -216,7 +219,7 @@ static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
   return 1;
 }
 
-/* A file without FIBERMAP but with the HDUs of an arm is a DESI file that was cut. */
+/* A file without FIBERMAP but with the HDUs of an arm is a DESI file too. */
 static int desi_recognise(const mill_fits_guard *guard)
 {
   size_t n;

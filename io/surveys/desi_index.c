@@ -76,7 +76,7 @@ static int read_division(mill_desi_file *file, division *all)
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
     MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, NULL));
   /* tiles' files say it of FIBERMAP alone */
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < (file->i_fibermap < 0 ? 1 : 2); k++) {
     const int i_key = k == 0 ? 0 : file->i_fibermap;
     if (!all->survey[0])
       MILL_CHECK(
@@ -88,8 +88,33 @@ static int read_division(mill_desi_file *file, division *all)
   return MILL_OK;
 }
 
+/* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have TARGETID. */
+static int do_without_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
+{
+  int i_scores = -1, found = 0;
+  mill_fits_file *fits = file->fits;
+  const char *path = fits->guard->path;
+  if (mill_selection_has_exp_id(select) || select->n_target_class > 0)
+    return MILL_ERROR(MILL_ERR_INPUT,
+                      "%s: has no FIBERMAP, by which minexpid, maxexpid and target_classes select; "
+                      "leave these out",
+                      path);
+  MILL_CHECK(mill_fits_columns_missing(wish, N_WISH, file->n_spec, map));
+  MILL_CHECK(mill_fits_file_find(fits, "SCORES", &i_scores));
+  if (i_scores >= 0 && fits->guard->hdu[i_scores].kind == MILL_FITS_TABLE &&
+      fits->guard->hdu[i_scores].axis[1] == file->n_spec)
+    MILL_CHECK(mill_fits_column_int64(fits, i_scores, "TARGETID", map->target_id, &found));
+  mill_log_warning(
+      "%s: has no FIBERMAP: all its %lld spectra are taken, sky and bad fibers too; %s", path,
+      (long long)file->n_spec,
+      found ? "TARGETID is that of SCORES" : "they have no TARGETID, and IDENTIFIER numbers them");
+  return MILL_OK;
+}
+
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
 {
+  if (file->i_fibermap < 0)
+    return do_without_fibermap(file, select, map);
   MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map, &map->there));
   if (!HAS(map, STATUS) && !HAS(map, COADD_STATUS) && select->fiberstatus_allowed != UINT64_MAX)
     return MILL_ERROR_HDU(

@@ -64,6 +64,8 @@ static int check_scores(mill_desi_file *file, int i_scores)
         MILL_ERROR_HDU(file->fits, i_scores,
                        " must be a table with the %lld rows of FIBERMAP; set minsn_from: pixels",
                        (long long)file->n_spec));
+  if (file->i_fibermap < 0)
+    goto done;
   MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
   MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
   for (int64_t i = 0; found && i < file->n_spec; i++)

@@ -141,7 +141,8 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
 {
   /* this attribute may be known where others are not */
   const char *device = existing->peek.device;
-  return device[0] && (!call->options->overwrite || existing->is_new) ? device : NULL;
+  const int is_void = existing->found && existing->peek.n_status[MILL_STATUS_FITTED] == 0;
+  return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,

@@ -9,6 +9,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/plan.h"
+#include "jobs/fit/sampled_fit.h"
 #include "jobs/fit/share.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -56,8 +57,7 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
   /* a result without a usable row must not look finished */
-  const int is_void =
-      n_status[MILL_STATUS_FITTED] == 0 && (inputs->n_row > 0 || out->summary.old == MILL_OLD_KEPT);
+  const int is_void = n_status[MILL_STATUS_FITTED] == 0;
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
   return is_void || has_unreadable || out->products.n_failed > 0 ? EXIT_INCOMPLETE : 0;
 }
@@ -82,8 +82,12 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
   MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
                                &setup->roles, inputs));
   MILL_CHECK(mill_fit_agree_to_go_on(call, setup, "while indexing"));
-  return mill_mpi_agree(call->mpi,
-                        call->mpi->rank == 0 ? mill_fit_check_products(call, inputs) : MILL_OK);
+  int err = MILL_OK;
+  if (call->mpi->rank == 0)
+    err = mill_fit_check_products(call, inputs);
+  if (err == MILL_OK && call->mpi->rank == 0 && call->options->fit)
+    err = mill_sampled_check_inputs(call->options->fit, inputs);
+  return mill_mpi_agree(call->mpi, err);
 }
 
 /* Fit the remaining rows, up to the closed result. */

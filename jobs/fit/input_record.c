@@ -8,6 +8,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/catalog/catalog_list.h"
 #include "io/catalog/input_table.h"
+#include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "jobs/fit/output.h"
 #include "io/stars/input_names.h"

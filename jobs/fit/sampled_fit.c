@@ -7,6 +7,7 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_inputs.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -239,6 +240,30 @@ int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
 done:
   mill_free(id);
   clear_rows(&rows);
+  return err;
+}
+
+int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
+{
+  int err = MILL_OK;
+  char absolute[PATH_MAX];
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  mill_known_inputs known = {0};
+  MILL_TRY(open_fit(path, &file));
+  MILL_TRY(mill_known_inputs_read(file.id, path, &known));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *now = &inputs->file[i];
+    MILL_TRY(mill_input_absolute(now->path, absolute));
+    const mill_known_input *then = mill_known_inputs_find(&known, absolute);
+    if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
+      MILL_FAIL(MILL_ERR_OUTPUT,
+                "%s has changed since %s was made of it (%s): restore it, or fit it again",
+                now->path, path,
+                then->size != now->size ? "its size differs" : "its time of change differs");
+  }
+done:
+  mill_known_inputs_clear(&known);
+  mill_h5_close(&file);
   return err;
 }
 

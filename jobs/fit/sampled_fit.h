@@ -3,6 +3,7 @@
 #ifndef MILL_SAMPLED_FIT_H
 #define MILL_SAMPLED_FIT_H
 
+#include "io/stars/inputs.h"
 #include "jobs/options/options.h"
 
 /** The configuration of the fit over what config holds, with the fit as the table to start from;
@@ -13,6 +14,9 @@ int mill_sampled_read_config(const char *path, mill_config *config, char *hash, 
  *  for, where any is; targets that are listed must be in the fit.  After
  *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */
 int mill_sampled_choose(const mill_fit_options *options, mill_config *config);
+
+/** MILL_ERR_OUTPUT where an input of the fit at path has another size or time since. */
+int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs);
 
 /** Settings of a sample that are not those of a fit. */
 void mill_sampled_print(const mill_fit_options *options, FILE *out);

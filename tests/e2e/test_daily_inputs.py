@@ -168,13 +168,35 @@ class Daily(ProgramTest):
             ], name="REDSHIFTS").writeto(self.at("redrock-x.fits"), overwrite=True)
         daily = ("--redrock", "--input-table", self.table, "--skip-done", star)
         write_redrock("GALAXY")
-        self.run_fit("a.h5", *daily)
+        self.run_fit("a.h5", *daily, status=3)
         self.assertEqual([(e["STATUS"], e["ROWS"]) for e in self.lines()], [("done", "0")])
         self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
         write_redrock("STAR")
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
+
+    def test_a_result_that_has_lost_its_input(self):
+        star, other = self.add("coadd-x.fits"), self.add("coadd-y.fits")
+        daily = ("--input-table", self.table, "--skip-done", star)
+        self.run_fit("a.h5", *daily)
+        self.run_fit("a.h5", "--overwrite", other)
+        self.run_fit("b.h5", *daily)
+        self.run_fit("b.h5", "--overwrite", "--npoly", 9, star)
+        self.run_fit("c.h5", *daily)
+        os.remove(self.at("c.h5"))
+        self.run_fit("c.h5", self.at("misspelt.fits"), status=3)
+        self.run_fit("d.h5", *daily)
+        for out in ("b.h5", "d.h5"):
+            self.assertEqual(self.inputs(out), ["coadd-x.fits"])
+        self.assertIn("nothing to fit", self.run_fit("e.h5", *daily).stdout)
+
+    def test_an_empty_result_waits_for_nobody(self):
+        daily = ("--input-table", self.table, "--skip-done")
+        self.run_fit("a.h5", *daily, self.at("coadd-z.fits"), status=3)
+        star = self.add("coadd-x.fits")
+        self.run_fit("a.h5", *daily, star)
+        self.assertEqual(self.inputs("a.h5"), ["coadd-x.fits"])
 
     def test_a_table_that_was_cut(self):
         star = self.add("coadd-x.fits")

@@ -79,7 +79,7 @@ class BadFiles(EndToEnd):
             (self.few_hdus(11), ["has no HDU R_IVAR"]),
             (put("abort.fits", abort), ["HDU 2"]),
             (self.long_text(), ["keyword OBSID must hold an integer"]),
-            *((without(hdu), [hdu]) for hdu in ("FIBERMAP", "B_FLUX", "R_IVAR", "Z_WAVELENGTH")),
+            *((without(hdu), [hdu]) for hdu in ("B_FLUX", "R_IVAR", "Z_WAVELENGTH")),
             *((narrow(hdu), [hdu]) for hdu in ("B_FLUX", "R_MASK", "Z_RESOLUTION")),
             *((short(hdu), [hdu]) for hdu in ("B_IVAR", "R_FLUX")),
         ]
@@ -178,9 +178,31 @@ class BadFiles(EndToEnd):
         self.assertNotIn(names[0], done.stderr)
 
     def test_all_files_are_bad(self):
-        done = self.fit("none.h5", tmp("x.fits"), tmp("y.fits"), ranks=3, status=3)
+        models = ("--models", tmp("none-models.h5"))
+        done = self.fit("none.h5", *models, tmp("x.fits"), tmp("y.fits"), ranks=3, status=3)
         self.assertIn("2 of 2 files", done.stdout)
         self.assertEqual(len(read(self.path)["STATUS"]), 0)
+        # nothing of it stands in the way of the right names, or of other settings
+        self.fit("none.h5", *models, "--minsn", 1e6, self.good, status=3)
+        done = self.fit("none.h5", *models, self.good, ranks=2)
+        self.assertOneLine(done, "none.h5", "no fitted row: it is replaced", status=0)
+        self.assertEqual(differing(read(self.path), self.expected), [])
+        self.fit("none.h5", *models, "--npoly", 9, self.good, status=4)
+
+    def test_spectra_without_fibermap(self):
+        def drop(*names):
+            return lambda hdus: [hdus.pop(name) for name in names]
+        for lacking, says in ((["FIBERMAP"], "TARGETID is that of SCORES"),
+                              (["FIBERMAP", "SCORES"], "no TARGETID")):
+            path = cut("bare.fits", [3, 100], drop(*lacking))
+            done = self.fit("bare.h5", "--overwrite", path)
+            self.assertRegex(done.stderr, f"bare.fits: has no FIBERMAP: .*{says}")
+            table, catalog = read(self.path), read(self.path, "catalog")
+            if len(lacking) == 1:
+                self.assertEqual(differing(table, self.expected), [])
+            self.assertEqual(table["VRAD"].tobytes(), self.expected["VRAD"].tobytes())
+            self.assertEqual(list(catalog["IDENTIFIER"]), [b"bare.fits:0", b"bare.fits:1"])
+        self.assertEqual(list(table["TARGETID"]), [-1, -1])
 
 
 class BadArms(EndToEnd):

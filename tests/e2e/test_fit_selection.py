@@ -33,12 +33,13 @@ class Selection(EndToEnd):
 
     def test_no_star_is_selected(self):
         for ranks in (1, 3):
-            done = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars, ranks=ranks)
-            self.assertOneLine(done, "no star to fit", "selection", status=0)
+            done = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars, ranks=ranks,
+                            status=3)
+            self.assertOneLine(done, "no star to fit", "selection", status=3)
             table = read(self.path)
             self.assertEqual({len(v) for v in table.values()}, {0})
             self.assertIn("STATUS", table)
-            again = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars)
+            again = self.fit(f"empty{ranks}.h5", "--targetid", "77", self.stars, status=3)
             self.assertIn("finished already", again.stdout)
 
     def test_minimum_signal_to_noise(self):
@@ -153,7 +154,7 @@ class RealFiles(EndToEnd):
             path = data(f"real/desi/coadd-{name}.fits.gz")
             with pyfits.open(data(f"real/desi/redrock-{name}.fits.gz")) as hdus:
                 zbest = hdus["REDSHIFTS"].data
-            self.fit(f"redrock-{name}.h5", "--redrock", path)
+            self.fit(f"redrock-{name}.h5", "--redrock", path, status=3)
             kept = {int(t) for t in read(self.path)["TARGETID"]}
             star = (np.char.strip(zbest["SPECTYPE"]) == "STAR") | (
                 np.abs(zbest["Z"]) * 299792.458 < 1500

@@ -199,6 +199,17 @@ class Sample(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(differing(read(tmp("again.h5")), read(self.first)), [])
 
+    def test_spectra_that_have_changed_are_refused(self):
+        stars = shutil.copy(self.input, tmp("changing.fits"))
+        run("fit", "--library", self.library, "--output", tmp("changing.h5"), "--quiet", stars)
+        with pyfits.open(stars, "update") as hdus:  # of the same size and targets
+            hdus["R_FLUX"].data *= 2
+        for name in (stars, os.path.relpath(stars)):
+            done = starmill("sample", "--fit", tmp("changing.h5"), "--library", self.library,
+                            "--output", tmp("no-sample.h5"), *QUICK, name)
+            self.assertOneLine(done, "changing.fits has changed since", status=4)
+        self.assertFalse(os.path.exists(tmp("no-sample.h5")))
+
     def test_temperatures_and_gradients(self):
         one = ("--targetid", self.ids[0], "--quiet")
         done = self.sample("tempered.h5", "--temperatures", 6, "--moves", "stretch,de,langevin",

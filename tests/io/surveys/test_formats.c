@@ -112,7 +112,7 @@ static void test_formats_know_their_own(void **state)
               {LAMOST_IMAGE, "/5,4", 0},
               {WEAVE, "-BLUE_DATA", 1}, /* a cut file, which opening refuses */
               {WEAVE, "-FIBTABLE", 0},
-              {DESI, "-FIBERMAP", 1}, /* a cut file */
+              {DESI, "-FIBERMAP", 1},
               {GENERIC, "-SPECTRA", 0}};
   for (int kind = 0; kind < N_SAMPLE_KIND; kind++) {
     write_sample(kind, 1, "");
@@ -140,7 +140,6 @@ static const char no_arm[] = "-B_FLUX;-B_WAVELENGTH;-B_IVAR;-B_MASK;-B_RESOLUTIO
                              "-R_WAVELENGTH;-R_IVAR;-R_MASK;-R_RESOLUTION";
 
 static const wrong wrong_file[] = {
-    {DESI, "-FIBERMAP", "no HDU FIBERMAP", "", 0},
     {DESI, "-B_WAVELENGTH", "no HDU B_WAVELENGTH", "", 0},
     {DESI, "-B_FLUX", "no HDU B_FLUX", "", 0},
     {DESI, "-R_IVAR", "no HDU R_IVAR", "", 0},
