@@ -305,7 +305,7 @@ static void test_format_is_recognised_or_forced(void **state)
 
   strcpy(config.format, "desi"); /* which it is not */
   assert_fails(mill_spectra_open_as(path, &settings, toys, 2, &spectra), MILL_ERR_INPUT,
-               "FIBERMAP");
+               "none of the library's arms");
   assert_null(spectra);
 
   strcpy(config.format, "auto"); /* unknown to the one format that is left */
