@@ -79,7 +79,7 @@ def refuse_foreign(path, made, option="--output"):
 
 def version(program):
     """"starmill 0.1.0 (revision)" of the program at that path; None: the bare name."""
-    if program is None:
+    if not program:
         return "starmill"
     text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True, text=True)
     name, revision = text.stdout.splitlines()[:2]

@@ -27,15 +27,8 @@ static int all_finite_f64(size_t n, const double *x)
   return i == n;
 }
 
-size_t mill_library_grid_size(const mill_spline_grid *grid)
-{
-  size_t n = (size_t)grid->n_out;
-  for (int i = 0; i < grid->n_axis; i++)
-    n *= (size_t)grid->n_node[i];
-  return n;
-}
-
-size_t mill_library_rbf_size(const mill_rbf *rbf)
+/* Coefficients of radial functions whose sizes were checked. */
+static size_t rbf_size(const mill_rbf *rbf)
 {
   return ((size_t)rbf->n_center + (size_t)rbf->n_poly) * (size_t)rbf->n_out;
 }
@@ -51,7 +44,7 @@ static int is_name(const char *name)
   return 1;
 }
 
-int mill_library_is_printable(const char *text)
+static int is_printable(const char *text)
 {
   for (const char *c = text; *c; c++)
     if (!isascii((unsigned char)*c) || !isprint((unsigned char)*c))
@@ -68,7 +61,7 @@ static int check_labels(const mill_library *lib, const char *where)
     const mill_label *label = &lib->label[i];
     if (!is_name(label->name) || !is_name(label->column))
       return REFUSED(where, "name or column of label %d is not made of letters, digits and _", i);
-    if (!mill_library_is_printable(label->unit))
+    if (!is_printable(label->unit))
       return REFUSED(where, "the unit of label %s has unprintable characters", label->name);
     if (strcmp(label->name, "vrad") == 0 || strcmp(label->name, "vsini") == 0 ||
         strcmp(label->column, "VRAD") == 0 || strcmp(label->column, "VSINI") == 0)
@@ -235,13 +228,13 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
                      lib->label[i].name, arm->name);
   if (!rbf->center || !all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
     return REFUSED(where, "arm %s has a center that is not finite", arm->name);
-  if (mill_library_rbf_size(rbf) > MILL_MAX_RBF_COEF)
+  if (rbf_size(rbf) > MILL_MAX_RBF_COEF)
     return REFUSED(
         where,
         "the radial functions of arm %s have more than %d coefficients, the most that this "
         "program takes",
         arm->name, MILL_MAX_RBF_COEF);
-  if (!rbf->coef || !all_finite_f32(mill_library_rbf_size(rbf), rbf->coef))
+  if (!rbf->coef || !all_finite_f32(rbf_size(rbf), rbf->coef))
     return REFUSED(where, "the radial functions of arm %s have a coefficient that is not finite",
                    arm->name);
   return MILL_OK;
@@ -341,8 +334,8 @@ static int check_arms(const mill_library *lib, const char *where)
     for (int j = 0; j < i; j++)
       if (strcmp(arm->name, lib->arm[j].name) == 0)
         return REFUSED(where, "two arms are called %s", arm->name);
-    if (!mill_library_is_printable(arm->setup) || !mill_library_is_printable(arm->sigma_origin) ||
-        !mill_library_is_printable(arm->source) || !mill_library_is_printable(arm->revision))
+    if (!is_printable(arm->setup) || !is_printable(arm->sigma_origin) ||
+        !is_printable(arm->source) || !is_printable(arm->revision))
       return REFUSED(where, "a text of arm %s has unprintable characters", arm->name);
     if (arm->n_pix < MILL_LIBRARY_MIN_PIX || arm->n_pix > MILL_LIBRARY_MAX_PIX || !arm->wave_aa)
       return REFUSED(where, "arm %s has %d pixels, this program takes %d to %d", arm->name,
@@ -397,7 +390,7 @@ static int check_guess(const mill_library *lib, const char *where)
 int mill_library_check(const mill_library *lib, const char *where)
 {
   mill_columns columns;
-  if (!mill_library_is_printable(lib->name))
+  if (!is_printable(lib->name))
     return REFUSED(where, "the library's name has unprintable characters");
   MILL_CHECK(check_labels(lib, where));
   MILL_CHECK(check_hulls(lib, where));

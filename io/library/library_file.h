@@ -3,8 +3,6 @@
 #ifndef MILL_LIBRARY_FILE_H
 #define MILL_LIBRARY_FILE_H
 
-#include <stdio.h>
-
 #include "kernels/data/library.h"
 
 /** The version of the format that is written and read. */
@@ -25,20 +23,6 @@ int mill_library_writable(const char *path, int overwrite);
 /** Write under a temporary name and rename; a link at path stays one. MILL_ERR_OUTPUT. */
 int mill_library_write(const char *path, const mill_library *lib, int overwrite);
 
-/** template_sigma_aa of imported emulators: sigma given by the user, NAN: decide
- *  from the emulator's revision (ends in "rm" or "resolmat": 0.5 A, else
- *  instrument's). */
-int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
-                        mill_library *lib);
-
-/** As mill_library_import, with a sigma for each arm, template_sigma_aa [n_path], and with the
- * arms' names given: arm_name [n_path], or NULL to take what follows the last underscore of each
- * file's `setup`. *difference (NULL is allowed): the largest from the check values, relative to
- * max(1, |y|) of the network's output y. */
-int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
-                              const double *template_sigma_aa, int n_guess, mill_library *lib,
-                              double *difference);
-
 /** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the
  *  file's path, layout, name or origin. hex: 64 digits and the end. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
@@ -49,8 +33,5 @@ int mill_library_check(const mill_library *lib, const char *where);
 
 /** Largest facet value over all hulls at labels [n_label] in their units, 0 inside. */
 double mill_library_hull_distance(const mill_library *lib, const double *label);
-
-/** Print the contents: labels, ranges, hulls, arms, emulators, guess. */
-int mill_library_print(const mill_library *lib, FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Shared by the parts of the library file: library_file.c opens and replaces files, library_walk.c
- * knows their contents, library_check.c and library_print.c look at a library in memory. */
+ * knows their contents, library_check.c looks at a library in memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
 
@@ -22,23 +22,12 @@ enum {
 /** Largest model error, relative to the flux: beyond it a template is useless. */
 #define MILL_LIBRARY_MAX_ERROR 10.0
 
-/** Numbers in the coefficients of a grid, or of radial functions, whose sizes were checked. */
-size_t mill_library_grid_size(const mill_spline_grid *grid);
-size_t mill_library_rbf_size(const mill_rbf *rbf);
-
-/** Can texts be printed on a terminal? */
-int mill_library_is_printable(const char *text);
-
 /** MILL_ERR_LIBRARY when a grid or radial functions cannot take n_label labels. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 
 /** Read a whole dataset into new memory: out is the address of the caller's pointer. */
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out);
-
-/** Read weights and biases of a layer of an emulator at the file's root; the last one gives n_pix.
- */
-int mill_library_read_layer(const mill_h5_file *file, int i_layer, int n_pix, mill_emulator *net);
 
 /** All of a library but its name, hash and report, which are the file's attributes. */
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);

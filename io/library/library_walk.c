@@ -470,12 +470,6 @@ int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, 
   return mill_h5_read(file, at, type, n_dim, dim, *(void **)out);
 }
 
-int mill_library_read_layer(const mill_h5_file *file, int i_layer, int n_pix, mill_emulator *net)
-{
-  walk w = {.way = READ, .file = file};
-  return walk_layer(&w, i_layer, i_layer == net->n_layer - 1 ? (size_t)n_pix : MILL_MAX_WIDTH, net);
-}
-
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib)
 {
   walk w = {.way = READ, .file = file};

@@ -21,6 +21,13 @@ typedef struct mill_script {
     "help", MILL_OPTION_FLAG, 'h', .help = "this text"                                             \
   }
 
+/** Rows of a job that writes a library. */
+#define MILL_SCRIPT_LIBRARY_ROWS                                                                   \
+  {"output", MILL_OPTION_TEXT, .argument = "LIB.h5", .help = "the library to write"},              \
+  {                                                                                                \
+    "overwrite", MILL_OPTION_FLAG, .help = "replace LIB.h5 if it exists"                           \
+  }
+
 /** What --help says about Python after the options; packages: as Python imports them. */
 #define MILL_SCRIPT_PYTHON(packages)                                                               \
   "\n"                                                                                             \

@@ -20,6 +20,7 @@ MAX_LABEL, MAX_AXIS, MAX_HULL, MAX_FACET, MAX_ARM = 16, 6, 16, 100000, 8
 MIN_PIX, MAX_PIX, MAX_LAYER, MAX_WIDTH, MAX_NODE = 8, 1 << 20, 12, 1024, 256
 MAX_COEF, MAX_CENTER, MAX_ERROR, MAX_GUESS, MAX_VSINI = 1 << 28, 1 << 16, 16, 100000, 8
 MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, by the width of the arm
+LIGHT_KM_S = 299792.458
 MAX_FRACTION = 10.0  # of the flux: a larger model error makes a template useless
 
 
@@ -123,6 +124,10 @@ class Library:
                          for i, label in enumerate(self.label)], axis=-1)
 
 
+def wavelengths(ln_wave0, ln_step, n_pix):
+    return np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
+
+
 def n_poly(n_axis, degree):
     """Monomials of n_axis variables up to a degree."""
     n = 1
@@ -221,7 +226,7 @@ def read(path):
     try:
         with h5py.File(path, "r") as file:
             library = _read_all(path, file)
-            stored = _text(file, "hash")
+            stored = text_of(file, "hash")
     except KeyError as error:
         raise Failure(USAGE, f"{path}: {error.args[0]}") from error
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -242,62 +247,62 @@ def _read_all(path, file):
             raise Failure(USAGE, f"{path}: is one arm's emulator, not a library; make one with "
                                  "starmill library import")
         raise Failure(USAGE, f"{path}: is not a starmill library (no attribute format)")
-    if _text(file, "format") != FORMAT:
+    if text_of(file, "format") != FORMAT:
         raise Failure(USAGE, f"{path}: is not a starmill library (its attribute format is not "
                              f"'{FORMAT}')")
     if file.attrs["format_version"] != VERSION:
         raise Failure(USAGE, f"{path}: has library format {file.attrs['format_version']}, this "
                              f"program reads {VERSION}")
     refuse_links(path, file)
-    library = Library(name=_text(file, "name"))
-    library.report = _text(file, "report") if "report" in file.attrs else None
-    for i in range(_count(file, "labels", "n_label", MAX_LABEL)):
+    library = Library(name=text_of(file, "name"))
+    library.report = text_of(file, "report") if "report" in file.attrs else None
+    for i in range(count_of(file, "labels", "n_label", MAX_LABEL)):
         group = file[f"labels/label{i}"]
-        library.label.append(Label(*(_text(group, key) for key in ("name", "column", "unit")),
+        library.label.append(Label(*(text_of(group, key) for key in ("name", "column", "unit")),
                                    int(group.attrs["mapping"]),
                                    *(float(group.attrs[key]) for key in
                                      ("mean", "std", "min", "max", "scale"))))
-    for i in range(_count(file, "hulls", "n_hull", MAX_HULL)):
-        library.hull.append(Hull(_array(file, f"hulls/hull{i}/labels", "i4", 1),
-                                 _array(file, f"hulls/hull{i}/facets", "f8", 2)))
-    for i in range(_count(file, "arms", "n_arm", MAX_ARM)):
+    for i in range(count_of(file, "hulls", "n_hull", MAX_HULL)):
+        library.hull.append(Hull(array_of(file, f"hulls/hull{i}/labels", "i4", 1),
+                                 array_of(file, f"hulls/hull{i}/facets", "f8", 2)))
+    for i in range(count_of(file, "arms", "n_arm", MAX_ARM)):
         library.arm.append(_read_arm(file[f"arms/arm{i}"], library.n_label))
-    library.guess_label = _array(file, "guess/labels", "f8", 2)
-    library.guess_vsini_km_s = _array(file, "guess/vsini", "f8", 1)
+    library.guess_label = array_of(file, "guess/labels", "f8", 2)
+    library.guess_vsini_km_s = array_of(file, "guess/vsini", "f8", 1)
     return library
 
 
 def _read_arm(group, n_label):
-    kind = _text(group, "emulator")
+    kind = text_of(group, "emulator")
     if kind == "mlp":
         front = None
-        if _text(group, "activation") != "silu":
+        if text_of(group, "activation") != "silu":
             raise ValueError(f"the activation of {group.name} is not silu")
     elif kind == "grid":
         front = SplineGrid(int(group["grid"].attrs["degree"]),
-                           [_array(group, f"grid/knots{i}", "f8", 1) for i in range(n_label)],
-                           _array(group, "grid/coefficients", "f4", n_label + 1))
+                           [array_of(group, f"grid/knots{i}", "f8", 1) for i in range(n_label)],
+                           array_of(group, "grid/coefficients", "f4", n_label + 1))
     elif kind == "rbf":
-        front = Radial(int(group["rbf"].attrs["degree"]), _array(group, "rbf/lengths", "f8", 1),
-                       _array(group, "rbf/centers", "f8", 2),
-                       _array(group, "rbf/coefficients", "f4", 2))
+        front = Radial(int(group["rbf"].attrs["degree"]), array_of(group, "rbf/lengths", "f8", 1),
+                       array_of(group, "rbf/centers", "f8", 2),
+                       array_of(group, "rbf/coefficients", "f4", 2))
     else:
         raise ValueError(f"the emulator of {group.name} is not mlp, grid or rbf")
-    layers = range(_count(group, ".", "n_layer", MAX_LAYER))
-    emulator = Emulator([_array(group, f"layer{i}/weight", "f4", 2) for i in layers],
-                        [_array(group, f"layer{i}/bias", "f4", 1) for i in layers], front,
+    layers = range(count_of(group, ".", "n_layer", MAX_LAYER))
+    emulator = Emulator([array_of(group, f"layer{i}/weight", "f4", 2) for i in layers],
+                        [array_of(group, f"layer{i}/bias", "f4", 1) for i in layers], front,
                         int(group.attrs["log_flux"]))
     error = None
     if "model_error" in group:
-        error = ModelError(_array(group, "model_error/fraction", "f4", 1),
+        error = ModelError(array_of(group, "model_error/fraction", "f4", 1),
                            float(group["model_error"].attrs["correlation"]))
         if "components" in group["model_error"]:
-            error.component = _array(group, "model_error/components", "f4", 2)
-            error.sigma = _array(group, "model_error/sigmas", "f8", 1)
-    return Arm(_text(group, "name"), _text(group, "setup"), float(group.attrs["ln_wave0"]),
-               float(group.attrs["ln_step"]), _array(group, "wavelength", "f8", 1), emulator, error,
+            error.component = array_of(group, "model_error/components", "f4", 2)
+            error.sigma = array_of(group, "model_error/sigmas", "f8", 1)
+    return Arm(text_of(group, "name"), text_of(group, "setup"), float(group.attrs["ln_wave0"]),
+               float(group.attrs["ln_step"]), array_of(group, "wavelength", "f8", 1), emulator, error,
                float(group.attrs["template_sigma"]),
-               *(_text(group, key) for key in ("template_sigma_origin", "source", "revision")))
+               *(text_of(group, key) for key in ("template_sigma_origin", "source", "revision")))
 
 
 def refuse_links(path, file):
@@ -318,19 +323,25 @@ def refuse_links(path, file):
     file.visititems(look)
 
 
-def _text(group, name):
+def text_of(group, name):
+    """Attribute of a group, of either kind of text."""
+    if name not in group.attrs:
+        raise KeyError(f"attribute {name} of {group.name} is missing")
     value = group.attrs[name]
     return value.decode("ascii") if isinstance(value, bytes) else str(value)
 
 
-def _count(file, group, name, most):
+def count_of(file, group, name, most):
     n = int(file[group].attrs[name])
     if not 1 <= n <= most:
         raise ValueError(f"attribute {name} of {group} is {n}, this program takes 1 to {most}")
     return n
 
 
-def _array(group, name, dtype, n_dim):
+def array_of(group, name, dtype, n_dim):
+    """A dataset of numbers with as many dimensions."""
+    if name not in group:
+        raise KeyError(f"dataset {group.name.rstrip('/')}/{name} is missing")
     data = group[name]
     if not isinstance(data, h5py.Dataset) or data.ndim != n_dim or data.dtype.kind not in "iuf":
         raise ValueError(f"{data.name} is not numbers of {n_dim} dimensions")
@@ -342,12 +353,13 @@ def _array(group, name, dtype, n_dim):
 # ---- writing -----------------------------------------------------------------------------------
 
 
-def writable(path, overwrite):
-    """Before the work: may a library be written there?  The file at the end of its links."""
+def writable(path, overwrite, reads=()):
+    """Before the work: may a library be written there?  The file at the end of its links.
+    reads: as check_output takes them."""
     end = os.path.realpath(path)
     if os.path.exists(end) and not os.path.isfile(end):
         raise Failure(OUTPUT, f"{end}: exists and is not a regular file")
-    check_output(end, overwrite, [])
+    check_output(end, overwrite, reads)
     refuse_foreign(end, FORMAT)
     folder = os.path.dirname(end)
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -134,48 +134,6 @@ static void set_rotations(mill_library *lib)
   lib->guess_vsini_km_s[1] = 100;
 }
 
-/* Quasi-random points in mapped labels inside all hulls: the additive recurrence
-   x_j = frac(1/2 + i / phi^(j+1)), phi the positive root of x^(n+1) = x + 1 (the golden ratio for
-   one dimension), which fills a box evenly for any number of dimensions and needs no table; points
-   outside are passed over. */
-int mill_library_make_guess(int n_guess, const double *x_min, const double *x_max,
-                            mill_library *lib)
-{
-  const int n_label = lib->n_label;
-  double phi = 1.5, alpha[MILL_MAX_LABEL], x[MILL_MAX_LABEL];
-  for (int i = 0; i < 60; i++) {
-    double power = 1; /* phi^n_label */
-    for (int j = 0; j < n_label; j++)
-      power *= phi;
-    phi -= (power * phi - phi - 1) / ((n_label + 1) * power - 1);
-  }
-  for (int j = 0; j < n_label; j++)
-    alpha[j] = (j == 0 ? 1 : alpha[j - 1]) / phi;
-  lib->n_guess = n_guess;
-  MILL_CHECK(MILL_ALLOC((size_t)n_guess * (size_t)n_label, &lib->guess_label));
-  int n_found = 0;
-  const int64_t max_try = 1000000 + (int64_t)1000 * n_guess;
-  for (int64_t i = 1; n_found < n_guess; i++) {
-    if (i > max_try)
-      return MILL_ERROR(
-          MILL_ERR_LIBRARY,
-          "only %d of %d templates for the initial guess were found inside the hulls, which "
-          "fill too little of the labels' ranges",
-          n_found, n_guess);
-    double *label = lib->guess_label + (size_t)n_found * (size_t)n_label;
-    for (int j = 0; j < n_label; j++) {
-      const double u = 0.5 + (double)i * alpha[j];
-      label[j] =
-          mill_label_unmap(&lib->label[j], x_min[j] + (x_max[j] - x_min[j]) * (u - floor(u)));
-      x[j] = mill_label_map(&lib->label[j], label[j]); /* as a reader of the labels sees them */
-    }
-    if (mill_hull_distance(lib->n_hull, lib->hull, x) <= 0)
-      n_found++;
-  }
-  set_rotations(lib);
-  return MILL_OK;
-}
-
 int mill_arm_make_waves(mill_arm *arm)
 {
   MILL_CHECK(MILL_ALLOC(arm->n_pix, &arm->wave_aa));

@@ -27,16 +27,6 @@ enum { MILL_MAX_FACET = 100000 }; /**< of a hull */
  *  than MILL_MAX_FACET facets; MILL_ERR_CONFIG for the whole one without qhull. */
 int mill_library_make_hulls(int n, const double *x, int kind, mill_library *lib);
 
-/** Templates of the initial guess: n_guess quasi-random points inside all hulls, each
- *  without rotation and with 100 km/s.
- *
- *  x_min, x_max [n_label]  in   range of the mapped labels
- *  lib                     in   labels and hulls
- *                          out  n_guess, guess_label (allocated), the rotations
- *  MILL_ERR_LIBRARY when the hulls fill too little of the range, MILL_ERR_MEMORY. */
-int mill_library_make_guess(int n_guess, const double *x_min, const double *x_max,
-                            mill_library *lib);
-
 /** All labels of a library, whose names are set, by mill_label_measure; and the mapped labels.
  *
  *  value [n][n_label]   in   in the labels' units
@@ -45,7 +35,7 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
 int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped);
 
 /** Templates of the initial guess: up to n_guess of n models inside the hulls, each as far as can
- *  be from those before it; rotations as above.
+ *  be from those before it, each without rotation and with 100 km/s.
  *
  *  value, mapped [n][n_label]  in   labels in their units, and mapped
  *  length [n_label]            in   units of distances along the mapped labels; NULL: 1

@@ -2,8 +2,13 @@
 """starmill library: import and info from outside, with real and with made-up emulators."""
 
 import itertools
+import re
 
 from base import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+from basics import Failure  # noqa: E402
+from library import emulator_files  # noqa: E402
 
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
@@ -134,7 +139,7 @@ class LibraryTest(ProgramTest):
         self.refused(2, "sub-command")
         self.refused(2, "unknown sub-command paint", "paint")
         self.refused(2, "--output", "import", self.a)
-        self.refused(2, "needs emulator files", "import", "--output", lib)
+        self.refused(2, "give emulator files, one per arm", "import", "--output", lib)
         self.refused(2, "--colour", *new, "--colour", self.a)
         self.refused(2, "--output needs a value", "import", self.a, "--output")
         for sigma in ("-1", "nan"):
@@ -142,10 +147,6 @@ class LibraryTest(ProgramTest):
                          "--template-sigma", sigma, self.a)
         for sigma in ("1e300", "20"):  # Angstrom, of arms 25 wide
             self.refused(2, f"sigma of {float(sigma):g} A", *new, "--template-sigma", sigma, self.a)
-        for name in ("tot", "c_b"):  # c_b: CHISQ_C_B is that of arm b already
-            other = ["b"] if name == "c_b" else ["r"]
-            self.refused(2, f"arm {name} another name", *new, "--at-instrument-resolution",
-                         "--arm-names", ",".join(other + [name]), self.a, self.b)
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 numbers for 1 files", *new, "--template-sigma", "1,2", self.a)
@@ -156,7 +157,7 @@ class LibraryTest(ProgramTest):
                      "--guess-templates", "0", self.a)
         self.refused(2, "are one file", "import", "--output", self.a, "--overwrite",
                      self.a)
-        self.refused(2, "takes one library", "info")
+        self.refused(2, "give one library or grid file", "info")
         self.refused(2, "--all", "info", "--all", self.a)
         self.assertFalse(os.path.exists(lib))
 
@@ -175,6 +176,31 @@ class LibraryTest(ProgramTest):
             f["check/spectra"][0, 3] *= 1.001
         self.refused(2, "check/spectra, row 0, pixel 3", *new, "--overwrite", self.b)
         self.assertEqual(os.path.getsize(lib), 0)
+
+    def test_damaged_emulators(self):
+        def damaged(said, edit):
+            make_emulator(self.b, 2, "lab_y", log_spec=True)
+            with h5py.File(self.b, "a") as f:
+                edit(f)
+            with self.assertRaisesRegex(Failure, f"^{re.escape(self.b)}: .*{said}"):
+                emulator_files.read_file(self.b, None, None)
+
+        for name, index, value, said in (
+                ("check/outside", 2, 9.0, "check/outside, row 2"),
+                ("layer1/weight", (3, 7), 9.0, "check/spectra, row 0"),
+                ("layer1/weight", (3, 7), np.nan, "not finite"),
+                ("mapper/mean", 1, 3.1, "check/spectra"),
+                ("mapper/std", 1, -5, "std above"),
+                ("lam", 10, 5005.1, "not uniform"),
+                ("lam", 10, np.nan, "wavelengths above 0"),
+                ("outside/points", (5, 1), np.inf, "outside/points"),
+                ("outside/hull01_equations", (0, 0), 0.5, "normal of hull 0"),
+                ("mapper/log_ids", 0, 9, "mapper/log_ids names a label")):
+            damaged(said, lambda f: f[name].__setitem__(index, value))
+        for name in ("lam", "layer2/weight", "mapper/std", "mapper/log_ids", "outside/points",
+                     "check/spectra"):
+            damaged(name, lambda f: f.pop(name))
+        damaged("log_step is false", lambda f: f.attrs.modify("log_step", False))
 
     def test_disagreeing_arms(self):
         def change(name, edit):

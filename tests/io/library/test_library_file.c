@@ -194,35 +194,6 @@ MILL_TEST(digest_of_grids_and_radial_functions)
   free_library(lib);
 }
 
-/* ---- description ---------------------------------------------------------------------------- */
-
-MILL_TEST(library_info)
-{
-  static const char *const line[][3] = {
-      {"    emulator grid 4x5x6x7-9-400, cubic splines, log flux, 11560 parameters\n",
-       "    nodes teff 4 from 4315.19 to 6998.42, logg 5 from 0.8 to 5, feh 6 from -2.9 to 0.4, "
-       "alpha 7 from -0.04 to 0.44; 9 components\n",
-       "    emulator 4-12-9-437, SiLU, log flux, "},
-      {"    emulator rbf 70+5-9-400, radial functions, log flux, ",
-       "polynomial of degree 1; 9 components\n", "SiLU"}};
-  for (int i = 0; i < 2; i++) {
-    mill_library *lib = new_library();
-    char text[4096] = "";
-    make_kind(4, 2, i == 0 ? MILL_EMULATOR_GRID : MILL_EMULATOR_RBF, lib);
-    mill_library_digest(lib, lib->hash);
-    FILE *out = tmpfile();
-    assert_non_null(out);
-    assert_ok(mill_library_print(lib, out));
-    rewind(out);
-    assert_true(fread(text, 1, sizeof text - 1, out) > 0);
-    fclose(out);
-    for (int k = 0; k < 3; k++)
-      if (!strstr(text, line[i][k]))
-        fail_msg("\"%s\" is not in\n%s", line[i][k], text);
-    free_library(lib);
-  }
-}
-
 /* ---- writing -------------------------------------------------------------------------------- */
 
 static int count_files(void)
