@@ -8,7 +8,6 @@
 #include "io/hdf5/hdf5_crash.h"
 #include "jobs/bench/bench.h"
 #include "jobs/doctor/doctor.h"
-#include "jobs/export/export.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/merge/merge.h"
@@ -18,6 +17,7 @@
 #include "jobs/particles/particles.h"
 #include "jobs/fit/sample.h"
 #include "jobs/scripts/look.h"
+#include "jobs/scripts/results.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -49,8 +49,8 @@ static const mill_job_row job[] = {
      &mill_show},
     {"select", "list the stars of a result for which an expression is true", NULL,
      HELP(&mill_select.help), &mill_select},
-    {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", mill_job_export,
-     HELP(&mill_export_help), NULL},
+    {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", NULL,
+     HELP(&mill_export.help), &mill_export},
     {"merge", "join the results of a survey's parts into one", mill_job_merge,
      HELP(&mill_merge_help), NULL},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-USAGE, INPUT, OUTPUT, INTERNAL = 2, 3, 4, 70  # exit statuses, as those of the program
+USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 # file systems without locks have results too, and a run that writes is no hindrance

@@ -4,8 +4,9 @@
 job.py MODULE JOB PROGRAM OPTION... -- ARGUMENT...
 
 OPTION is name=value, name= for a flag that was given, and name alone for one that was not.  The
-module has main(options); options.arguments are what is no option, options.program is the program's
-path, and each option is a text, True, or None where it was not given.
+module has main(options), which may return an exit status; options.arguments are what is no option,
+options.program is the program's path, and each option is a text, True, or None where it was not
+given.
 """
 
 import importlib
@@ -28,9 +29,9 @@ def read_options(program, words):
 def main():
     module, job, program, *words = sys.argv[1:]
     try:
-        importlib.import_module(module).main(read_options(program, words))
+        status = importlib.import_module(module).main(read_options(program, words))
         sys.stdout.flush()
-        return
+        sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`

@@ -61,11 +61,6 @@ static const struct file_number {
                               "its selected rows have changed"},
 };
 
-const char *mill_input_text_name(int which)
-{
-  return texts[which].name + sizeof GROUP - 1;
-}
-
 static const char *text_of(const mill_input_file *file, int which)
 {
   const char *at = (const char *)file + texts[which].field;

@@ -31,9 +31,6 @@ enum mill_input_number {
   MILL_INPUT_N_NUMBER
 };
 
-/** Name of a text column without its group. */
-const char *mill_input_text_name(int which);
-
 typedef struct mill_recorded_inputs {
   int n_file;
   char folder[MILL_MAX_PATH]; /**< from which relative paths count; empty: not known */

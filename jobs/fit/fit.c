@@ -59,7 +59,7 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   /* a result without a usable row must not look finished */
   const int is_void = n_status[MILL_STATUS_FITTED] == 0;
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
-  return is_void || has_unreadable || out->products.n_failed > 0 ? EXIT_INCOMPLETE : 0;
+  return is_void || has_unreadable ? EXIT_INCOMPLETE : 0;
 }
 
 /* Rank 0: state of the existing result, if it is to be continued. */
@@ -83,9 +83,7 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup, 
                                &setup->roles, inputs));
   MILL_CHECK(mill_fit_agree_to_go_on(call, setup, "while indexing"));
   int err = MILL_OK;
-  if (call->mpi->rank == 0)
-    err = mill_fit_check_products(call, inputs);
-  if (err == MILL_OK && call->mpi->rank == 0 && call->options->fit)
+  if (call->mpi->rank == 0 && call->options->fit)
     err = mill_sampled_check_inputs(call->options->fit, inputs);
   return mill_mpi_agree(call->mpi, err);
 }
@@ -142,7 +140,6 @@ static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
   meters->create_s = lap_s(&cpu_s);
   MILL_TRY(fit_rows(call, p, &is_settled));
   const double wall_s = mill_wall_s() - start_s;
-  MILL_TRY(mill_fit_write_products(call, out));
   MILL_TRY(mill_fit_record_inputs(call, inputs, out));
   MILL_TRY(mill_fit_print_summary(&task, wall_s));
   *exit_status = exit_status_of(inputs, out, call->observer && call->observer->n_row_limit > 0);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Output of a fit: result, models, status, products, and the table of inputs. */
+/** Output of a fit: result, models, status, and the table of inputs. */
 #ifndef MILL_FIT_OUTPUT_H
 #define MILL_FIT_OUTPUT_H
 
-#include "io/export/products.h"
 #include "io/stars/work.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/device.h"
@@ -19,7 +18,6 @@ typedef struct mill_fit_output {
   mill_work *work;
   /* at the end */
   mill_result_summary summary;
-  mill_product_counts products;
 } mill_fit_output;
 
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
@@ -44,13 +42,5 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
  *  finished. */
 int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
                            const mill_fit_output *out);
-
-/* products.c */
-
-/** Can --rvtab-dir have a file for each input?  Before anything is fitted; not collective. */
-int mill_fit_check_products(const mill_fit_call *call, const mill_inputs *inputs);
-
-/** The files of --rvtab-dir, where all rows are done.  A failure leaves the result whole. */
-int mill_fit_write_products(const mill_fit_call *call, mill_fit_output *out);
 
 #endif

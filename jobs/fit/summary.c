@@ -165,13 +165,6 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   if (task->call->options->models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
     printf("models       %s%s\n", task->call->options->models,
            summary->old == MILL_OLD_WAITS ? MILL_NEW_END ", in the same way" : "");
-  const mill_product_counts *products = &task->out->products;
-  if (products->n_written + products->n_there > 0)
-    printf("products     %lld in %s%s\n", (long long)(products->n_written + products->n_there),
-           task->call->options->rvtab_dir, products->n_written > 0 ? "" : ", already there");
-  if (products->n_failed > 0)
-    printf("  left out   %lld inputs, which changed during the run\n",
-           (long long)products->n_failed);
   if (task->out->board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(task->out->board, &n_rank);

@@ -48,9 +48,6 @@ static const mill_option rows[] = {
      .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
-    {"rvtab-dir", TEXT(rvtab_dir), .argument = "FOLDER",
-     .help = "folder for one file rvtab- per input, and with --models one rvmod-, written when all "
-             "rows are done, as by starmill export"},
     {"overwrite", FLAG(overwrite),
      .help = "start over; the new result replaces an existing one when it is finished and has a "
              "fitted row (omit it in batch scripts that are requeued: they continue without it)"},

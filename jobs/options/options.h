@@ -12,7 +12,7 @@
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan, skip_done;
-  const char *library, *output, *config, *catalog, *models, *rvtab_dir, *log, *log_level, *backend;
+  const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *readers, *slots, *target_id_file, *min_sn, *min_sn_from, *objtype, *npoly;
   const char *target_class, *select_by, *min_exp_id, *max_exp_id;
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];

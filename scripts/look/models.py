@@ -21,6 +21,8 @@ class Models:
         self.result = result
         try:
             self.file = h5py.File(path, "r")
+            if "models" not in self.file:
+                raise Failure(USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
             self.index = self.file["models/fits_row"]
         except (OSError, KeyError) as error:

@@ -3,7 +3,7 @@
 
 import os
 
-from basics import Failure, check_output, check_packages, write_whole
+from basics import Failure, check_output, check_packages, printable, write_whole
 
 check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL")
 
@@ -81,7 +81,7 @@ def run_section(survey):
     if not int(p["FINISHED"]):
         body = '<p class="bad">This result is not finished: some rows are not done.</p>' + body
     if broken:
-        lines = "".join(f"<tr>{td(result.files[i])}{td(errors[i])}</tr>" for i in broken[:N_FILE])
+        lines = "".join(f"<tr>{td(printable(result.files[i]))}{td(errors[i])}</tr>" for i in broken[:N_FILE])
         more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
         body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
     return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"

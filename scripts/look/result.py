@@ -5,17 +5,18 @@ import ast
 import os
 import re
 import shlex
+import time
 import zlib
 
 import h5py
 import numpy as np
 
-from basics import OUTPUT, USAGE, Failure, warn
+from basics import INPUT, OUTPUT, USAGE, Failure, warn
 
 FORMAT, VERSION = "starmill result", 3
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
-BLOCK = 16384  # rows that are read at once
+BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
 N_NAMED = 10  # damaged rows that a warning names
 
 # how a column is written in a picture, and with how many digits
@@ -43,29 +44,46 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
+def open_first(path):
+    """HDF5 may crash on a damaged file: a child reads all but the data before."""
+    if not os.path.isfile(path):
+        raise Failure(OUTPUT, f"{path} cannot be read: there is no such file")
+    child = os.fork()
+    if child == 0:
+        try:
+            with h5py.File(path, "r") as file:
+                file.visititems(lambda _, item: dict(item.attrs) and None)
+        finally:
+            os._exit(0)
+    if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+        raise Failure(OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+
+
 class Block:
     """Rows of a result that are not damaged: their numbers, and [name] of a column their values."""
 
-    def __init__(self, result, start, stop):
-        self._result, self._span = result, slice(start, stop)
-        damaged = result.damaged(start, stop)
-        result.note(start + np.flatnonzero(damaged))
-        self._keep = ~damaged
-        self.rows = start + np.flatnonzero(self._keep)
+    def __init__(self, result, start, whole):
+        self._result, self._span, self._whole = result, slice(start, start + len(whole)), whole
+        self.rows = start + np.flatnonzero(whole)
 
     def __getitem__(self, name):
-        return self._result.column(name)[self._span][self._keep]
+        return self.of(self._result.column(name))
+
+    def of(self, column):
+        """Values of a dataset."""
+        return column[self._span][self._whole]
 
 
 class Result:
     """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
     parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
-    (name, meaning)}."""
+    (name, meaning)}; files: paths of the inputs as they were given; block: rows to read at once."""
 
     def __init__(self, path):
         self.path = path
         self.n_damaged, self._damaged = 0, []
         try:
+            open_first(path)
             self.file = h5py.File(path, "r")
             if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
                 raise Failure(OUTPUT, f"{path} is not a result of starmill")
@@ -79,7 +97,7 @@ class Result:
             self.warnings = self._words("RVS_WARN", "BITS")
             self.infos = self._words("FIT_INFO", "BITS")
             self.posteriors = self._words("POST_FLAG", "BITS") if "POST_FLAG" in self.fits else {}
-            self.files = [text(p) for p in self.catalog["files/PATH"][...]]
+            self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
             self.provenance = {k: text(v) for k, v in self.file["provenance"].attrs.items()}
             for name, value in self.file["provenance"].items():
                 value = value[()]
@@ -89,7 +107,10 @@ class Result:
                     self.provenance[name] = text(self.provenance[name])
         except (OSError, KeyError, ValueError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
+        self.finished = bool(int(self.provenance["FINISHED"]))
         self.checked = text(self.fits["CRC"].attrs["COLUMNS"]).split()
+        row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in self.fits.values())
+        self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
     def _words(self, name, key):
@@ -107,10 +128,14 @@ class Result:
 
     def names(self, *groups):
         """Of the columns of groups; of none given, of all, those of the fit first."""
-        names = [name for group in groups or (self.fits, self.catalog)
-                 for name, column in group.items() if isinstance(column, h5py.Dataset)]
         order = {name: i for i, name in enumerate(self.checked)}  # as they are written
-        return sorted(names, key=lambda name: order.get(name, len(order)))
+        names = []
+        for group in groups or (self.fits, self.catalog):
+            place = {name: order[name] if name in order else
+                     len(order) + h5py.h5o.get_info(column.id).addr
+                     for name, column in group.items() if isinstance(column, h5py.Dataset)}
+            names += sorted(place, key=place.get)
+        return names
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))
@@ -118,10 +143,10 @@ class Result:
     # --- rows whose bytes are not what was written ---
 
     def damaged(self, start, stop, among=None):
-        """Which of the rows start to stop are done but have a wrong STATUS or CRC; among: no others
-        need be looked at."""
+        """Which of the rows start to stop are done, as all rows of a finished result must be, but
+        have a wrong STATUS or CRC; among: no others need be looked at."""
         status = self.fits["STATUS"][start:stop]
-        found = (status != NOT_DONE) & ~np.isin(status, list(self.statuses))
+        found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
         if not len(rows):
             return found
@@ -138,17 +163,34 @@ class Result:
         self._damaged += [int(r) for r in rows[: N_NAMED - len(self._damaged)]] \
             if len(self._damaged) < N_NAMED else []
 
+    def damaged_rows(self):
+        """Words for those that were noted."""
+        rows = ", ".join(map(str, self._damaged))
+        rows += ", ..." if self.n_damaged > len(self._damaged) else ""
+        one = self.n_damaged == 1
+        return f"{self.n_damaged} row{'' if one else 's'} ({rows}) {'is' if one else 'are'} " \
+               f"damaged: {'its' if one else 'their'} CRC or STATUS is wrong"
+
     def warn_damaged(self):
         if self.n_damaged:
-            rows = ", ".join(map(str, self._damaged))
-            rows += ", ..." if self.n_damaged > len(self._damaged) else ""
-            one = self.n_damaged == 1
-            warn(f"{self.path}: {self.n_damaged} row{'' if one else 's'} ({rows}) "
-                 f"{'is' if one else 'are'} damaged and left out: STATUS or CRC is wrong")
+            warn(f"{self.path}: {self.damaged_rows()}; left out")
 
-    def blocks(self, size=BLOCK):
-        for start in range(0, self.n_row, size):
-            yield Block(self, start, min(start + size, self.n_row))
+    def whole(self, start, stop):
+        """Which of the rows start to stop are not damaged; warn_damaged tells of the others."""
+        found = np.ones(stop - start, bool)
+        for at in range(start, stop, self.block):
+            to = min(at + self.block, stop)
+            found[at - start:to - start] = ~self.damaged(at, to)
+        self.note(start + np.flatnonzero(~found))
+        return found
+
+    def blocks(self, start=0, whole=None):
+        """Of rows from start on; whole: which of them have been found not to be damaged, None: all
+        rows are looked at."""
+        stop = self.n_row if whole is None else start + len(whole)
+        for at in range(start, stop, self.block):
+            to = min(at + self.block, stop)
+            yield Block(self, at, self.whole(at, to) if whole is None else whole[at - start:to - start])
 
     # --- stars ---
 
@@ -190,8 +232,27 @@ class Result:
         return [name for bit, (name, _) in of.items() if int(bits) & bit]
 
     def input_path(self, i):
-        """Where input i is: relative ones count from the folder of the fit."""
-        return os.path.join(self.provenance["FOLDER"], self.files[i])
+        """Where input i is: relative paths count from the folder of the fit, or from this one where
+        the survey was moved."""
+        path = os.path.join(self.provenance["FOLDER"], self.files[i])
+        return path if os.path.exists(path) else self.files[i]
+
+    def unchanged_input(self, i):
+        """The path of input i, whose size and time of change are those that it had in the fit."""
+        path, files = self.input_path(i), self.catalog["files"]
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
+        then = int(files["SIZE"][i]), float(files["MTIME"][i])
+        seconds, rest = divmod(status.st_mtime_ns, 10**9)
+        now = status.st_size, seconds + 1e-9 * rest  # as the program has it, bit for bit
+        if now != then:
+            said = ["{} bytes of {}".format(size, time.strftime("%F %T", time.gmtime(when)))
+                    for size, when in (then, now)]
+            raise Failure(INPUT, f"{path} is another file now: it has changed since it was fitted "
+                                 f"({said[0]}, then {said[1]}); fit it again")
+        return path
 
     def exposures(self, row):
         """[(input, number in its file)] of the exposures of a row."""

@@ -11,7 +11,7 @@ check_packages("select", "numpy", "h5py")
 import numpy as np  # noqa: E402
 
 from look.expression import Expression  # noqa: E402
-from look.result import BLOCK, Result, text  # noqa: E402
+from look.result import Result, text  # noqa: E402
 
 
 class Selection:
@@ -21,8 +21,8 @@ class Selection:
         self.result, self.expression, self.what, self.n_found = result, expression, what, 0
 
     def lines(self):
-        for start in range(0, self.result.n_row, BLOCK):
-            stop = min(start + BLOCK, self.result.n_row)
+        for start in range(0, self.result.n_row, self.result.block):
+            stop = min(start + self.result.block, self.result.n_row)
             found = self.expression.rows(start, stop)
             damaged = found & self.result.damaged(start, stop, among=found)
             self.result.note(start + np.flatnonzero(damaged))

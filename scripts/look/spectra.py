@@ -6,7 +6,6 @@ of a model say which of its pixels were fitted, and these must be there to a hun
 """
 
 import collections
-import os
 
 import numpy as np
 from astropy.io import fits as pyfits
@@ -152,21 +151,13 @@ class Inputs:
     def __init__(self, result):
         self.result = result
         self.formats = [v.decode() for v in result.catalog["files/FORMAT"][...]]
-        self.sizes = result.catalog["files/SIZE"][...]
         self.medium = result.setting("medium")
         self.ignored = result.setting("mask_ignore") or 0
         self.opened = collections.OrderedDict()
 
     def _file(self, i):
         if i not in self.opened:
-            path = self.result.input_path(i)
-            try:
-                size = os.path.getsize(path)
-            except OSError as error:
-                raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
-            if size != self.sizes[i]:
-                raise Failure(INPUT, f"{path} has {size} bytes, {self.sizes[i]} when it was fitted:"
-                                     " it is another file now")
+            path = self.result.unchanged_input(i)
             if len(self.opened) == MAX_OPEN:
                 self.opened.popitem(last=False)[1].close()
             try:

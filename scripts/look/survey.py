@@ -9,7 +9,7 @@ import collections
 
 import numpy as np
 
-from look.result import BLOCK, FITTED
+from look.result import FITTED
 
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
@@ -61,7 +61,7 @@ class Survey:
         self.worst = []
         self._keys, self._key_rows = [], []
         sampled, rows = collections.defaultdict(list), []
-        for block in result.blocks(BLOCK):
+        for block in result.blocks():
             self._count(block)
             self._keep_worst(block)
             self._keep_keys(block)
@@ -175,9 +175,9 @@ class Survey:
 
     def _read(self, name, rows):
         """Some rows of a column, ascending, in blocks."""
-        column, found = self.result.fits[name], []
-        for start in range(0, self.result.n_row, BLOCK):
-            low, high = np.searchsorted(rows, [start, start + BLOCK])
+        column, block, found = self.result.fits[name], self.result.block, []
+        for start in range(0, self.result.n_row, block):
+            low, high = np.searchsorted(rows, [start, start + block])
             if high > low:
-                found.append(column[start:start + BLOCK][rows[low:high] - start])
+                found.append(column[start:start + block][rows[low:high] - start])
         return np.concatenate(found)

@@ -5,10 +5,13 @@ The reference is the result itself through h5py, and the inputs through astropy.
 """
 
 import signal
+import types
 
 from astropy.table import Table
 
 from base import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(3)]
@@ -40,8 +43,10 @@ def setUpModule():
     coarse_library("lib.h5")
     run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 9, "--per-file", 3,
         "--seed", 3, "--sn", "20,60", "--quiet")
-    run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--rvtab-dir", PRODUCTS,
-        "--threads", 1, *FILES, ranks=2)
+    run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--threads", 1, *FILES,
+        ranks=2)
+    run("export", "--output", PRODUCTS, OUT)
+    run("export", "--to", "rvmod", "--models", MODELS, "--output", PRODUCTS, OUT)
 
 
 def texts(column):
@@ -173,12 +178,12 @@ class Export(ProgramTest):
                         self.assertEqual(hdus["FIBERMAP"].data.tobytes(),
                                          inputs["FIBERMAP"].data.tobytes())
 
-    def test_any_number_of_ranks(self):
-        for ranks in (1, 5):
-            folder = tmp(f"ranks{ranks}")
-            done = self.export("--output", folder, OUT, ranks=ranks)
+    def test_any_number_of_processes(self):
+        for workers, ranks in ((1, 0), (5, 2)):
+            folder, more = tmp(f"workers{workers}"), ("--workers", workers)
+            done = self.export("--output", folder, *more, OUT, ranks=ranks)
             self.assertIn("written      3\n", done.stdout)
-            self.export("--to", "rvmod", "--models", MODELS, "--output", folder, OUT, ranks=ranks)
+            self.export("--to", "rvmod", "--models", MODELS, "--output", folder, *more, OUT)
             self.assertEqual(sorted(os.listdir(folder)), sorted(os.listdir(PRODUCTS)))
             for name in os.listdir(folder):
                 self.assertEqual(plain(os.path.join(folder, name)),
@@ -252,6 +257,13 @@ class Export(ProgramTest):
         os.utime(second, (1, 1))  # older than the result
         done = self.export("--output", folder, OUT)
         self.assertIn("written      2\nexisting     1", done.stdout)
+        link = os.path.join(tmp("links"), os.path.basename(first))  # it stays one
+        os.mkdir(tmp("links"))
+        os.symlink(tmp("linked.fits"), link)
+        put("linked.fits", "")
+        self.export("--output", tmp("links"), "--overwrite", OUT)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(plain(tmp("linked.fits")), plain(first))
         # of another result, and no export at all
         again = tmp("again.h5")
         shutil.copy(OUT, again)
@@ -279,17 +291,39 @@ class Export(ProgramTest):
 
     def test_usage(self):
         for args, says in (
-                (["--output", tmp("x")], "no result"), ([OUT], "no output"),
+                (["--output", tmp("x")], "one result"), ([OUT], "no output"),
                 (["--to", "parquet", "--output", tmp("x"), OUT], "--to"),
                 (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
                 (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),
                 (["--to", "fits", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
-                (["--output", tmp("x"), tmp("absent.h5")], "absent.h5"),
-                (["--output", tmp("x"), LIBRARY], LIBRARY),
                 (["--to", "rvmod", "--models", OUT, "--output", tmp("x"), OUT], "no models"),
                 (["--prefix", "a/b", "--output", tmp("x"), OUT], "--prefix")):
             done = self.export(*args, status=2)
             self.assertOneLine(done, "starmill export: ", says, status=2)
+        for path in (tmp("absent.h5"), LIBRARY):
+            done = self.export("--output", tmp("x"), path, status=4)
+            self.assertOneLine(done, "starmill export: ", path, status=4)
+        for folder, says in ((put("no-folder", ""), "is not a folder"), (tmp("x/y"), "made")):
+            self.assertOneLine(self.export("--output", folder, OUT, status=4), folder, says, status=4)
+
+    def test_names_of_products(self):
+        from basics import Failure
+        from export.export import names_of
+        for paths, subdirs, says in (
+                (["a/x.fits", "a/y.fits", "b/z.fits.gz"], False, None),
+                (["a/x.fits", "b/x.fits.gz"], False, "--subdirs"),
+                (["a/x.fits", "b/x.fits.gz"], True, None),
+                (["/d/100/1/x.fits", "/d/100/2/x.fits", "x.fits"], False, "x.fits"),
+                (["/d/100/1/x.fits", "/d/100/2/x.fits", "x.fits"], True, None),
+                (["/d/100/1/x.fits", "/e/100/1/x.fits"], True, "x.fits"),
+                (["1/x.fits", "/d/2/x.fits", "x..y/x.fits"], True, None),
+                (["../x.fits"], False, None), (["../x.fits"], True, "../x.fits"),
+                (["/d/../a/x.fits"], True, "outside")):
+            result = types.SimpleNamespace(files=paths)
+            if says:
+                self.assertRaisesRegex(Failure, says, names_of, result, subdirs, "")
+            else:
+                self.assertEqual(len(set(names_of(result, subdirs, "rvtab-"))), len(paths))
 
     # ---- inputs ----
 
@@ -304,9 +338,11 @@ class Export(ProgramTest):
     def test_inputs_that_are_gone_or_changed(self):
         gone, changed, other = self.moved("moved")
         os.remove(gone)
-        pyfits.append(changed, np.zeros(1))
+        os.utime(changed)
+        was = os.stat(other)
         with pyfits.open(other, mode="update") as hdus:
             hdus["FIBERMAP"].data["TARGETID"][1] += 1
+        os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
         folder = tmp("moved-products")
         done = self.export("--output", folder, self.path, status=3)
         for path, says in ((gone, "cannot be read"), (changed, "has changed"),
@@ -320,7 +356,7 @@ class Export(ProgramTest):
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
         # a product without FIBERMAP is not taken for a whole one
         done = self.export("--output", folder, self.path, status=4)
-        self.assertIn("another result", done.stderr)
+        self.assertIn("another export", done.stderr)
 
     def test_a_survey_that_was_moved(self):
         os.mkdir(tmp("here"))
@@ -342,9 +378,6 @@ class Export(ProgramTest):
         self.fit("tiles.h5", "--threads", 1, *files, lib=LIBRARY)
         done = self.export("--output", tmp("tiles-out"), self.path, status=2)
         self.assertOneLine(done, "coadd.fits", "--subdirs", status=2)
-        done = starmill("fit", "--library", LIBRARY, "--output", tmp("tiles2.h5"), "--rvtab-dir",
-                        tmp("tiles-out"), *files)
-        self.assertOneLine(done, "starmill fit: ", "coadd.fits", "--subdirs", status=2)
         self.export("--subdirs", "--prefix", "rvtab_", "--output", tmp("tiles-out"), self.path)
         self.assertEqual(sorted(tree(tmp("tiles-out"))),
                          ["100/10000/rvtab_coadd.fits", "100/10001/rvtab_coadd.fits"])
@@ -372,11 +405,22 @@ class Export(ProgramTest):
         shutil.copy(OUT, bad)
         with h5py.File(bad, "r+") as f:
             f["fits/TEFF"][4] += 1
-        for kind, name in (("rvtab", "bad"), ("fits", "bad.fits")):
-            done = self.export("--to", kind, "--output", tmp(name), bad, status=4)
-            self.assertOneLine(done, bad, "row 4 is damaged", status=4)
-            self.assertFalse(os.path.isfile(tmp(name)))
-        self.assertEqual(glob.glob(tmp("bad*tmp*")) + glob.glob(tmp("bad*lock")), [])
+            f["fits/STATUS"][8] = 0
+        rows = np.delete(np.arange(9), [4, 8])
+        for _ in range(2):  # what is there goes on lacking them
+            for kind, name in (("rvtab", "bad"), ("fits", "bad.fits"), ("rvmod", "bad")):
+                models = ["--models", MODELS] * (kind == "rvmod")
+                done = self.export("--to", kind, *models, "--output", tmp(name), bad, status=3)
+                self.assertOneLine(done, bad, "2 rows", "damaged and left out", status=3)
+        expected = columns()["TARGETID"][0][rows]
+        self.assertSame(pyfits.getdata(tmp("bad.fits"))["TARGETID"], expected, "table")
+        for kind, table in (("rvtab", "RVTAB"), ("rvtab", "FIBERMAP"), ("rvmod", "FIBERMAP")):
+            found = [pyfits.getdata(tmp(f"bad/{kind}-{os.path.basename(f)}"), table)["TARGETID"]
+                     for f in FILES]
+            self.assertSame(np.concatenate(found), expected, table)
+        with h5py.File(MODELS) as models:
+            self.assertSame(pyfits.getdata(tmp("bad/rvmod-coadd-mock-00001.fits"), "B_MODEL"),
+                            models["models/b/flux"][[3, 5]], "model")
 
     def test_files_without_a_fibermap(self):
         """A plain table has none: RVTAB stands alone."""
@@ -388,8 +432,8 @@ class Export(ProgramTest):
             table[name].unit = "Angstrom"
         table.meta = {"EXTNAME": "SPECTRA", "MEDIUM": "vacuum", "FRAME": "barycentric"}
         table.write(tmp("mine.fits"))
-        self.fit("mine.h5", "--rvtab-dir", tmp("mine"), "--threads", 1, tmp("mine.fits"),
-                 lib=LIBRARY)
+        self.fit("mine.h5", "--threads", 1, tmp("mine.fits"), lib=LIBRARY)
+        self.export("--output", tmp("mine"), self.path)
         with pyfits.open(tmp("mine/rvtab-mine.fits")) as hdus:
             self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
             self.assertEqual(texts(hdus["RVTAB"].data["OBJECT"]), ["star-1", "star-2"])
@@ -421,34 +465,19 @@ class Export(ProgramTest):
         self.assertOneLine(done, "starmill export: " + out, status=4)
         self.assertEqual(glob.glob(out + "*"), [])
 
-    # ---- fit --rvtab-dir ----
-
-    def test_products_of_a_fit(self):
-        folder = tmp("daily")
-        args = ["--threads", 1, "--rvtab-dir", folder]
-        done = self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
-        self.assertIn(f"products     1 in {folder}\n", done.stdout)
-        before = tree(folder)
-        done = self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
-        self.assertIn("already there", done.stdout)
-        self.assertEqual(tree(folder), before)
-        # the result is kept where a product cannot be written, and the command goes on from there
-        os.remove(os.path.join(folder, os.listdir(folder)[0]))
-        name = os.path.join(folder, "rvtab-coadd-mock-00000.fits")
-        put(name, "notes")
-        done = self.fit("daily.h5", *args, FILES[0], status=4, lib=LIBRARY)
-        self.assertIn(name, done.stderr)
-        os.remove(name)
-        self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
-        self.assertEqual([plain(name)], [plain(os.path.join(folder, n)) for n in before])
-        # told before the night, not after it
-        with open(tmp("no-folder"), "w", encoding="utf-8"):
-            pass
-        done = self.fit("none.h5", "--rvtab-dir", tmp("no-folder"), FILES[0], status=4, lib=LIBRARY)
-        self.assertOneLine(done, "--rvtab-dir", "is not a folder", status=4)
-        self.assertFalse(os.path.exists(tmp("none.h5")))
-        self.fit("plan.h5", "--plan", "--rvtab-dir", tmp("planned"), FILES[0], lib=LIBRARY)
-        self.assertFalse(os.path.exists(tmp("planned")))
+    def test_a_kill(self):
+        """The same command does it again, and a temporary file that was left is gone."""
+        args = ["--to", "fits", "--output", tmp("killed.fits"), self.large(120000)]
+        child = start("export", *args)
+        wait_until(lambda: os.path.exists(tmp("killed.fits.tmp")), child)
+        child.kill()
+        child.communicate(timeout=PATIENCE)
+        with open(tmp("killed.fits.tmp"), "wb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            self.assertOneLine(self.export(*args, status=4), "another export", status=4)
+        for says in ("rows         120000\ntime", "existing     1 "):
+            self.assertIn(says, self.export(*args).stdout)
+        self.assertEqual(glob.glob(tmp("killed*")), [tmp("killed.fits")])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from common import *  # noqa: F403
 
 REFERENCE = data("sim/reference-rm.fits")
 REAL = data("real/desi/coadd-4-80613-thru20210324.fits.gz")
-NEW = data("real/desi/coadd-special-dark-27247.fits.gz")
+OTHERS = [data(f"real/desi/{name}.fits.gz") for name in (
+    "coadd-special-dark-27247", "coadd-5-169-thru20210419", "coadd-sv3-dark-26065",
+    "spectra-sv3-dark-26065")]
 SHIPPED = os.path.join(SOURCE, "libraries", "fgk.h5")
 N_STAR = 40
 OURS_OF_REFERENCE = ("M2LL_", "_BEST")  # what was added to rvspecfit's columns there
@@ -18,8 +20,15 @@ OURS_OF_REFERENCE = ("M2LL_", "_BEST")  # what was added to rvspecfit's columns 
 
 def setUpModule():
     path = cut("coadd-cut.fits", range(N_STAR))
-    run("fit", "--library", library(), "--output", tmp("out.h5"), "--models", tmp("models.h5"),
-        "--rvtab-dir", tmp("products"), path, REAL)
+    run("fit", "--library", library(), "--output", tmp("out.h5"), "--models", tmp("models.h5"), path,
+        REAL)
+    export("out.h5", "models.h5", "products")
+
+
+def export(result, models, folder):
+    """Both products of each input."""
+    run("export", "--output", tmp(folder), tmp(result))
+    run("export", "--to", "rvmod", "--models", tmp(models), "--output", tmp(folder), tmp(result))
 
 
 def read_survey(pattern):
@@ -84,15 +93,18 @@ class Reference(EndToEnd):
                 self.assertEqual(hdus[0].header[key], inputs[0].header[key])
 
     def test_files_end_where_fits_says(self):
-        """Also the newer format of DESI, whose FIBERMAP has a header of whole blocks; its one row
-        has one axis of wavelengths, as rvspecfit writes it."""
-        self.fit("new.h5", "--models", tmp("new-models.h5"), "--rvtab-dir", tmp("new"), NEW,
-                 lib=SHIPPED)
+        """Of all real files, also of DESI's newer format, whose FIBERMAP has a header of whole
+        blocks; its one row has one axis of wavelengths, as rvspecfit writes it."""
+        self.fit("new.h5", "--models", tmp("new-models.h5"), *OTHERS, lib=SHIPPED)
+        export("new.h5", "new-models.h5", "new")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")):
             with pyfits.open(path) as hdus:
                 last = hdus[len(hdus) - 1].fileinfo()
                 self.assertEqual(os.path.getsize(path), last["datLoc"] + last["datSpan"], path)
-        with pyfits.open(glob.glob(tmp("new/rvmod-*"))[0]) as hdus:
+                for i, hdu in enumerate(hdus):
+                    if isinstance(hdu, pyfits.BinTableHDU):
+                        self.assertEqual(len(atpy.Table.read(path, hdu=i)), hdu.header["NAXIS2"])
+        with pyfits.open(tmp("new/rvmod-coadd-special-dark-27247.fits")) as hdus:
             self.assertEqual(hdus["OPT_WAVELENGTH"].data.shape, hdus["OPT_MODEL"].data.shape[1:])
         verify = shutil.which("fitsverify")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")) if verify else []:
@@ -110,8 +122,8 @@ class Reference(EndToEnd):
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
 
         path = cut("joint.fits", [3, 60, 100], edit)
-        self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"),
-                 "--rvtab-dir", tmp("joint"), path)
+        self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"), path)
+        export("joint.h5", "joint-models.h5", "joint")
         self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [2, 1])
         with pyfits.open(path) as inputs, pyfits.open(tmp("joint/rvtab-joint.fits")) as tab, \
                 pyfits.open(tmp("joint/rvmod-joint.fits")) as mod, \

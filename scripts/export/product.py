@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A FITS file that an export makes: under a temporary name until it is whole, HDU by HDU, with its
+data in pieces, so that memory does not grow with the survey."""
+
+import contextlib
+import fcntl
+import os
+
+import numpy as np
+from astropy.io import fits as pyfits
+
+from basics import OUTPUT, Failure
+
+BLOCK, LONGEST = 2880, 4095  # bytes of FITS; of a keyword's text
+
+
+def printable(values):
+    """Bytes [n] as FITS texts: what it does not allow becomes '?', the padding blanks."""
+    values = np.ascontiguousarray(values)
+    codes = values.view(np.uint8).reshape(len(values), -1)
+    used = np.logical_and.accumulate(codes != 0, axis=1)
+    codes = np.where((codes < 32) | (codes > 126), ord("?"), codes)
+    return np.where(used, codes, ord(" ")).astype(np.uint8).view(f"S{codes.shape[1]}")[:, 0]
+
+
+def words(text):
+    """A text as the value of a keyword."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    text = printable(np.array([raw or b" "]))[0].decode()
+    if len(text) > LONGEST:
+        text = text[:LONGEST - 3] + "..."
+    return text.replace("'", '"')  # astropy takes a quote before a blank for the value's end
+
+
+class Checksum:
+    """The ones' complement sum of bytes that come in pieces, as DATASUM has it."""
+
+    def __init__(self):
+        self._sum, self._rest = 0, b""
+
+    def add(self, piece):
+        piece = self._rest + piece
+        n = len(piece) // 4
+        self._sum += int(np.frombuffer(piece, ">u4", n).sum(dtype=np.uint64))
+        self._rest = piece[4 * n:]
+        while self._sum >> 32:
+            self._sum = (self._sum & 0xffffffff) + (self._sum >> 32)
+        return self._sum
+
+
+def encoded(value):
+    """32 bits as the 16 letters and digits of CHECKSUM (FITS standard, appendix J)."""
+    columns = []
+    for byte in value.to_bytes(4, "big"):
+        codes = [48 + byte // 4 + (byte % 4 if i == 0 else 0) for i in range(4)]
+        for i in (0, 2):
+            while any(57 < c < 65 or 90 < c < 97 for c in codes[i:i + 2]):
+                codes[i] += 1
+                codes[i + 1] -= 1
+        columns.append(codes)
+    text = "".join(chr(columns[byte][i]) for i in range(4) for byte in range(4))
+    return text[-1] + text[:-1]
+
+
+def head(kind, *axes, bitpix=8):
+    """The header of an HDU: "IMAGE", "BINTABLE" or "" of the first one; axes: the fastest first."""
+    header = pyfits.Header()
+    header["XTENSION" if kind else "SIMPLE"] = kind or True
+    header["BITPIX"], header["NAXIS"] = bitpix, len(axes)
+    for i, axis in enumerate(axes):
+        header[f"NAXIS{i + 1}"] = axis
+    if kind:
+        header["PCOUNT"], header["GCOUNT"] = 0, 1
+    else:
+        header["EXTEND"] = True
+    return header
+
+
+class Product:
+    """with Product(path) as product: ...; a link stays one.  Failure: another export writes it, or
+    it cannot be written."""
+
+    def __init__(self, path):
+        self.path = os.path.realpath(path)
+        self.temporary = self.path + ".tmp"
+
+    def __enter__(self):
+        with self._told():
+            self._file = self._begin()
+        return self
+
+    def _begin(self):
+        """The temporary file, perhaps of an export that was killed; its lock ends with a process."""
+        while True:
+            file = open(self.temporary, "ab", opener=lambda path, flags: os.open(
+                path, flags & ~os.O_APPEND | os.O_NOFOLLOW, 0o666))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.close()
+                raise Failure(OUTPUT, f"{self.path} is being written by another export: wait "
+                                      "until that has ended") from error
+            except OSError:
+                pass  # a file system without locks
+            with contextlib.suppress(FileNotFoundError):  # it became the product meanwhile
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(self.temporary)):
+                    file.truncate(0)
+                    return file
+            file.close()
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:
+                with self._told():
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+                    os.replace(self.temporary, self.path)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(self.temporary)
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    @contextlib.contextmanager
+    def _told(self):
+        try:
+            yield
+        except OSError as error:
+            raise Failure(OUTPUT, f"{self.path} cannot be written: {error.strerror}: make room on "
+                                  "its disk, or choose another output") from error
+
+    def append(self, header, pieces=()):
+        """An HDU with its checksums; pieces: bytes of its data."""
+        data, n = Checksum(), 0
+        header["DATASUM"], header["CHECKSUM"] = "0" * 10, "0" * 16
+        start = self._write(header.tostring().encode("ascii"))
+        for piece in pieces:
+            self._write(piece)
+            data.add(piece)
+            n += len(piece)
+        rest = bytes(-n % BLOCK)
+        end, total = self._write(rest) + len(rest), data.add(rest)
+        header["DATASUM"] = str(total)
+        both = Checksum()
+        both.add(total.to_bytes(4, "big"))
+        header["CHECKSUM"] = encoded(0xffffffff - both.add(header.tostring().encode("ascii")))
+        with self._told():
+            self._file.seek(start)
+            self._file.write(header.tostring().encode("ascii"))
+            self._file.seek(end)
+
+    def _write(self, piece):
+        """Its place in the file."""
+        with self._told():
+            at = self._file.tell()
+            self._file.write(piece)
+        return at
+
+
+def is_done(path, kind, result, overwrite):
+    """The header of an export of this kind and result that is at path and not older than it; None:
+    there is none, and path may be written.  Failure: something else is there."""
+    if not os.path.lexists(path):
+        return None
+    is_file = os.path.isfile(path)
+    if is_file and os.path.getsize(path) == 0 and overwrite:
+        return None
+    try:
+        header = pyfits.getheader(path) if is_file else {}
+        exported, run = header["EXPORTED"], header["RUNID"]
+    except (OSError, KeyError, ValueError, IndexError, TypeError, pyfits.VerifyError) as error:
+        raise Failure(OUTPUT, f"{path}: exists and is not an export of starmill, so --overwrite "
+                              "does not replace it: give another name, or remove it yourself"
+                      ) from error
+    if overwrite:
+        return None
+    if (exported, run) != (kind, result.provenance["RUN_ID"]):
+        raise Failure(OUTPUT, f"{path}: exists and is the export of another result, or another "
+                              "export of this one: give another name or --overwrite")
+    is_older = os.stat(path).st_mtime_ns < os.stat(result.path).st_mtime_ns
+    return None if is_older else header
