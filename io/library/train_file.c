@@ -17,7 +17,8 @@
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 
-#define FORMAT "starmill training"
+#define FORMAT  "starmill training"
+#define TRAINED "starmill trained networks"
 enum { VERSION = 1, N_COLUMN = 4, MAX_IDENTITY = 16384, MAX_PARAM = 1 << 30 };
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -57,38 +58,87 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
                        "loss, validation loss, learning rate, seconds");
 }
 
-static int make_image(const char *name, const char *identity, int n_arm,
-                      const mill_train_state *state, void **image, size_t *n_byte)
+static int begin_image(const char *path, const char *format, mill_h5_file *file)
 {
-  int err = MILL_OK, n_begun = 0;
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  MILL_TRY(mill_h5_create_image(name, &file));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "version", VERSION));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "identity", identity));
-  for (; n_begun < n_arm && state[n_begun].param; n_begun++)
-    MILL_TRY(write_state(&file, n_begun, &state[n_begun]));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_arm", n_begun));
-  MILL_TRY(mill_h5_get_image(&file, image, n_byte));
+  MILL_CHECK(mill_h5_create_image(path, file));
+  return mill_h5_write_attr_text(file, "/", "format", format);
+}
+
+/* A file in memory to path, under a temporary name first. */
+static int write_image(const char *path, const char *format, mill_h5_file *file)
+{
+  int err = MILL_OK;
+  char end[4096], temporary[4200];
+  void *image = NULL;
+  size_t n_byte = 0;
+  MILL_TRY(mill_refuse_foreign(path, "--checkpoint", format));
+  MILL_TRY(mill_resolve_links(path, end, sizeof end));
+  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
+  MILL_TRY(mill_h5_get_image(file, &image, &n_byte));
+  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
 done:
-  mill_h5_close(&file);
+  mill_free(image);
   return err;
 }
 
 int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state)
 {
-  int err = MILL_OK;
-  char end[4096], temporary[4200];
-  void *image = NULL;
-  size_t n_byte = 0;
-  MILL_TRY(mill_refuse_foreign(path, "--checkpoint", FORMAT));
-  MILL_TRY(mill_resolve_links(path, end, sizeof end));
-  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
-  MILL_TRY(make_image(temporary, identity, n_arm, state, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
+  int err = MILL_OK, n_begun = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_TRY(begin_image(path, FORMAT, &file));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "version", VERSION));
+  MILL_TRY(mill_h5_write_attr_text(&file, "/", "identity", identity));
+  for (; n_begun < n_arm && state[n_begun].param; n_begun++)
+    MILL_TRY(write_state(&file, n_begun, &state[n_begun]));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_arm", n_begun));
+  MILL_TRY(write_image(path, FORMAT, &file));
 done:
-  mill_free(image);
+  mill_h5_close(&file);
+  return err;
+}
+
+static int write_emulator(const mill_h5_file *file, int i_arm, const mill_emulator *e)
+{
+  char at[64];
+  snprintf(at, sizeof at, "arm%d", i_arm);
+  MILL_CHECK(mill_h5_write_group(file, at));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "log_flux", e->log_flux));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "n_layer", e->n_layer));
+  for (int i = 0; i < e->n_layer; i++) {
+    const size_t dim[2] = {(size_t)e->n_out[i], (size_t)e->n_in[i]};
+    for (int is_bias = 0; is_bias < 2; is_bias++) {
+      snprintf(at, sizeof at, "arm%d/%s%d", i_arm, is_bias ? "bias" : "weight", i);
+      MILL_CHECK(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, is_bias ? 1 : 2, dim,
+                               is_bias ? e->bias[i] : e->weight[i], NULL, "of a layer"));
+    }
+  }
+  return MILL_OK;
+}
+
+int mill_trained_write(const char *path, const mill_library *lib, int n, int n_train,
+                       const int *model)
+{
+  int err = MILL_OK;
+  double scale[2][MILL_MAX_LABEL];
+  const size_t n_model = (size_t)n, n_label = (size_t)lib->n_label;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  for (int l = 0; l < lib->n_label; l++) {
+    scale[0][l] = lib->label[l].mean;
+    scale[1][l] = lib->label[l].std;
+  }
+  MILL_TRY(begin_image(path, TRAINED, &file));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_train", n_train));
+  MILL_TRY(mill_h5_write(&file, "models", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_model, model, NULL,
+                         "rows of the grid file: those learned, then those left out"));
+  for (int k = 0; k < 2; k++)
+    MILL_TRY(mill_h5_write(&file, k ? "std" : "mean", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1,
+                           &n_label, scale[k], NULL, "of the labels"));
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(write_emulator(&file, a, &lib->arm[a].emulator));
+  MILL_TRY(write_image(path, TRAINED, &file));
+done:
+  mill_h5_close(&file);
   return err;
 }
 

@@ -17,6 +17,16 @@
 int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state);
 
+/** Hand the trained networks over to scripts/library/train.py, which makes the library of them, in a
+ *  file like the checkpoint.
+ *
+ *  lib    mean and std of the labels, emulators of the arms
+ *  model  [n] rows of the grid file, of which the first n_train were learned
+ *
+ *  One process alone.  MILL_ERR_OUTPUT. */
+int mill_trained_write(const char *path, const mill_library *lib, int n, int n_train,
+                       const int *model);
+
 /** The backend of its training, as its identity's line "backend: " names it; empty where there is
  *  no such file.  MILL_ERR_INPUT as below. */
 int mill_train_file_backend(const char *path, size_t size, char *out);

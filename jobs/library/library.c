@@ -59,13 +59,14 @@ static const mill_option_table info_table = {"starmill library info",
                                              MILL_SCRIPT_PYTHON("numpy and h5py"),
                                              (const mill_option[]){MILL_SCRIPT_HELP, {0}}};
 
-static const mill_script script_import = {{&import_table, NULL},
-                                          "library.emulator_files",
-                                          "emulator files, one per arm",
-                                          1,
-                                          MILL_MAX_ARM},
-                         script_info = {
-                             {&info_table, NULL}, "library.info", "one library or grid file", 1, 1};
+static const mill_script
+    script_import = {{&import_table, NULL},
+                     "library.emulator_files",
+                     "emulator files, one per arm",
+                     1,
+                     MILL_MAX_ARM},
+    script_train = {{&mill_library_train_table, NULL}, "library.train", "one grid file", 1, 1},
+    script_info = {{&info_table, NULL}, "library.info", "one library or grid file", 1, 1};
 
 #define HELP(table) (&(const mill_option_help){table, NULL})
 const mill_option_help *const mill_library_help[] = {HELP(&head_table),
@@ -84,11 +85,11 @@ typedef struct sub_command {
   const char *name;
   int by_all; /* 1: collective, and run returns an exit status; 0: by rank 0, an error code */
   int (*run)(int argc, char **argv);
-  const mill_script *script; /* in place of run; without MPI */
+  const mill_script *script; /* without MPI: in place of run, or after it where there is both */
 } sub_command;
 
 static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build, NULL},
-                                           {"train", 1, mill_job_library_train, NULL},
+                                           {"train", 1, mill_job_library_train, &script_train},
                                            {"import", 0, NULL, &script_import},
                                            {"spectra", 0, mill_job_library_spectra, NULL},
                                            {"model-error", 0, mill_job_library_error, NULL},
@@ -125,10 +126,10 @@ int mill_job_library(int argc, char **argv)
   for (size_t i = 0; argc > 1 && i < sizeof sub_commands / sizeof *sub_commands; i++)
     if (strcmp(argv[1], sub_commands[i].name) == 0)
       sub = &sub_commands[i];
-  if (sub && sub->script)
+  if (sub && sub->script && !(sub->run && mill_library_trains(argc - 1, argv + 1)))
     return mill_script_run(sub->script, argc - 1, argv + 1);
   const int err = mill_mpi_start(&mpi);
   const int status = err == MILL_OK ? run(sub, argc - 1, argv + 1) : mill_job_end("library", err);
   mill_mpi_end(&mpi);
-  return status;
+  return status == 0 && sub->script ? mill_script_run(sub->script, argc - 1, argv + 1) : status;
 }

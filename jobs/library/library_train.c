@@ -10,9 +10,9 @@
 
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "jobs/library/library_left_out.h"
+#include "io/library/train_file.h"
+#include "io/result/columns.h"
 #include "jobs/library/train_choice.h"
-#include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
@@ -27,7 +27,11 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
+enum {
+  MIN_MODEL = 12,
+  MIN_LEFT_OUT = 8,         /* for a model error: LEAST_SPECTRA of scripts/library/residuals.py */
+  SPLIT_STREAM = 0x73706c74 /* "splt" */
+};
 
 /* ---- job ----------------------------------------------------------------------------------------
  */
@@ -37,7 +41,7 @@ enum { MAX_PATH = 4096 };
 typedef struct job {
   mill_mpi mpi;
   mill_train_options o;
-  char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH];
+  char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH], trained[MAX_PATH];
   mill_grid_file *grid;
   mill_grid_info info;
   mill_train_split split;
@@ -61,6 +65,7 @@ static int check_files(const job *j)
   MILL_CHECK(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
                                    j->checkpoint));
   MILL_CHECK(mill_file_roles_write(&roles, "the table of losses", j->table));
+  MILL_CHECK(mill_file_roles_write(&roles, "the trained networks", j->trained));
   MILL_CHECK(mill_file_roles_read(&roles, "the grid file", j->o.input));
   MILL_CHECK(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
@@ -87,19 +92,38 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
+/* The good models, *good [*n], allocated, the caller's also on failure. */
+static int find_good(const job *j, int *n, int **good)
+{
+  int n_to_do = 0;
+  const mill_grid_info *info = &j->info;
+  MILL_CHECK(MILL_ALLOC(info->n_model, good));
+  for (int i = 0; i < info->n_model; i++) {
+    n_to_do += info->status[i] == MILL_GRID_TO_DO;
+    if (info->status[i] == MILL_GRID_GOOD)
+      (*good)[(*n)++] = i;
+  }
+  if (n_to_do > 0 && !j->o.unfinished)
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "%s: %d of its %d models are still to do; let its library build come to an end, or "
+        "take --unfinished",
+        j->o.input, n_to_do, info->n_model);
+  return MILL_OK;
+}
+
 static int split_models(job *j)
 {
   int err = MILL_OK, *good = NULL;
   unsigned char *left_out = NULL;
-  const mill_grid_info *info = &j->info;
   mill_train_split *s = &j->split;
-  MILL_TRY(mill_good_models(info, j->o.input, j->o.unfinished, &s->n, &good));
+  MILL_TRY(find_good(j, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
-  if (n_left_out < MILL_MODEL_ERROR_MIN && j->o.n_error >= 0)
+  if (n_left_out < MIN_LEFT_OUT && j->o.n_error >= 0)
     MILL_FAIL(MILL_ERR_INPUT,
               "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
-              n_left_out, s->n, MILL_MODEL_ERROR_MIN);
+              n_left_out, s->n, MIN_LEFT_OUT);
   if (s->n_train < MIN_MODEL)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: %d good models, of which %d would be learned; at least %d are needed",
@@ -114,7 +138,7 @@ done:
   return err;
 }
 
-/* Labels, hulls and templates of the guess, from the good models, and arms without emulators. */
+/* Mapped labels of the good models, and arms without emulators. */
 static int make_frame(job *j)
 {
   int err = MILL_OK;
@@ -122,19 +146,22 @@ static int make_frame(job *j)
   const mill_grid_info *info = &j->info;
   const size_t n_label = (size_t)info->n_label;
   const int n = j->split.n;
+  mill_columns columns;
   double *value = NULL;
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
   for (int i = 0; i < n; i++)
     memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
            n_label * sizeof *value);
-  MILL_TRY(mill_library_frame(info, j->o.input, lib));
+  lib->n_label = info->n_label;
+  for (int l = 0; l < info->n_label; l++)
+    snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", info->label[l]);
+  lib->n_arm = info->n_arm;
+  for (int a = 0; a < info->n_arm; a++)
+    snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
-  MILL_TRY(mill_library_make_hulls(n, j->mapped, j->o.hulls, lib));
-  MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
-  snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->o.input));
-  for (int a = 0; a < lib->n_arm; a++)
-    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "network");
+  /* else a fit would be the first to refuse what was trained for hours */
+  MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns));
 done:
   mill_free(value);
   return err;
@@ -155,6 +182,7 @@ static int prepare(job *j)
   MILL_CHECK(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
   MILL_CHECK(name_file(o->stop_file, o->output, ".stop", j->stop_file));
   MILL_CHECK(name_file(NULL, o->output, ".losses.csv", j->table));
+  MILL_CHECK(name_file(NULL, j->checkpoint, ".networks", j->trained));
   MILL_CHECK(mill_thread_check_number(o->n_thread));
   MILL_CHECK(j->mpi.rank == 0 ? check_files(j) : MILL_OK);
   return mill_stop_signal_catch();
@@ -203,52 +231,28 @@ done:
   return err;
 }
 
-/* On rank 0: the report from the models left out. */
-static int measure(job *j)
-{
-  int err = MILL_OK;
-  char how[512];
-  const mill_train_split *s = &j->split;
-  const int n_error = j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error;
-  if (s->n == s->n_train)
-    return MILL_OK;
-  snprintf(how, sizeof how, "of %d models; the others were learned, and these chose the best epoch",
-           s->n);
-  err =
-      mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
-                                j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
-  return j->o.n_error < 0 ? mill_without_report(err) : err; /* the trained library is valid */
-}
-
-/* On rank 0. */
-static int write_library(job *j)
-{
-  char end[MAX_PATH];
-  MILL_CHECK(measure(j));
-  printf("losses: %s\n", j->table);
-  MILL_CHECK(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
-  MILL_CHECK(mill_resolve_links(j->checkpoint, end, sizeof end));
-  unlink(end); /* a file that stays does no harm: the library is marked as done */
-  return MILL_OK;
-}
-
 static int train_networks(job *j)
 {
   MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j)));
   MILL_CHECK(mill_mpi_rank0_first(&j->mpi, open_grid, j));
   MILL_CHECK(train(j));
-  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? write_library(j) : MILL_OK);
+  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0
+                                     ? mill_trained_write(j->trained, j->lib, j->split.n,
+                                                          j->split.n_train, j->split.model)
+                                     : MILL_OK);
 }
 
 static int run(job *j, int argc, char **argv)
 {
-  mill_train_options *o = &j->o;
-  MILL_CHECK(mill_mpi_agree(&j->mpi, mill_train_options_parse(argc, argv, o)));
-  if (mill_option_helped(o->help, j->mpi.rank, &mill_library_train_table, NULL))
-    return MILL_OK;
-  if (o->emulator == MILL_TRAIN_NETWORK)
-    return train_networks(j);
-  return mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? mill_train_functions(o) : MILL_OK);
+  MILL_CHECK(mill_mpi_agree(&j->mpi, mill_train_options_parse(argc, argv, &j->o)));
+  return train_networks(j);
+}
+
+int mill_library_trains(int argc, char **argv)
+{
+  mill_train_options o;
+  return mill_train_options_parse(argc, argv, &o) != MILL_OK ||
+         (o.emulator == MILL_TRAIN_NETWORK && !o.help);
 }
 
 int mill_job_library_train(int argc, char **argv)

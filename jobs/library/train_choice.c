@@ -8,11 +8,8 @@
 #include "src/run/backend_choice.h"
 #include "kernels/base/error.h"
 #include "kernels/gpu.h"
-#include "src/libraries/library_make.h"
 
 const char *const mill_train_product_words[] = {"float32", "tf32", "bf16", NULL};
-const char *const mill_train_hull_words[] = {"pairs", "whole", NULL};
-static_assert(MILL_HULLS_PAIRS == 0 && MILL_HULLS_WHOLE == 1, "order of the words");
 
 static_assert(MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
               "order of the words");

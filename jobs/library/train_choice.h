@@ -9,9 +9,6 @@
  *  MILL_ERR_USAGE names the option (without its dashes). */
 int mill_train_read_hidden(const char *option, const char *text, mill_train_settings *net);
 
-/** The words of --hulls, in the order of enum mill_hulls, which has more; ends with NULL. */
-extern const char *const mill_train_hull_words[];
-
 /** The words of --products, in the order of enum mill_train_precision; ends with NULL. */
 extern const char *const mill_train_product_words[];
 

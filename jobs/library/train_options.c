@@ -7,6 +7,7 @@
 
 #include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
+#include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "src/run/backend_choice.h"
 
@@ -18,29 +19,24 @@ enum {
   FUNCTIONS = RADIAL | GRIDS
 };
 
-const char *const mill_train_emulator_words[] = {"network", "radial", "splines", "linear", NULL};
+static const char *const emulator_words[] = {"network", "radial", "splines", "linear", NULL};
 static const char *const schedule_words[] = {"cosine", "plateau", NULL};
 static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
 static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
 static const char *const gap_words[] = {"refuse", "fill", NULL};
+static const char *const hull_words[] = {"pairs", "whole", NULL};
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
                   MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
               "order of the words");
-static_assert(MILL_WAY_RADIAL == MILL_TRAIN_RADIAL - 1 &&
-                  MILL_WAY_SPLINES == MILL_TRAIN_SPLINES - 1 &&
-                  MILL_WAY_LINEAR == MILL_TRAIN_LINEAR - 1,
-              "a way is an emulator without the network");
-
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
   return mill_train_read_hidden(row->name, text, &((mill_train_options *)base)->arm.net);
 }
 
-#define AT(member)       MILL_AT(mill_train_options, member)
-#define NET(member)      AT(arm.net.member)
-#define FUNCTION(member) AT(functions.member)
+#define AT(member)  MILL_AT(mill_train_options, member)
+#define NET(member) AT(arm.net.member)
 const mill_option_table mill_library_train_table = {
     "starmill library train",
     "usage: starmill library train --output LIB.h5 [options] GRID.h5\n"
@@ -50,10 +46,10 @@ const mill_option_table mill_library_train_table = {
     "trained by all ranks, or functions of the labels.  The same command continues a network that\n"
     "was stopped.\n"
     "\n",
-    NULL,
+    MILL_SCRIPT_PYTHON("numpy, scipy and h5py"),
     (const mill_option[]){
         MILL_LIBRARY_OUTPUT_ROWS(mill_train_options),
-        {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = mill_train_emulator_words,
+        {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
          .help = "emulator of the spectra: a network; radial functions through scattered labels; "
                  "cubic splines or linear interpolation over a grid of labels"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
@@ -72,13 +68,13 @@ const mill_option_table mill_library_train_table = {
                  "fits (default: no)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
+        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = hull_words,
          .help = "hulls that bound the labels in fits: one of every pair of labels, or one of all "
-                 "labels together, by qhull"},
+                 "labels together"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished), .help = "use an unfinished grid file"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
-         .help = "threads per rank (default: its share of the cores); the result does not depend "
-                 "on them"},
+         .help = "threads per rank (default: its share of the cores); the result depends on them "
+                 "by rounding at most"},
         MILL_OPTION_HELP(mill_train_options),
         {.name = "network"},
         {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
@@ -145,15 +141,15 @@ const mill_option_table mill_library_train_table = {
                  "(default LIB.h5.stop)",
          .tasks = NETWORK},
         {.name = "radial, splines, linear"},
-        {"gaps", MILL_OPTION_CHOICE, FUNCTION(fill_gaps), .words = gap_words,
+        {"gaps", MILL_OPTION_CHOICE, AT(gaps), .words = gap_words,
          .help =
              "nodes of the grid without a model: refuse them, or fill them from their neighbours",
          .tasks = GRIDS},
-        {"smoothing", MILL_OPTION_REAL, FUNCTION(smoothing), .max = 1e8,
+        {"smoothing", MILL_OPTION_REAL, AT(smoothing), .max = 1e8,
          .help = "smoothing of radial functions (default 1e-8, through the models); 0: chosen by "
                  "leave-one-out for each component",
          .tasks = RADIAL},
-        {"degree", MILL_OPTION_COUNT, FUNCTION(degree), .min = 1, .max = 3,
+        {"degree", MILL_OPTION_COUNT, AT(degree), .min = 1, .max = 3,
          .help = "degree of the polynomial added to the radial functions (default 2)",
          .tasks = RADIAL},
         {"validation", MILL_OPTION_TEXT, AT(validation), .argument = "GRID.h5",
@@ -161,7 +157,6 @@ const mill_option_table mill_library_train_table = {
                  "instead of --left-out",
          .tasks = FUNCTIONS},
         {0}}};
-#undef FUNCTION
 #undef NET
 #undef AT
 
@@ -183,21 +178,17 @@ static int check_needs(const mill_train_options *o, const unsigned char *given)
   for (int i = 0; row[i].name; i++)
     if (given[i] && row[i].tasks && !(row[i].tasks & 1u << o->emulator))
       return MILL_ERROR(MILL_ERR_USAGE, "--%s does not apply to --emulator %s; see %s --help",
-                        row[i].name, mill_train_emulator_words[o->emulator],
-                        mill_library_train_table.command);
+                        row[i].name, emulator_words[o->emulator], mill_library_train_table.command);
   return mill_option_check_needs(&mill_library_train_table, given,
                                  (int)(sizeof need / sizeof *need), need);
 }
 
-/* Copy common options into the settings of each kind of emulator. */
+/* Copy common options into the settings of networks. */
 static void share_out(mill_train_options *o)
 {
   o->arm.log_flux = !o->is_linear;
-  o->arm.n_component = o->functions.n_component = o->n_component;
+  o->arm.n_component = o->n_component;
   o->arm.net.seed = o->seed;
-  o->functions.way = o->emulator - 1;
-  o->functions.hulls = o->hulls;
-  o->functions.n_guess = o->n_guess;
 }
 
 int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
@@ -207,7 +198,6 @@ int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
   *o = (mill_train_options){
       .n_error = -1, .n_guess = 300, .left_out = 0.1, .seed = 1, .interval_s = 60};
   mill_train_arm_settings_init(&o->arm);
-  mill_grid_settings_init(&o->functions);
   MILL_CHECK(mill_option_parse(&mill_library_train_table, argc, argv, o, given, &first));
   MILL_CHECK(check_needs(o, given));
   if (o->help)

