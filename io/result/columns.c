@@ -168,12 +168,9 @@ static const line fits_line[] = {
 #define TEXT(member) MILL_TYPE_TEXT, (int)sizeof(((mill_catalog_row *)0)->member), C(member)
 
 static const line catalog_line[] = {
-    {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
     {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "",
      "number of the first exposure in its file; DESI: 0-based row of FIBERMAP"},
     {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "exposures fitted jointly"},
-    {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
-     -1, "", "index into /catalog/exposures"},
     {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},
     {ONCE, "TARGET_RA", F64, 1, C(target_ra), NAN, "deg", "right ascension"},
     {ONCE, "TARGET_DEC", F64, 1, C(target_dec), NAN, "deg", "declination"},
@@ -202,6 +199,12 @@ static const line catalog_line[] = {
     {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
      "name of the spectrum, independent of its file's folder: the survey's own, else file name and "
      "FITS_ROW"},
+    {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
+     "CRC-32 of the values above in this order"},
+    /* behind it, as they are others in a merged result */
+    {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
+    {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
+     -1, "", "index into /catalog/exposures"},
 };
 
 size_t mill_column_type_size(int type)
@@ -362,7 +365,8 @@ void mill_columns_catalog(mill_columns *columns)
   for (size_t i = 0; i < sizeof catalog_line / sizeof catalog_line[0]; i++)
     add(columns, &catalog_line[i], &(owner){.unit = "", .of = ""}, 0, &(made_for){.with = 0});
   columns->i_target = find(columns, "TARGETID");
-  columns->i_crc = columns->i_status = columns->i_warn = -1;
+  columns->i_crc = find(columns, "CATALOG_CRC");
+  columns->i_status = columns->i_warn = -1;
 }
 
 /* Values as they are, but all NaNs alike; from NULL: of reals the missing value. */

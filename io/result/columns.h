@@ -58,7 +58,7 @@ enum {
 };
 
 /** A packed row holds the values of all columns without gaps, little-endian, in
- *  table order: TARGETID first, CRC and STATUS last.  CRC covers the bytes
+ *  table order: of /fits TARGETID first, CRC and STATUS last.  CRC, or CATALOG_CRC, covers the bytes
  *  before it. */
 typedef struct mill_columns {
   int n_column;

@@ -2,6 +2,7 @@
 #include "io/result/result_catalog.h"
 
 #include <string.h>
+#include <zlib.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -36,6 +37,7 @@ typedef struct group {
   mill_file_index *index; /* [end - first] */
   int *is_loaded;         /* [end - first] by info->load: to be cleared */
   int64_t n_row, n_exp;   /* 0 after a failure: the rank then joins with nothing */
+  uint32_t *crc;          /* [n_row] of the columns so far */
   char *packed;
 } group;
 
@@ -44,7 +46,7 @@ static void clear_group(group *g)
   for (int i = 0; i < g->end - g->first && g->index; i++)
     if (g->is_loaded[i])
       mill_file_index_clear(&g->index[i]);
-  MILL_FREE(g->index, g->is_loaded, g->packed);
+  MILL_FREE(g->index, g->is_loaded, g->crc, g->packed);
   memset(g, 0, sizeof *g);
 }
 
@@ -91,6 +93,7 @@ static int fill_group(const mill_run_info *info, int first, int watch, group *g)
     g->n_row += g->index[i].n_row;
     g->n_exp += g->index[i].n_exposure;
   }
+  MILL_TRY(MILL_ALLOC(g->n_row, &g->crc));
   MILL_TRY(mill_alloc_bytes((size_t)(g->n_row > g->n_exp ? g->n_row : g->n_exp), 64,
                             (void **)&g->packed));
 done:
@@ -103,6 +106,10 @@ done:
 static void take_column(const group *g, const mill_column *column, const int64_t *first_exposure)
 {
   char *to = g->packed;
+  if (column->source == MILL_FROM_CRC && g->n_row > 0)
+    memcpy(to, g->crc, (size_t)g->n_row * sizeof *g->crc);
+  if (column->source == MILL_FROM_CRC)
+    return;
   for (int i = g->first; i < g->end && g->n_row > 0; i++) {
     const mill_file_index *index = &g->index[i - g->first];
     for (int64_t k = 0; k < index->n_row; k++, to += column->n_byte) {
@@ -120,6 +127,8 @@ static void take_column(const group *g, const mill_column *column, const int64_t
         const size_t n = strnlen(to, column->n_byte);
         memset(to + n, 0, column->n_byte - n);
       }
+      uint32_t *crc = &g->crc[(to - g->packed) / (ptrdiff_t)column->n_byte];
+      *crc = (uint32_t)crc32(*crc, (const Bytef *)to, (uInt)column->n_byte);
     }
   }
 }

@@ -63,6 +63,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
 {
   int err = MILL_OK;
   mill_damaged_rows damaged = {0};
+  char text[MILL_ROWS_TEXT];
   hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   uint8_t finished = 0;
   int n_repaired = 0;
@@ -104,6 +105,9 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
     MILL_TRY(mill_result_rows_check(file, path, info->n_row, watch, &damaged));
   }
+  if (damaged.n_catalog > 0)
+    MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
+                     mill_damaged_rows_text(&damaged, text)));
   *found =
       finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
 done:

@@ -102,7 +102,7 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   }
   MILL_TRY(
       mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
-  MILL_TRY(mill_result_rows_put_order(file, path, columns));
+  MILL_TRY(mill_result_rows_put_order(file, path, "fits/CRC", columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
@@ -141,6 +141,7 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
     MILL_TRY(mill_result_go_on());
     MILL_TRY(mill_column_create(group, path, &columns.column[i], info->n_row));
   }
+  MILL_TRY(mill_result_rows_put_order(file, path, "catalog/CATALOG_CRC", &columns));
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FITS_ROW", H5T_STD_I64LE, 1, n_exposure, 1,
                             &none64, "",
                             "the format's number of the exposure in its file; DESI: 0-based row of "

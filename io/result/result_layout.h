@@ -10,7 +10,7 @@
 #include "io/result/result_file.h"
 #include "src/ranks/mpi_context.h"
 
-enum { MILL_RESULT_FORMAT = 3, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
+enum { MILL_RESULT_FORMAT = 4, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
 
 /** Create the whole file with all space allocated, rows missing, /catalog/files
  *  and /provenance written.  One rank alone. */

@@ -344,8 +344,9 @@ static int look_at_part(merge_job *job, merge_part *part)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: it lacks a group", part->path);
   MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
   if (damaged.n > 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
-              mill_damaged_rows_text(&damaged, text));
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it %s", part->path,
+              mill_damaged_rows_text(&damaged, text),
+              damaged.n_catalog > 0 ? "makes it again with --overwrite" : "fits them again");
   MILL_TRY(note_texts(job, part, file));
   MILL_TRY(note_inputs(job, part, file));
   for (int u = 0; u < N_UNIT; u++)

@@ -10,7 +10,6 @@
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
-#define CRC   "fits/CRC"
 #define ORDER "COLUMNS"
 enum { BLOCK_ROWS = 8192, ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name };
 
@@ -29,46 +28,71 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
   for (int64_t i = 0; i < damaged->n && i < MILL_SHOWN_ROWS; i++)
     n += (size_t)snprintf(out + n, MILL_ROWS_TEXT - n, "%s%lld", i ? ", " : "",
                           (long long)damaged->row[i]);
-  snprintf(out + n, MILL_ROWS_TEXT - n, "%s) %s damaged: %s CRC or STATUS is wrong",
+  snprintf(out + n, MILL_ROWS_TEXT - n, "%s) %s damaged: %s %sCRC or STATUS is wrong",
            damaged->n > MILL_SHOWN_ROWS ? ", ..." : "", is_one ? "is" : "are",
-           is_one ? "its" : "their");
+           is_one ? "its" : "their", damaged->n_catalog > 0 ? "CATALOG_CRC, " : "");
   return out;
 }
 
-int mill_result_rows_put_order(hid_t file, const char *path, const mill_columns *columns)
+int mill_result_rows_put_order(hid_t file, const char *path, const char *crc,
+                               const mill_columns *columns)
 {
   char order[ORDER_SIZE] = "";
   for (int i = 0; i < columns->i_crc; i++) {
     strcat(order, i ? " " : "");
     strcat(order, columns->column[i].name);
   }
-  return mill_ph5_attr_text(file, path, CRC, ORDER, order);
+  return mill_ph5_attr_text(file, path, crc, ORDER, order);
+}
+
+/* Rows of one table of a result, a block at a time. */
+typedef struct table {
+  mill_stored_rows rows;
+  char *row, *value;
+} table;
+
+static int make_room(table *t)
+{
+  MILL_CHECK(mill_alloc_bytes(BLOCK_ROWS, t->rows.row_size, (void **)&t->row));
+  return mill_alloc_bytes(BLOCK_ROWS, t->rows.widest, (void **)&t->value);
+}
+
+static void close_table(table *t)
+{
+  mill_stored_rows_close(&t->rows);
+  MILL_FREE(t->row, t->value);
 }
 
 int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watch,
                            mill_damaged_rows *damaged)
 {
   int err = MILL_OK;
-  char *row = NULL, *value = NULL;
-  mill_stored_rows *rows = NULL;
-  MILL_TRY(MILL_ALLOC(1, &rows));
-  MILL_TRY(mill_stored_rows_fits(file, path, n_row, rows));
-  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->row_size, (void **)&row));
-  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->widest, (void **)&value));
+  table *both = NULL, *fits, *catalog;
+  MILL_TRY(MILL_ALLOC(2, &both));
+  fits = &both[0];
+  catalog = &both[1];
+  MILL_TRY(mill_stored_rows_fits(file, path, n_row, &fits->rows));
+  MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &catalog->rows));
+  MILL_TRY(make_room(fits));
+  MILL_TRY(make_room(catalog));
   for (int64_t at = 0; at < n_row; at += BLOCK_ROWS) {
     const int64_t n = n_row - at < BLOCK_ROWS ? n_row - at : BLOCK_ROWS;
     mill_watch_again(watch);
-    MILL_TRY(mill_stored_rows_read(rows, at, n, row, value));
+    for (int i = 0; i < 2; i++)
+      MILL_TRY(mill_stored_rows_read(&both[i].rows, at, n, both[i].row, both[i].value));
     for (int64_t k = 0; k < n; k++) {
       int is_whole;
-      mill_stored_row_status(rows, row + (size_t)k * rows->row_size, &is_whole);
-      if (!is_whole)
+      const int is_known =
+          mill_stored_row_agrees(&catalog->rows, catalog->row + (size_t)k * catalog->rows.row_size);
+      mill_stored_row_status(&fits->rows, fits->row + (size_t)k * fits->rows.row_size, &is_whole);
+      damaged->n_catalog += !is_known;
+      if (!is_whole || !is_known)
         mill_damaged_rows_add(damaged, at + k);
     }
   }
 done:
-  if (rows)
-    mill_stored_rows_close(rows);
-  MILL_FREE(row, value, rows);
+  for (int i = 0; i < 2 && both; i++)
+    close_table(&both[i]);
+  mill_free(both);
   return err;
 }

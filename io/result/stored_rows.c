@@ -7,7 +7,6 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
-#include "src/system/version.h"
 
 #define CRC    "fits/CRC"
 #define STATUS "fits/STATUS"
@@ -69,6 +68,7 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
     snprintf(name, sizeof name, "fits/%s", at);
     MILL_CHECK(add_column(rows, file, name));
   }
+  rows->i_crc = rows->n_column;
   MILL_CHECK(add_column(rows, file, CRC));
   MILL_CHECK(add_column(rows, file, STATUS));
   for (int i = rows->n_column - 2; i < rows->n_column; i++)
@@ -85,14 +85,9 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
   rows->path = path;
   rows->n_row = n_row;
   mill_columns_catalog(&columns);
+  rows->i_crc = columns.i_crc;
   for (int i = 0; i < columns.n_column; i++) {
     snprintf(name, sizeof name, "catalog/%s", columns.column[i].name);
-    if (H5Lexists(file, name, H5P_DEFAULT) == 0)
-      return MILL_ERROR(
-          MILL_ERR_OUTPUT,
-          "%s has no column %s, so it is of an older starmill than this one (%s), which makes "
-          "it: fit again, or look at the file with the older one",
-          path, name, mill_version());
     MILL_CHECK(add_column(rows, file, name));
     const mill_stored_column *c = &rows->column[i];
     if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)
@@ -120,15 +115,20 @@ done:
   return err;
 }
 
+int mill_stored_row_agrees(const mill_stored_rows *rows, const char *row)
+{
+  const size_t at = rows->column[rows->i_crc].at;
+  uint32_t crc;
+  memcpy(&crc, row + at, sizeof crc);
+  return crc == (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)at);
+}
+
 int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole)
 {
-  const size_t crc_at = rows->column[rows->n_column - 2].at;
-  uint32_t crc;
   int32_t status;
-  memcpy(&crc, row + crc_at, sizeof crc);
-  memcpy(&status, row + crc_at + sizeof crc, sizeof status);
-  const uint32_t is = (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)crc_at);
-  *is_whole = status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS && crc == is;
+  memcpy(&status, row + rows->column[rows->i_crc + 1].at, sizeof status);
+  *is_whole =
+      status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS && mill_stored_row_agrees(rows, row);
   return status;
 }
 

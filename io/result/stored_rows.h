@@ -25,7 +25,7 @@ typedef struct mill_stored_column {
 typedef struct mill_stored_rows {
   const char *path; /**< borrowed, for messages */
   int64_t n_row;
-  int n_column;
+  int n_column, i_crc;
   mill_stored_column column[MILL_STORED_MAX_COLUMN]; /**< of /fits: CRC and STATUS last */
   size_t row_size, widest;
 } mill_stored_rows;
@@ -43,6 +43,9 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
  *  MILL_ERR_OUTPUT. */
 int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, char *row,
                           char *value);
+
+/** Does the CRC of a packed row agree? */
+int mill_stored_row_agrees(const mill_stored_rows *rows, const char *row);
 
 /** STATUS of a packed row of /fits; *is_whole: it is done and its CRC agrees. */
 int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole);

@@ -13,7 +13,7 @@ import numpy as np
 
 from basics import INPUT, OUTPUT, USAGE, Failure, warn
 
-FORMAT, VERSION = "starmill result", 3
+FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
@@ -108,7 +108,9 @@ class Result:
         except (OSError, KeyError, ValueError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
         self.finished = bool(int(self.provenance["FINISHED"]))
-        self.checked = text(self.fits["CRC"].attrs["COLUMNS"]).split()
+        self.checked, self.checked_catalog = (
+            text(table[crc].attrs["COLUMNS"]).split()
+            for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
         row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in self.fits.values())
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
@@ -144,17 +146,22 @@ class Result:
 
     def damaged(self, start, stop, among=None):
         """Which of the rows start to stop are done, as all rows of a finished result must be, but
-        have a wrong STATUS or CRC; among: no others need be looked at."""
+        have a wrong STATUS, CRC or CATALOG_CRC; among: no others need be looked at."""
         status = self.fits["STATUS"][start:stop]
         found = ~np.isin(status, [s for s in self.statuses if s != NOT_DONE or not self.finished])
         rows = np.flatnonzero((status != NOT_DONE) & (True if among is None else among))
         if not len(rows):
             return found
-        crc = self.fits["CRC"][start:stop]
-        columns = [self.column(name)[start:stop] for name in self.checked]
-        packed = np.concatenate([c.reshape(stop - start, -1).view(np.uint8) for c in columns], axis=1)
-        for i in rows:
-            found[i] |= zlib.crc32(packed[i]) != crc[i]
+        for table, name, names in ((self.fits, "CRC", self.checked),
+                                   (self.catalog, "CATALOG_CRC", self.checked_catalog)):
+            missing = [n for n in names if n not in table]
+            if missing:
+                raise Failure(OUTPUT, f"{self.path} is damaged: it has no column {missing[0]}")
+            crc = table[name][start:stop]
+            columns = [table[n][start:stop].reshape(stop - start, -1) for n in names]
+            packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)
+            for i in rows:
+                found[i] |= zlib.crc32(packed[i]) != crc[i]
         return found
 
     def note(self, rows):

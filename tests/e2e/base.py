@@ -243,9 +243,12 @@ def read(path, group="fits"):
 
 
 def seal(f, row):
-    """The CRC of a row that a test has changed in an open result."""
-    names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
-    f["fits/CRC"][row] = zlib.crc32(b"".join(f["fits/" + n][row].tobytes() for n in names))
+    """The checksums of a row that a test has changed in an open result."""
+    for table, crc in (f["fits"], "CRC"), (f["catalog"], "CATALOG_CRC"):
+        names = table[crc].attrs["COLUMNS"].decode().split()
+        # numpy cuts the zeros at the end of a text
+        values = (table[n][row:row + 1].view(np.uint8).tobytes() for n in names)
+        table[crc][row] = zlib.crc32(b"".join(values))
 
 
 def has_rows(path, n=1):

@@ -44,6 +44,27 @@ class Damaged(ProgramTest):
                 self.assertEqual(starmill("status", path).returncode, 0)
                 run(*merge)
 
+    def test_catalog(self):
+        """What is known of a star is not another star's, and only --overwrite mends it."""
+        self.fit("known.h5", "--quiet", SURVEY, lib=LIBRARY)
+        whole = content(self.path)
+        for name, value in (("TARGETID", 7), ("TARGET_RA", 7.0), ("OBJECT", b"Vega")):
+            put(self.path, whole)
+            with h5py.File(self.path, "r+") as f:
+                f["catalog/" + name][5] = value
+            says = "1 row (5) is damaged: its CATALOG_CRC, CRC or STATUS is wrong"
+            self.assertIn(says, starmill("status", self.path).stdout)
+            merge = starmill("merge", "--output", tmp("none.h5"), self.path)
+            self.assertOneLine(merge, says, "with --overwrite", status=4)
+            done = self.fit("known.h5", "--quiet", SURVEY, lib=LIBRARY, status=4)
+            self.assertOneLine(done, says, "--overwrite", status=4)
+            select = starmill("select", self.path, "STATUS >= 0")
+            self.assertIn("row (5) is damaged", select.stderr)
+            self.assertEqual(len(select.stdout.split()), 39, select.stdout)
+            self.assertIn("damaged", starmill("show", self.path, read(self.path)["TARGETID"][5]).stdout)
+        self.fit("known.h5", "--quiet", "--overwrite", SURVEY, lib=LIBRARY)
+        self.assertEqual(starmill("status", self.path).returncode, 0)
+
     def test_zeroed_status_alone(self):
         self.fit("zeroed.h5", "--quiet", SURVEY, lib=LIBRARY)
         before = read(self.path)

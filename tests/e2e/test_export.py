@@ -215,6 +215,7 @@ class Export(ProgramTest):
         shutil.copy(OUT, odd)
         with h5py.File(odd, "r+") as f:
             f["catalog/OBJECT"][3] = "\u03b1 Cen".encode()
+            seal(f, 3)
             f["fits"].move("HULL_DIST", "Z")
             order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
             f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)

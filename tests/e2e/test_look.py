@@ -26,10 +26,10 @@ run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet",
 FITS, CATALOG = read(FIT), read(FIT, "catalog")
 
 
-def crc_of(fits, names):
+def crc_of(table, names):
     """Of each row, as the file's own column has it."""
-    packed = np.concatenate([fits[n].reshape(len(fits[n]), -1).view(np.uint8) for n in names], axis=1)
-    return np.array([zlib.crc32(row) for row in packed], fits["CRC"].dtype)
+    packed = np.concatenate([table[n].reshape(len(table[n]), -1).view(np.uint8) for n in names], axis=1)
+    return np.array([zlib.crc32(row) for row in packed], np.uint32)
 
 
 def copied(name, n=None, edit=None, damaged=()):
@@ -45,8 +45,9 @@ def copied(name, n=None, edit=None, damaged=()):
                 t[k] = np.resize(v, (n or len(v),) + v.shape[1:])
         if edit:
             edit(tables["fits"], tables["catalog"])
-            names = old["fits/CRC"].attrs["COLUMNS"].decode().split()
-            tables["fits"]["CRC"] = crc_of(tables["fits"], names)
+            for g, crc in ("fits", "CRC"), ("catalog", "CATALOG_CRC"):
+                names = old[g][crc].attrs["COLUMNS"].decode().split()
+                tables[g][crc] = crc_of(tables[g], names)
         for row in damaged:
             tables["fits"]["VRAD"][row:row + 1].view(np.uint64)[:] ^= np.uint64(1)
         for g, t in tables.items():

@@ -115,6 +115,8 @@ class Merge(ProgramTest):
         # names go before numbers
         with h5py.File(parts[0], "r+") as f:
             f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
+            for row in range(3):
+                seal(f, row)
         self.merge("named.h5", parts[0], options=["--primary"])
         primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
         self.assertEqual(primary.tolist(), [int(sn[0] >= sn[2]), 1, int(sn[2] > sn[0])] + [1] * 5)
