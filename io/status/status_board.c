@@ -34,9 +34,12 @@ struct mill_board {
   double start_s, start_unix_s;
   int i_gpu; /* NVML's number; -1: none */
 
-  pthread_mutex_t mutex;      /* of what follows */
-  mill_rank_state mine;       /* notes of this rank */
-  int64_t n_failed_elsewhere; /* rows, in this run */
+  pthread_mutex_t mutex; /* of what follows */
+  mill_rank_state mine;  /* notes of this rank */
+  struct {
+    int64_t n_done, n_failed; /* rows, in this run, as the last meeting had it */
+    double met_s, rate;       /* and how many more a second */
+  } elsewhere;
 
   /* of rank 0, by one thread at a time */
   mill_rank_state *rank; /* [n_rank] */
@@ -101,23 +104,31 @@ void mill_board_failed(mill_board *board, int code, const char *message)
   pthread_mutex_unlock(&board->mutex);
 }
 
-/* Rows without a fit among those that a rank has finished. */
-static int64_t n_failed(const int64_t n_status[MILL_N_STATUS])
+/* Rows of a status from `from` on. */
+static int64_t n_from(const int64_t n_status[MILL_N_STATUS], int from)
 {
   int64_t n = 0;
-  for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
+  for (int s = from; s < MILL_N_STATUS; s++)
     n += n_status[s];
   return n;
 }
 
-int64_t mill_board_n_failed(mill_board *board)
+void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
 {
+  *n_done = *n_failed = 0;
   if (!lock(board))
-    return 0;
-  const int64_t n =
-      n_failed(board->plan.base) + n_failed(board->mine.n_status) + board->n_failed_elsewhere;
+    return;
+  const int64_t *const mine[] = {board->plan.base, board->mine.n_status};
+  for (int i = 0; i < 2; i++) {
+    *n_done += n_from(mine[i], MILL_STATUS_FITTED);
+    *n_failed += n_from(mine[i], MILL_STATUS_FITTED + 1);
+  }
+  const double since_s = mill_wall_s() - board->elsewhere.met_s;
+  const int64_t n_elsewhere = board->elsewhere.n_done + (int64_t)(board->elsewhere.rate * since_s),
+                n_left = board->plan.n_row - *n_done;
+  *n_done += n_elsewhere < n_left ? n_elsewhere : n_left;
+  *n_failed += board->elsewhere.n_failed;
   pthread_mutex_unlock(&board->mutex);
-  return n;
 }
 
 static void look_at_self(mill_board *board, mill_rank_state *state)
@@ -142,8 +153,7 @@ static int64_t count_done(const mill_board *board)
 {
   int64_t n = 0;
   for (int r = 0; r < board->n_rank; r++)
-    for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
-      n += board->rank[r].n_status[s];
+    n += n_from(board->rank[r].n_status, MILL_STATUS_FITTED);
   return n;
 }
 
@@ -225,16 +235,23 @@ static void write_status(mill_board *board, const mill_board_end *end)
 static int collect(mill_board *board, const mill_mpi *mpi)
 {
   mill_rank_state mine;
-  int64_t n = 0;
+  int64_t n_done = 0, n_failed = 0;
   look_at_self(board, &mine);
   MILL_CHECK_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, board->rank, (int)sizeof mine,
                             MPI_BYTE, 0, mpi->comm));
   if (mpi->rank != 0)
     return MILL_OK;
-  for (int r = 1; r < board->n_rank; r++)
-    n += n_failed(board->rank[r].n_status);
+  for (int r = 1; r < board->n_rank; r++) {
+    n_done += n_from(board->rank[r].n_status, MILL_STATUS_FITTED);
+    n_failed += n_from(board->rank[r].n_status, MILL_STATUS_FITTED + 1);
+  }
+  const double now_s = mill_wall_s(), passed_s = now_s - board->elsewhere.met_s;
   pthread_mutex_lock(&board->mutex);
-  board->n_failed_elsewhere = n;
+  board->elsewhere.rate =
+      passed_s > 0 ? (double)(n_done - board->elsewhere.n_done) / passed_s : 0.0;
+  board->elsewhere.n_done = n_done;
+  board->elsewhere.n_failed = n_failed;
+  board->elsewhere.met_s = now_s;
   pthread_mutex_unlock(&board->mutex);
   return MILL_OK;
 }
@@ -289,7 +306,7 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   board->plan = *plan;
   board->n_rank = mpi->size;
   board->start_s = mill_wall_s();
-  board->from.s = board->next.s = board->start_s;
+  board->from.s = board->next.s = board->elsewhere.met_s = board->start_s;
   board->start_unix_s = mill_unix_s();
   board->i_gpu = plan->gpu_bus[0] ? mill_gpu_find(plan->gpu_bus) : -1;
   board->mine = (mill_rank_state){.rank = mpi->rank,

@@ -36,8 +36,10 @@ void mill_board_memory(mill_board *board, enum mill_purpose purpose,
                        size_t bytes); /**< the largest counts */
 void mill_board_failed(mill_board *board, int code, const char *message);
 
-/** Rows without a fit on all ranks, earlier runs included, as far as this rank knows. */
-int64_t mill_board_n_failed(mill_board *board);
+/** Rows that are done on all ranks, and those of them without a fit, earlier runs included.  What
+ *  the other ranks did since the last meeting is taken to go on at the rate that they had.  Zeros
+ *  where board is NULL. */
+void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
 /** Collective: bring the last state of every rank to rank 0.  MILL_ERR_MPI. */
 int mill_board_settle(mill_board *board, const mill_mpi *mpi);

@@ -62,6 +62,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
   share *s = context;
   const mill_fit_task *task = s->task;
   int err = MILL_OK;
+  int64_t n_done, n_failed;
   const star_start *begun = &s->star_start[result->row % N_STAR_START];
   mill_watch_end(s->watch); /* and so has the I/O thread */
   if (!task->call->options->fit && begun->row == result->row &&
@@ -80,8 +81,8 @@ static int take_result(void *context, const mill_fit_result *result, const float
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);
   mill_board_finished(task->out->board, result->status);
-  mill_progress_update(&s->progress, mill_result_n_done(task->out->result),
-                       mill_board_n_failed(task->out->board));
+  mill_board_count(task->out->board, &n_done, &n_failed);
+  mill_progress_update(&s->progress, n_done, n_failed);
 done:
   if (task->call->observer && task->call->observer->put)
     task->call->observer->put(task->call->observer->context, &task->setup->lib, &s->stars.fit,
@@ -132,7 +133,7 @@ int mill_fit_share(const mill_fit_task *task)
 {
   share s = {.task = task, .stars = {.task = task}, .watch = -1};
   task->tally->balance.start_s = mill_wall_s();
-  mill_progress_start(&s.progress, task->inputs->n_row, mill_result_n_done(task->out->result),
+  mill_progress_start(&s.progress, "stars", task->inputs->n_row,
                       task->call->options->quiet || task->call->mpi->rank != 0);
   const int err = fit_rows(&s);
   mill_board_stage(task->out->board, MILL_RANK_WAITING);

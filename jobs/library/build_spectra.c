@@ -236,7 +236,7 @@ static int run_rounds(mill_build_job *job, mill_grid_writer *writer, const int *
     n_bad += job->info.status[i] == MILL_GRID_BAD;
   }
   const int64_t n_first = n_done;
-  mill_progress_start(&progress, job->info.n_model, n_done, job->mpi.rank != 0);
+  mill_progress_start(&progress, "models", job->info.n_model, job->mpi.rank != 0);
   for (int at = 0; n_done < job->info.n_model;) {
     r->n = n_list - at < r->n_room ? n_list - at : r->n_room;
     for (int k = 0; k < r->n; k++)

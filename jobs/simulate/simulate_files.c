@@ -215,7 +215,7 @@ int mill_simulate_files_make(mill_mpi *mpi, const mill_simulate_plan *plan, int 
   int64_t sum[3];
   MILL_TRY(mill_mpi_agree(mpi, set_up(&m)));
   /* rank 0 shows its own rows, which stand for all */
-  mill_progress_start(&m.progress, count_rows(&m), 0, plan->options.quiet || mpi->rank != 0);
+  mill_progress_start(&m.progress, "stars", count_rows(&m), plan->options.quiet || mpi->rank != 0);
   err = write_share(&m);
   mill_progress_end(&m.progress);
   if (err != MILL_ERR_MPI)

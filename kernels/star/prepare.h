@@ -6,6 +6,8 @@
 #ifndef MILL_PREPARE_H
 #define MILL_PREPARE_H
 
+#include <float.h>
+
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
@@ -89,6 +91,8 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   }
   if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
     return;
+  if (least == FLT_MAX) /* where clang's reduction begins: there are infinities only */
+    least = INFINITY;
   *high = (float)-mill_block_max(b, -(double)least);
 }
 

@@ -8,42 +8,71 @@
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 
-#define REDRAW_S 0.5
+static const double REDRAW_S = 0.2, LOG_S = 60, SMOOTH_S = 30;
+enum { BAR = 20 };
 
-void mill_progress_start(mill_progress *progress, int64_t n_total, int64_t n_done, int quiet)
+void mill_progress_start(mill_progress *progress, const char *what, int64_t n_total, int quiet)
 {
-  progress->active = !quiet && isatty(STDERR_FILENO);
-  progress->n_total = n_total;
-  progress->n_first = n_done;
-  progress->start_s = mill_wall_s();
-  progress->last_s = -INFINITY; /* the first update draws */
+  const double now_s = mill_wall_s();
+  *progress = (mill_progress){.active = !quiet,
+                              .is_terminal = isatty(STDERR_FILENO),
+                              .what = what,
+                              .n_total = n_total,
+                              .n_first = -1};
+  progress->shown_s = progress->is_terminal ? -INFINITY : now_s; /* a bar is there at once */
+}
+
+/* From the first call on, the mean at first, then that of late: rows end in bursts. */
+static void note_rate(mill_progress *p, int64_t n_done, double now_s)
+{
+  if (p->n_first < 0) {
+    p->n_first = p->n_last = n_done;
+    p->start_s = p->last_s = now_s;
+  }
+  const double passed_s = now_s - p->start_s, step_s = now_s - p->last_s;
+  if (step_s <= 0.0 || n_done == p->n_first)
+    return;
+  const double late = (double)(n_done - p->n_last) / step_s;
+  p->rate = passed_s < SMOOTH_S ? (double)(n_done - p->n_first) / passed_s
+                                : p->rate + (1.0 - exp(-step_s / SMOOTH_S)) * (late - p->rate);
+  p->n_last = n_done;
+  p->last_s = now_s;
+}
+
+static void draw_bar(double part, char bar[BAR + 4])
+{
+  const int n_full = (int)(part * BAR);
+  snprintf(bar, BAR + 4, "[%-*.*s] ", BAR, n_full, "====================");
 }
 
 void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_failed)
 {
-  char eta[16], text[128];
+  char bar[BAR + 4] = "", eta[16], text[128];
   if (!progress->active)
     return;
-  const double now = mill_wall_s();
+  const double now_s = mill_wall_s();
   const int64_t n_left = progress->n_total - n_done;
-  if (now - progress->last_s < REDRAW_S && n_left > 0)
+  const int is_last = n_left <= 0 && progress->is_terminal;
+  if (now_s - progress->shown_s < (progress->is_terminal ? REDRAW_S : LOG_S) && !is_last)
     return;
-  progress->last_s = now;
-  const double passed_s = now - progress->start_s;
-  /* over the whole run: the fits of a block end in bursts */
-  const double rate = passed_s > 0.0 ? (double)(n_done - progress->n_first) / passed_s : 0.0;
-  mill_progress_eta(n_left > 0 ? (double)n_left / rate : 0.0, eta, sizeof eta);
-  const double percent =
-      progress->n_total > 0 ? 100.0 * (double)n_done / (double)progress->n_total : 100.0;
-  snprintf(text, sizeof text, "%lld/%lld (%.1f %%)  %lld failed  %.*f/s  %s left",
-           (long long)n_done, (long long)progress->n_total, percent, (long long)n_failed,
-           rate < 10.0 ? 2 : 0, rate, eta);
-  mill_log_status(text);
+  progress->shown_s = now_s;
+  note_rate(progress, n_done, now_s);
+  const double part = progress->n_total > 0 ? (double)n_done / (double)progress->n_total : 1.0;
+  if (progress->is_terminal)
+    draw_bar(part, bar);
+  mill_progress_eta(n_left > 0 ? (double)n_left / progress->rate : 0.0, eta, sizeof eta);
+  snprintf(text, sizeof text, "%s%.1f %%  %lld/%lld %s  %lld failed  %.*f/s  %s left", bar,
+           100.0 * part, (long long)n_done, (long long)progress->n_total, progress->what,
+           (long long)n_failed, progress->rate < 10.0 ? 2 : 0, progress->rate, eta);
+  if (progress->is_terminal)
+    mill_log_status(text);
+  else
+    mill_log_info("%s", text);
 }
 
 void mill_progress_end(mill_progress *progress)
 {
-  if (progress->active)
+  if (progress->active && progress->is_terminal)
     mill_log_status(NULL);
   progress->active = 0;
 }

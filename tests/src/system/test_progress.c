@@ -47,7 +47,7 @@ static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char
   assert_true(saved >= 0);
   assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
   mill_progress progress;
-  mill_progress_start(&progress, n_total, n_before, quiet);
+  mill_progress_start(&progress, "stars", n_total, quiet);
   if (n_before > 0) {
     mill_progress_update(&progress, n_before, 0);
   } else if (n_total > 0) {
@@ -77,10 +77,10 @@ MILL_TEST(terminal_shows_done_rate_and_time_left)
   char out[1024];
   run(1, 0, 0, 400, out, sizeof out);
   assert_int_equal(out[0], '\r');
-  assert_non_null(strstr(out, "1/400 (0.2 %)  0 failed  "));
+  assert_non_null(strstr(out, "[                    ] 0.2 %  1/400 stars  0 failed  "));
   assert_non_null(strstr(out, "/s  "));
-  assert_null(strstr(out, "2/400"));
-  char *last = strstr(out, "400/400 (100.0 %)  3 failed  ");
+  assert_null(strstr(out, " 2/400"));
+  char *last = strstr(out, "[====================] 100.0 %  400/400 stars  3 failed  ");
   assert_non_null(last);
   assert_non_null(strstr(last, "  0s left\x1b[K"));
   const char *end = strchr(last, '\n');
@@ -94,10 +94,10 @@ MILL_TEST(rows_of_earlier_runs_are_no_rate)
 {
   char out[512];
   run(1, 0, 398, 400, out, sizeof out);
-  assert_non_null(strstr(out, "398/400 (99.5 %)  0 failed  0.00/s  ? left"));
+  assert_non_null(strstr(out, "99.5 %  398/400 stars  0 failed  0.00/s  ? left"));
 }
 
-MILL_TEST(nothing_without_a_terminal_or_when_quiet)
+MILL_TEST(nothing_in_the_first_minute_of_a_log_or_when_quiet)
 {
   char out[1024];
   run(0, 0, 0, 400, out, sizeof out);
