@@ -27,12 +27,17 @@
     mill_test_list[place_of_test_##name] = (struct CMUnitTest)cmocka_unit_test(test_##name);       \
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
-#define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests("tests", set_up, tear_down)
-/** The usual mains: without random inputs, and with some of a seed. */
+#define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
+/** The usual mains: set_up before all tests, begin before each of them, random inputs of a seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \
     return MILL_RUN_TESTS(set_up, tear_down);                                                      \
+  }
+#define MILL_EACH_TEST_MAIN(begin, end)                                                            \
+  int main(void)                                                                                   \
+  {                                                                                                \
+    return mill_run_tests(NULL, NULL, begin, end);                                                 \
   }
 #define MILL_SEEDED_TEST_MAIN(seed, set_up, tear_down)                                             \
   int main(void)                                                                                   \
@@ -44,15 +49,18 @@
 #define MILL_MOST_TESTS 64
 static __attribute__((unused)) struct CMUnitTest mill_test_list[MILL_MOST_TESTS];
 
-static inline int mill_run_tests(const char *group, CMFixtureFunction set_up,
-                                 CMFixtureFunction tear_down)
+static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tear_down,
+                                 CMFixtureFunction begin, CMFixtureFunction end)
 {
   struct CMUnitTest list[MILL_MOST_TESTS];
   size_t n = 0;
   for (int i = 0; i < MILL_MOST_TESTS; i++)
-    if (mill_test_list[i].name)
-      list[n++] = mill_test_list[i];
-  return _cmocka_run_group_tests(group, list, n, set_up, tear_down);
+    if (mill_test_list[i].name) {
+      list[n] = mill_test_list[i];
+      list[n].setup_func = begin;
+      list[n++].teardown_func = end;
+    }
+  return _cmocka_run_group_tests("tests", list, n, set_up, tear_down);
 }
 
 /* written so that a NaN on either side fails */

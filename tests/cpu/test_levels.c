@@ -32,7 +32,8 @@ int main(void)
     if (!tested)
       continue;
     n_level++;
-    n_failed += mill_run_tests(level[i], set_up, clean_up);
+    printf("level %s\n", level[i]);
+    n_failed += MILL_RUN_TESTS(set_up, clean_up);
   }
   return n_level > 0 ? n_failed : 1;
 }

@@ -205,6 +205,24 @@ class Overwrite(ProgramTest):
         super().fit("old.h5", "--models", self.models, *args, lib=LIBRARY)
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
+    def test_a_result_that_cannot_be_continued(self):
+        """Of another version or damaged: it is refused without --overwrite, and replaced with it."""
+        def version(number):
+            with h5py.File(self.out, "r+") as f:
+                f.attrs.modify("FORMAT_VERSION", f.attrs["FORMAT_VERSION"].dtype.type(number))
+        for change, says in ((lambda: version(99), "newer starmill"),
+                             (lambda: version(1), "older starmill"),
+                             (lambda: put(self.out, self.before[0][:len(self.before[0]) // 2]),
+                              "damaged or truncated")):
+            change()
+            before = content(self.out)
+            done = super().fit("old.h5", SURVEY, lib=LIBRARY, status=4)
+            self.assertOneLine(done, self.out, says, "--overwrite", status=4)
+            self.assertTrue(content(self.out) == before)
+        self.fit("--quiet", SURVEY)
+        self.assertTrue((read(self.out)["STATUS"] == FITTED).all())
+        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
+
     def test_what_is_not_ours_stays(self):
         text, data, lib = tmp("notes.txt"), tmp("data.h5"), tmp("kept-library.h5")
         put(text, "hello\n")

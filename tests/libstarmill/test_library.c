@@ -150,9 +150,8 @@ static void points_of(uint64_t seed, int n, double *theta)
 
 /* ---- what is there ---- */
 
-static void test_a_library_says_what_it_is(void **state)
+MILL_TEST(a_library_says_what_it_is)
 {
-  (void)state;
   starmill_parameter parameter;
   starmill_arm arm;
   assert_int_equal(starmill_library_n_par(fx.library), N_PAR);
@@ -178,9 +177,8 @@ static void test_a_library_says_what_it_is(void **state)
 
 /* ---- likelihood ---- */
 
-static void test_values_are_those_of_least_squares(void **state)
+MILL_TEST(values_are_those_of_least_squares)
 {
-  (void)state;
   enum { N = 40 };
   static made_answer expected;
   double theta[N * N_PAR], m2ll[N], penalty[N], alone, alone_penalty;
@@ -211,9 +209,8 @@ static void test_values_are_those_of_least_squares(void **state)
   }
 }
 
-static void test_points_beyond_the_limits_are_infinite(void **state)
+MILL_TEST(points_beyond_the_limits_are_infinite)
 {
-  (void)state;
   enum { N = 6 };
   double theta[N * N_PAR], m2ll[N], penalty[N], gradient[N * N_PAR], one;
   points_of(7, N, theta);
@@ -246,9 +243,8 @@ static void around(const starmill_star *star, const double *theta, int j, double
   check(starmill_minus2loglike(fx.library, star, 5, x, value, NULL, NULL, NULL, &fx.error));
 }
 
-static void test_gradient_and_curvature_match_differences(void **state)
+MILL_TEST(gradient_and_curvature_match_differences)
 {
-  (void)state;
   double gradient[N_PAR], curvature[N_PAR * N_PAR], m2ll, value[5];
   double *theta = fx.truth[0];
   uint64_t random = 8;
@@ -282,9 +278,8 @@ static void test_gradient_and_curvature_match_differences(void **state)
   starmill_star_free(star);
 }
 
-static void test_a_systematic_error_is_added_in_quadrature(void **state)
+MILL_TEST(a_systematic_error_is_added_in_quadrature)
 {
-  (void)state;
   static float systematic[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
   made_star noisier = fx.made[0];
@@ -314,9 +309,8 @@ static void test_a_systematic_error_is_added_in_quadrature(void **state)
 
 /* ---- models ---- */
 
-static void test_a_model_is_its_template_times_its_continuum(void **state)
+MILL_TEST(a_model_is_its_template_times_its_continuum)
 {
-  (void)state;
   static made_answer expected;
   static float alone[MADE_MAX_PIX];
   double templ[MADE_MAX_PIX];
@@ -364,9 +358,8 @@ static void test_a_model_is_its_template_times_its_continuum(void **state)
 
 /** With the errors of the templates the likelihood is that of the fit, and lower by what they
  *  explain. */
-static void test_model_error_counts_where_it_is_fixed(void **state)
+MILL_TEST(model_error_counts_where_it_is_fixed)
 {
-  (void)state;
   char path[80];
   starmill_library *library = NULL;
   starmill_star *star[2];
@@ -402,9 +395,8 @@ static void test_model_error_counts_where_it_is_fixed(void **state)
   starmill_library_close(library);
 }
 
-static void test_a_spectrum_of_no_arm_is_cut_by_wavelength(void **state)
+MILL_TEST(a_spectrum_of_no_arm_is_cut_by_wavelength)
 {
-  (void)state;
   enum { N = 800 };
   static double wave[N];
   static float flux[N], ivar[N], out[N], cut[N];
@@ -445,9 +437,8 @@ static void test_a_spectrum_of_no_arm_is_cut_by_wavelength(void **state)
   starmill_star_free(star);
 }
 
-static void test_a_guess_is_where_a_fit_starts(void **state)
+MILL_TEST(a_guess_is_where_a_fit_starts)
 {
-  (void)state;
   double theta[5 * N_PAR], chisq[5];
   int n = 0;
   check(starmill_guess(fx.library, fx.star[0], 5, theta, chisq, &n, &fx.error));
@@ -483,9 +474,8 @@ static void compare_row(starmill_table *table, int row, const mill_fit_result *r
   mill_free(packed);
 }
 
-static void test_fits_are_those_of_the_pipeline(void **state)
+MILL_TEST(fits_are_those_of_the_pipeline)
 {
-  (void)state;
   mill_fit_result result[N_STAR];
   starmill_column column;
   made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 2, 1, N_STAR, fx.made, NULL, result, NULL);
@@ -512,9 +502,8 @@ static void test_fits_are_those_of_the_pipeline(void **state)
   starmill_table_free(table);
 }
 
-static void test_velocity_offsets_are_parameters(void **state)
+MILL_TEST(velocity_offsets_are_parameters)
 {
-  (void)state;
   enum { N = N_PAR + 2 };
   char text[200];
   starmill_library *library = NULL;
@@ -542,9 +531,8 @@ static void test_velocity_offsets_are_parameters(void **state)
   starmill_library_close(library);
 }
 
-static void test_the_best_of_several_starts_is_kept(void **state)
+MILL_TEST(the_best_of_several_starts_is_kept)
 {
-  (void)state;
   enum { N_START = 3 };
   double start[N_START * N_PAR], best = INFINITY;
   starmill_table *all = NULL;
@@ -570,9 +558,8 @@ static void test_the_best_of_several_starts_is_kept(void **state)
                        &fx.error));
 }
 
-static void test_parameters_are_fixed_and_have_priors(void **state)
+MILL_TEST(parameters_are_fixed_and_have_priors)
 {
-  (void)state;
   double fixed[N_PAR], mean[N_PAR] = {0}, sigma[N_PAR] = {0}, m2ll, penalty, free_penalty;
   for (int j = 0; j < N_PAR; j++)
     fixed[j] = NAN;
@@ -605,9 +592,8 @@ static void test_parameters_are_fixed_and_have_priors(void **state)
   assert_true(penalty == free_penalty);
 }
 
-static void test_stars_that_cannot_be_fitted_say_why(void **state)
+MILL_TEST(stars_that_cannot_be_fitted_say_why)
 {
-  (void)state;
   made_star dark = fx.made[0];
   starmill_spectrum far = {.name = "x", .n_pix = 30};
   double wave[30], m2ll;
@@ -642,9 +628,8 @@ static void test_stars_that_cannot_be_fitted_say_why(void **state)
 
 /* ---- refusals and threads ---- */
 
-static void test_wrong_arguments_are_named(void **state)
+MILL_TEST(wrong_arguments_are_named)
 {
-  (void)state;
   starmill_library *other = NULL;
   starmill_spectrum spectrum[MADE_MAX_SEG];
   starmill_star *star = NULL;
@@ -699,9 +684,8 @@ static void *work(void *context)
   return NULL;
 }
 
-static void test_threads_share_a_library(void **state)
+MILL_TEST(threads_share_a_library)
 {
-  (void)state;
   enum { N = 30 };
   double theta[N * N_PAR], m2ll[3][N], alone[N];
   pthread_t thread[3];
@@ -720,26 +704,4 @@ static void test_threads_share_a_library(void **state)
   }
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {
-      TEST(test_a_library_says_what_it_is),
-      TEST(test_values_are_those_of_least_squares),
-      TEST(test_points_beyond_the_limits_are_infinite),
-      TEST(test_gradient_and_curvature_match_differences),
-      TEST(test_a_systematic_error_is_added_in_quadrature),
-      TEST(test_a_model_is_its_template_times_its_continuum),
-      TEST(test_model_error_counts_where_it_is_fixed),
-      TEST(test_a_spectrum_of_no_arm_is_cut_by_wavelength),
-      TEST(test_a_guess_is_where_a_fit_starts),
-      TEST(test_fits_are_those_of_the_pipeline),
-      TEST(test_velocity_offsets_are_parameters),
-      TEST(test_the_best_of_several_starts_is_kept),
-      TEST(test_parameters_are_fixed_and_have_priors),
-      TEST(test_stars_that_cannot_be_fitted_say_why),
-      TEST(test_wrong_arguments_are_named),
-      TEST(test_threads_share_a_library),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(set_up, tear_down)

@@ -12,17 +12,18 @@ static mill_mpi mpi;
 
 /** The main function of a test: starts MPI, runs the tests with set_up and clean_up of the group
  *  (NULL: none), ends MPI.  A rank with a failed test must not leave the others waiting. */
-#define RUN_ON_RANKS(tests, set_up, clean_up)                                                      \
-  do {                                                                                             \
+#define MILL_RANKS_TEST_MAIN(set_up, clean_up)                                                     \
+  int main(void)                                                                                   \
+  {                                                                                                \
     if (mill_mpi_start(&mpi) != MILL_OK) {                                                         \
       fprintf(stderr, "%s\n", mill_error_message());                                               \
       return 1;                                                                                    \
     }                                                                                              \
-    if (cmocka_run_group_tests(tests, set_up, clean_up) != 0)                                      \
+    if (MILL_RUN_TESTS(set_up, clean_up) != 0)                                                     \
       MPI_Abort(MPI_COMM_WORLD, 1);                                                                \
     mill_mpi_end(&mpi);                                                                            \
     return 0;                                                                                      \
-  } while (0)
+  }
 
 /** Rank 0 makes a folder, whose name all ranks get; out [256]. */
 static inline void make_folder_for_all(char *out)

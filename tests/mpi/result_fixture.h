@@ -5,10 +5,11 @@
 #ifndef MILL_RESULT_FIXTURE_H
 #define MILL_RESULT_FIXTURE_H
 
-#include "tests/mill_test.h"
+#include "tests/mpi/ranks.h"
 
 #include <hdf5.h>
 #include <mpi.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,8 +20,7 @@
 
 enum { FIXTURE_MAX_FILE = 4 };
 
-static int test_rank, test_size;
-static char test_dir[512];
+static char test_dir[256];
 
 typedef struct survey {
   mill_library lib;
@@ -113,8 +113,8 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
                             .n_row = at,
                             .n_file = n_file,
                             .file = s->file,
-                            .file_start = n_file * test_rank / test_size,
-                            .file_end = n_file * (test_rank + 1) / test_size,
+                            .file_start = n_file * mpi.rank / mpi.size,
+                            .file_end = n_file * (mpi.rank + 1) / mpi.size,
                             .write_interval_s = 0.02};
   s->info.index = s->index + s->info.file_start;
 }
@@ -265,7 +265,7 @@ static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t
 {
   int64_t n_put = 0;
   for (int64_t row = n - 1; row >= 0; row--)
-    if (row % test_size == test_rank && is_wanted(file, row)) {
+    if (row % mpi.size == mpi.rank && is_wanted(file, row)) {
       put_row(s, file, row);
       n_put++;
     }
@@ -273,33 +273,26 @@ static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t
 }
 
 /* Open, with the same outcome on every rank: its code. */
-static inline int open_code(const survey *s, const char *path, int overwrite, int retry_failed,
+static inline int open_code(const survey *s, const char *path, int overwrite,
                             mill_result_file **file, int *outcome)
 {
   mill_error_clear();
-  const int err =
-      mill_result_open(path, overwrite, retry_failed, &s->info, MPI_COMM_WORLD, file, outcome);
+  const int err = mill_result_open(path, overwrite, 0, &s->info, MPI_COMM_WORLD, file, outcome);
   int worst = err;
   MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   assert_int_equal(err, worst);
   return err;
 }
 
-enum { OVERWRITE = 1, RETRY = 2 };
-
-static inline mill_result_file *open_with(const survey *s, const char *path, int how, int expected)
+static inline mill_result_file *open_as(const survey *s, const char *path, int overwrite,
+                                        int expected)
 {
   mill_result_file *file;
   int outcome;
-  if (open_code(s, path, how & OVERWRITE, how & RETRY, &file, &outcome) != MILL_OK)
+  if (open_code(s, path, overwrite, &file, &outcome) != MILL_OK)
     fail_msg("open: %s", mill_error_message());
   assert_int_equal(outcome, expected);
   return file;
-}
-
-static inline mill_result_file *open_as(const survey *s, const char *path, int expected)
-{
-  return open_with(s, path, 0, expected);
 }
 
 static inline void close_all(mill_result_file *file, mill_result_summary *summary)
@@ -336,28 +329,20 @@ static inline char *slurp(const char *path, long *n)
   return bytes;
 }
 
-static inline void spill(const char *path, const char *bytes, long n)
-{
-  FILE *out = fopen(path, "wb");
-  assert_non_null(out);
-  assert_int_equal(fwrite(bytes, 1, (size_t)n, out), n);
-  fclose(out);
-}
-
 /* Refused on every rank with a line that says why, and what is there is left as it was. */
 static inline void refuses(const survey *s, const char *path, const char *why)
 {
   mill_result_file *file;
   int outcome;
   long n = 0, n_after = 0;
-  char *bytes = test_rank == 0 ? slurp(path, &n) : NULL;
+  char *bytes = mpi.rank == 0 ? slurp(path, &n) : NULL;
   MPI_Barrier(MPI_COMM_WORLD);
-  assert_int_equal(open_code(s, path, 0, 0, &file, &outcome), MILL_ERR_OUTPUT);
+  assert_int_equal(open_code(s, path, 0, &file, &outcome), MILL_ERR_OUTPUT);
   assert_null(file);
   if (!strstr(mill_error_message(), why) || !strstr(mill_error_message(), path) ||
       (bytes && !strstr(mill_error_message(), "--overwrite")))
     fail_msg("\"%s\" does not say \"%s\", the file and --overwrite", mill_error_message(), why);
-  if (test_rank == 0) {
+  if (mpi.rank == 0) {
     char *bytes_after = slurp(path, &n_after);
     assert_int_equal(n, n_after);
     if (bytes)
@@ -391,31 +376,22 @@ static inline int n_left_over(const char *name)
   return n;
 }
 
-static inline int fixture_start(int *argc, char ***argv)
+static inline int make_test_dir(void **state)
 {
-  int level;
-  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level);
-  MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &test_size);
-  const char *base = getenv("TMPDIR");
-  snprintf(test_dir, sizeof test_dir, "%s/starmill-result-XXXXXX", base && *base ? base : "/tmp");
-  if (test_rank == 0 && !mkdtemp(test_dir))
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  MPI_Bcast(test_dir, sizeof test_dir, MPI_CHAR, 0, MPI_COMM_WORLD);
+  (void)state;
+  make_folder_for_all(test_dir);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  return level == MPI_THREAD_MULTIPLE ? 0 : 1;
+  signal(SIGXFSZ, SIG_IGN);
+  return 0;
 }
 
-static inline int fixture_end(int failed)
+static inline int remove_test_dir(void **state)
 {
-  char command[1024];
+  char command[300];
+  (void)state;
   snprintf(command, sizeof command, "rm -rf '%s'", test_dir);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (test_rank == 0 && system(command) != 0)
-    failed++;
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return failed;
+  return mpi.rank == 0 ? system(command) : 0;
 }
 
 #endif

@@ -158,9 +158,8 @@ static void assert_message(const char *part, int is_there)
 
 /* ---- backend cuda ---- */
 
-static void test_each_rank_has_its_gpu(void **state)
+MILL_TEST(each_rank_has_its_gpu)
 {
-  (void)state;
   mill_gpu_place place;
   good_machine();
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
@@ -170,9 +169,8 @@ static void test_each_rank_has_its_gpu(void **state)
   assert_int_equal(place.bytes, 140 * GIB);
 }
 
-static void test_ranks_share_one_gpu(void **state)
+MILL_TEST(ranks_share_one_gpu)
 {
-  (void)state;
   mill_gpu_place place;
   good_machine();
   machine.n_gpu = 1;
@@ -188,9 +186,8 @@ static void test_ranks_share_one_gpu(void **state)
   assert_int_equal(mill_backend_place(&mpi, 1), MILL_ERR_MEMORY);
 }
 
-static void test_exclusive_gpu_is_not_shared(void **state)
+MILL_TEST(exclusive_gpu_is_not_shared)
 {
-  (void)state;
   good_machine();
   machine.n_gpu = 1;
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
@@ -203,9 +200,8 @@ static void test_exclusive_gpu_is_not_shared(void **state)
   assert_int_equal(machine.n_tried, 0);
 }
 
-static void test_a_rank_without_ends_all(void **state)
+MILL_TEST(a_rank_without_ends_all)
 {
-  (void)state;
   for (int i = 0; i < N_FAULT; i++) {
     mill_gpu_place place;
     if (fault[i].is_late)
@@ -226,9 +222,8 @@ static void test_a_rank_without_ends_all(void **state)
 
 /* ---- backend cuda+cpu ---- */
 
-static void test_the_first_ranks_have_the_gpus(void **state)
+MILL_TEST(the_first_ranks_have_the_gpus)
 {
-  (void)state;
   int has_gpu = -1;
   mill_gpu_place place;
   /* one for each */
@@ -269,9 +264,8 @@ static void test_the_first_ranks_have_the_gpus(void **state)
   assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == 0);
 }
 
-static void test_a_rank_without_fits_on_the_cpu(void **state)
+MILL_TEST(a_rank_without_fits_on_the_cpu)
 {
-  (void)state;
   const int is_last = mpi.rank == mpi.size - 1;
   for (int i = 0; i < N_FAULT; i++) {
     int has_gpu = -1;
@@ -311,9 +305,8 @@ static const char *settled(const char *device, int64_t n_row, int *code)
   return choice;
 }
 
-static void test_auto_takes_gpus_for_many_rows(void **state)
+MILL_TEST(auto_takes_gpus_for_many_rows)
 {
-  (void)state;
   int code = -1;
   mill_gpu_place place;
   const int64_t n_enough = (int64_t)FROM * mpi.size;
@@ -328,9 +321,8 @@ static void test_auto_takes_gpus_for_many_rows(void **state)
   assert_int_equal(machine.n_tried, 0);
 }
 
-static void test_auto_takes_the_cpu_when_one_rank_has_no_gpu(void **state)
+MILL_TEST(auto_takes_the_cpu_when_one_rank_has_no_gpu)
 {
-  (void)state;
   for (int i = 0; i < N_FAULT; i++) {
     int code = -1;
     mill_gpu_place place;
@@ -352,9 +344,8 @@ static void test_auto_takes_the_cpu_when_one_rank_has_no_gpu(void **state)
   assert_int_equal(code, MILL_OK);
 }
 
-static void test_a_result_begun_on_a_gpu(void **state)
+MILL_TEST(a_result_begun_on_a_gpu)
 {
-  (void)state;
   int code = -1;
   const char *choice = NULL;
   good_machine();
@@ -401,9 +392,8 @@ static void test_a_result_begun_on_a_gpu(void **state)
   }
 }
 
-static void test_crossover_and_why_there_is_none(void **state)
+MILL_TEST(crossover_and_why_there_is_none)
 {
-  (void)state;
   char why[1536] = "";
   mill_crossover line;
   int found = -1;
@@ -465,19 +455,4 @@ static int clean_up(void **state)
   return mpi.rank == 0 ? unlink(kept) : 0;
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_each_rank_has_its_gpu),
-      cmocka_unit_test(test_ranks_share_one_gpu),
-      cmocka_unit_test(test_exclusive_gpu_is_not_shared),
-      cmocka_unit_test(test_a_rank_without_ends_all),
-      cmocka_unit_test(test_the_first_ranks_have_the_gpus),
-      cmocka_unit_test(test_a_rank_without_fits_on_the_cpu),
-      cmocka_unit_test(test_auto_takes_gpus_for_many_rows),
-      cmocka_unit_test(test_auto_takes_the_cpu_when_one_rank_has_no_gpu),
-      cmocka_unit_test(test_a_result_begun_on_a_gpu),
-      cmocka_unit_test(test_crossover_and_why_there_is_none),
-  };
-  RUN_ON_RANKS(tests, set_up, clean_up);
-}
+MILL_RANKS_TEST_MAIN(set_up, clean_up)

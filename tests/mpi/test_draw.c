@@ -20,9 +20,8 @@ static void close_draw(mill_draw *draw)
   mill_draw_free(draw);
 }
 
-static void test_every_number_comes_once(void **state)
+MILL_TEST(every_number_comes_once)
 {
-  (void)state;
   int n_seen[N_NUMBER] = {0};
   int64_t number = 0, last = -1, n_answered = 0, n_answered_all = 0, n_mine = 0, n_asked = 0;
   double wait_s = -1;
@@ -53,9 +52,8 @@ static void test_every_number_comes_once(void **state)
   assert_true(mpi.rank == 0 || n_answered == 0);
 }
 
-static void test_a_rank_that_does_not_draw_stops_nobody(void **state)
+MILL_TEST(a_rank_that_does_not_draw_stops_nobody)
 {
-  (void)state;
   int64_t number = -1;
   mill_draw *draw = open_draw(1);
   /* the last rank draws nothing at all: with several, rank 0 still answers */
@@ -69,9 +67,8 @@ static void test_a_rank_that_does_not_draw_stops_nobody(void **state)
   mill_draw_free(NULL);
 }
 
-static void test_ranks_take_several_numbers_at_a_time(void **state)
+MILL_TEST(ranks_take_several_numbers_at_a_time)
 {
-  (void)state;
   int n_seen[N_NUMBER] = {0};
   int64_t number = 0, before = 0;
   const int n_mine = 1 + 3 * mpi.rank;
@@ -97,9 +94,8 @@ static int always(void *context)
   return 1;
 }
 
-static void test_a_wait_can_be_given_up(void **state)
+MILL_TEST(a_wait_can_be_given_up)
 {
-  (void)state;
   int64_t number = -1, first = -1, n_missing = 0;
   int n_asked = 0;
   mill_draw *draw = open_draw(1);
@@ -120,13 +116,4 @@ static void test_a_wait_can_be_given_up(void **state)
   close_draw(draw);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_number_comes_once),
-      cmocka_unit_test(test_ranks_take_several_numbers_at_a_time),
-      cmocka_unit_test(test_a_rank_that_does_not_draw_stops_nobody),
-      cmocka_unit_test(test_a_wait_can_be_given_up),
-  };
-  RUN_ON_RANKS(tests, NULL, NULL);
-}
+MILL_RANKS_TEST_MAIN(NULL, NULL)

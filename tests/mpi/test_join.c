@@ -54,9 +54,8 @@ static void make_index(int f, mill_file_index *index)
   }
 }
 
-static void test_objects_of_several_files_become_one_row(void **state)
+MILL_TEST(objects_of_several_files_become_one_row)
 {
-  (void)state;
   /* by hand: A is file 0 row 0, file 2 row 1, file 3 row 1; 7 without a name is file 0 row 1,
    * file 2 row 3, file 3 row 0; B has a name, so its 7 means nothing */
   static const int64_t row_start[N_FILE + 1] = {0, 3, 3, 5, 5};
@@ -146,9 +145,8 @@ static void make_places(int n, const double (*at)[2], mill_file_index *index)
 }
 
 /* Positions within 1 arcsec are one object, whatever their names. */
-static void test_positions(void **state)
+MILL_TEST(positions)
 {
-  (void)state;
   const double s = 1.0 / 3600.0; /* arcsec */
   /* distances by hand: along a meridian the difference of dec, along the equator that of RA, at dec
      60 half of it, across the pole the sum of both polar distances */
@@ -185,11 +183,4 @@ static void test_positions(void **state)
   mill_join_free(join);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_objects_of_several_files_become_one_row),
-      cmocka_unit_test(test_positions),
-  };
-  RUN_ON_RANKS(tests, NULL, NULL);
-}
+MILL_RANKS_TEST_MAIN(NULL, NULL)

@@ -21,9 +21,8 @@ static void check_agree(const int *code, int n, int worst)
   assert_string_equal(mill_error_message(), expected);
 }
 
-static void test_worst_code_and_its_message_reach_everybody(void **state)
+MILL_TEST(worst_code_and_its_message_reach_everybody)
 {
-  (void)state;
   check_agree((int[]){MILL_OK}, 1, MILL_OK);
   check_agree((int[]){MILL_ERR_OUTPUT}, 1, MILL_ERR_OUTPUT);
   if (mpi.size < 2)
@@ -35,9 +34,8 @@ static void test_worst_code_and_its_message_reach_everybody(void **state)
   check_agree((int[]){MILL_ERR_LIBRARY, MILL_ERR_INTERNAL}, 2, MILL_ERR_INTERNAL);
 }
 
-static void test_one_rank_stops_all_others(void **state)
+MILL_TEST(one_rank_stops_all_others)
 {
-  (void)state;
   assert_int_equal(mill_mpi_stop_asked(&mpi), 0);
   MPI_Barrier(mpi.comm);
   if (mpi.rank == mpi.size - 1) {
@@ -53,9 +51,8 @@ static void test_one_rank_stops_all_others(void **state)
   assert_int_equal(mill_mpi_stop_settle(&mpi), MILL_OK);
 }
 
-static void test_requests_that_nobody_took_are_settled(void **state)
+MILL_TEST(requests_that_nobody_took_are_settled)
 {
-  (void)state;
   mill_mpi all = mpi;
   all.told_stop = 0;
   all.n_heard = 0;
@@ -70,9 +67,8 @@ static void test_requests_that_nobody_took_are_settled(void **state)
   MPI_Comm_free(&all.stop_comm);
 }
 
-static void test_cores_are_shared_out_once(void **state)
+MILL_TEST(cores_are_shared_out_once)
 {
-  (void)state;
   int n_thread = 0, sum = 0;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   assert_int_equal(mill_mpi_share_of_cores(&mpi, &n_thread), MILL_OK);
@@ -81,9 +77,8 @@ static void test_cores_are_shared_out_once(void **state)
   assert_true(sum <= n_core || n_thread == 1);
 }
 
-static void test_mpi_failures_name_the_call(void **state)
+MILL_TEST(mpi_failures_name_the_call)
 {
-  (void)state;
   int err = MILL_OK, value = 0;
   MILL_MPI(MPI_Bcast(&value, 1, MPI_INT, mpi.size + 5, mpi.comm));
 done:
@@ -91,14 +86,4 @@ done:
   assert_non_null(strstr(mill_error_message(), "MPI_Bcast: "));
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_worst_code_and_its_message_reach_everybody),
-      cmocka_unit_test(test_one_rank_stops_all_others),
-      cmocka_unit_test(test_requests_that_nobody_took_are_settled),
-      cmocka_unit_test(test_cores_are_shared_out_once),
-      cmocka_unit_test(test_mpi_failures_name_the_call),
-  };
-  RUN_ON_RANKS(tests, NULL, NULL);
-}
+MILL_RANKS_TEST_MAIN(NULL, NULL)

@@ -171,9 +171,8 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   assert_memory_equal(got->resolution, plainly->resolution, n_pix * n_diag * sizeof(float));
 }
 
-static void test_every_row_comes_once_with_its_pixels(void **state)
+MILL_TEST(every_row_comes_once_with_its_pixels)
 {
-  (void)state;
   static catalog c;
   int n_seen[512] = {0};
   static desi_rows desi[N_FILE];
@@ -231,16 +230,14 @@ static void changed_file_costs_its_rows(const char *result, int by_rows)
   close_catalog(&c);
 }
 
-static void test_file_that_changed_costs_its_rows(void **state)
+MILL_TEST(file_that_changed_costs_its_rows)
 {
-  (void)state;
   changed_file_costs_its_rows("changed.h5", 0);
   changed_file_costs_its_rows("changed-rows.h5", 1);
 }
 
-static void test_rows_that_are_done_are_passed_over(void **state)
+MILL_TEST(rows_that_are_done_are_passed_over)
 {
-  (void)state;
   static catalog c;
   mill_reader *reader = NULL;
   int n_row = 0;
@@ -269,9 +266,8 @@ static void test_rows_that_are_done_are_passed_over(void **state)
   close_catalog(&c);
 }
 
-static void test_reader_can_be_stopped_at_any_time(void **state)
+MILL_TEST(reader_can_be_stopped_at_any_time)
 {
-  (void)state;
   static catalog c;
   if (!open_catalog(&c, "stopped.h5", 0))
     skip();
@@ -287,9 +283,8 @@ static void test_reader_can_be_stopped_at_any_time(void **state)
 }
 
 /* A failure of one thread ends all, and is told with its message. */
-static void test_threads_that_fail(void **state)
+MILL_TEST(threads_that_fail)
 {
-  (void)state;
   static catalog c;
   mill_reader *reader = NULL;
   mill_batch *batch = NULL;
@@ -322,15 +317,8 @@ static void unpack(const char *from, const char *to)
 
 static int run_all(int n)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_row_comes_once_with_its_pixels),
-      cmocka_unit_test(test_file_that_changed_costs_its_rows),
-      cmocka_unit_test(test_rows_that_are_done_are_passed_over),
-      cmocka_unit_test(test_reader_can_be_stopped_at_any_time),
-      cmocka_unit_test(test_threads_that_fail),
-  };
   n_thread = n;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return MILL_RUN_TESTS(NULL, NULL);
 }
 
 int main(void)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The result file written by several ranks: values, counts, failures. */
+/* The result file written by several ranks: values, counts, failures, and what may continue it.
+ * What a whole run makes of the same: tests/e2e/test_fit_stop.py, test_fit_retry.py,
+ * test_damaged_rows.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
 #include "io/result/result_look.h"
 #include "tests/mpi/result_fixture.h"
 #include "kernels/base/memory.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 
 static void check_catalog(const survey *s, const char *path)
@@ -60,25 +61,24 @@ static void check_catalog(const survey *s, const char *path)
   assert_int_equal(damaged.n_catalog, 0);
 }
 
-static void test_rows_come_back_bit_for_bit(void **state)
+MILL_TEST(rows_come_back_bit_for_bit)
 {
-  (void)state;
   survey s;
   mill_result_summary summary;
   survey_make(&s, 3, (const int[]){700, 0, 1301});
-  mill_result_file *file = open_as(&s, in_dir("rows.h5"), MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("rows.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(is_wanted(file, 0), 1);
   assert_int_equal(is_wanted(file, s.info.n_row - 1), 1);
   /* out of order, and in two epochs at least: the second half waits for a write of the first */
   for (int64_t i = 0; i < s.info.n_row; i++) {
     const int64_t row = i * 1009 % s.info.n_row;
-    if (row % test_size == test_rank)
+    if (row % mpi.size == mpi.rank)
       put_row(&s, file, row);
     if (i == s.info.n_row / 2)
       wait_for(file, 1);
   }
   mill_fit_result again;
-  survey_result(&s, test_rank, &again);
+  survey_result(&s, mpi.rank, &again);
   assert_int_equal(mill_result_put(file, &again), MILL_ERR_INTERNAL); /* a row twice */
   close_all(file, &summary);
   int64_t n_failed = 0, n_warned = 0, n_good = 0;
@@ -105,59 +105,13 @@ static void test_rows_come_back_bit_for_bit(void **state)
   assert_int_equal(summary.n_status[MILL_STATUS_FITTED], s.info.n_row - n_failed);
   assert_int_equal(summary.n_warned, n_warned);
   assert_true(summary.wall_s > 0);
-  if (test_rank == 0) {
+  if (mpi.rank == 0) {
     check_fits(&s, in_dir("rows.h5"), NULL);
     check_catalog(&s, in_dir("rows.h5"));
     assert_int_equal(read_finished(in_dir("rows.h5")), 1);
     assert_int_equal(n_left_over("rows.h5"), 1); /* no lock, no temporary file */
   }
   survey_free(&s);
-}
-
-static void test_more_ranks_than_rows(void **state)
-{
-  (void)state;
-  survey s;
-  survey_make(&s, 1, (const int[]){1});
-  mill_result_file *file = open_as(&s, in_dir("one.h5"), MILL_OPEN_NEW);
-  if (test_rank == test_size - 1)
-    put_row(&s, file, 0);
-  close_all(file, NULL);
-  if (test_rank == 0) {
-    check_fits(&s, in_dir("one.h5"), NULL);
-    check_catalog(&s, in_dir("one.h5"));
-    assert_int_equal(read_finished(in_dir("one.h5")), 1);
-  }
-  survey_free(&s);
-}
-
-static void test_empty_catalog_is_finished_at_once(void **state)
-{
-  (void)state;
-  survey s;
-  mill_result_summary summary;
-  for (int n_file = 0; n_file < 2; n_file++) {
-    survey_make(&s, n_file, (const int[]){0});
-    if (n_file)
-      s.file[0].error = "cut";
-    const char *path = in_dir(n_file ? "empty1.h5" : "empty0.h5");
-    mill_result_file *file = open_as(&s, path, MILL_OPEN_NEW);
-    assert_int_equal(mill_result_n_done(file), 0);
-    close_all(file, &summary);
-    assert_int_equal(summary.n_status[MILL_STATUS_FITTED], 0);
-    if (test_rank == 0) {
-      assert_int_equal(read_finished(path), 1);
-      check_catalog(&s, path);
-      if (n_file) {
-        const hid_t h5 = open_plain(path, H5F_ACC_RDONLY);
-        char *error = read_whole(h5, "catalog/files/ERROR", NULL);
-        assert_string_equal(error, "cut");
-        free(error);
-        H5Fclose(h5);
-      }
-    }
-    survey_free(&s);
-  }
 }
 
 /* A file's rows, read again. */
@@ -190,9 +144,8 @@ done:
 }
 
 /* A large catalog is written in several pieces, and rows that were not kept are read again. */
-static void test_catalog_in_pieces(void **state)
+MILL_TEST(catalog_in_pieces)
 {
-  (void)state;
   survey s;
   mill_file_index share[FIXTURE_MAX_FILE];
   mill_result_file *file = NULL;
@@ -209,52 +162,50 @@ static void test_catalog_in_pieces(void **state)
   s.info.index = share;
   s.info.load = load_again;
   s.info.load_context = &a;
-  file = open_as(&s, in_dir("pieces.h5"), MILL_OPEN_NEW);
+  file = open_as(&s, in_dir("pieces.h5"), 0, MILL_OPEN_NEW);
   close_all(file, NULL);
   int n_loaded = 0;
   MPI_Allreduce(&a.n_loaded, &n_loaded, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   assert_int_equal(n_loaded, 2);
-  if (test_rank == 0)
+  if (mpi.rank == 0)
     check_catalog(&s, in_dir("pieces.h5"));
   /* one that cannot be read again ends the start on every rank, with its name */
   a.fails = 1;
-  assert_int_equal(open_code(&s, in_dir("vanished.h5"), 0, 0, &file, &outcome), MILL_ERR_INPUT);
+  assert_int_equal(open_code(&s, in_dir("vanished.h5"), 0, &file, &outcome), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "has vanished"));
   survey_free(&s);
 }
 
 /* One rank produces more than the queue holds while the others have nothing and no
    reason of their own to write: they must join, or it waits for ever. */
-static void test_idle_ranks_join_a_busy_one(void **state)
+MILL_TEST(idle_ranks_join_a_busy_one)
 {
-  (void)state;
   survey s;
   survey_make(&s, 2, (const int[]){16500, 17000}); /* more than two of MILL_QUEUE_ROWS */
   s.info.write_interval_s = 1e6;
-  mill_result_file *file = open_as(&s, in_dir("busy.h5"), MILL_OPEN_NEW);
-  if (test_rank == test_size - 1) {
+  mill_result_file *file = open_as(&s, in_dir("busy.h5"), 0, MILL_OPEN_NEW);
+  if (mpi.rank == mpi.size - 1) {
     for (int64_t i = 0; i < s.info.n_row; i++)
       put_row(&s, file, s.info.n_row - 1 - i);
     assert_true(mill_result_n_done(file) > 0);
   }
   close_all(file, NULL);
-  if (test_rank == 0)
+  if (mpi.rank == 0)
     check_fits(&s, in_dir("busy.h5"), NULL);
   survey_free(&s);
 }
 
 /* Rows that no rank puts: the file stays unfinished and says so. */
-static void test_stopped_run_is_not_finished(void **state)
+MILL_TEST(stopped_run_is_not_finished)
 {
-  (void)state;
   survey s;
   mill_result_summary summary;
   survey_make(&s, 1, (const int[]){100});
-  mill_result_file *file = open_as(&s, in_dir("stopped.h5"), MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("stopped.h5"), 0, MILL_OPEN_NEW);
   put_share(&s, file, 40);
   close_all(file, &summary);
   assert_int_equal(summary.n_status[MILL_STATUS_NOT_DONE], 60);
-  if (test_rank == 0) {
+  if (mpi.rank == 0) {
     uint8_t done[100] = {0};
     memset(done, 1, 40);
     check_fits(&s, in_dir("stopped.h5"), done);
@@ -273,99 +224,6 @@ static void test_stopped_run_is_not_finished(void **state)
   survey_free(&s);
 }
 
-static void test_models(void **state)
-{
-  (void)state;
-  survey s;
-  survey_make(&s, 2, (const int[]){30, 41});
-  const double wave[5] = {4000, 4001, 4002, 4003, 4004};
-  const double *const wave_aa[3] = {wave, NULL, wave + 1};
-  const int n_pix[3] = {5, 3, 4}; /* rows of the second arm have wavelengths of their own */
-  mill_result_file *file = open_as(&s, in_dir("with_models.h5"), MILL_OPEN_NEW);
-  if (mill_result_open_models(file, in_dir("models.h5"), 0, wave_aa, n_pix) != MILL_OK)
-    fail_msg("models: %s", mill_error_message());
-  int64_t n_model = 0, row = 0;
-  float flux[5];
-  for (int f = 0; f < 2; f++)
-    for (int64_t k = 0; k < s.file[f].n_row; k++, row++) {
-      for (int e = 0; e < s.index[f].row[k].n_exposure; e++, n_model++) {
-        if (row % test_size != test_rank || row % 17 == 5)
-          continue;
-        for (int i = 0; i < 5; i++)
-          flux[i] = (float)(100 * n_model + i);
-        const double own[3] = {1.0 / (double)(n_model + 3), 5000.0 + (double)n_model, NAN};
-        assert_int_equal(mill_result_put_model(file, 0, n_model, flux, NULL, 5), MILL_OK);
-        assert_int_equal(mill_result_put_model(file, 1, n_model, flux + 1, own, 3), MILL_OK);
-        assert_int_equal(mill_result_put_model(file, 2, n_model, flux, NULL, 4), MILL_OK);
-      }
-      if (row % test_size == test_rank)
-        put_row(&s, file, row);
-    }
-  assert_int_equal(mill_result_put_model(file, 3, 0, flux, NULL, 5), MILL_ERR_INTERNAL);
-  assert_int_equal(mill_result_put_model(file, 0, n_model, flux, NULL, 5), MILL_ERR_INTERNAL);
-  assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 4), MILL_ERR_INTERNAL);
-  /* wavelengths where there are common ones, none where there are not */
-  assert_int_equal(mill_result_put_model(file, 0, 0, flux, wave, 5), MILL_ERR_INTERNAL);
-  assert_int_equal(mill_result_put_model(file, 1, 0, flux, NULL, 3), MILL_ERR_INTERNAL);
-  close_all(file, NULL);
-  if (test_rank == 0) {
-    const hid_t h5 = open_plain(in_dir("models.h5"), H5F_ACC_RDONLY);
-    size_t n_byte;
-    float *b = read_whole(h5, "models/b/flux", &n_byte);
-    assert_int_equal(n_byte, 20 * n_model);
-    float *z = read_whole(h5, "models/z/flux", NULL);
-    double *stored = read_whole(h5, "models/z/wavelength", NULL);
-    float *r = read_whole(h5, "models/r/flux", NULL);
-    double *own = read_whole(h5, "models/r/wavelength", &n_byte);
-    assert_int_equal(n_byte, 24 * n_model);
-    int64_t *fits_row = read_whole(h5, "models/fits_row", NULL);
-    int64_t *target = read_whole(h5, "models/TARGETID", NULL);
-    int32_t *exposure = read_whole(h5, "models/exposure", NULL);
-    assert_close(stored[0], 4001, 0);
-    int64_t m = 0;
-    row = 0;
-    for (int f = 0; f < 2; f++)
-      for (int64_t k = 0; k < s.file[f].n_row; k++, row++)
-        for (int e = 0; e < s.index[f].row[k].n_exposure; e++, m++) {
-          assert_int_equal(fits_row[m], row);
-          assert_int_equal(exposure[m], e);
-          assert_int_equal(target[m], s.index[f].row[k].target_id);
-          if (row % 17 == 5)
-            assert_true(isnan(b[5 * m]) && isnan(z[4 * m + 3]) && isnan(own[3 * m]));
-          else
-            assert_true(own[3 * m] == 1.0 / (double)(m + 3) && isnan(own[3 * m + 2]) &&
-                        own[3 * m + 1] == 5000.0 + (double)m && r[3 * m] == (float)(100 * m + 1));
-          if (row % 17 != 5)
-            assert_true(b[5 * m + 4] == (float)(100 * m + 4) && z[4 * m] == (float)(100 * m));
-        }
-    free(exposure);
-    free(target);
-    free(fits_row);
-    free(stored);
-    free(r);
-    free(own);
-    free(z);
-    free(b);
-    H5Fclose(h5);
-    assert_int_equal(n_left_over("models.h5"), 1);
-  }
-  survey_free(&s);
-}
-
-static void test_unwritable_folder(void **state)
-{
-  (void)state;
-  survey s;
-  survey_make(&s, 1, (const int[]){10});
-  refuses(&s, in_dir("nowhere/out.h5"), "create the folder");
-  if (test_rank == 0)
-    spill(in_dir("plain"), "", 0);
-  MPI_Barrier(MPI_COMM_WORLD);
-  refuses(&s, in_dir("plain/out.h5"), "Not a directory");
-  refuses(&s, test_dir, "not a regular file");
-  survey_free(&s);
-}
-
 static void limit_file_size(rlim_t n_byte)
 {
   struct rlimit limit;
@@ -374,41 +232,23 @@ static void limit_file_size(rlim_t n_byte)
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* A limit of the file size stands for a full disk: the same calls fail. */
-static void test_full_disk_at_creation(void **state)
-{
-  (void)state;
-  survey s;
-  survey_make(&s, 2, (const int[]){4000, 4000});
-  limit_file_size(1000000);
-  refuses(&s, in_dir("full.h5"), "make room");
-  limit_file_size(RLIM_INFINITY);
-  if (test_rank == 0)
-    assert_int_equal(n_left_over("full.h5"), 0);
-  MPI_Barrier(MPI_COMM_WORLD);
-  /* and it works once there is room */
-  close_all(open_as(&s, in_dir("full.h5"), MILL_OPEN_NEW), NULL);
-  survey_free(&s);
-}
-
 /* Writing begins to fail later, on one rank: every rank hears of it and none hangs. */
-static void test_failing_write_reaches_every_rank(void **state)
+MILL_TEST(failing_write_reaches_every_rank)
 {
-  (void)state;
   survey s;
   survey_make(&s, 1, (const int[]){3000});
-  mill_result_file *file = open_as(&s, in_dir("failing.h5"), MILL_OPEN_NEW);
+  mill_result_file *file = open_as(&s, in_dir("failing.h5"), 0, MILL_OPEN_NEW);
   put_share(&s, file, 100);
   wait_for(file, 100);
   assert_int_equal(mill_result_n_done(file), 100);
   /* every rank has finished the epoch before the limit falls */
   MPI_Barrier(MPI_COMM_WORLD);
-  if (test_rank == 0)
+  if (mpi.rank == 0)
     limit_file_size(1000);
   int err = MILL_OK;
   mill_fit_result result;
   for (int64_t row = 100; row < 3000 && err == MILL_OK; row++) {
-    if (row % test_size != test_rank)
+    if (row % mpi.size != mpi.rank)
       continue;
     survey_result(&s, row, &result);
     err = mill_result_put(file, &result);
@@ -417,64 +257,195 @@ static void test_failing_write_reaches_every_rank(void **state)
   assert_int_equal(mill_result_close(file, NULL), MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "failing.h5: cannot write"));
   limit_file_size(RLIM_INFINITY);
-  if (test_rank == 0) {
+  if (mpi.rank == 0) {
     assert_int_equal(read_finished(in_dir("failing.h5")), 0);
     assert_int_equal(n_left_over("failing.h5"), 1);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   /* what was written before is whole, and the run can be continued */
-  file = open_as(&s, in_dir("failing.h5"), MILL_OPEN_CONTINUE);
+  file = open_as(&s, in_dir("failing.h5"), 0, MILL_OPEN_CONTINUE);
   assert_true(mill_result_n_done(file) >= 100);
   put_share(&s, file, 3000);
   close_all(file, NULL);
-  if (test_rank == 0)
+  if (mpi.rank == 0)
     check_fits(&s, in_dir("failing.h5"), NULL);
   survey_free(&s);
 }
 
-static void test_lock_of_another_job(void **state)
+/* ---- runs that are continued or refused ---- */
+
+enum { N_ROW = 500 };
+
+/* A file with the first n rows fitted, closed in good order. */
+static void make(survey *s, const char *path, int64_t n)
 {
-  (void)state;
-  survey s;
-  static const char far[] = "host far-away\npid 12\njob 4711\nrestart 0\nstart 1\nspace -\n";
-  survey_make(&s, 1, (const int[]){10});
-  if (test_rank == 0)
-    spill(in_dir("locked.h5.lock"), far, sizeof far - 1);
-  MPI_Barrier(MPI_COMM_WORLD);
-  refuses(&s, in_dir("locked.h5"), "host far-away, Slurm job 4711");
-  if (test_rank == 0)
-    assert_int_equal(unlink(in_dir("locked.h5.lock")) + n_left_over("locked.h5"), 0);
-  MPI_Barrier(MPI_COMM_WORLD);
-  /* and while one run writes, a second is refused */
-  mill_result_file *file = open_as(&s, in_dir("locked.h5"), MILL_OPEN_NEW);
-  mill_result_file *other;
-  int outcome;
-  assert_int_equal(open_code(&s, in_dir("locked.h5"), 0, 0, &other, &outcome), MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "is being written"));
+  survey_make(s, 2, (const int[]){200, N_ROW - 200});
+  mill_result_file *file = open_as(s, path, 0, MILL_OPEN_NEW);
+  put_share(s, file, n);
   close_all(file, NULL);
-  if (test_rank == 0)
-    assert_int_equal(n_left_over("locked.h5"), 1);
-  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+MILL_TEST(other_identity_is_refused)
+{
+  survey s;
+  const char *path = in_dir("identity.h5");
+  make(&s, path, 100);
+  static const char *const text[] = {"npoly: 10\nmin_vel: -900\n", "npoly: 10\n",
+                                     "cuda NVIDIA H200", "redrock-1.fits", "/data/coadd-0.fits.gz"};
+  const double later = s.file[1].mtime + 1;
+  const int64_t number = 17;
+  const struct {
+    void *at;
+    const void *value;
+    size_t size;
+    const char *why;
+  } row[] = {{&s.info.identity, &text[0], sizeof *text,
+              "other settings (\"min_vel: -1000\", now \"min_vel: -900\")"},
+             {&s.info.identity, &text[1], sizeof *text, "other settings"},
+             {&s.lib.hash, "f", 1, "another library"},
+             {&s.info.device, &text[2], sizeof *text,
+              "another device (cpu x86-64-v3, now cuda NVIDIA H200)"},
+             {&s.file[1].mtime, &later, sizeof later, "coadd-1.fits: its time of change differs"},
+             {&s.file[0].size, &number, sizeof number, "coadd-0.fits: its size has changed"},
+             {&s.file[1].rows_hash, &number, sizeof number,
+              "coadd-1.fits: its selected rows have changed"},
+             {&s.file[1].redrock_size, &number, sizeof number,
+              "coadd-1.fits: the size of its redrock file has changed"},
+             {&s.file[1].redrock, &text[3], sizeof *text,
+              "coadd-1.fits: its redrock file was none, now redrock-1.fits"},
+             {&s.file[0].path, &text[4], sizeof *text, "other inputs"}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char before[sizeof(double)];
+    memcpy(before, row[i].at, row[i].size);
+    memcpy(row[i].at, row[i].value, row[i].size);
+    refuses(&s, path, row[i].why);
+    memcpy(row[i].at, before, row[i].size);
+  }
+  s.file[1].rows_hash = s.file[1].redrock_size =
+      1; /* the cause comes before what follows from it */
+  refuses(&s, path, "coadd-1.fits: the size of its redrock file has changed");
+  survey_free(&s);
+  survey_make(&s, 3, (const int[]){200, N_ROW - 200, 0});
+  refuses(&s, path, "2 files, now 3");
+  survey_free(&s);
+  survey_make(&s, 2, (const int[]){200, N_ROW - 201});
+  refuses(&s, path, "selected rows have changed");
+  survey_free(&s);
+  /* the right one still continues */
+  survey_make(&s, 2, (const int[]){200, N_ROW - 200});
+  mill_result_file *file = open_as(&s, path, 0, MILL_OPEN_CONTINUE);
+  close_all(file, NULL);
   survey_free(&s);
 }
 
-int main(int argc, char **argv)
+MILL_TEST(models_belong_to_one_result)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_come_back_bit_for_bit),
-      cmocka_unit_test(test_more_ranks_than_rows),
-      cmocka_unit_test(test_empty_catalog_is_finished_at_once),
-      cmocka_unit_test(test_catalog_in_pieces),
-      cmocka_unit_test(test_idle_ranks_join_a_busy_one),
-      cmocka_unit_test(test_stopped_run_is_not_finished),
-      cmocka_unit_test(test_models),
-      cmocka_unit_test(test_unwritable_folder),
-      cmocka_unit_test(test_full_disk_at_creation),
-      cmocka_unit_test(test_failing_write_reaches_every_rank),
-      cmocka_unit_test(test_lock_of_another_job),
-  };
-  if (fixture_start(&argc, &argv) != 0)
-    return 1;
-  signal(SIGXFSZ, SIG_IGN);
-  return fixture_end(cmocka_run_group_tests(tests, NULL, NULL));
+  survey s;
+  const double wave[2] = {4000, 4001}, other[2] = {4000, 4002};
+  const double *const wave_aa[3] = {wave, NULL, NULL}, *const other_aa[3] = {other, NULL, NULL};
+  const double *const none_aa[3] = {NULL, NULL, NULL}; /* each row its own */
+  const int n_pix[3] = {2, 0, 0};
+  const float flux[2] = {1, 2};
+  survey_make(&s, 2, (const int[]){200, N_ROW - 200});
+  mill_result_file *file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  if (mpi.rank == 0)
+    assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 2), MILL_OK);
+  put_share(&s, file, 10);
+  close_all(file, NULL);
+  /* continued: used again, what was written stays */
+  file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "other wavelengths"));
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "one set of wavelengths for all rows"));
+  assert_int_equal(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "10 rows"));
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  put_share(&s, file, 20);
+  close_all(file, NULL);
+  if (mpi.rank == 0) {
+    const hid_t h5 = open_plain(in_dir("m.h5"), H5F_ACC_RDONLY);
+    float *stored = read_whole(h5, "models/b/flux", NULL);
+    assert_true(stored[0] == 1 && stored[1] == 2 && isnan(stored[2]));
+    assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
+    free(stored);
+    H5Fclose(h5);
+  }
+  /* another result may not have it, unless it is told to start over */
+  file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "another result file"));
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 1, wave_aa, n_pix), MILL_OK);
+  close_all(file, NULL);
+  if (mpi.rank == 0)
+    assert_int_equal(n_left_over("m.h5"), 1);
+  survey_free(&s);
 }
+
+/* A requeued script that has --overwrite goes on with what its first start has begun. */
+MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
+{
+  survey s;
+  const char *path = in_dir("requeued.h5"), *same = NULL;
+  make(&s, path, N_ROW); /* of an older job */
+  same = s.info.identity;
+  const struct {
+    const char *job, *restart, *identity;
+    int outcome, n_put;
+  } start[] = {{"4711", "0", same, MILL_OPEN_NEW, 100},
+               {"4711", "1", same, MILL_OPEN_CONTINUE, N_ROW},
+               {"4711", "2", same, MILL_OPEN_FINISHED, 0},
+               {"4711", "2", "npoly: 12\n", MILL_OPEN_NEW, 0},  /* with other settings */
+               {"4712", "2", "npoly: 12\n", MILL_OPEN_NEW, 0}}; /* another job */
+  for (size_t i = 0; i < sizeof start / sizeof *start; i++) {
+    setenv("SLURM_JOB_ID", start[i].job, 1);
+    setenv("SLURM_RESTART_COUNT", start[i].restart, 1);
+    s.info.identity = start[i].identity;
+    mill_result_file *file = open_as(&s, path, 1, start[i].outcome);
+    if (start[i].outcome == MILL_OPEN_CONTINUE)
+      assert_int_equal(mill_result_n_done(file), start[i - 1].n_put);
+    if (start[i].n_put > 0)
+      put_share(&s, file, start[i].n_put);
+    close_all(file, NULL);
+  }
+  unsetenv("SLURM_JOB_ID");
+  unsetenv("SLURM_RESTART_COUNT");
+  survey_free(&s);
+}
+
+/* Continued without models, a run cannot go back to them: they would have gaps. */
+MILL_TEST(models_without_gaps)
+{
+  survey s;
+  const double wave[2] = {4000, 4001};
+  const double *const wave_aa[3] = {wave, NULL, NULL};
+  const int n_pix[3] = {2, 0, 0};
+  survey_make(&s, 2, (const int[]){200, N_ROW - 200});
+  mill_result_file *file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  put_share(&s, file, 10);
+  close_all(file, NULL);
+  /* nothing was fitted meanwhile: no gap */
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  put_share(&s, file, 20);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "without --models"));
+  assert_non_null(strstr(mill_error_message(), "gap-m.h5"));
+  close_all(file, NULL);
+  survey_free(&s);
+}
+
+MILL_RANKS_TEST_MAIN(make_test_dir, remove_test_dir)

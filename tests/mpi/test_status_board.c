@@ -67,9 +67,8 @@ static void end_board(mill_board *board, const mill_board_end *end)
   mill_board_free(board, end);
 }
 
-static void test_counts_of_all_ranks_come_where_they_meet(void **state)
+MILL_TEST(counts_of_all_ranks_come_where_they_meet)
 {
-  (void)state;
   const int size = mpi.size, rank = mpi.rank;
   if (rank == 0)
     unlink(path);
@@ -126,9 +125,8 @@ static void test_counts_of_all_ranks_come_where_they_meet(void **state)
   }
 }
 
-static void test_the_first_failure_is_kept(void **state)
+MILL_TEST(the_first_failure_is_kept)
 {
-  (void)state;
   mill_board *board = open_board(path);
   const int last = mpi.size - 1;
   mill_board_stage(board, MILL_RANK_FITTING);
@@ -167,9 +165,8 @@ static void *read_all_the_time(void *context)
   return NULL;
 }
 
-static void test_a_reader_always_finds_a_whole_file(void **state)
+MILL_TEST(a_reader_always_finds_a_whole_file)
 {
-  (void)state;
   pthread_t thread;
   mill_board *board = open_board(path);
   readers_end = n_read = n_bad = 0;
@@ -187,9 +184,8 @@ static void test_a_reader_always_finds_a_whole_file(void **state)
 }
 
 /* Nor does one that is not wanted; the ranks are known at the end all the same. */
-static void test_a_status_that_cannot_be_written_stops_nothing(void **state)
+MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
 {
-  (void)state;
   char nowhere[600];
   snprintf(nowhere, sizeof nowhere, "%s/nowhere/status.json", folder);
   for (int is_wanted = 0; is_wanted < 2; is_wanted++) {
@@ -213,9 +209,8 @@ static void test_a_status_that_cannot_be_written_stops_nothing(void **state)
   mill_board_finished(NULL, MILL_STATUS_FITTED);
 }
 
-static void test_only_a_status_file_is_replaced(void **state)
+MILL_TEST(only_a_status_file_is_replaced)
 {
-  (void)state;
   char other[600];
   if (mpi.rank != 0)
     return;
@@ -232,9 +227,8 @@ static void test_only_a_status_file_is_replaced(void **state)
   unlink(other);
 }
 
-static void test_age_and_process_tell_whether_it_runs(void **state)
+MILL_TEST(age_and_process_tell_whether_it_runs)
 {
-  (void)state;
   if (mpi.rank != 0)
     return;
   char here[64], now[MILL_UTC_SIZE], then[MILL_UTC_SIZE], text[512];
@@ -285,15 +279,4 @@ static int clean_up(void **state)
   return mpi.rank != 0 || (unlink(path) == 0 && rmdir(folder) == 0) ? 0 : 1;
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_counts_of_all_ranks_come_where_they_meet),
-      cmocka_unit_test(test_the_first_failure_is_kept),
-      cmocka_unit_test(test_a_reader_always_finds_a_whole_file),
-      cmocka_unit_test(test_a_status_that_cannot_be_written_stops_nothing),
-      cmocka_unit_test(test_only_a_status_file_is_replaced),
-      cmocka_unit_test(test_age_and_process_tell_whether_it_runs),
-  };
-  RUN_ON_RANKS(tests, set_up, clean_up);
-}
+MILL_RANKS_TEST_MAIN(set_up, clean_up)

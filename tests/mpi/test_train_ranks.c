@@ -96,9 +96,8 @@ static double left_out_error(const mill_emulator *e)
   return worst;
 }
 
-static void test_as_one_rank(void **state)
+MILL_TEST(as_one_rank)
 {
-  (void)state;
   const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
   for (int last = MILL_TRAIN_COMPONENTS; last <= MILL_TRAIN_PIXELS; last++) {
     trained a, b, c;
@@ -131,9 +130,8 @@ static void test_as_one_rank(void **state)
 }
 
 /* A model that cannot be read on one rank ends all of them. */
-static void test_failing_rank(void **state)
+MILL_TEST(failing_rank)
 {
-  (void)state;
   int fails = ranks.rank == ranks.size - 1;
   mill_train_arm_settings set;
   mill_train_arm_report report;
@@ -149,10 +147,6 @@ static void test_failing_rank(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_as_one_rank),
-      cmocka_unit_test(test_failing_rank),
-  };
   int n_blas = 0;
   if (mill_mpi_start(&ranks) != MILL_OK || mill_blas_begin(1, &n_blas) != MILL_OK)
     return 1;
@@ -160,7 +154,7 @@ int main(void)
     x[2 * i] = (float)(1.5 * sin(2.4 * i));
     x[2 * i + 1] = (float)(1.5 * cos(1.7 * i + 0.3));
   }
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = MILL_RUN_TESTS(NULL, NULL);
   mill_blas_end(n_blas);
   mill_mpi_end(&ranks);
   return failed;

@@ -35,9 +35,8 @@ static void expect(const char *pattern, const int64_t *number, size_t n_number,
   mill_path_list_clear(&list);
 }
 
-static void test_patterns(void **state)
+MILL_TEST(patterns)
 {
-  (void)state;
   static const int64_t number[] = {203, 7};
   make("b/coadd-1.fits");
   make("a/coadd-2.fits");
@@ -67,9 +66,8 @@ static void expect_refused(const char *pattern, const int64_t *number, size_t n_
   mill_path_list_clear(&list);
 }
 
-static void test_refuses_bad_patterns(void **state)
+MILL_TEST(refuses_bad_patterns)
 {
-  (void)state;
   char text[3000];
   snprintf(text, sizeof text, "%s/no*", folder);
   expect_refused(text, NULL, 0, "matches no file");
@@ -84,9 +82,8 @@ static void test_refuses_bad_patterns(void **state)
   expect_refused(text, NULL, 0, "too long");
 }
 
-static void test_numbers(void **state)
+MILL_TEST(numbers)
 {
-  (void)state;
   int64_t *number;
   size_t n;
   static const char text[] = "# tiles\n 1000000 \n7-8, 3\n\n";
@@ -110,14 +107,4 @@ static void test_numbers(void **state)
   assert_fails(mill_number_list(NULL, path, &number, &n), MILL_ERR_USAGE, "line 2");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      TEST(test_patterns),
-      TEST(test_refuses_bad_patterns),
-      TEST(test_numbers),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(make_folder, remove_folder)

@@ -27,9 +27,8 @@ static mill_input_table *read_table(void)
   return table;
 }
 
-static void test_what_is_written_is_read(void **state)
+MILL_TEST(what_is_written_is_read)
 {
-  (void)state;
   mill_input_table *table = read_table(); /* there is none yet */
   assert_null(mill_input_table_find(table, "/a"));
   mill_input_table_free(table);
@@ -58,9 +57,8 @@ static void test_what_is_written_is_read(void **state)
   mill_input_table_free(table);
 }
 
-static void test_the_last_line_counts(void **state)
+MILL_TEST(the_last_line_counts)
 {
-  (void)state;
   const mill_input_entry first[] = {entry("/a", "/r1", "t1"), entry("/b", "/r1", "t1")};
   const mill_input_entry second[] = {entry("/a", "/r2", "t2")};
   const mill_input_entry again[] = {entry("/c", "/r1", "t3")};
@@ -79,9 +77,8 @@ static void test_the_last_line_counts(void **state)
   mill_input_table_free(table);
 }
 
-static void test_lines_that_are_none(void **state)
+MILL_TEST(lines_that_are_none)
 {
-  (void)state;
   const mill_input_entry e[] = {entry("/a", "/r", "t"), entry("/b", "/r", "t")};
   mill_input_table *table;
   char *text;
@@ -117,9 +114,8 @@ static void test_lines_that_are_none(void **state)
   free(text);
 }
 
-static void test_paths_that_have_no_room(void **state)
+MILL_TEST(paths_that_have_no_room)
 {
-  (void)state;
   assert_int_equal(mill_input_table_takes("/a b/c"), 1);
   assert_int_equal(mill_input_table_takes("/a\tb"), 0);
   assert_int_equal(mill_input_table_takes("/a\n"), 0);
@@ -127,15 +123,4 @@ static void test_paths_that_have_no_room(void **state)
   assert_int_equal(mill_input_table_append(folder, &e, 1), MILL_ERR_USAGE);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      TEST(test_what_is_written_is_read),
-      TEST(test_the_last_line_counts),
-      TEST(test_lines_that_are_none),
-      TEST(test_paths_that_have_no_room),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(make_folder, remove_folder)

@@ -100,9 +100,8 @@ static void assert_refused(const char *part)
   assert_says(part);
 }
 
-static void test_rows_of_a_fits_table(void **state)
+MILL_TEST(rows_of_a_fits_table)
 {
-  (void)state;
   save_table(6, all_columns);
   read_table();
   assert_int_equal(mill_start_table_n_repeated(t), 1);
@@ -119,9 +118,8 @@ static void test_rows_of_a_fits_table(void **state)
   assert_not_given(5, "star", MILL_START_ABSENT);
 }
 
-static void test_names_alone(void **state)
+MILL_TEST(names_alone)
 {
-  (void)state;
   save_table(5, all_columns + 1);
   read_table();
   assert_int_equal(mill_start_table_n_repeated(t), 1);
@@ -132,9 +130,8 @@ static void test_names_alone(void **state)
   assert_not_given(39, "a", MILL_START_ABSENT);
 }
 
-static void test_first_table_with_the_columns(void **state)
+MILL_TEST(first_table_with_the_columns)
 {
-  (void)state;
   fits_maker m = {0};
   const long axis[] = {2};
   const float image[] = {1.0f, 2.0f};
@@ -154,9 +151,8 @@ static void test_first_table_with_the_columns(void **state)
   assert_given(39, "", 1.5, 0.0, 4000.0, 0.25);
 }
 
-static void test_fixed_parameters_need_no_column(void **state)
+MILL_TEST(fixed_parameters_need_no_column)
 {
-  (void)state;
   const maker_column columns[] = {all_columns[0], all_columns[1], all_columns[3]};
   save_table(3, columns);
   assert_refused("HDU 2 (T) lacks VSINI ALPHAFE ");
@@ -171,9 +167,8 @@ static void test_fixed_parameters_need_no_column(void **state)
   assert_given(INT64_MAX, "", 5.0, 7.0, 4400.0, 0.4);
 }
 
-static void test_hash_is_of_the_contents(void **state)
+MILL_TEST(hash_is_of_the_contents)
 {
-  (void)state;
   char first[65];
   double changed[N_ROW];
   save_table(6, all_columns);
@@ -195,9 +190,8 @@ static void test_hash_is_of_the_contents(void **state)
   }
 }
 
-static void test_bad_fits_files(void **state)
+MILL_TEST(bad_fits_files)
 {
-  (void)state;
   fits_maker m = {0};
   maker_primary(&m);
   save(&m);
@@ -277,9 +271,8 @@ static void change(const char *name, hsize_t i, hid_t type, const void *value)
   H5Fclose(file);
 }
 
-static void test_rows_of_a_result_file(void **state)
+MILL_TEST(rows_of_a_result_file)
 {
-  (void)state;
   save_result(NULL);
   read_table();
   assert_given(39, "", 1.5, 0.0, 4000.0, 0.25);
@@ -305,9 +298,8 @@ static void test_rows_of_a_result_file(void **state)
   assert_given(-1, "star", 3.0, 12.0, 4200.0, 0.1);
 }
 
-static void test_bad_hdf5_files(void **state)
+MILL_TEST(bad_hdf5_files)
 {
-  (void)state;
   static const char *const needed[] = {"fits/TARGETID", "fits/ALPHAFE", "fits/FIT_INFO",
                                        "catalog/OBJECT"};
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -342,15 +334,7 @@ static int teardown(void **state)
   return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_library, free_table)
-
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      TEST(test_rows_of_a_fits_table),         TEST(test_names_alone),
-      TEST(test_first_table_with_the_columns), TEST(test_fixed_parameters_need_no_column),
-      TEST(test_hash_is_of_the_contents),      TEST(test_bad_fits_files),
-      TEST(test_rows_of_a_result_file),        TEST(test_bad_hdf5_files),
-  };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return mill_run_tests(setup, teardown, make_library, free_table);
 }

@@ -54,9 +54,8 @@ static void expect_good(void)
   mill_fits_guard_close(guard);
 }
 
-static void test_walks_a_good_file(void **state)
+MILL_TEST(walks_a_good_file)
 {
-  (void)state;
   fits_maker m = small_file();
   maker_save(&m, path);
   expect_good();
@@ -71,9 +70,8 @@ static void test_walks_a_good_file(void **state)
   maker_clear(&m);
 }
 
-static void test_refuses_what_is_no_fits_file(void **state)
+MILL_TEST(refuses_what_is_no_fits_file)
 {
-  (void)state;
   maker_save_bytes(path, "", 0);
   expect_error(MILL_ERR_INPUT, "empty");
   maker_save_bytes(path, "S", 1);
@@ -97,9 +95,8 @@ static void test_refuses_what_is_no_fits_file(void **state)
 }
 
 /* Every length short of the whole file but those that end an HDU. */
-static void test_refuses_every_cut(void **state)
+MILL_TEST(refuses_every_cut)
 {
-  (void)state;
   fits_maker m = small_file();
   for (size_t n = 1; n < m.n; n += n % 2880 == 2879 || n % 2880 == 0 ? 1 : 719) {
     int boundary = 0;
@@ -135,9 +132,8 @@ static void expect_card_error(int i_hdu, int i_card, const char *card, const cha
     expect_good();
 }
 
-static void test_refuses_malformed_cards(void **state)
+MILL_TEST(refuses_malformed_cards)
 {
-  (void)state;
   /* aborts the process inside CFITSIO 4.2 */
   expect_card_error(
       1, 8, "TTYPE1  = xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
@@ -194,9 +190,8 @@ static void test_refuses_malformed_cards(void **state)
 }
 
 /* Nothing in the file bounds how many of them there are. */
-static void test_refuses_rows_without_bytes(void **state)
+MILL_TEST(refuses_rows_without_bytes)
 {
-  (void)state;
   fits_maker m = {0};
   maker_primary(&m);
   maker_begin(&m);
@@ -217,9 +212,8 @@ static void test_refuses_rows_without_bytes(void **state)
   expect_error(MILL_ERR_INPUT, "HDU 2 (FIBERMAP): its 1000000000000000000 rows have no bytes");
 }
 
-static void test_refuses_a_second_place_of_the_heap(void **state)
+MILL_TEST(refuses_a_second_place_of_the_heap)
 {
-  (void)state;
   fits_maker m = {0};
   static const int64_t id[2] = {11, 12};
   maker_primary(&m);
@@ -297,9 +291,8 @@ static void expect_damaged(int compression, int bitpix, const char *keyword, con
   expect_compressed(keyword, card, part);
 }
 
-static void test_refuses_malformed_compression(void **state)
+MILL_TEST(refuses_malformed_compression)
 {
-  (void)state;
   expect_damaged(RICE_1, LONG_IMG, "ZNAME1  ", "ZNAME1  = 'OTHER'", "parameter 1 of RICE");
   expect_damaged(RICE_1, LONG_IMG, "ZVAL1   ", "ZVAL1   = 0", "BLOCKSIZE = 0");
   expect_damaged(RICE_1, LONG_IMG, "ZVAL1   ", "ZVAL1   = 'a text of more than thirty characters'",
@@ -317,9 +310,8 @@ static void test_refuses_malformed_compression(void **state)
   expect_damaged(GZIP_1, LONG_IMG, "ZNAXIS2 ", "ZNAXIS2 = 3", "2 compressed tiles instead of 3");
 }
 
-static void test_bounds_compressed_images(void **state)
+MILL_TEST(bounds_compressed_images)
 {
-  (void)state;
   save_compressed(GZIP_1, LONG_IMG);
   mill_fits_guard *guard;
   mill_open_limits limits = {0.02, folder}; /* the image has 0.023 MiB */
@@ -336,9 +328,8 @@ static void test_bounds_compressed_images(void **state)
   expect_compressed("ZNAXIS1 ", "ZNAXIS1 = 200000000", "tile 1 has too few bytes");
 }
 
-static void test_refuses_bytes_after_the_last_hdu(void **state)
+MILL_TEST(refuses_bytes_after_the_last_hdu)
 {
-  (void)state;
   fits_maker m = small_file();
   maker_append(&m, "junk", 4);
   maker_pad(&m, 'j');
@@ -347,9 +338,8 @@ static void test_refuses_bytes_after_the_last_hdu(void **state)
   expect_error(MILL_ERR_INPUT, "HDU 4");
 }
 
-static void test_brackets_in_a_path_mean_nothing(void **state)
+MILL_TEST(brackets_in_a_path_mean_nothing)
 {
-  (void)state;
   fits_maker m = small_file();
   char keep[sizeof path];
   memcpy(keep, path, sizeof keep);
@@ -398,9 +388,8 @@ static int count_entries(const char *name)
   return n;
 }
 
-static void test_reads_gzip_by_content(void **state)
+MILL_TEST(reads_gzip_by_content)
 {
-  (void)state;
   fits_maker m = small_file();
   unsigned char packed[65536];
   /* the name says nothing; two members and padding are one file */
@@ -461,9 +450,8 @@ static int read_scaled(const char *form, const void *values, const char *cards, 
   return err;
 }
 
-static void test_scaled_integers_are_read_exactly(void **state)
+MILL_TEST(scaled_integers_are_read_exactly)
 {
-  (void)state;
   const int64_t large[2] = {(INT64_C(1) << 60) + 1, (INT64_C(1) << 60) + 2};
   const int64_t stored[2] = {large[0] - INT64_MAX - 1, large[1] - INT64_MAX - 1};
   const int32_t word[2] = {INT32_MIN, INT32_MAX};
@@ -491,9 +479,8 @@ static void test_scaled_integers_are_read_exactly(void **state)
   }
 }
 
-static void test_bounds_what_gzip_unpacks_to(void **state)
+MILL_TEST(bounds_what_gzip_unpacks_to)
 {
-  (void)state;
   fits_maker m = small_file();
   static unsigned char zeros[3 << 20], packed[65536];
   memcpy(zeros, m.bytes, m.n);
@@ -509,9 +496,8 @@ static void test_bounds_what_gzip_unpacks_to(void **state)
   assert_int_equal(count_entries(folder), 1);
 }
 
-static void test_names_a_bad_scratch_folder(void **state)
+MILL_TEST(names_a_bad_scratch_folder)
 {
-  (void)state;
   fits_maker m = small_file();
   unsigned char packed[65536];
   maker_save_bytes(path, packed, pack(m.bytes, m.n, packed, sizeof packed));
@@ -546,25 +532,4 @@ static void test_names_a_bad_scratch_folder(void **state)
   maker_clear(&m);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      TEST(test_walks_a_good_file),
-      TEST(test_refuses_what_is_no_fits_file),
-      TEST(test_refuses_every_cut),
-      TEST(test_refuses_malformed_cards),
-      TEST(test_refuses_rows_without_bytes),
-      TEST(test_refuses_a_second_place_of_the_heap),
-      TEST(test_refuses_malformed_compression),
-      TEST(test_bounds_compressed_images),
-      TEST(test_refuses_bytes_after_the_last_hdu),
-      TEST(test_brackets_in_a_path_mean_nothing),
-      TEST(test_reads_gzip_by_content),
-      TEST(test_scaled_integers_are_read_exactly),
-      TEST(test_bounds_what_gzip_unpacks_to),
-      TEST(test_names_a_bad_scratch_folder),
-  };
-  return cmocka_run_group_tests_name("io/fits_guard", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(make_folder, remove_folder)

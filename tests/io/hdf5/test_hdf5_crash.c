@@ -106,9 +106,8 @@ static int read_file(int kind, const char *path)
 }
 
 /* A result that is continued is written, so it may not lead elsewhere; readers look themselves. */
-static void test_other_storage(void **state)
+MILL_TEST(other_storage)
 {
-  (void)state;
   const hsize_t dim = 100;
   const char *path = in_folder("table.h5");
   make_table(path);
@@ -128,9 +127,8 @@ static void test_other_storage(void **state)
 }
 
 /* What is no HDF5 file is its reader's to tell. */
-static void test_other_files(void **state)
+MILL_TEST(other_files)
 {
-  (void)state;
   put(in_folder("empty"), "", 0);
   put(in_folder("text"), "hello\n", 6);
   assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
@@ -186,9 +184,8 @@ static void crash_alone(int kind, const char *path)
   raise(end_signal[kind]);
 }
 
-static void test_crashes(void **state)
+MILL_TEST(crashes)
 {
-  (void)state;
   static char said[MAX_BYTES];
   char path[512];
   make_table(in_folder("other.h5"));
@@ -244,9 +241,8 @@ static void read_to_exit(int kind, const char *path)
 }
 
 /* The reader refuses a damaged file, reads it, or crashes and names it. */
-static void test_damaged(void **state)
+MILL_TEST(damaged)
 {
-  (void)state;
   static const char *const name[] = {"perceptron", "grid", "radial functions", "table"};
   static unsigned char whole[MAX_BYTES], bytes[MAX_BYTES];
   static char said[MAX_BYTES];
@@ -276,13 +272,4 @@ static void test_damaged(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_other_storage),
-      cmocka_unit_test(test_other_files),
-      cmocka_unit_test(test_crashes),
-      cmocka_unit_test(test_damaged),
-  };
-  return cmocka_run_group_tests_name("io/hdf5_crash", tests, make_folder, remove_folder);
-}
+MILL_TEST_MAIN(make_folder, remove_folder)

@@ -61,9 +61,8 @@ static double f64_at(const char *name)
   return value;
 }
 
-static void test_columns_follow_the_library(void **state)
+MILL_TEST(columns_follow_the_library)
 {
-  (void)state;
   memset(&lib, 0, sizeof lib);
   name_label("teff", "TEFF", "K");
   lib.n_arm = 1;
@@ -83,9 +82,8 @@ static void test_columns_follow_the_library(void **state)
   assert_int_equal(columns.row_size, at);
 }
 
-static void test_largest_library_fits(void **state)
+MILL_TEST(largest_library_fits)
 {
-  (void)state;
   memset(&lib, 0, sizeof lib);
   for (int i = 0; i < MILL_MAX_LABEL; i++) {
     char name[MILL_MAX_NAME];
@@ -108,7 +106,7 @@ static void test_largest_library_fits(void **state)
   column("VRAD_OFFSET_A_LONG_NAME_OF_ONE_ARM_00000007_ERR");
 }
 
-static void test_two_columns_of_one_name_are_refused(void **state)
+MILL_TEST(two_columns_of_one_name_are_refused)
 {
   const struct {
     char *name;
@@ -124,9 +122,8 @@ static void test_two_columns_of_one_name_are_refused(void **state)
   }
 }
 
-static void test_pack_takes_every_value(void **state)
+MILL_TEST(pack_takes_every_value)
 {
-  (void)state;
   const struct {
     const char *column;
     double *at, value;
@@ -165,9 +162,8 @@ static void test_pack_takes_every_value(void **state)
 }
 
 /* A row without a posterior has the missing values, one with it its numbers and samples. */
-static void test_posteriors_are_packed_with_their_samples(void **state)
+MILL_TEST(posteriors_are_packed_with_their_samples)
 {
-  (void)state;
   mill_columns plain;
   static struct {
     mill_posterior posterior;
@@ -210,9 +206,8 @@ static void test_posteriors_are_packed_with_their_samples(void **state)
     assert_close(x[i], i, 0);
 }
 
-static void test_backend_is_a_column_where_ranks_differ(void **state)
+MILL_TEST(backend_is_a_column_where_ranks_differ)
 {
-  (void)state;
   mill_columns without;
   assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &without), MILL_OK);
   make_columns(MILL_WITH_BACKEND, MILL_STATUS_FITTED);
@@ -226,9 +221,8 @@ static void test_backend_is_a_column_where_ranks_differ(void **state)
 }
 
 /* Only warnings that concern the velocity spoil it, one by one. */
-static void test_a_velocity_is_good_apart_from_the_labels(void **state)
+MILL_TEST(a_velocity_is_good_apart_from_the_labels)
 {
-  (void)state;
   static const int64_t spoils = 1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192;
   make_columns(0, MILL_STATUS_FITTED);
   const size_t at = column("VRAD_GOOD")->at;
@@ -241,9 +235,8 @@ static void test_a_velocity_is_good_apart_from_the_labels(void **state)
     }
 }
 
-static void test_nans_of_any_kind_pack_alike(void **state)
+MILL_TEST(nans_of_any_kind_pack_alike)
 {
-  (void)state;
   mill_fit_result a, b;
   char row_a[4096] = "", row_b[4096] = "";
   const uint64_t other_nan = 0xfff8000000000123u;
@@ -257,9 +250,8 @@ static void test_nans_of_any_kind_pack_alike(void **state)
   assert_memory_equal(row_a, row_b, columns.row_size);
 }
 
-static void test_crc_covers_every_byte_before_it(void **state)
+MILL_TEST(crc_covers_every_byte_before_it)
 {
-  (void)state;
   uint32_t crc;
   make_columns(0, MILL_STATUS_FITTED);
   mill_columns_pack(&columns, &result, row);
@@ -353,9 +345,8 @@ static void check_documented(const char *name)
   free(table);
 }
 
-static void test_documentation_has_the_same_columns(void **state)
+MILL_TEST(documentation_has_the_same_columns)
 {
-  (void)state;
   assert_int_equal(
       mill_columns_fits(&lib, lib.path, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns), MILL_OK);
   check_documented("fits columns");
@@ -373,19 +364,4 @@ static void test_documentation_has_the_same_columns(void **state)
   check_documented("catalog columns");
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_columns_follow_the_library, make_library),
-      cmocka_unit_test_setup(test_largest_library_fits, make_library),
-      cmocka_unit_test_setup(test_two_columns_of_one_name_are_refused, make_library),
-      cmocka_unit_test_setup(test_pack_takes_every_value, make_library),
-      cmocka_unit_test_setup(test_posteriors_are_packed_with_their_samples, make_library),
-      cmocka_unit_test_setup(test_backend_is_a_column_where_ranks_differ, make_library),
-      cmocka_unit_test_setup(test_a_velocity_is_good_apart_from_the_labels, make_library),
-      cmocka_unit_test_setup(test_nans_of_any_kind_pack_alike, make_library),
-      cmocka_unit_test_setup(test_crc_covers_every_byte_before_it, make_library),
-      cmocka_unit_test_setup(test_documentation_has_the_same_columns, make_library),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(make_library, NULL)

@@ -517,6 +517,4 @@ static inline one_file read_sample(int kind, const char *edits)
   return one_file_open(&one, one.path);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 #endif

@@ -25,7 +25,7 @@ static int begin_desi(void **state)
 /* ---- pixels -------------------------------------------------------------- */
 
 /* Rows of five in runs and alone, with NaN and infinity, are in the test of all formats. */
-static void test_images_of_other_types(void **state)
+MILL_TEST(images_of_other_types)
 {
   static const struct {
     const char *edits;
@@ -48,7 +48,7 @@ static void test_images_of_other_types(void **state)
   }
 }
 
-static void test_masks_of_any_integer(void **state)
+MILL_TEST(masks_of_any_integer)
 {
   static const struct {
     const char *edits;
@@ -76,7 +76,7 @@ static void test_masks_of_any_integer(void **state)
 }
 
 /* B_MASK in Rice tiles, and B_FLUX in lossless gzip tiles with NaN. */
-static void test_compressed_images(void **state)
+MILL_TEST(compressed_images)
 {
   int mask[20];
   float flux[20];
@@ -124,9 +124,8 @@ static void test_compressed_images(void **state)
 }
 
 /* A file that is cut after it was opened: the rows that are gone are refused. */
-static void test_notices_a_cut_while_reading(void **state)
+MILL_TEST(notices_a_cut_while_reading)
 {
-  (void)state;
   write_sample(DESI, 1, "");
   one_file f = one_file_open(&one, one.path);
   fits_maker m = recipe_make(&s.file);
@@ -141,9 +140,8 @@ static void test_notices_a_cut_while_reading(void **state)
   maker_clear(&m);
 }
 
-static void test_a_library_of_other_arms(void **state)
+MILL_TEST(a_library_of_other_arms)
 {
-  (void)state;
   mill_arm *arm = &one.lib.arm[0];
   one.lib.n_arm = 1;
   one.config.fit.n_cont = 1;
@@ -182,7 +180,7 @@ static void refuse_index(const char *part)
   mill_spectra_close(spectra);
 }
 
-static void test_exposures_of_a_coadd(void **state)
+MILL_TEST(exposures_of_a_coadd)
 {
   static const int64_t target[4] = {10, 30, 10, 20};
   static const int32_t exp_id[4] = {201, 202, 203, 204}, night[4] = {5, 5, 6, 5};
@@ -210,9 +208,8 @@ static void test_exposures_of_a_coadd(void **state)
   mill_file_index_clear(&index);
 }
 
-static void test_missing_columns_have_missing_values(void **state)
+MILL_TEST(missing_columns_have_missing_values)
 {
-  (void)state;
   write_sample(DESI, 1,
                "FIBERMAP-FIBER;FIBERMAP-TARGET_RA;FIBERMAP-REF_CAT;"
                "FIBERMAP-COADD_FIBERSTATUS");
@@ -229,7 +226,7 @@ static void test_missing_columns_have_missing_values(void **state)
 }
 
 /* Rows of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused. */
-static void test_exposures_of_a_spectra_file(void **state)
+MILL_TEST(exposures_of_a_spectra_file)
 {
   static const struct {
     int joint;
@@ -289,7 +286,7 @@ static void save_redrock(const char *name, const char *hdu)
   recipe_clear(&r);
 }
 
-static void test_selects_by_redrock(void **state)
+MILL_TEST(selects_by_redrock)
 {
   mill_selection *select = &one.config.select;
   (void)state;
@@ -410,9 +407,8 @@ static const struct {
               {2326, 11, 0x6386f9e0, 0xad692341, 0x2f007c03, 0x98c6c6a1, 0xe4abfa5e},
               {2881, 11, 0xaa54baa3, 0x2b8505cc, 0xf8c77f7c, 0xd1806cca, 0x511c8552}}}};
 
-static void test_files_equal_astropy(void **state)
+MILL_TEST(files_equal_astropy)
 {
-  (void)state;
   for (size_t k = 0; k < sizeof real / sizeof *real; k++) {
     mill_library lib = {.n_arm = 3, .arm = {{.name = "b"}, {.name = "r"}, {.name = "z"}}};
     char name[128];
@@ -460,9 +456,8 @@ static void test_files_equal_astropy(void **state)
   }
 }
 
-static void test_real_redrock_is_found(void **state)
+MILL_TEST(real_redrock_is_found)
 {
-  (void)state;
   mill_test_data(data, "real/desi/coadd-4-80613-thru20210324.fits.gz");
   draw_sample(DESI, 1, "");
   one.config.select.fiberstatus_allowed = 8 | 1 << 20;
@@ -479,19 +474,4 @@ static void test_real_redrock_is_found(void **state)
   }
 }
 
-int main(void)
-{
-#define DESI_TEST(name) cmocka_unit_test_setup_teardown(name, begin_desi, end)
-  const struct CMUnitTest tests[] = {DESI_TEST(test_images_of_other_types),
-                                     DESI_TEST(test_masks_of_any_integer),
-                                     DESI_TEST(test_compressed_images),
-                                     DESI_TEST(test_notices_a_cut_while_reading),
-                                     DESI_TEST(test_a_library_of_other_arms),
-                                     DESI_TEST(test_exposures_of_a_coadd),
-                                     DESI_TEST(test_missing_columns_have_missing_values),
-                                     DESI_TEST(test_exposures_of_a_spectra_file),
-                                     DESI_TEST(test_selects_by_redrock),
-                                     DESI_TEST(test_files_equal_astropy),
-                                     DESI_TEST(test_real_redrock_is_found)};
-  return cmocka_run_group_tests_name("io/desi", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(begin_desi, end)

@@ -54,9 +54,8 @@ static void same_spectrum(const mill_raw_segment *got, const sample_spectrum *wa
     same_floats(got->resolution, wanted->matrix, n * wanted->n_diag, "resolution");
 }
 
-static void test_what_is_written_is_read(void **state)
+MILL_TEST(what_is_written_is_read)
 {
-  (void)state;
   for (int kind = 0; kind < N_SAMPLE_KIND; kind++)
     for (uint64_t seed = 1; seed <= 20; seed++) {
       printf("%s, seed %d\n", sample_kinds[kind].name, (int)seed);
@@ -96,9 +95,8 @@ static void test_what_is_written_is_read(void **state)
 
 /* ---- which format it is ---- */
 
-static void test_formats_know_their_own(void **state)
+MILL_TEST(formats_know_their_own)
 {
-  (void)state;
   static const struct {
     int kind;
     const char *edits;
@@ -251,9 +249,8 @@ static const wrong wrong_file[] = {
      "ARM of row 0", "31 characters", 0},
 };
 
-static void test_files_that_are_wrong_are_refused(void **state)
+MILL_TEST(files_that_are_wrong_are_refused)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof wrong_file / sizeof *wrong_file; i++) {
     const wrong *w = &wrong_file[i];
     write_sample(w->kind, 1, w->edits);
@@ -273,9 +270,8 @@ static void test_files_that_are_wrong_are_refused(void **state)
 }
 
 /* A plain file cut where an HDU ends, everywhere: refused, or a whole file of fewer arms. */
-static void test_cuts_between_hdus_are_noticed(void **state)
+MILL_TEST(cuts_between_hdus_are_noticed)
 {
-  (void)state;
   for (int kind = 0; kind < GENERIC; kind++) {
     write_sample(kind, 1, "");
     strcpy(one.config.format, one.format->name);
@@ -298,9 +294,8 @@ static void test_cuts_between_hdus_are_noticed(void **state)
 
 /* ---- frame, medium, fibres ---- */
 
-static void test_frames_of_the_headers(void **state)
+MILL_TEST(frames_of_the_headers)
 {
-  (void)state;
   static const struct {
     int kind;
     const char *edits;
@@ -323,9 +318,8 @@ static void test_frames_of_the_headers(void **state)
   }
 }
 
-static void test_medium_of_the_headers(void **state)
+MILL_TEST(medium_of_the_headers)
 {
-  (void)state;
   static const struct {
     int kind;
     const char *edits;
@@ -351,9 +345,8 @@ static void test_medium_of_the_headers(void **state)
   }
 }
 
-static void test_rows_that_are_selected(void **state)
+MILL_TEST(rows_that_are_selected)
 {
-  (void)state;
   static int64_t target[] = {20, 30};
   static const struct {
     int kind;
@@ -397,14 +390,4 @@ static void test_rows_that_are_selected(void **state)
   one.config.select.n_target_id = 0;
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {TEST(test_what_is_written_is_read),
-                                     TEST(test_formats_know_their_own),
-                                     TEST(test_files_that_are_wrong_are_refused),
-                                     TEST(test_cuts_between_hdus_are_noticed),
-                                     TEST(test_frames_of_the_headers),
-                                     TEST(test_medium_of_the_headers),
-                                     TEST(test_rows_that_are_selected)};
-  return cmocka_run_group_tests_name("io/formats", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(begin, end)

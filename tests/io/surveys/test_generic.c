@@ -24,9 +24,8 @@ static void set_values(const char *column, const void *values)
   recipe_values(c, values, c->n_value);
 }
 
-static void test_what_is_not_there_is_missing(void **state)
+MILL_TEST(what_is_not_there_is_missing)
 {
-  (void)state;
   one_file f = read_plainly("SPECTRA-MASK;SPECTRA-LSF_SIGMA;SPECTRA-TARGETID;SPECTRA-RA");
   assert_null(f.batch.segment[0].mask);
   assert_null(f.batch.segment[0].sigma_aa);
@@ -35,7 +34,7 @@ static void test_what_is_not_there_is_missing(void **state)
   one_file_close(&f);
 }
 
-static void test_numbers_of_other_types(void **state)
+MILL_TEST(numbers_of_other_types)
 {
   static const int16_t wave[N_ROW * N_PIX] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static const double flux[N_ROW * N_PIX] = {0.1, 1e300, -1e300, NAN, 1, 2, 3, 4, 5, 6, 7, 8};
@@ -59,7 +58,7 @@ static void test_numbers_of_other_types(void **state)
 }
 
 /* No error, and one whose square is beyond float32. */
-static void test_errors_that_are_none(void **state)
+MILL_TEST(errors_that_are_none)
 {
   static const double error[N_ROW * N_PIX] = {0.5, 0.0,  NAN, -1.0, INFINITY, 1e-30,
                                               3.0, 1e-9, 0.1, 0.2,  0.3,      1e30};
@@ -86,7 +85,7 @@ static void test_errors_that_are_none(void **state)
   one_file_close(&f);
 }
 
-static void test_masks_of_all_types(void **state)
+MILL_TEST(masks_of_all_types)
 {
   static const uint8_t truth[] = "FTFFFFFFFFTF", byte[N_ROW * N_PIX] = {0, 255, 1};
   static const int16_t narrow[N_ROW * N_PIX] = {0, -1, 4};
@@ -122,7 +121,7 @@ static void test_masks_of_all_types(void **state)
   }
 }
 
-static void test_missing_widths_mark_the_pixel(void **state)
+MILL_TEST(missing_widths_mark_the_pixel)
 {
   static const float bad[N_ROW * N_PIX] = {NAN, 0.6f, 0.0f, -1.0f, 1, 1, 1, 1, 2, 2, 2, INFINITY};
   static const float filled[N_PIX] = {0.6f, 0.6f, 0.6f, 0.6f};
@@ -141,7 +140,7 @@ static void test_missing_widths_mark_the_pixel(void **state)
 }
 
 /* WAVELENGTH as an HDU: an image, a table with one row a pixel. */
-static void test_shared_wavelengths(void **state)
+MILL_TEST(shared_wavelengths)
 {
   static const double wave[N_PIX] = {400.0, 400.5, 401.25, 402.0}, descending[N_PIX] = {4, 3, 2, 1};
   static const long axis[] = {N_PIX, 3, 1};
@@ -200,9 +199,8 @@ static void same_flux(const mill_raw_segment *got, int row)
                 (isnan(got->flux[i]) && isnan(s.spectrum[row].flux[i])));
 }
 
-static void test_arms_of_an_exposure_are_one_row(void **state)
+MILL_TEST(arms_of_an_exposure_are_one_row)
 {
-  (void)state;
   one_file f = read_twins("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=R;SPECTRA ARM@1=b;"
                           "SPECTRA ARM@2=B");
   assert_int_equal(f.index.n_row, 2);
@@ -220,7 +218,7 @@ static void test_arms_of_an_exposure_are_one_row(void **state)
   one_file_close(&f);
 }
 
-static void test_exposures_alone_and_together(void **state)
+MILL_TEST(exposures_alone_and_together)
 {
   static const int number[N_ROW] = {9, 5, 7};
   static const char more[] = "SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~J;SPECTRA EXPOSURE@0=9;"
@@ -274,7 +272,7 @@ static void refuse_row(int64_t bad, const char *part)
   mill_spectra_close(spectra);
 }
 
-static void test_a_bad_row_is_alone(void **state)
+MILL_TEST(a_bad_row_is_alone)
 {
   static const struct {
     const char *edits;
@@ -324,7 +322,7 @@ static void test_a_bad_row_is_alone(void **state)
 
 /* Vectors of variable length: rows may share wavelengths, but not fluxes, and all lie in the heap.
  */
-static void test_vectors_in_the_heap(void **state)
+MILL_TEST(vectors_in_the_heap)
 {
   static const int length[N_ROW] = {4, 4, 4};
   static const struct {
@@ -364,17 +362,4 @@ static void test_vectors_in_the_heap(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {TEST(test_what_is_not_there_is_missing),
-                                     TEST(test_numbers_of_other_types),
-                                     TEST(test_errors_that_are_none),
-                                     TEST(test_masks_of_all_types),
-                                     TEST(test_missing_widths_mark_the_pixel),
-                                     TEST(test_shared_wavelengths),
-                                     TEST(test_arms_of_an_exposure_are_one_row),
-                                     TEST(test_exposures_alone_and_together),
-                                     TEST(test_a_bad_row_is_alone),
-                                     TEST(test_vectors_in_the_heap)};
-  return cmocka_run_group_tests_name("io/generic", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(begin, end)

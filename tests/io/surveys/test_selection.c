@@ -8,9 +8,8 @@
 #include "kernels/base/memory.h"
 #include "tests/io/fits/folder_fixture.h"
 
-static void test_selection_by_target(void **state)
+MILL_TEST(selection_by_target)
 {
-  (void)state;
   mill_selection select = {0};
   assert_int_equal(mill_selection_keeps_target(&select, 5), 1);
   int64_t id[] = {INT64_MIN, -3, 0, 7, INT64_MAX};
@@ -24,9 +23,8 @@ static void test_selection_by_target(void **state)
   }
 }
 
-static void test_selection_by_redrock(void **state)
+MILL_TEST(selection_by_redrock)
 {
-  (void)state;
   static const struct {
     double vel_km_s;
     const char *spectype;
@@ -42,9 +40,8 @@ static void test_selection_by_redrock(void **state)
         row[i].is_kept);
 }
 
-static void test_selection_by_class_and_redrock(void **state)
+MILL_TEST(selection_by_class_and_redrock)
 {
-  (void)state;
   mill_selection select = {.redrock_max_vel_km_s = 1500.0};
   for (int in_class = 0; in_class < 2; in_class++)
     for (int is_star = 0; is_star < 2; is_star++) {
@@ -65,9 +62,8 @@ static void test_selection_by_class_and_redrock(void **state)
     }
 }
 
-static void test_selection_by_exposure(void **state)
+MILL_TEST(selection_by_exposure)
 {
-  (void)state;
   static const int limit[][2] = {{0, 0}, {5, 0}, {5, 8}, {0, 8}};
   for (size_t i = 0; i < sizeof limit / sizeof *limit; i++) {
     const int min = limit[i][0], max = limit[i][1];
@@ -88,9 +84,8 @@ static void expect_beside(const char *input, const char *expected)
   assert_string_equal(out, *expected ? want : "");
 }
 
-static void test_redrock_file_beside_the_input(void **state)
+MILL_TEST(redrock_file_beside_the_input)
 {
-  (void)state;
   expect_beside("coadd-a-b.fits", "");
   char name[1100];
   snprintf(name, sizeof name, "%s/zbest-a-b.fits", folder);
@@ -124,9 +119,8 @@ static void expect_list_error(const char *text, size_t n, const char *part)
     fail_msg("expected '%s', got '%s'", part, mill_error_message());
 }
 
-static void test_catalog_lines_are_paths(void **state)
+MILL_TEST(catalog_lines_are_paths)
 {
-  (void)state;
   static const char text[] = "# a comment\n\n/a/b.fits\r\nc [1].fits\n   \n*.fits\n"
                              "https://x/y.fits\n|cat z.fits\n#no\n ~d.fits";
   static const char *const relative[] = {"c [1].fits", "*.fits", "https://x/y.fits", "|cat z.fits",
@@ -144,9 +138,8 @@ static void test_catalog_lines_are_paths(void **state)
   mill_path_list_clear(&list);
 }
 
-static void test_refuses_bad_catalogs(void **state)
+MILL_TEST(refuses_bad_catalogs)
 {
-  (void)state;
   mill_path_list list = {0};
   assert_fails(mill_catalog_list_read(path, &list), MILL_ERR_USAGE, "No such file");
   assert_fails(mill_catalog_list_read(folder, &list), MILL_ERR_USAGE, "folder");
@@ -168,9 +161,8 @@ static void expect_ids(void)
   mill_free(id);
 }
 
-static void test_reads_target_ids(void **state)
+MILL_TEST(reads_target_ids)
 {
-  (void)state;
   static const char text[] = "# ids\n39633345008634465\r\n 7 \n\n-4\n7\n";
   maker_save_bytes(path, text, sizeof text - 1);
   expect_ids();
@@ -183,9 +175,8 @@ static void test_reads_target_ids(void **state)
   expect_ids();
 }
 
-static void test_refuses_bad_target_ids(void **state)
+MILL_TEST(refuses_bad_target_ids)
 {
-  (void)state;
   static const struct {
     const char *text, *part;
     int code;
@@ -214,20 +205,4 @@ static void test_refuses_bad_target_ids(void **state)
   assert_fails(mill_target_id_file_read(path, &id, &n), MILL_ERR_INPUT, "no column TARGETID");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      TEST(test_selection_by_target),
-      TEST(test_selection_by_redrock),
-      TEST(test_selection_by_class_and_redrock),
-      TEST(test_selection_by_exposure),
-      TEST(test_redrock_file_beside_the_input),
-      TEST(test_catalog_lines_are_paths),
-      TEST(test_refuses_bad_catalogs),
-      TEST(test_reads_target_ids),
-      TEST(test_refuses_bad_target_ids),
-  };
-  return cmocka_run_group_tests_name("io/selection", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(make_folder, remove_folder)

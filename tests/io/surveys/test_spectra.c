@@ -239,9 +239,8 @@ static double moved(double wave_aa, double vel_km_s)
 
 /* ---- wavelengths ---- */
 
-static void test_vacuum_of_air(void **state)
+MILL_TEST(vacuum_of_air)
 {
-  (void)state;
   assert_close(mill_air_to_vacuum(6562.801), 6564.614, 1e-3); /* H alpha */
   assert_close(mill_air_to_vacuum(1999.0), 1999.0, 0.0);
   /* back by Morton's formula for air of vacuum; the fit of its inverse is good to 7e-9 A here */
@@ -252,9 +251,8 @@ static void test_vacuum_of_air(void **state)
   }
 }
 
-static void test_medium_of_the_file_unless_overridden(void **state)
+MILL_TEST(medium_of_the_file_unless_overridden)
 {
-  (void)state;
   static const struct {
     int file_air, medium, is_converted;
   } all[] = {{0, MILL_MEDIUM_AUTO, 0},   {1, MILL_MEDIUM_AUTO, 1}, {0, MILL_MEDIUM_AIR, 1},
@@ -271,9 +269,8 @@ static void test_medium_of_the_file_unless_overridden(void **state)
   }
 }
 
-static void test_bad_wavelengths_are_an_input_error(void **state)
+MILL_TEST(bad_wavelengths_are_an_input_error)
 {
-  (void)state;
   static const double bad[] = {NAN, INFINITY, 3000.0, 3018.0, -1.0};
   mill_spectra *spectra = open_toy();
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -290,9 +287,8 @@ static void test_bad_wavelengths_are_an_input_error(void **state)
 
 /* ---- formats ---- */
 
-static void test_format_is_recognised_or_forced(void **state)
+MILL_TEST(format_is_recognised_or_forced)
 {
-  (void)state;
   mill_file_index index;
   mill_spectra *spectra = open_toy();
   assert_string_equal(mill_spectra_format_name(spectra), "toy");
@@ -334,7 +330,7 @@ static void choose(int i, const char *arm, double min_aa, double max_aa, const c
 }
 
 /* Arms overlap; usable is what the templates reach at the limits of the velocity. */
-static void test_which_pixels_go_to_which_arm(void **state)
+MILL_TEST(which_pixels_go_to_which_arm)
 {
   const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
   const double b_end = moved(6000, -800), r_end = moved(7800, -800), z_end = moved(9900, -800);
@@ -400,9 +396,8 @@ static void test_which_pixels_go_to_which_arm(void **state)
   }
 }
 
-static void test_short_pieces_are_left_out(void **state)
+MILL_TEST(short_pieces_are_left_out)
 {
-  (void)state;
   /* 19 and 20 pixels in r; the continuum has 10 functions */
   for (int n = 19; n <= 20; n++) {
     int first = 0;
@@ -418,9 +413,8 @@ static void test_short_pieces_are_left_out(void **state)
   }
 }
 
-static void test_channel_beyond_all_arms(void **state)
+MILL_TEST(channel_beyond_all_arms)
 {
-  (void)state;
   toy.channel[0].n_pix = 100; /* 3000 to 3200 A */
   mill_read_batch batch = read_one();
   assert_int_equal(batch.n_segment, 1);
@@ -434,9 +428,8 @@ static void test_channel_beyond_all_arms(void **state)
 
 enum { NONE, MATRIX, SIGMA, POWER, REFUSED };
 
-static void test_policy_of_the_line_spread_function(void **state)
+MILL_TEST(policy_of_the_line_spread_function)
 {
-  (void)state;
   static const struct {
     int lsf, matrix, sigma, power, expected;
   } all[] = {
@@ -489,9 +482,8 @@ static void test_policy_of_the_line_spread_function(void **state)
   mill_read_batch_clear(&batch);
 }
 
-static void test_matrix_and_sigma_are_cut_with_the_pixels(void **state)
+MILL_TEST(matrix_and_sigma_are_cut_with_the_pixels)
 {
-  (void)state;
   toy.channel[0].n_diag = N_DIAG;
   toy.channel[0].resolution = matrix;
   toy.channel[0].sigma_aa = sigma;
@@ -515,9 +507,8 @@ static void test_matrix_and_sigma_are_cut_with_the_pixels(void **state)
 
 /* ---- batches ---- */
 
-static void test_segments_come_by_exposure_and_arm(void **state)
+MILL_TEST(segments_come_by_exposure_and_arm)
 {
-  (void)state;
   for (toy.backwards = 0; toy.backwards < 2; toy.backwards++) {
     mill_read_batch batch = {0};
     mill_spectra *spectra = open_toy();
@@ -532,9 +523,8 @@ static void test_segments_come_by_exposure_and_arm(void **state)
   }
 }
 
-static void test_two_channels_in_one_arm_are_two_segments(void **state)
+MILL_TEST(two_channels_in_one_arm_are_two_segments)
 {
-  (void)state;
   toy.n_channel = 2;
   toy.channel[1] = toy.channel[0];
   settings.arm_wanted[ARM_B] = settings.arm_wanted[ARM_Z] = 0;
@@ -546,9 +536,8 @@ static void test_two_channels_in_one_arm_are_two_segments(void **state)
   mill_read_batch_clear(&batch);
 }
 
-static void test_equal_tokens_share_wavelengths(void **state)
+MILL_TEST(equal_tokens_share_wavelengths)
 {
-  (void)state;
   for (int with = 0; with < 2; with++) {
     mill_read_batch batch = {0};
     toy.channel[0].wave_token = with ? 5 : 0;
@@ -576,9 +565,8 @@ static void test_equal_tokens_share_wavelengths(void **state)
   mill_spectra_close(spectra);
 }
 
-static void test_pixels_in_the_batch_are_not_copied(void **state)
+MILL_TEST(pixels_in_the_batch_are_not_copied)
 {
-  (void)state;
   mill_read_batch batch = {0};
   const float *first = NULL;
   toy.in_arena = 1;
@@ -603,9 +591,8 @@ static void test_pixels_in_the_batch_are_not_copied(void **state)
   mill_read_batch_clear(&batch);
 }
 
-static void test_failed_read_leaves_the_next_one_alone(void **state)
+MILL_TEST(failed_read_leaves_the_next_one_alone)
 {
-  (void)state;
   mill_read_batch batch = {0};
   static const int64_t bad[3] = {0, BAD_EXPOSURE, 2};
   mill_spectra *spectra = open_toy();
@@ -617,9 +604,8 @@ static void test_failed_read_leaves_the_next_one_alone(void **state)
   mill_spectra_close(spectra);
 }
 
-static void test_wavelengths_alone(void **state)
+MILL_TEST(wavelengths_alone)
 {
-  (void)state;
   mill_read_batch batch = {0};
   static const int64_t exposure[2] = {0, 1};
   toy.channel[0].flux = toy.channel[0].ivar = NULL;
@@ -637,23 +623,5 @@ static void test_wavelengths_alone(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {
-      TEST(test_vacuum_of_air),
-      TEST(test_medium_of_the_file_unless_overridden),
-      TEST(test_bad_wavelengths_are_an_input_error),
-      TEST(test_format_is_recognised_or_forced),
-      TEST(test_which_pixels_go_to_which_arm),
-      TEST(test_short_pieces_are_left_out),
-      TEST(test_channel_beyond_all_arms),
-      TEST(test_policy_of_the_line_spread_function),
-      TEST(test_matrix_and_sigma_are_cut_with_the_pixels),
-      TEST(test_segments_come_by_exposure_and_arm),
-      TEST(test_two_channels_in_one_arm_are_two_segments),
-      TEST(test_equal_tokens_share_wavelengths),
-      TEST(test_pixels_in_the_batch_are_not_copied),
-      TEST(test_failed_read_leaves_the_next_one_alone),
-      TEST(test_wavelengths_alone),
-  };
-  return cmocka_run_group_tests(tests, make_toy_file, remove_toy_file);
+  return mill_run_tests(make_toy_file, remove_toy_file, begin, end);
 }

@@ -5,7 +5,7 @@
 /* ---- SDSS --------------------------------------------------------------- */
 
 /* Where wdisp is no width: interpolated between neighbours, else the nearest, else one pixel. */
-static void test_sdss_marks_missing_widths(void **state)
+MILL_TEST(sdss_marks_missing_widths)
 {
   static const double pixels_wide[] = {1.25, 1.5, 1.75, 2.0, 2.0, 2.0};
   (void)state;
@@ -30,7 +30,7 @@ static void test_sdss_marks_missing_widths(void **state)
 }
 
 /* Exposure 5 has a blue half alone, 7 both. */
-static void test_sdss_single_exposures(void **state)
+MILL_TEST(sdss_single_exposures)
 {
   static const struct {
     int exposure, arm, i_sample;
@@ -72,7 +72,7 @@ static void test_sdss_single_exposures(void **state)
 
 /* ---- LAMOST ------------------------------------------------------------- */
 
-static void test_lamost_names_without_cards(void **state)
+MILL_TEST(lamost_names_without_cards)
 {
   static const struct {
     const char *edits, *object;
@@ -91,9 +91,8 @@ static void test_lamost_names_without_cards(void **state)
 }
 
 /* A resolution is never made up: without one in the configuration there is nothing to fit. */
-static void test_lamost_has_no_resolution_of_its_own(void **state)
+MILL_TEST(lamost_has_no_resolution_of_its_own)
 {
-  (void)state;
   write_sample(LAMOST, 1, "");
   one.lib.arm[ONE_COADD].template_sigma_aa = 0.0;
   for (int given = 0; given < 2; given++) {
@@ -110,9 +109,8 @@ static void test_lamost_has_no_resolution_of_its_own(void **state)
 
 /* ---- WEAVE -------------------------------------------------------------- */
 
-static void test_weave_integers_with_blank(void **state)
+MILL_TEST(weave_integers_with_blank)
 {
-  (void)state;
   one.settings.arm_wanted[ONE_RED] = 0; /* and one arm alone */
   one_file f = read_sample(WEAVE, "BLUE_DATA ~I;BLUE_DATA @0=1;BLUE_DATA @1=-999;"
                                   "BLUE_DATA+BLANK   =                 -999");
@@ -202,7 +200,7 @@ static void same_as_astropy(int kind, const char *name, int exposures, const rea
   one_file_close(&f);
 }
 
-static void test_real_files(void **state)
+MILL_TEST(real_files)
 {
   static const char older[] = "sdss/spec-0266-51602-0031", boss[] = "sdss/spec-3586-55181-0500";
   (void)state;
@@ -217,11 +215,4 @@ static void test_real_files(void **state)
   }
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      TEST(test_sdss_marks_missing_widths),  TEST(test_sdss_single_exposures),
-      TEST(test_lamost_names_without_cards), TEST(test_lamost_has_no_resolution_of_its_own),
-      TEST(test_weave_integers_with_blank),  TEST(test_real_files)};
-  return cmocka_run_group_tests_name("io/stars", tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(begin, end)

@@ -29,9 +29,8 @@ static uint64_t bits_of(const mill_selection *select, const char *column)
 #define BIT(n) (UINT64_C(1) << (n))
 
 /* Numbers as desitarget's targetmask.yaml of each survey has them. */
-static void test_bits_by_name(void **state)
+MILL_TEST(bits_by_name)
 {
-  (void)state;
   /* rvspecfit's command for DR1 */
   mill_selection select = classes("SCND_ANY", "STD_*");
   assert_true(bits_of(&select, "DESI_TARGET") == (BIT(62) | BIT(33) | BIT(34) | BIT(35)));
@@ -46,9 +45,8 @@ static void test_bits_by_name(void **state)
   assert_true(bits_of(&select, "DESI_TARGET") == 0);
 }
 
-static void test_a_class_that_no_survey_has(void **state)
+MILL_TEST(a_class_that_no_survey_has)
 {
-  (void)state;
   mill_selection select = classes("MWS_ANY", "STD_WD");
   assert_int_equal(mill_target_bits_check(&select, "x.fits"), MILL_OK);
   select = classes("MWS_ANY", "ANY");
@@ -56,9 +54,8 @@ static void test_a_class_that_no_survey_has(void **state)
   assert_says("'ANY'");
 }
 
-static void test_names_match_at_their_beginning(void **state)
+MILL_TEST(names_match_at_their_beginning)
 {
-  (void)state;
   static const struct {
     const char *pattern, *name;
     int matches;
@@ -81,12 +78,4 @@ static void test_names_match_at_their_beginning(void **state)
   assert_null(patterns);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits_by_name),
-      cmocka_unit_test(test_a_class_that_no_survey_has),
-      cmocka_unit_test(test_names_match_at_their_beginning),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

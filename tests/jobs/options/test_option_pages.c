@@ -62,9 +62,8 @@ static void close_out(void)
   assert_int_equal(fclose(out), 0);
 }
 
-static void test_man_of_a_job(void **state)
+MILL_TEST(man_of_a_job)
 {
-  (void)state;
   mill_man_print_job(job, out);
   close_out();
   assert_non_null(strstr(text, ".TH STARMILL-TOY 1 \"\" \"starmill "));
@@ -97,9 +96,8 @@ static void test_man_of_a_job(void **state)
                             ".SH SEE ALSO\n.BR starmill (1)\n");
 }
 
-static void test_man_of_the_program(void **state)
+MILL_TEST(man_of_the_program)
 {
-  (void)state;
   mill_man_print_program(job, "a purpose", "starmill help: this -- text\n", out);
   close_out();
   assert_non_null(strstr(text, ".SH NAME\nstarmill \\- a purpose\n"));
@@ -107,11 +105,4 @@ static void test_man_of_the_program(void **state)
   assert_non_null(strstr(text, ".SH HELP\n.TP\n.B starmill help\nthis \\-\\- text\n"));
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_man_of_a_job, open_out),
-      cmocka_unit_test_setup(test_man_of_the_program, open_out),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_EACH_TEST_MAIN(open_out, NULL)

@@ -19,9 +19,8 @@ static int read_text(const char *text, mill_arm_setup *out)
   return err;
 }
 
-static void test_points_and_numbers(void **state)
+MILL_TEST(points_and_numbers)
 {
-  (void)state;
   mill_arm_setup setup;
   assert_ok(read_text("arms:\n"
                       "  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, sigma: [[4200, 0.4], "
@@ -50,9 +49,8 @@ static void test_points_and_numbers(void **state)
 }
 
 /* Those that come with the program: a sigma has at least 1.2 pixels (docs/use/libraries.md). */
-static void test_shipped_setups(void **state)
+MILL_TEST(shipped_setups)
 {
-  (void)state;
   static const struct {
     const char *name;
     int n_arm;
@@ -79,9 +77,8 @@ static void refused(const char *text, const char *word)
 
 #define ARM "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "
 
-static void test_refusals(void **state)
+MILL_TEST(refusals)
 {
-  (void)state;
   mill_arm_setup setup;
   refused("", "expected a key arms");
   refused("arms: []\n", "1 to 8 arms");
@@ -107,12 +104,4 @@ static void test_refusals(void **state)
   assert_int_equal(mill_arm_setup_read("/nowhere/arms.yaml", &setup), MILL_ERR_CONFIG);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_points_and_numbers),
-      cmocka_unit_test(test_shipped_setups),
-      cmocka_unit_test(test_refusals),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

@@ -113,9 +113,8 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   return cost;
 }
 
-static void test_every_wanted_row_is_in_one_chunk(void **state)
+MILL_TEST(every_wanted_row_is_in_one_chunk)
 {
-  (void)state;
   static const int n_rank[] = {1, 2, 3, 16, 100, 5000};
   for (int k = 0; k < 60; k++) {
     mill_random random;
@@ -139,9 +138,8 @@ static void test_every_wanted_row_is_in_one_chunk(void **state)
   }
 }
 
-static void test_nothing_to_do(void **state)
+MILL_TEST(nothing_to_do)
 {
-  (void)state;
   static const int64_t none[] = {0, 0, 5};
   static const double cheap[] = {1, 1, 1};
   mill_schedule_sum sum;
@@ -159,9 +157,8 @@ static void test_nothing_to_do(void **state)
   mill_schedule_free(NULL);
 }
 
-static void test_one_rank_takes_files_as_they_come(void **state)
+MILL_TEST(one_rank_takes_files_as_they_come)
 {
-  (void)state;
   static const int64_t n_row[] = {10, 0, 700, 3};
   static const double open_cost[] = {1, 1, 300, 1};
   mill_schedule_walk walk;
@@ -182,9 +179,8 @@ static void test_one_rank_takes_files_as_they_come(void **state)
   mill_schedule_free(schedule);
 }
 
-static void test_chunks_become_smaller(void **state)
+MILL_TEST(chunks_become_smaller)
 {
-  (void)state;
   /* one large file on 4 ranks: by hand, with a least chunk of 12.7 rows and shares of a quarter */
   static const int64_t n_row[] = {100000};
   static const double cheap[] = {0.3};
@@ -208,9 +204,8 @@ static void test_chunks_become_smaller(void **state)
   mill_schedule_free(schedule);
 }
 
-static void test_first_chunks_are_even_where_ranks_hold_all(void **state)
+MILL_TEST(first_chunks_are_even_where_ranks_hold_all)
 {
-  (void)state;
   /* who comes first would else take everything into its slots */
   static const int64_t n_row[] = {40, 40, 40};
   static const double cheap[] = {0.3, 0.3, 0.3};
@@ -227,9 +222,8 @@ static void test_first_chunks_are_even_where_ranks_hold_all(void **state)
   mill_schedule_free(schedule);
 }
 
-static void test_files_stay_whole_where_they_can(void **state)
+MILL_TEST(files_stay_whole_where_they_can)
 {
-  (void)state;
   mill_schedule_walk walk;
   mill_schedule_rows piece;
   mill_schedule_sum sum;
@@ -260,9 +254,8 @@ static void test_files_stay_whole_where_they_can(void **state)
   mill_schedule_free(schedule);
 }
 
-static void test_costs(void **state)
+MILL_TEST(costs)
 {
-  (void)state;
   assert_true(mill_schedule_row_cost(0) == 1 && mill_schedule_row_cost(1) == 1);
   assert_true(mill_schedule_row_cost(3) > mill_schedule_row_cost(2));
   assert_true(mill_schedule_row_cost(3) < 3);
@@ -273,9 +266,8 @@ static void test_costs(void **state)
               1.99 * mill_schedule_open_cost(27000000, 1, 127));
 }
 
-static void test_several_chunks_at_a_time(void **state)
+MILL_TEST(several_chunks_at_a_time)
 {
-  (void)state;
   const int n_file = make_uneven(5000, 500, 127, 3);
   const mill_schedule_plan plan = plan_of(n_file, 7);
   mill_schedule *schedule = make(&plan);
@@ -312,9 +304,8 @@ static void test_several_chunks_at_a_time(void **state)
 
 /* ---- in time ---- */
 
-static void test_a_run_by_hand(void **state)
+MILL_TEST(a_run_by_hand)
 {
-  (void)state;
   /* one rank, 4 rows at 2 rows a second, opened in 1 s, read in 0.1 s each, nothing else */
   static const int64_t n_row[] = {4};
   static const double open_cost[] = {2};
@@ -383,9 +374,8 @@ static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, con
   return outcome;
 }
 
-static void test_idle_tail_on_an_uneven_catalog(void **state)
+MILL_TEST(idle_tail_on_an_uneven_catalog)
 {
-  (void)state;
   static const int n_rank[] = {2, 8, 64};
   for (int k = 0; k < 3; k++) {
     const mill_schedule_outcome o = run_uneven(n_rank[k], 4000, 0.05, NULL);
@@ -440,9 +430,8 @@ static mill_schedule_outcome run_mixed(int64_t n_row, int told)
   return outcome;
 }
 
-static void test_slow_ranks_do_not_hold_the_end(void **state)
+MILL_TEST(slow_ranks_do_not_hold_the_end)
 {
-  (void)state;
   /* some 25 s of work */
   const int64_t n_row = 500000;
   const mill_schedule_outcome even = run_mixed(n_row, 1), told = run_mixed(n_row, 79),
@@ -456,20 +445,4 @@ static void test_slow_ranks_do_not_hold_the_end(void **state)
   assert_true(unsure.efficiency > 0.97);
 }
 
-int main(void)
-{
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_wanted_row_is_in_one_chunk),
-      cmocka_unit_test(test_nothing_to_do),
-      cmocka_unit_test(test_one_rank_takes_files_as_they_come),
-      cmocka_unit_test(test_chunks_become_smaller),
-      cmocka_unit_test(test_first_chunks_are_even_where_ranks_hold_all),
-      cmocka_unit_test(test_files_stay_whole_where_they_can),
-      cmocka_unit_test(test_several_chunks_at_a_time),
-      cmocka_unit_test(test_costs),
-      cmocka_unit_test(test_a_run_by_hand),
-      cmocka_unit_test(test_idle_tail_on_an_uneven_catalog),
-      cmocka_unit_test(test_slow_ranks_do_not_hold_the_end),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+MILL_TEST_MAIN(NULL, NULL)

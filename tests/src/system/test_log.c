@@ -67,9 +67,8 @@ static void assert_matches(const char *text, const char *pattern)
 
 #define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z "
 
-static void test_line_in_a_file(void **state)
+MILL_TEST(line_in_a_file)
 {
-  (void)state;
   assert_int_equal(mill_log_open(3, 1, MILL_LOG_INFO, log_path), MILL_OK);
   mill_log_info("%d stars", 12);
   const int line = __LINE__ - 1;
@@ -82,9 +81,8 @@ static void test_line_in_a_file(void **state)
   free(err);
 }
 
-static void test_error_also_reaches_standard_error(void **state)
+MILL_TEST(error_also_reaches_standard_error)
 {
-  (void)state;
   assert_int_equal(mill_log_open(1, 1, MILL_LOG_ERROR, log_path), MILL_OK);
   mill_log_warning("not asked for");
   mill_log_error("lost");
@@ -95,9 +93,8 @@ static void test_error_also_reaches_standard_error(void **state)
   free(err);
 }
 
-static void test_without_a_file_lines_go_to_standard_error(void **state)
+MILL_TEST(without_a_file_lines_go_to_standard_error)
 {
-  (void)state;
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_WARNING, NULL), MILL_OK);
   mill_log_warning("careful");
   mill_log_error("lost");
@@ -107,9 +104,8 @@ static void test_without_a_file_lines_go_to_standard_error(void **state)
   free(err);
 }
 
-static void test_levels(void **state)
+MILL_TEST(levels)
 {
-  (void)state;
   for (int level = MILL_LOG_ERROR; level <= MILL_LOG_DEBUG; level++) {
     unlink(log_path);
     assert_int_equal(mill_log_open(0, 1, level, log_path), MILL_OK);
@@ -128,9 +124,8 @@ static void test_levels(void **state)
     assert_int_equal(mill_log_level_from_name(name[i]), i <= MILL_LOG_DEBUG ? i : -1);
 }
 
-static void test_one_line_a_message(void **state)
+MILL_TEST(one_line_a_message)
 {
-  (void)state;
   char longest[9000];
   memset(longest, 'x', sizeof longest - 1);
   longest[sizeof longest - 1] = '\0';
@@ -145,9 +140,8 @@ static void test_one_line_a_message(void **state)
   free(text);
 }
 
-static void test_full_disk_sends_lines_to_standard_error(void **state)
+MILL_TEST(full_disk_sends_lines_to_standard_error)
 {
-  (void)state;
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, "/dev/full"), MILL_OK);
   errno = ENOENT;
   mill_log_info("not lost");
@@ -161,9 +155,8 @@ static void test_full_disk_sends_lines_to_standard_error(void **state)
   free(err);
 }
 
-static void test_log_that_cannot_be_opened(void **state)
+MILL_TEST(log_that_cannot_be_opened)
 {
-  (void)state;
   const char *path = in_folder("nowhere/run.log");
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
   assert_fails(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT, path);
@@ -189,9 +182,8 @@ static void complain(int n, const char *what)
     mill_log_error("%s %d", what, i);
 }
 
-static void test_a_flood_is_counted(void **state)
+MILL_TEST(a_flood_is_counted)
 {
-  (void)state;
   enum { N = 10000, N_RANK = 10, SHOWN = MILL_LOG_LINES / N_RANK };
   assert_int_equal(mill_log_open(2, N_RANK, MILL_LOG_INFO, log_path), MILL_OK);
   complain(N, "unreadable");
@@ -213,9 +205,8 @@ static void test_a_flood_is_counted(void **state)
 }
 
 /* What is shown of lines from one place, and what is said of the others. */
-static void test_each_rank_shows_its_share(void **state)
+MILL_TEST(each_rank_shows_its_share)
 {
-  (void)state;
   static const struct {
     int rank, n_rank, level, n_line, n_shown;
     const char *count;
@@ -248,9 +239,8 @@ static void *write_lines(void *argument)
   return NULL;
 }
 
-static void test_lines_of_threads_do_not_mix(void **state)
+MILL_TEST(lines_of_threads_do_not_mix)
 {
-  (void)state;
   pthread_t thread[N_THREAD];
   int number[N_THREAD], next[N_THREAD] = {0};
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
@@ -275,9 +265,8 @@ static void test_lines_of_threads_do_not_mix(void **state)
   free(text);
 }
 
-static void test_log_line_clears_the_status_line(void **state)
+MILL_TEST(log_line_clears_the_status_line)
 {
-  (void)state;
   assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, NULL), MILL_OK);
   mill_log_status("1/2");
   mill_log_info("between");
@@ -289,22 +278,7 @@ static void test_log_line_clears_the_status_line(void **state)
   free(err);
 }
 
-#define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, catch_stderr, release_stderr)
-
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      LOG_TEST(test_line_in_a_file),
-      LOG_TEST(test_error_also_reaches_standard_error),
-      LOG_TEST(test_without_a_file_lines_go_to_standard_error),
-      LOG_TEST(test_levels),
-      LOG_TEST(test_one_line_a_message),
-      LOG_TEST(test_full_disk_sends_lines_to_standard_error),
-      LOG_TEST(test_log_that_cannot_be_opened),
-      LOG_TEST(test_a_flood_is_counted),
-      LOG_TEST(test_each_rank_shows_its_share),
-      LOG_TEST(test_lines_of_threads_do_not_mix),
-      LOG_TEST(test_log_line_clears_the_status_line),
-  };
-  return cmocka_run_group_tests(tests, begin, remove_folder);
+  return mill_run_tests(begin, remove_folder, catch_stderr, release_stderr);
 }
