@@ -101,7 +101,7 @@ MILL_TEST(the_host_waits_for_rounds_only)
 MILL_TEST(an_old_driver_has_no_graph)
 {
   const long before = mill_emulation_count().n_graph;
-  mill_emulation_driver(12030);
+  mill_emulation.driver = 12030;
   expect(&by_batch, N_STAR);
   mill_emulation_reset();
   assert_int_equal(mill_emulation_count().n_graph, before);
@@ -144,12 +144,12 @@ MILL_TEST(short_memory_changes_nothing)
   for (size_t share = 16; share > 0 && n_slot == N_STAR; share -= 2) {
     /* kernels want some too, more than a star, and must have it before stars */
     const size_t launch = (all - fixed) / 16, bytes = fixed + launch + (all - fixed) * share / 64;
-    mill_emulation_launch_memory(launch);
-    mill_emulation_memory(bytes + bytes / 15); /* of which 1 / 16 is left alone */
+    mill_emulation.launch_bytes = launch;
+    mill_emulation.memory_bytes = bytes + bytes / 15; /* of which 1 / 16 is left alone */
     p = pipeline(tested, N_STAR);
     n_slot = slots_of_run(p);
     /* more memory, another run: all slots again */
-    mill_emulation_memory(4 * all);
+    mill_emulation.memory_bytes = 4 * all;
     if (n_slot < N_STAR)
       assert_int_equal(slots_of_run(p), N_STAR);
     mill_pipeline_destroy(p);
@@ -160,9 +160,9 @@ MILL_TEST(short_memory_changes_nothing)
 
 MILL_TEST(neighbours_in_memory_are_copied_one_by_one)
 {
-  mill_emulation_adjacent(1);
+  mill_emulation.adjacent = 1;
   expect(&by_batch, N_STAR);
-  mill_emulation_adjacent(0);
+  mill_emulation_reset();
 }
 
 MILL_TEST(without_a_graph_rounds_go_on_one_by_one)
@@ -174,7 +174,7 @@ MILL_TEST(without_a_graph_rounds_go_on_one_by_one)
   n_fit = 2;
   for (size_t i = 0; i < sizeof call / sizeof call[0]; i++) {
     const long before = mill_emulation_count().n_graph;
-    mill_emulation_fail_graph(call[i]);
+    mill_emulation.graph_call_to_fail = call[i];
     expect(&by_batch, N_STAR);
     assert_int_equal(mill_emulation_count().n_graph, before);
     mill_emulation_reset();
@@ -205,7 +205,8 @@ MILL_TEST(a_node_that_is_not_ready_is_told)
   enum { NOT_READY = 802, DRIVER_MISMATCH = 803 };
   for (int error = NOT_READY; error <= DRIVER_MISMATCH; error++) {
     mill_pipeline *p = pipeline(tested, 2);
-    mill_emulation_fail(0, error);
+    mill_emulation.n_kernel_to_fail = 0;
+    mill_emulation.kernel_error = error;
     assert_int_equal(run_stars(p), MILL_ERR_BACKEND);
     assert_non_null(strstr(mill_error_message(), "fabric manager of this node is not ready"));
     mill_pipeline_destroy(p);
@@ -220,7 +221,8 @@ MILL_TEST(a_failure_hands_over_what_has_finished)
   expect(&by_batch, N_SLOT);
   const long n_kernel = mill_emulation_count().n_kernel - before;
   mill_pipeline *p = pipeline(tested, N_SLOT);
-  mill_emulation_fail(n_kernel * 3 / 4, ECC);
+  mill_emulation.n_kernel_to_fail = n_kernel * 3 / 4;
+  mill_emulation.kernel_error = ECC;
   assert_int_equal(run_stars(p), MILL_ERR_BACKEND);
   assert_non_null(strstr(mill_error_message(), "memory is faulty"));
   mill_pipeline_destroy(p);

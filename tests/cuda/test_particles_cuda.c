@@ -51,7 +51,7 @@ MILL_TEST(what_does_not_fit_goes_in_turns)
   turns = whole;
   evolution_run_by(&whole, tested);
   const size_t n_byte = mill_emulation_count().n_byte_most;
-  mill_emulation_memory(SPARE + n_byte * 5 / 6);
+  mill_emulation.memory_bytes = SPARE + n_byte * 5 / 6;
   const int64_t n_upload = (int64_t)mill_emulation_count().n_upload;
   evolution_run_by(&turns, tested);
   assert_int_equal((int64_t)mill_emulation_count().n_upload - n_upload, 2);
@@ -67,12 +67,13 @@ MILL_TEST(failures_are_told_and_leave_nothing)
 {
   evolution e;
   problems_of(&e, MILL_DENSITY_EXACT);
-  mill_emulation_memory(1 << 12);
+  mill_emulation.memory_bytes = 1 << 12;
   assert_int_equal(evolution_try(&e, tested), MILL_ERR_MEMORY);
   assert_non_null(strstr(mill_error_message(), "130 particles along 1 axes, 131 steps"));
   assert_non_null(strstr(mill_error_message(), "give fewer particles"));
   mill_emulation_reset();
-  mill_emulation_fail(3, 700);
+  mill_emulation.n_kernel_to_fail = 3;
+  mill_emulation.kernel_error = 700;
   assert_int_equal(evolution_try(&e, tested), MILL_ERR_BACKEND);
   assert_non_null(strstr(mill_error_message(), "the evolution of particles"));
   mill_emulation_reset();

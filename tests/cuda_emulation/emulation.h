@@ -15,29 +15,25 @@ enum { MILL_EMULATION_LIST_BYTES = 256 };
 /** Seed of all orders that are random. */
 void mill_emulation_seed(unsigned seed);
 
-/** Device memory in all, bytes (1 GiB when never called). */
-void mill_emulation_memory(size_t bytes);
+/** What tests set, and mill_emulation_reset forgets. */
+typedef struct mill_emulation_settings {
+  size_t memory_bytes; /**< of the device; 1 GiB */
+  int adjacent; /**< not 0: new pieces of device memory follow one another, as a GPU's often do,
+                            in the place of ending before a page that no access may touch; a copy still
+                            has to stay within its piece */
+  size_t
+      launch_bytes; /**< device memory that CUDA itself takes at the next launch, which fails where
+                            there is none */
+  const char *graph_call_to_fail; /**< the next call of this name ("cudaGraphInstantiate") fails, of
+                                       those that make or launch a graph; NULL: none */
+  long n_kernel_to_fail; /**< this kernel from now (0: the next one that is run) fails with the
+                                       CUDA error kernel_error, and every call after it; below 0: none */
+  int kernel_error;
+  int driver; /**< what cudaDriverGetVersion says; 13000 */
+} mill_emulation_settings;
+extern mill_emulation_settings mill_emulation;
 
-/** Not 0: new pieces of device memory follow one another, as a GPU's often do, in the place of
- *  ending before a page that no access may touch.  A copy still has to stay within its piece. */
-void mill_emulation_adjacent(int on);
-
-/** Device memory that CUDA itself takes at the first launch from now on, bytes; a launch fails
- *  where there is none. */
-void mill_emulation_launch_memory(size_t bytes);
-
-/** The next call of this name ("cudaGraphInstantiate") fails; of those that make or launch a
- *  graph.  NULL: none. */
-void mill_emulation_fail_graph(const char *call);
-
-/** Kernel number n_more from now (0: the next one that is run) fails with a CUDA error of
- *  this number, as does every call after it until mill_emulation_reset; n_more < 0: none. */
-void mill_emulation_fail(long n_more, int error);
-
-/** What cudaDriverGetVersion says, 13000 when never called. */
-void mill_emulation_driver(int version);
-
-/** Forget failures, the limit of memory, what launches want of it, and the driver's version. */
+/** Set all back, forget failures and what launches have taken. */
 void mill_emulation_reset(void);
 
 /** Since the program began. */
