@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fits that start from a table: which stars do, what comes out, and what is refused."""
 
-from common import *  # noqa: F403
+from base import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
 
 INFO_SECOND_START, INFO_GIVEN_START = 2, 64
-ROWS = list(range(3, 195, 16))
+N_STAR = 12
 LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 PARAMETERS = ("VRAD", "VSINI") + LABELS
-TRUTH = data("sim/truth-dev.fits")
+LIBRARY, SURVEY = coarse_survey(N_STAR)
+TRUTH = os.path.join(os.path.dirname(SURVEY), "truth.fits")
 
 
-def truth():
-    """Rows of the truth table, those of ROWS."""
-    with pyfits.open(TRUTH) as hdus:
-        return np.array(hdus[1].data)[ROWS]
+TRUE = np.array(pyfits.getdata(TRUTH, "TRUTH"))
 
 
 def save(name, columns):
     """A FITS table of {name: values}; its path."""
     pyfits.BinTableHDU.from_columns([
         pyfits.Column(name=key, array=np.asarray(values),
-                      format={"f": "D", "i": "K"}.get(np.asarray(values).dtype.kind, "32A"))
+                      format="2D" if np.ndim(values) == 2 else {"f": "D", "i": "K"}.get(
+                          np.asarray(values).dtype.kind, "32A"))
         for key, values in columns.items()
     ]).writeto(tmp(name), overwrite=True)
     return tmp(name)
@@ -28,21 +30,16 @@ def save(name, columns):
 
 def table(name, edit=None):
     """The truth as a table of its own, after edit(columns)."""
-    true = truth()
-    columns = {key: np.array(true[key]) for key in ("TARGETID",) + PARAMETERS}
+    columns = {key: np.array(TRUE[key]) for key in ("TARGETID",) + PARAMETERS}
     if edit:
         edit(columns)
     return save(name, columns)
 
 
-class FitStart(EndToEnd):
-    @classmethod
-    def setUpClass(cls):
-        cls.input = cut("stars.fits", ROWS)
-
+class FitStart(ProgramTest):
     def run_fit(self, out, *args, **how):
         """Fit the stars, give /fits."""
-        self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, self.input, **how)
+        self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, SURVEY, lib=LIBRARY, **how)
         return read(self.path)
 
     def guessed(self):
@@ -65,7 +62,7 @@ class FitStart(EndToEnd):
 
     def test_the_truth_gives_the_same_solution(self):
         guessed, given = self.guessed(), self.run_fit("given.h5", "--start", TRUTH)
-        self.assertIn(f"all {len(ROWS)} rows start from {TRUTH}", self.done.stderr)
+        self.assertIn(f"all {N_STAR} rows start from {TRUTH}", self.done.stderr)
         self.assertTrue((given["STATUS"] == FITTED).all())
         self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all())
         self.assertFalse((given["FIT_INFO"] & INFO_SECOND_START).any())
@@ -79,18 +76,35 @@ class FitStart(EndToEnd):
         # one evaluation of the start, which promises nothing more, one profile, one for the end
         self.run_fit("first.h5")
         first = self.path
+        # the same values in a FITS table are the same start, so the same run
+        self.run_fit("same.h5", "--start", first)
+        values = read(first)
+        self.run_fit("same.h5", "--start", save("same.fits", {key: values[key] for key in (
+            "TARGETID",) + PARAMETERS}))
+        self.assertIn("finished already", self.done.stdout)
         with h5py.File(first, "r+") as f:  # as if it was stopped before it came to the last row
             f["fits/STATUS"][-1] = 0
             f["provenance/FINISHED"][...] = 0
+            f["fits/VRAD"][0] += 1.0  # and was damaged
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed())
         self.assertEqual(np.median(again["NEVAL"]), 3)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
-        self.assertTrue(given[:-1].all() and not given[-1])
+        self.assertTrue(given[1:-1].all() and not given[0] and not given[-1])
+
+    def test_the_first_table_with_the_columns_counts(self):
+        straight, other = table("one.fits"), table("other.fits", lambda c: c["VRAD"].fill(99.0))
+        with pyfits.open(straight) as one, pyfits.open(other) as two:
+            pyfits.HDUList([pyfits.PrimaryHDU(), pyfits.ImageHDU(np.zeros(2)), pyfits.BinTableHDU.from_columns(
+                one[1].columns[:2], name="FIBERMAP"), one[1].copy(), two[1].copy()]
+            ).writeto(tmp("several.fits"))
+        self.run_fit("tables.h5", "--start", straight)
+        self.run_fit("tables.h5", "--start", tmp("several.fits"))
+        self.assertIn("finished already", self.done.stdout)
 
     def test_order_and_case_mean_nothing(self):
         def shuffle(columns):
-            order = np.random.default_rng(1).permutation(len(ROWS))
+            order = np.random.default_rng(1).permutation(N_STAR)
             for name in list(columns):
                 columns[name] = columns[name][order]
             columns["alpha"] = columns.pop("ALPHAFE")
@@ -99,8 +113,8 @@ class FitStart(EndToEnd):
         shuffled = self.run_fit("shuffled.h5", "--start", table("shuffled.fits", shuffle))
         self.assertEqual(differing(straight, shuffled), [])
         # the same values, so the same run: it is finished
-        done = run("fit", "--library", library(), "--optimizer", "levenberg-marquardt",
-                   "--output", self.path, "--start", tmp("straight.fits"), self.input)
+        done = run("fit", "--library", LIBRARY, "--optimizer", "levenberg-marquardt",
+                   "--output", self.path, "--start", tmp("straight.fits"), SURVEY)
         self.assertIn("finished already", done.stdout)
 
     def test_stars_without_values_are_guessed(self):
@@ -113,9 +127,9 @@ class FitStart(EndToEnd):
         for ranks in (1, 3):
             given = self.run_fit(f"part{ranks}.h5", "--start", table("part.fits", spoil),
                                  ranks=ranks)
-            self.assertOneLine(self.done, f"{len(ROWS) - 4} of {len(ROWS)} rows start from",
+            self.assertOneLine(self.done, f"{N_STAR - 4} of {N_STAR} rows start from",
                                "2 not found, 2 without finite values", status=0)
-            plain = np.zeros(len(ROWS), bool)
+            plain = np.zeros(N_STAR, bool)
             plain[missing + bad] = True
             np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
             # such a star's row is the one of a fit without a table
@@ -129,21 +143,21 @@ class FitStart(EndToEnd):
                 values = columns[name]
                 columns[name] = np.concatenate([values[:1], values, values])
             columns["LOGG"][0] = np.nan
-            columns["VRAD"][len(ROWS) + 1:] += 500.0
+            columns["VRAD"][N_STAR + 1:] += 500.0
         once = self.run_fit("once.h5", "--start", table("once.fits"))
         twice = self.run_fit("twice.h5", "--start", table("twice.fits", repeat))
-        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "repeat a star", status=0)
+        self.assertOneLine(self.done, f"{N_STAR + 1} rows of", "repeat a star", status=0)
         self.assertEqual(differing(once, twice), [])
 
     def test_values_beyond_the_limits_are_brought_within(self):
         def extreme(columns):
-            columns["VSINI"][:] = [-5.0, 1e5] * (len(ROWS) // 2)
+            columns["VSINI"][:] = [-5.0, 1e5] * (N_STAR // 2)
             columns["TEFF"][:2] = [1.0, 1e9]
             columns["VRAD"][:] = np.clip(columns["VRAD"], -50, 50)
         def within(columns):
             extreme(columns)
             columns["VSINI"] = np.clip(columns["VSINI"], 0, 500)
-            with h5py.File(library()) as f:
+            with h5py.File(LIBRARY) as f:
                 teff = f["labels/label0"].attrs
                 columns["TEFF"] = np.clip(columns["TEFF"], teff["min"], teff["max"])
         outside = self.run_fit("outside.h5", "--start", table("outside.fits", extreme))
@@ -165,17 +179,16 @@ class FitStart(EndToEnd):
         for optimizer in ("hybrid", "nelder-mead"):
             with self.subTest(optimizer):
                 self.fit(f"{optimizer}.h5", "--optimizer", optimizer, "--start", TRUTH,
-                         cut("few.fits", ROWS[:6]))
-                some = read(self.path)
-                guessed = {name: values[:6] for name, values in self.guessed().items()}
-                self.assertTrue((some["FIT_INFO"] & INFO_GIVEN_START).all())
-                self.assertSameSolution(some, guessed)
+                         SURVEY, lib=LIBRARY)
+                given = read(self.path)
+                self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all())
+                self.assertSameSolution(given, self.guessed())
 
     def test_other_values_are_another_run(self):
         self.run_fit("identity.h5", "--start", table("identity.fits"))
         path = self.path
-        args = ("fit", "--library", library(), "--output", path, "--optimizer",
-                "levenberg-marquardt", self.input)
+        args = ("fit", "--library", LIBRARY, "--output", path, "--optimizer",
+                "levenberg-marquardt", SURVEY)
         def move(columns):
             columns["VRAD"][4] += 1e-6
         for start in (("--start", table("moved.fits", move)), ()):
@@ -191,34 +204,64 @@ class FitStart(EndToEnd):
             columns["FEH"][:] = np.nan
         def narrow(columns):
             del columns["VSINI"], columns["LOGG"]
+        def nameless(columns):
+            del columns["TARGETID"]
+
+        def wide(columns):
+            columns["VRAD"] = np.stack([columns["VRAD"]] * 2, axis=1)
+
+        def empty(columns):
+            for name in columns:
+                columns[name] = columns[name][:0]
+
+        def without(name):
+            path = shutil.copy(tmp("whole.h5"), tmp(os.path.basename(name) + ".h5"))
+            with h5py.File(path, "r+") as f:
+                del f[name]
+            return path
+
         put("text.txt", "TARGETID VRAD\n")
-        n = len(ROWS)
+        put("hdf5.h5", b"\x89HDF\r\n\x1a\n and no more")
+        pyfits.PrimaryHDU().writeto(tmp("primary.fits"))
+        self.fit("whole.h5", "--quiet", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
+        huge = without("fits/STATUS")
+        with h5py.File(huge, "r+") as f:  # no room in the file, and 16 GB were it believed
+            f.create_dataset("fits/STATUS", (2 * 10**9,), "i8", chunks=(1,))
+        n = N_STAR
         for start, parts in (
             (table("foreign.fits", foreign), ("none of the", f"{n} not found")),
             (table("nothing.fits", nothing), ("none of the", f"{n} without finite")),
             (table("narrow.fits", narrow), ("lacks VSINI LOGG",)),
-            (self.input, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
-            (library(), ("not a result of starmill",)),
+            (SURVEY, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
+            (LIBRARY, ("not a result of starmill",)),
             (tmp("text.txt"), ("start:",)),
             (tmp("missing.fits"), ("cannot be opened",)),
+            (tmp("primary.fits"), ("no table",)),
+            (table("nameless.fits", nameless), ("lacks TARGETID",)),
+            (table("wide.fits", wide), ("column VRAD must hold one number",)),
+            (table("empty.fits", empty), ("no rows",)),
+            (tmp("hdf5.h5"), ("HDF5",)),
+            (huge, ("/fits/STATUS claims 16000000000 bytes",)),
+            *((without(name), (name,)) for name in ("fits/TARGETID", "fits/ALPHAFE", "fits/FIT_INFO",
+                                                    "catalog/OBJECT")),
         ):
-            for ranks in (0, 2):
+            for ranks in (0, 2) if start == LIBRARY else (0,):
                 with self.subTest(start, ranks=ranks):
-                    done = starmill("fit", "--library", library(), "--output", tmp("no.h5"),
-                                    "--start", start, self.input, ranks=ranks)
+                    done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"),
+                                    "--start", start, SURVEY, ranks=ranks)
                     self.assertOneLine(done, start, *parts, status=2)
                     self.assertFalse(os.path.exists(tmp("no.h5")))
 
     def test_the_start_is_no_output(self):
         self.run_fit("mine.h5")
         before = content(self.path)
-        done = starmill("fit", "--library", library(), "--output", self.path, "--overwrite",
-                        "--start", self.path, self.input)
+        done = starmill("fit", "--library", LIBRARY, "--output", self.path, "--overwrite",
+                        "--start", self.path, SURVEY)
         self.assertOneLine(done, "--output", "to start from", status=2)
         self.assertEqual(content(self.path), before)
 
 
-class StartByName(EndToEnd):
+class StartByName(ProgramTest):
     """Spectra without TARGETID are found by name."""
 
     NAMES = ("star one", "star two", "star three")
@@ -226,25 +269,22 @@ class StartByName(EndToEnd):
 
     @classmethod
     def setUpClass(cls):
-        sys.path.insert(0, os.path.join(SOURCE, "tools"))
-        import make_generic
         put("generic.yaml", "lsf: off\nwave_mask: []\n")
-        hdus = {name: values for name, _, values in source("sim/coadd-dev.fits.gz")}
+        with pyfits.open(SURVEY) as file:
+            hdus = {hdu.name: hdu.data for hdu in file if hdu.data is not None}
         cls.input = tmp("generic.fits")
         make_generic.write(cls.input, [
             {"NAME": star, "ARM": arm, "WAVELENGTH": hdus[arm + "_WAVELENGTH"].astype(float),
              "FLUX": hdus[arm + "_FLUX"][row], "IVAR": hdus[arm + "_IVAR"][row],
              "MASK": hdus[arm + "_MASK"][row].astype("i4")}
-            for row, star in enumerate(cls.NAMES) for arm in ARMS
+            for row, star in enumerate(cls.NAMES) for arm in "BRZ"
         ], "vacuum")
-        with pyfits.open(TRUTH) as hdus:
-            cls.truth = np.array(hdus[1].data)[: len(cls.NAMES)]
 
     def fit(self, out, *args, **how):
-        return super().fit(out, *self.ARGS, *args, self.input, lib=library("nn"), **how)
+        return super().fit(out, *self.ARGS, *args, self.input, lib=LIBRARY, **how)
 
     def columns(self, rows):
-        return {key: np.array(self.truth[key])[rows] for key in PARAMETERS}
+        return {key: np.array(TRUE[key])[rows] for key in PARAMETERS}
 
     def test_a_table_with_names(self):
         # two of the three, in another order
@@ -267,7 +307,7 @@ class StartByName(EndToEnd):
 
     def test_a_table_without_names_is_refused(self):
         start = save("numbers.fits", dict(self.columns([0, 1, 2]), TARGETID=[1, 2, 3]))
-        done = starmill("fit", "--library", library("nn"), "--output", tmp("no.h5"), *self.ARGS,
+        done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS,
                         "--start", start, self.input)
         self.assertOneLine(done, start, "none of the 3 rows", status=2)
 

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Small files of each survey, made byte by byte from random numbers so that they can be wrong too,
+and what their readers must hand over.  For test_formats.py."""
+
+import math
+import re
+
+from base import np
+
+ARMS = ["coadd", "b", "r", "blue", "red", "spectrum"]
+COADD, B, R, BLUE, RED, SPECTRUM = range(6)
+UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
+# fibre: unplugged, bad trace, flat, arc, columns, rejected; pixel: rejected, no or bright sky,
+# rejected by the combination, low flux factor, bad sky chi-square, contiguous bad sky
+SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
+TYPES = {"L": "S1", "B": "u1", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4", "D": ">f8"}
+BITPIX = {"B": 8, "I": 16, "J": 32, "K": 64, "E": -32, "D": -64}
+ODD = np.array([0, np.nan, np.inf, -np.inf, 1e-42, -2.25, np.finfo("f4").max], "f4")
+np.seterr(all="ignore")
+
+
+def vacuum(wave):
+    """Of wavelengths in air: the fit of the inverse of Morton (2000) that VALD has."""
+    s2 = (1e4 / wave) ** 2
+    return (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
+            + 1.599740894897e-4 / (38.92568793293 - s2)) * wave
+
+
+class Column:
+    """values [row][repeat], in a line; of vectors of variable length one array a row, of texts one
+    text a row.  shared: all rows have the first one's vector."""
+
+    def __init__(self, name, form, values, unit="", shared=False):
+        self.name, self.unit, self.shared = name, unit, shared
+        self.set(form, values)
+
+    def set(self, form, values):
+        self.form = form
+        repeat, self.vector, self.code = re.match(r"(\d*)(P?)([A-Z])", form).groups()
+        self.repeat = int(repeat or 1)
+        self.type = f"S{self.repeat}" if self.code == "A" else TYPES[self.code]
+        if not self.vector and self.code != "A":
+            values = np.array(values).astype(self.type).ravel()
+        self.values = values
+
+    def zeros(self, n):
+        return [""] * n if self.code == "A" else np.zeros(n * self.repeat)
+
+    def packed(self, n_row, heap, shift):
+        """The column's bytes, [row]; vectors go to the heap."""
+        if self.vector:
+            places = []
+            for values in self.values:
+                if not self.shared or not places:
+                    at = len(heap)
+                    heap += np.asarray(values).astype(self.type).tobytes()
+                places.append((len(values), at + shift))
+            return np.array(places, ">i4")
+        if self.code == "A":
+            return np.array([text.ljust(self.repeat).encode() for text in self.values], self.type)
+        return self.values.reshape(n_row, self.repeat)
+
+
+class Hdu:
+    """An image is one column without a name."""
+
+    def __init__(self, name, columns, shape=None, cards=()):
+        self.name, self.columns, self.shape, self.cards = name, columns, shape, list(cards)
+        self.n_row = None if shape is not None or not columns else (
+            len(columns[0].values) // (1 if columns[0].code == "A" or columns[0].vector
+                                       else columns[0].repeat))
+        self.gone = False
+
+    def column(self, name):
+        return next(c for c in self.columns if c.name == name)
+
+    def bytes(self, primary, shift):
+        """Header and data."""
+        cards, heap, data = [], bytearray(), b""
+        if self.n_row is None:
+            first = "SIMPLE  =                    T" if primary else "XTENSION= 'IMAGE   '"
+            code = self.columns[0].code if self.columns else "B"
+            axes = self.shape[::-1] if self.columns else ()
+            data = self.columns[0].values.tobytes() if self.columns else b""
+        else:
+            first, code = "XTENSION= 'BINTABLE'", "B"
+            packed = [c.packed(self.n_row, heap, shift) for c in self.columns]
+            rows = np.zeros(self.n_row, [(str(i), p.dtype, p.shape[1:]) for i, p in enumerate(packed)])
+            for i, values in enumerate(packed):
+                rows[str(i)] = values
+            axes, data = (rows.itemsize, self.n_row), rows.tobytes() + bytes(heap)
+        for key, value in (("BITPIX", BITPIX[code]), ("NAXIS", len(axes)),
+                           *((f"NAXIS{i + 1}", n) for i, n in enumerate(axes)),
+                           *((("PCOUNT", len(heap)), ("GCOUNT", 1)) if not primary else ()),
+                           *((("TFIELDS", len(self.columns)),) if self.n_row is not None else ())):
+            cards.append(f"{key:<8}= {value:>20}")
+        for i, c in enumerate(self.columns if self.n_row is not None else ()):
+            cards += [f"TTYPE{i + 1:<3}= '{c.name}'", f"TFORM{i + 1:<3}= '{c.form}'"]
+            cards += [f"TUNIT{i + 1:<3}= '{c.unit}'"] if c.unit else []
+        cards = [first, *cards, *([f"EXTNAME = '{self.name}'"] if self.name else []), *self.cards, "END"]
+        text = "".join(card[:80].ljust(80) for card in cards).encode()
+        return text + b" " * (-len(text) % 2880), data + bytes(-len(data) % 2880)
+
+
+def packed(hdus, shift=0):
+    """A file's bytes, and where each HDU and its data begin.  shift: added to where vectors lie."""
+    out, starts = b"", []
+    for hdu in hdus:
+        if not hdu.gone:
+            head, data = hdu.bytes(hdu is hdus[0], shift)
+            starts.append((len(out), len(out) + len(head)))
+            out += head + data
+    return out, starts
+
+
+def edit(hdus, text):
+    """"-HDU" leaves an HDU out, "HDU-COLUMN" a column, "HDU!TEXT" cards that begin with TEXT; "HDU+CARD"
+    adds a card, "HDU COLUMN>NAME" renames, "HDU COLUMN~FORM" changes the form (values become zeros),
+    "HDU COLUMN#UNIT" the unit, "HDU COLUMN@i=VALUE" one value, "HDU/AXES" the axes of an image or the
+    rows of a table (zeros fill).  HDU "" is the primary, "@5" HDU 6; COLUMN "" is an image."""
+    def find(name):
+        if name.startswith("@"):
+            return hdus[int(name[1:])]
+        return next(h for h in hdus if h.name == name)
+
+    if text.startswith("-"):
+        find(text[1:]).gone = True
+        return
+    name, op, rest = re.match(r"([^-!+ /]*)([-!+ /])(.*)", text).groups()
+    hdu = find(name)
+    if op == "-":
+        hdu.columns.remove(hdu.column(rest))
+    elif op == "!":
+        hdu.cards = ["COMMENT gone" if card.startswith(rest) else card for card in hdu.cards]
+    elif op == "+":
+        hdu.cards.append(rest)
+    elif op == "/":
+        axes = [int(n) for n in rest.split(",")]
+        hdu.shape = tuple(axes[::-1])
+        if hdu.n_row is not None:
+            hdu.n_row = axes[0]
+        for c in hdu.columns:
+            old, new = c.values, c.zeros(hdu.n_row if hdu.n_row is not None else math.prod(axes))
+            n = min(len(old), len(new))
+            new[:n] = old[:n]
+            c.set(c.form, new)
+    else:
+        name, op, value = re.match(r"([^>~#@]*)([>~#@])(.*)", rest).groups()
+        column = hdu.column(name)
+        if op == ">":
+            column.name = value
+        elif op == "#":
+            column.unit = value
+        elif op == "~":
+            n = hdu.n_row if hdu.n_row is not None else len(column.values)
+            column.form = value
+            column.set(value, Column("", value, ()).zeros(n))
+        else:
+            at, value = value.split("=", 1)
+            column.values[int(at)] = value if column.code == "A" else (
+                float(value) if column.code in "ED" else int(value))
+
+
+class Sample:
+    """hdus, and what is read: frame, rows of the catalogue, spectra by exposure and arm."""
+
+    def __init__(self, kind, seed=1, edits=""):
+        self.rng, self.rows, self.spectra, self.kind = np.random.default_rng(seed), [], [], kind
+        self.format, draw, self.lsf = KINDS[kind]
+        self.hdus, self.frame = draw(self)
+        self.shift = 0
+        self.edit(edits)
+
+    def edit(self, edits):
+        for text in filter(None, edits.split(";")):
+            edit(self.hdus, text)
+        return self
+
+    def row(self, **known):
+        self.rows.append({
+            "target_id": -1, "fits_row": len(self.rows), "fiber": int(self.rng.integers(5000)),
+            "exp_id": -1, "ref_id": -1, "n_exposure": 1, "object": "", "spectype": "", "subtype": "",
+            "ref_cat": "", "ra": self.rng.uniform(0, 360), "dec": self.rng.uniform(-90, 90),
+            "z": np.nan, **known})
+        return self.rows[-1]
+
+    def spectrum(self, exposure, arm, n):
+        """Flux and ivar at random, also what no reader may change."""
+        def floats():
+            x = self.rng.uniform(-10, 100, n).astype("f4")
+            return np.where(self.rng.integers(4, size=n) == 0, self.rng.choice(ODD, n), x)
+
+        mask = self.rng.integers(-2**31, 2**31, n) * self.rng.integers(2, size=n)
+        self.spectra.append({"exposure": exposure, "arm": arm, "flux": floats(), "ivar": floats(),
+                             "mask": mask.astype("i4"), "resolution": None, "sigma": None})
+        return self.spectra[-1]
+
+    def ascending(self, n, first, step):
+        return first + step * np.cumsum(self.rng.uniform(0.5, 1.5, n))
+
+    def of_rows(self, key):
+        return [row[key] for row in self.rows]
+
+
+def image(name, code, values, cards=()):
+    return Hdu(name, [Column("", code, values)], np.shape(values), cards)
+
+
+def table(name, *columns, cards=()):
+    return Hdu(name, [Column(*c) for c in columns], cards=cards)
+
+
+def desi(s):
+    """Five rows, arms b and r, at HDU 2 FIBERMAP."""
+    for i, target in enumerate((30, 10, -5, 20, 40)):
+        s.row(target_id=target, ref_cat="" if i == 3 else "G2")
+    hdus = [Hdu("", []), table(
+        "FIBERMAP", ("TARGETID", "K", s.of_rows("target_id")), ("OBJTYPE", "3A", ["TGT"] * 5),
+        ("COADD_FIBERSTATUS", "J", [0, 8, 1 << 20, 0, 8 | 1 << 20]), ("FIBER", "J", s.of_rows("fiber")),
+        ("TARGET_RA", "D", s.of_rows("ra")), ("TARGET_DEC", "D", s.of_rows("dec")),
+        ("REF_CAT", "2A", s.of_rows("ref_cat")))]
+    n_pix = 4, 4 + int(s.rng.integers(8))
+    waves = [s.ascending(n, first, 1.0) for n, first in zip(n_pix, (4000, 5000))]
+    for i in range(5):
+        for arm, wave in zip((B, R), waves):
+            p = s.spectrum(i, arm, len(wave))
+            p["wave"] = wave
+            p["resolution"] = np.array([s.spectrum(0, 0, 3 * len(wave))["flux"]]).ravel()
+            s.spectra.pop()
+    for x, wave, of in zip("BR", waves, (s.spectra[::2], s.spectra[1::2])):
+        hdus += [image(x + "_WAVELENGTH", "D", wave),
+                 *(image(f"{x}_{name.upper()}", code, [p[name] for p in of])
+                   for name, code in (("flux", "E"), ("ivar", "E"), ("mask", "J"))),
+                 image(x + "_RESOLUTION", "E", [p["resolution"].reshape(3, -1) for p in of])]
+    return hdus, BARYCENTRIC
+
+
+def sdss_table(s, name, mask, n, p):
+    loglam = s.ascending(n, 3.6, 1e-3).astype("f4")
+    wdisp = s.rng.uniform(0.5, 10, n).astype("f4")
+    p["wave"] = np.array([math.pow(10.0, float(x)) for x in loglam])
+    p["sigma"] = (wdisp.astype(float) * 1e-4 * math.log(10) * p["wave"]).astype("f4")
+    hdu = table(name, ("flux", "E", p["flux"]), ("LogLam", "E", loglam), ("ivar", "E", p["ivar"]),
+                (mask, "J", p["mask"]), ("wdisp", "E", wdisp))
+    p["mask"] &= SDSS_BAD
+    return hdu
+
+
+def sdss(s):
+    """COADD at HDU 2, SPECOBJ, then exposures 7 (red, blue) and 5 (blue)."""
+    row = s.row(z=-3.5e-5, fiber=31, fits_row=1, object="spec-0266-51602-0031", spectype="STAR",
+                subtype="WD", identifier="sdss 0266-51602-0031")
+    n = 6 + int(s.rng.integers(8))
+    hdus = [Hdu("", [], cards=["HELIO_RV=        4.97393101991"]),
+            sdss_table(s, "COADD", "AND_MASK", n, s.spectrum(0, COADD, n)),
+            table("SPECOBJ", ("PLATE", "J", [266]), ("MJD", "J", [51602]), ("FIBERID", "J", [31]),
+                  ("PLUG_RA", "D", [row["ra"]]), ("PLUG_DEC", "D", [row["dec"]]), ("Z", "D", [row["z"]]),
+                  ("CLASS", "6A", ["STAR"]), ("SUBCLASS", "21A", ["WD"]), ("OBJTYPE", "16A", ["QSO"]))]
+    s.single = {}
+    for i, name in enumerate(("R1-00000007", "B1-00000007", "B1-00000005")):
+        s.single[name] = s.spectrum(0, 0, 4 + i)
+        hdus.append(sdss_table(s, name + "-00000001-00000002", "mask", 4 + i, s.spectra.pop()))
+        hdus[-1].cards = ["HELIO_RV=        4.9"]
+    return hdus, HELIOCENTRIC
+
+
+def lamost(s, is_image=False):
+    """COADD at HDU 2, or the image of the primary; masks are floats here."""
+    n = 5 + int(s.rng.integers(8))
+    p = s.spectrum(0, COADD, n)
+    p["mask"] &= 0xffff
+    p["wave"] = s.ascending(n, 3700, 1).astype("f4").astype(float)
+    row = s.row(fiber=110, exp_id=3703110, fits_row=0 if is_image else 1, z=-0.00005617,
+                object="LAMOST J091219.42+275336.4", identifier="lamost 55877-B7708-03-110",
+                spectype="STAR", subtype="K7")
+    values = [p["flux"], p["ivar"], p["wave"], p["mask"], np.ones(n)]
+    cards = ["TELESCOP= 'LAMOST  '", "HELIO   =                    T",
+             "FILENAME= 'spec-55877-B7708_sp03-110.fits'", "OBSID   =              3703110",
+             "DESIG   = 'LAMOST J091219.42+275336.4'", "FIBERID =                  110",
+             "LMJD    =                55877", "PLANID  = 'B7708   '",
+             "SPID    =                    3", "FIB_TYPE= 'Obj     '", "CLASS   = 'STAR    '",
+             "SUBCLASS= 'K7      '", "Z       =          -0.00005617",
+             f"RA      = {row['ra']:.17g}", f"DEC     = {row['dec']:.17g}"]
+    if is_image:
+        return [image("", "E", values, cards)], HELIOCENTRIC
+    # left over from the older layout, as real files have it
+    cards += ["NAXIS1  =                 3909 /", "NAXIS2  =                    5 /"]
+    return [Hdu("", [], cards=cards), table("COADD", *(
+        (name, f"{n}E", v) for name, v in zip(("flux", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"),
+                                              values)))], HELIOCENTRIC
+
+
+def weave(s):
+    """BLUE_DATA at HDU 2; the last fibre is parked, the one before it is a sky."""
+    n_pix = {"BLUE": 4, "RED": 3}
+    for i in range(5):
+        s.row(object=f"WVE_00{s.rng.integers(10**6):06d}-{i:07d}")
+    no_sens = s.rng.choice(np.array([0, np.nan, -1, np.inf], "f4"), (5, 4))
+    sens = {"BLUE": np.where(s.rng.integers(3, size=(5, 4)), s.rng.uniform(0.1, 9, (5, 4)),
+                             no_sens).astype("f4"),
+            "RED": s.rng.uniform(1e-18, 1e-16, 3).astype("f4")}
+    sens["BLUE"][0, 0] = 0.5  # no physical unit
+    factor = {"BLUE": sens["BLUE"].astype(float), "RED": np.tile(sens["RED"].astype(float) * 1e17, (5, 1))}
+    wave = {"BLUE": vacuum(3650.0 + np.arange(4) * 0.25), "RED": (579.0 + (np.arange(3) - 1) * 0.05) * 10}
+    data = {"BLUE": [], "RED": []}
+    for i in range(5):
+        for arm, x in ((BLUE, "BLUE"), (RED, "RED")):
+            p, f = s.spectrum(i, arm, n_pix[x]), factor[x][i]
+            data[x].append((p["flux"], p["ivar"]))
+            good = np.isfinite(f) & (f > 0)
+            p["flux"] = np.where(good, (p["flux"].astype(float) * f).astype("f4"), p["flux"])
+            p["ivar"] = np.where(good, (p["ivar"].astype(float) / (f * f)).astype("f4"), np.float32(0))
+            p["wave"], p["mask"] = wave[x], None
+    cards = {"BLUE": ["CRVAL1  =               3650.0", "CD1_1   =                 0.25",
+                      "CRPIX1  =                  1.0", "CTYPE1  = 'AWAV'", "CUNIT1  = 'Angstrom'"],
+             "RED": ["CRVAL1  =                579.0", "CDELT1  =                 0.05",
+                     "CRPIX1  =                  2.0", "CTYPE1  = 'WAVE'", "CUNIT1  = 'nm'",
+                     "SPECSYS = 'BARYCENT'"]}
+    hdus = [Hdu("", [])]
+    for x in n_pix:
+        flux, ivar = zip(*data[x])
+        hdus += [image(x + "_DATA", "E", flux, cards[x]), image(x + "_IVAR", "E", ivar)]
+        hdus += [image("BLUE_DATA_NOSS", "E", ivar)] if x == "BLUE" else []
+        hdus.append(image(x + "_SENSFUNC", "E", sens[x]))
+    hdus.append(table("FIBTABLE", ("FIBREID", "J", s.of_rows("fiber")), ("CNAME", "20A", s.of_rows("object")),
+                      ("TARGRA", "D", s.of_rows("ra")), ("TARGDEC", "D", s.of_rows("dec")),
+                      ("Status", "1A", list("AaAAP")), ("TARGUSE", "1A", list("TCTST"))))
+    del s.rows[3:], s.spectra[6:]
+    return hdus, UNKNOWN  # blue does not say
+
+
+def generic(s, plain=True):
+    """SPECTRA at HDU 2: vectors of one length, of the plainest types, or as it comes."""
+    units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
+    variable, is_error, is_double = (0, 0, 0) if plain else s.rng.integers(2, size=3)
+    unit = "Angstrom" if plain else str(s.rng.choice(list(units)))
+    fixed, found = 4 if plain else 4 + int(s.rng.integers(8)), []
+    for i in range(3):
+        n = 2 + int(s.rng.integers(14)) if variable else fixed
+        s.row(fiber=-1, target_id=int(s.rng.integers(2**62)), object=f"star_{'abc'[i]}")
+        p = s.spectrum(i, SPECTRUM, n)
+        wave, error = s.ascending(n, 4000, 1), s.rng.uniform(0.01, 5, n)
+        sigma = s.rng.uniform(0.5, 2, n).astype("f4")
+        if is_error:
+            p["ivar"] = (1 / (error * error)).astype("f4")
+        found.append((wave, p["flux"], error if is_error else p["ivar"], p["mask"], sigma))
+        p["wave"] = wave * units[unit]
+        p["sigma"] = (sigma.astype(float) * units[unit]).astype("f4")
+    columns = [("NAME", "6A", s.of_rows("object"))]
+    for name, code, of, values in zip(
+            ("WAVELENGTH", "FLUX", "ERROR" if is_error else "IVAR", "MASK", "LSF_SIGMA"),
+            ("D", "D" if is_double else "E", "D" if is_error else "E", "J", "E"), (unit, "", "", "", unit),
+            zip(*found)):
+        columns.append((name, f"1P{code}(16)" if variable else f"{fixed}{code}",
+                        list(values) if variable else np.array(values), of))
+    columns += [("TARGETID", "K", s.of_rows("target_id")), ("RA", "D", s.of_rows("ra"), "deg"),
+                ("DEC", "D", s.of_rows("dec"), "deg")]
+    return [Hdu("", []), table("SPECTRA", *columns, cards=[
+        "MEDIUM  = 'vacuum'", "FRAME   = 'barycentric'"])], BARYCENTRIC
+
+
+# how a sample is drawn, and whether the file knows the line-spread function
+KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
+         "lamost image": ("lamost", lambda s: lamost(s, True), 0), "weave": ("weave", weave, 0),
+         "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
+
+NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
+    "FLUX", "WAVELENGTH", "IVAR", "MASK", "RESOLUTION"))
+# of each kind: edits of a good file, and what the message has
+WRONG = {
+    "desi": (
+        ("-B_WAVELENGTH", "no HDU B_WAVELENGTH"),
+        ("-B_FLUX", "no HDU B_FLUX"),
+        ("-R_IVAR", "no HDU R_IVAR"),
+        ("-R_RESOLUTION", "no HDU R_RESOLUTION though"),
+        ("-B_MASK", "no HDU B_MASK though"),
+        ("B_FLUX/5,5", "(B_FLUX) is an image [5][5], expected an image [5][4]"),
+        ("B_FLUX/4,4", "(B_FLUX) is an image [4][4], expected an image [5][4]"),
+        ("B_RESOLUTION/4,4,5", "(B_RESOLUTION) has 4 diagonals"),
+        ("B_RESOLUTION/4,9999,5", "diagonals"),
+        ("B_WAVELENGTH @2=4000", "(B_WAVELENGTH)", "pixel 2 is 4000"),
+        ("B_WAVELENGTH @3=nan", "(B_WAVELENGTH)", "pixel 3 is nan"),
+        ("B_MASK ~E", "(B_MASK) must hold integers"),
+        (NO_ARM, "none of the library's arms (COADD_FLUX, B_FLUX, R_FLUX"),
+        ("FIBERMAP-TARGETID", "(FIBERMAP)", "no column TARGETID"),
+        ("FIBERMAP-OBJTYPE", "(FIBERMAP)", "no column OBJTYPE"),
+    ),
+    "sdss": (
+        ("-COADD", "no table COADD"),
+        ("-SPECOBJ", "no table SPECOBJ or SPALL"),
+        ("SPECOBJ/2", "HDU 3 (SPECOBJ)", "has 2 rows"),
+        ("SPECOBJ-PLATE", "(SPECOBJ)", "no column PLATE"),
+        ("COADD-flux", "HDU 2 (COADD)", "no column flux"),
+        ("COADD-LogLam", "HDU 2 (COADD)", "no column loglam"),
+        ("COADD-ivar", "HDU 2 (COADD)", "no column ivar"),
+        ("COADD-AND_MASK", "HDU 2 (COADD)", "no column and_mask"),
+        ("COADD-wdisp", "HDU 2 (COADD)", "no column wdisp"),
+        ("COADD flux~2E", "HDU 2 (COADD)", "rows with 2 values of column flux"),
+        ("COADD ivar~2E", "HDU 2 (COADD)", "rows of 2 values"),
+        ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold a fixed number"),
+        ("COADD/1", "HDU 2 (COADD)", "expected a spectrum"),
+        ("COADD/0", "HDU 2 (COADD)", "0 rows"),
+        ("COADD LogLam@3=nan", "(COADD): column loglam", "pixel 3 is nan"),
+        ("COADD LogLam@3=3.6", "(COADD): column loglam", "pixel 3 is 3981"),
+        ("COADD LogLam@5=400", "(COADD): column loglam", "pixel 5 is inf"),
+        ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
+        ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
+    ),
+    "lamost": (
+        ("COADD-flux", "HDU 2 (COADD)", "no column FLUX"),
+        ("COADD-IVAR", "HDU 2 (COADD)", "no column IVAR"),
+        ("COADD-WAVELENGTH", "HDU 2 (COADD)", "no column WAVELENGTH"),
+        ("COADD-ANDMASK", "HDU 2 (COADD)", "no column ANDMASK"),
+        ("COADD IVAR~3E", "HDU 2 (COADD)", "column IVAR has 1 rows of 3 values"),
+        ("COADD flux~1E", "HDU 2 (COADD)", "expected a spectrum"),
+        ("COADD WAVELENGTH@2=nan", "(COADD): column WAVELENGTH", "pixel 2 is nan"),
+        ("COADD WAVELENGTH@2=3600", "(COADD): column WAVELENGTH", "pixel 2 is 3600"),
+        ("COADD WAVELENGTH@0=-1", "(COADD): column WAVELENGTH", "pixel 0 is -1"),
+        ("COADD ANDMASK@2=0.5", "(COADD): column ANDMASK", "pixel 2 is 0.5"),
+        ("COADD ANDMASK@2=nan", "(COADD): column ANDMASK", "pixel 2 is nan"),
+        ("COADD ANDMASK@2=1e12", "(COADD): column ANDMASK", "integers of 32 bits"),
+        ("!HELIO;+HELIO   = 'yes'", "HDU 1: keyword HELIO", "must hold T or F"),
+        ("COADD/2", "HDU 2 (COADD)", "2 rows with"),
+        ("!FIBERID;+FIBERID = 'a text of more than thirty characters'",
+         "HDU 1: keyword FIBERID must hold an integer of 32 bits"),
+        ("!FIBERID;+FIBERID = 2147483648",
+         "HDU 1: keyword FIBERID must hold an integer of 32 bits, not 2.14748e+09"),
+    ),
+    "lamost image": (
+        ("/5,4", "neither a table COADD nor", "5 rows"),
+        ("/1,5", "HDU 1", "1 pixels a row"),
+    ),
+    "weave": (
+        ("-BLUE_IVAR", "no HDU BLUE_IVAR", "fetch it again"),
+        ("-BLUE_SENSFUNC", "no HDU BLUE_SENSFUNC", "fetch it again"),
+        ("-RED_DATA", "no HDU RED_DATA", "fetch it again"),
+        ("-FIBTABLE", "no table FIBTABLE", "not a cube"),
+        ("BLUE_IVAR/5,4", "HDU 3 (BLUE_IVAR)", "5 rows of 4 pixels of BLUE_DATA"),
+        ("BLUE_DATA/4,5,1", "HDU 2 (BLUE_DATA)", "not a cube"),
+        ("FIBTABLE/4", "HDU 2 (BLUE_DATA)", "4 of FIBTABLE"),
+        ("FIBTABLE-CNAME", "FIBTABLE", "CNAME"),
+        ("FIBTABLE CNAME~40A;FIBTABLE CNAME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
+         "CNAME 'WWWW", "row 0"),
+        ("FIBTABLE-Status", "FIBTABLE", "STATUS"),
+        ("FIBTABLE-TARGUSE", "FIBTABLE", "TARGUSE"),
+        ("BLUE_DATA!CRVAL1", "HDU 2 (BLUE_DATA)", "CRVAL1"),
+        ("BLUE_DATA!CD1_1", "HDU 2 (BLUE_DATA)", "CD1_1 or CDELT1"),
+        ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   = 'x'", "HDU 2 (BLUE_DATA)", "CD1_1"),
+        ("BLUE_DATA!CD1_1;BLUE_DATA+CD1_1   =                -0.25",
+         "HDU 2 (BLUE_DATA)", "ascending"),
+        ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'AWAV-LOG'",
+         "HDU 2 (BLUE_DATA)", "on a linear scale"),
+        ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'LINEAR'",
+         "(BLUE_DATA): CTYPE1 'LINEAR'", "set medium"),
+        ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'"),
+    ),
+    "generic": (
+        ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
+        ("SPECTRA-NAME", "HDU 2 (SPECTRA)", "NAME"),
+        ("SPECTRA-WAVELENGTH", "HDU 2 (SPECTRA)", "WAVELENGTH"),
+        ("SPECTRA-FLUX", "HDU 2 (SPECTRA)", "FLUX"),
+        ("SPECTRA-IVAR", "HDU 2 (SPECTRA)", "neither of the columns IVAR and ERROR"),
+        ("SPECTRA MASK>ERROR", "IVAR and ERROR", "both of"),
+        ("SPECTRA MASK>FLUX", "FLUX", "two columns"),
+        ("SPECTRA FLUX~3E", "WAVELENGTH has 4 values", "FLUX 3"),
+        ("SPECTRA IVAR~1E", "IVAR holds 1 values", "a row is one spectrum"),
+        ("SPECTRA FLUX~4A", "column FLUX", "numbers"),
+        ("SPECTRA MASK~4E", "column MASK", "integers"),
+        ("SPECTRA+TSCAL5  =                  0.5", "column MASK", "integers"),
+        ("SPECTRA MASK~4K;SPECTRA+TSCAL5  =                  0.5",
+         "column MASK", "scaled integers"),
+        ("SPECTRA NAME~6B", "NAME", "HDU 2"),
+        ("SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~K;SPECTRA EXPOSURE@1=1152921504606846976",
+         "EXPOSURE of row 1", "beyond 32 bits"),
+        ("SPECTRA WAVELENGTH#", "column WAVELENGTH has no unit", "Angstrom, nm or um"),
+        ("SPECTRA WAVELENGTH#GHz", "the unit 'GHz'", "column WAVELENGTH"),
+        ("SPECTRA LSF_SIGMA#km/s", "the unit 'km/s'", "column LSF_SIGMA"),
+        ("SPECTRA IVAR>ERROR;SPECTRA ERROR#mJy;SPECTRA FLUX#Jy",
+         "column ERROR has the unit 'mJy'", "FLUX 'Jy'"),
+        ("SPECTRA!MEDIUM", "keyword MEDIUM", "set medium"),
+        ("SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'water'", "MEDIUM is 'water'", "'vacuum' or 'air'"),
+        ("SPECTRA!FRAME;SPECTRA+FRAME   = 'galactic'", "FRAME is 'galactic'", "barycentric"),
+        ("SPECTRA NAME@1= ", "NAME of row 1", "1 to 31 characters"),
+        ("SPECTRA NAME~40A;SPECTRA NAME@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+         "NAME of row 0", "1 to 31 characters"),
+        ("SPECTRA RA>ARM;SPECTRA ARM~40A;SPECTRA ARM@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+         "ARM of row 0", "31 characters"),
+    ),
+}

@@ -1,0 +1,621 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Readers of spectra: what is written is what is read, bit for bit, and files that are wrong are refused
+with a reason.  Files of the surveys themselves are compared with what astropy reads of them."""
+
+from base import *  # noqa: F403
+from survey_files import *  # noqa: F403
+
+READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
+FIT, NO_LSF = 0, 1
+NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
+TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "mask": "i4"}
+EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
+
+
+class Reader:
+    """The readers behind their common interface, as a process that answers one file after the other."""
+
+    process = None
+
+    @classmethod
+    def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
+        if not cls.process:
+            cls.process = subprocess.Popen([READER], env=ENVIRONMENT, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE)
+        put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
+        words = path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut
+        cls.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
+        cls.process.stdin.flush()
+        answer = json.loads(cls.process.stdout.readline())
+        data = cls.process.stdout.read(answer["n_byte"])
+
+        def decode(of):
+            for key, value in of.items():
+                if key in TYPE or key in ("flux", "ivar", "resolution", "sigma"):
+                    of[key] = value and np.frombuffer(data, TYPE.get(key, "f4"), value[1], value[0])
+                elif isinstance(value, list):
+                    for item in value:
+                        if isinstance(item, dict):
+                            decode(item)
+        decode(answer)
+        return answer
+
+
+def tearDownModule():
+    if Reader.process:
+        Reader.process.communicate()
+
+
+class Formats(unittest.TestCase):
+    def path(self, sample):
+        return put("coadd-x.fits", packed(sample.hdus, sample.shift)[0])
+
+    def read(self, sample, config="", **how):
+        """A sample is written and read, which works."""
+        answer = Reader.read(self.path(sample), config, **{"lsf": sample.lsf, **how})
+        self.assertNotIn("error", answer, answer.get("message"))
+        return answer
+
+    def refused(self, sample, *parts, config="", name="coadd-x.fits", **how):
+        """It is not; the message names the file, or that other one, and has these parts."""
+        answer = Reader.read(self.path(sample), config, **{"lsf": sample.lsf, **how})
+        self.assertEqual(answer.get("error"), 3, answer)
+        for part in (tmp(name), *parts):
+            self.assertIn(part, answer["message"])
+
+    def assertSame(self, got, wanted, what=""):
+        """Bit for bit; any NaN is a NaN."""
+        self.assertEqual(got is None, wanted is None, what)
+        if wanted is not None:
+            wanted = np.asarray(wanted, got.dtype)
+            self.assertEqual(got.shape, wanted.shape, what)
+            same = (got == wanted) & (np.signbit(got) == np.signbit(wanted)) | (got != got) & (wanted != wanted)
+            self.assertTrue(same.all(), f"{what}: {got[~same]} instead of {wanted[~same]}")
+
+    def assertSegments(self, found, wanted):
+        self.assertEqual([(s["use"], s["exposure"], s["arm"]) for s in found],
+                         [(FIT, s["exposure"], s["arm"]) for s in wanted])
+        for got, s in zip(found, wanted):
+            for name in ("wave", "flux", "ivar", "mask", "resolution", "sigma"):
+                self.assertSame(got[name], s[name], name)
+
+
+class Alike(Formats):
+    """What is the same of all formats."""
+
+    def test_what_is_written_is_read(self):
+        for kind in KINDS:
+            for seed in range(1, 21):
+                with self.subTest(kind=kind, seed=seed):
+                    s = Sample(kind, seed)
+                    # WEAVE's sky is no star: all fibres that are on a target
+                    answer = self.read(s, "objtypes: [T, C]\n" if kind == "weave" else "", each=True)
+                    self.assertEqual((answer["format"], answer["frame"]), (s.format, s.frame))
+                    self.assertEqual(len(answer["rows"]), len(s.rows))
+                    for got, row in zip(answer["rows"], s.rows):
+                        for name, value in row.items():
+                            if isinstance(value, float):
+                                self.assertSame(np.array([float(got[name])]), [value], name)
+                            else:
+                                self.assertEqual(got[name], value, name)
+                    self.assertSegments(answer["segments"], s.spectra)
+                    for e, alone in enumerate(answer["each"]):
+                        self.assertSegments(alone["segments"], [
+                            {**p, "exposure": 0} for p in s.spectra if p["exposure"] == e])
+                        self.assertTrue(alone["waves"])
+                        for segment in alone["waves"]:
+                            self.assertIsNone(segment["flux"])
+                    self.assertEqual([a["error"] for a in answer["beyond"]], [70, 70])
+
+    def test_formats_know_their_own(self):
+        for kind, edits, known in (
+                *((kind, "", True) for kind in KINDS), ("sdss", "SPECOBJ+COMMENT", True),
+                ("sdss", "-SPECOBJ", False), ("sdss", "-COADD", False),
+                ("sdss", "COADD/1", False),  # as LAMOST has it
+                ("lamost", "COADD/2", False), ("lamost image", "!TELESCOP;+TELESCOP= 'SDSS 2.5-M'", False),
+                ("lamost image", "/5,4", False), ("weave", "-FIBTABLE", False), ("generic", "-SPECTRA", False),
+                ("weave", "-BLUE_DATA", True), ("desi", "-FIBERMAP", True)):  # cut, which opening refuses
+            s = Sample(kind, edits=edits)
+            found = Reader.read(self.path(s))["recognised"]
+            self.assertEqual(s.format in found, known, (kind, edits))
+            if not edits:
+                self.assertEqual(found, [s.format])
+
+    def test_files_that_are_wrong_are_refused(self):
+        for kind, files in WRONG.items():
+            for edits, *parts in files:
+                with self.subTest(kind=kind, edits=edits):
+                    s = Sample(kind, edits=edits)
+                    single = "exposures: single\n" if edits.startswith("-@") else ""
+                    self.refused(s, *parts, config=f"format: {s.format}\n" + single)
+        for kind in KINDS:  # forced on a file of another format
+            for other in ("desi", "sdss", "lamost", "weave", "generic"):
+                if KINDS[kind][0] != other:
+                    self.refused(Sample(kind), " has ", config=f"format: {other}\n")
+
+    def test_cuts_between_hdus_are_noticed(self):
+        """Refused, or a whole file of fewer arms."""
+        for kind in ("desi", "sdss", "lamost", "weave"):
+            s = Sample(kind)
+            data, starts = packed(s.hdus)
+            for i in range(1, len(starts)):
+                # DESI, 5 to 7: all that arm b must have and nothing of r, as a file of one arm without
+                # masks or matrices may be; SDSS, from 3: the exposures are not asked for
+                whole = 5 <= i <= 7 if kind == "desi" else kind == "sdss" and i >= 3
+                answer = Reader.read(put("cut.fits", data[:starts[i][0]]), f"format: {s.format}\n",
+                                     lsf=s.lsf and not whole)
+                self.assertEqual(answer.get("error"), None if whole else 3, (kind, i, answer))
+
+    def test_frames_of_the_headers(self):
+        for kind, edits, exposures, frame in (
+                ("sdss", "!HELIO_RV", "coadd", UNKNOWN),
+                ("sdss", "+HELIO   =                    F", "coadd", TOPOCENTRIC),
+                ("sdss", "!HELIO_RV", "joint", HELIOCENTRIC),
+                ("sdss", "@3+HELIO   =                    F", "joint", UNKNOWN),
+                ("lamost", "!HELIO;+HELIO   =                    F", "coadd", TOPOCENTRIC),
+                ("lamost", "!HELIO;+HELIO_RV=            -29.28083", "coadd", HELIOCENTRIC),
+                ("lamost", "!HELIO", "coadd", UNKNOWN),
+                ("weave", "+SPECSYS = 'BARYCENT'", "coadd", BARYCENTRIC),
+                ("generic", "SPECTRA!FRAME", "coadd", UNKNOWN)):
+            answer = self.read(Sample(kind, edits=edits), f"exposures: {exposures}\n")
+            self.assertEqual(answer["frame"], frame, (kind, edits))
+
+    def test_medium_of_the_headers(self):
+        for kind, edits, medium, is_air in (
+                ("sdss", "+VACUUM  =                    F", "auto", True), ("sdss", "", "auto", False),
+                ("lamost", "+VACUUM  =                    F", "auto", True),
+                ("weave", "BLUE_DATA!CTYPE1;BLUE_DATA!CRPIX1;BLUE_DATA!CUNIT1;"
+                          "BLUE_DATA+CTYPE1  = 'LINEAR'", "vacuum", False), ("weave", "", "auto", True),
+                ("generic", "SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'Air'", "auto", True),
+                ("generic", "SPECTRA!MEDIUM", "vacuum", False)):
+            s = Sample(kind, edits=edits)
+            # samples have vacuum wavelengths, but WEAVE's are written as air
+            wave = 3650.0 + 0.25 * np.arange(4) if kind == "weave" else s.spectra[0]["wave"]
+            got = self.read(s, f"medium: {medium}\n")["segments"][0]["wave"]
+            self.assertSame(got, vacuum(wave) if is_air else wave)
+
+    def test_rows_that_are_selected(self):
+        sky, cards = "SPECOBJ OBJTYPE@0=SKY", "!FIB_TYPE;+FIB_TYPE= '%-8s'"
+        for kind, edits, objtype, targets, n_row in (
+                ("sdss", "", "", 0, 1), ("sdss", sky, "", 0, 0), ("sdss", sky, "SKY", 0, 1),
+                ("sdss", "", "SKY", 0, 0), ("sdss", "", "", 1, 0),  # it has no TARGETID
+                ("lamost", cards % "F-std", "", 0, 1), ("lamost", cards % "F-std", "F-STD", 0, 1),
+                *(("lamost", cards % kind, "", 0, 0) for kind in ("Sky", "Unused", "PosErr", "Dead")),
+                ("lamost", "", "F-STD", 0, 0), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
+                ("weave", "", "C", 0, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
+                ("desi", "", "SKY", 0, 0), ("generic", "SPECTRA TARGETID@2=20", "", 1, 1)):
+            config = f"objtypes: [{objtype}]\n" if objtype else ""
+            answer = self.read(Sample(kind, edits=edits), config + targets * "targetid: [20, 30]\n")
+            self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
+
+
+class Desi(Formats):
+    def assertFirst(self, edits, name, values):
+        self.assertSame(self.read(Sample("desi", edits=edits))["segments"][0][name][:4], values, edits)
+
+    def test_images_of_other_types(self):
+        for edits, first in (
+                ("B_FLUX ~D;B_FLUX @0=nan;B_FLUX @1=inf;B_FLUX @2=-1e300;B_FLUX @3=3",
+                 [np.nan, np.inf, -np.inf, 3]),
+                ("B_FLUX ~I;B_FLUX @0=-10;B_FLUX @1=4;B_FLUX @3=7;B_FLUX+BSCALE  = 0.5;"
+                 "B_FLUX+BZERO   = 5.0;B_FLUX+BLANK   = -10", [np.nan, 7, 5, 8.5]),
+                # floats too, which are read as stored when they have no scale
+                ("B_FLUX ~E;B_FLUX @1=4;B_FLUX @3=7;B_FLUX+BSCALE  = 0.5;B_FLUX+BZERO   = 5.0",
+                 [5, 7, 5, 8.5])):
+            self.assertFirst(edits, "flux", first)
+
+    def test_masks_of_any_integer(self):
+        top = -2**31  # a bit beyond the 32 that are kept
+        for edits, first in (
+                (f"B_MASK ~J;B_MASK @1=1;B_MASK @2={top}", [0, 1, top, 0]),
+                ("B_MASK ~B;B_MASK @1=255", [0, 255, 0, 0]),
+                ("B_MASK ~I;B_MASK @1=-1;B_MASK @2=4", [0, -1, 4, 0]),
+                ("B_MASK ~I;B_MASK @0=-32768;B_MASK @1=32767;B_MASK+BZERO   = 32768",
+                 [0, 65535, 32768, 32768]),
+                (f"B_MASK ~J;B_MASK @0={top};B_MASK @1=0;B_MASK @2=1;B_MASK+BZERO   = 2147483648",
+                 [0, top, top + 1, top]),
+                ("B_MASK ~K;B_MASK @1=1099511627776;B_MASK @2=2", [0, top, 2, 0]),
+                (f"B_MASK ~K;B_MASK @0={-2**63};B_MASK @1={-2**63 + 1};B_MASK @2=-1;"
+                 f"B_MASK+BZERO   = {2**63}", [0, 1, -1, top])):
+            self.assertFirst(edits, "mask", first)
+
+    def test_compressed_images(self):
+        """B_MASK in Rice tiles and B_FLUX in lossless gzip tiles, which do not fit the image."""
+        mask = (5 * np.arange(20) % 7).astype("i4").reshape(5, 4)
+        flux = (0.1 * np.arange(20)).astype("f4").reshape(5, 4)
+        mask[1, 3], flux[0, 3] = -2**31, np.nan
+        new = "tile_shape" in pyfits.CompImageHDU.__init__.__code__.co_varnames  # of astropy 5.3
+        tiles = {"tile_shape": (2, 3)} if new else {"tile_size": (3, 2)}
+        for name, values, kind in (("mask", mask, "RICE_1"), ("flux", flux, "GZIP_2")):
+            hdu = pyfits.CompImageHDU(values, name="B_" + name.upper(), compression_type=kind,
+                                      quantize_level=0.0, **tiles)
+            pyfits.HDUList([pyfits.PrimaryHDU(), hdu]).writeto(tmp("tiles.fits"), overwrite=True)
+            s = Sample("desi", edits="-B_" + name.upper())
+            data = packed(s.hdus)[0] + content(tmp("tiles.fits"))[2880:]
+            answer = Reader.read(put("coadd-x.fits", data))
+            for i, segment in enumerate(answer["segments"][::2]):
+                self.assertSame(segment[name], values[i])
+            # decoders that do not look at the end of their input are not used
+            at = data.index(b"ZCMPTYPE")
+            answer = Reader.read(put("coadd-x.fits", data[:at] + b"ZCMPTYPE= 'PLIO_1'".ljust(80)
+                                     + data[at + 80:]))
+            self.assertIn("'PLIO_1'", answer["message"])
+
+    def test_notices_a_cut_while_reading(self):
+        s = Sample("desi")  # in the middle of the second row of R_FLUX, HDU 9
+        at = packed(s.hdus)[1][8][1] + 4 * len(s.spectra[1]["flux"]) + 6
+        self.refused(s, "R_FLUX", "shorter", cut=at)
+
+    def test_a_library_of_other_arms(self):
+        s = Sample("desi")
+        answer = self.read(s, "npoly: 1\n", arms=["optical:3900:9000"])
+        self.assertSegments(answer["segments"], [{**p, "arm": 0} for p in s.spectra])
+
+    def exposures(self, s, config=""):
+        answer = self.read(s, config)
+        self.assertEqual(answer["file_size"], os.path.getsize(tmp("coadd-x.fits")))
+        return answer, list(answer["exposure_row"]), list(answer["exposure_id"])
+
+    def test_exposures_of_a_coadd(self):
+        s = Sample("desi")
+        s.hdus.append(table("EXP_FIBERMAP", ("TARGETID", "K", [10, 30, 10, 20]),
+                            ("EXPID", "J", [201, 202, 203, 204]), ("NIGHT", "J", [5, 5, 6, 5])))
+        answer, row, ids = self.exposures(s, "exposures: joint\n")  # means nothing here
+        expected = [202, -1, -1, 204, -1]  # 10 has two, -5 and 40 none
+        self.assertEqual((row, ids), ([0, 1, 2, 3, 4], expected))
+        self.assertEqual([r["exp_id"] for r in answer["rows"]], expected)
+        self.assertEqual([r["night"] for r in answer["rows"]], [5, -1, -1, 5, -1])
+
+    def test_missing_columns_have_missing_values(self):
+        edits = ";".join("FIBERMAP-" + name for name in ("FIBER", "TARGET_RA", "REF_CAT",
+                                                         "COADD_FIBERSTATUS"))
+        s = Sample("desi", edits=edits)
+        row = self.read(s)["rows"][2]
+        self.assertEqual((row["fiber"], row["ref_id"], row["ref_cat"], row["ra"]), (-1, -1, "", "nan"))
+        # without a status bad fibers would pass unseen
+        self.refused(s, "neither FIBERSTATUS nor COADD_FIBERSTATUS",
+                     config="fiberstatus_allowed_bits: [3]\n")
+
+    def test_exposures_of_a_spectra_file(self):
+        """Of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused."""
+        s = Sample("desi", edits="FIBERMAP TARGETID@2=30;FIBERMAP TARGETID@4=10;FIBERMAP FIBER>EXPID;"
+                   "FIBERMAP COADD_FIBERSTATUS>FIBERSTATUS;"
+                   + ";".join(f"FIBERMAP EXPID@{i}={101 + i}" for i in range(5)))
+        few = "fiberstatus_allowed_bits: [3]\n"
+        for joint, config, targets, rows, count in (
+                ("single", "", [30, 10, 30, 20, 10], [0, 1, 2, 3, 4], [1] * 5),
+                ("joint", "", [30, 10, 20], [0, 2, 1, 4, 3], [2, 2, 1]),
+                ("joint", few, [30, 10, 20], [0, 1, 3], [1] * 3),
+                ("single", few, [30, 10, 20], [0, 1, 3], [1] * 3)):
+            answer, row, ids = self.exposures(s, f"{config}exposures: {joint}\n")
+            self.assertEqual((row, ids), (rows, [101 + r for r in rows]))
+            first = np.cumsum([0] + count)[:-1]
+            self.assertEqual(
+                [(r["target_id"], r["n_exposure"], r["first_exposure"], r["fits_row"], r["exp_id"])
+                 for r in answer["rows"]],
+                [(t, n, f, rows[f], 101 + rows[f] if n == 1 else -1)
+                 for t, n, f in zip(targets, count, first)])
+
+    def test_selects_by_redrock(self):
+        def save(name, hdu):  # 10 again: the first counts
+            put(name, packed([Hdu("", []), table(
+                hdu, ("TARGETID", "K", [40, 10, 30, 77, 10]), ("Z", "D", [0.0004, 0.5, -0.0051, 0, 0]),
+                ("SPECTYPE", "6A", ["GALAXY", "STAR", "STAR", "STAR", "QSO"]),
+                ("SUBTYPE", "1A", ["", "M", "A", "B", "C"]))])[0])
+
+        def rows(config):
+            return [(r["target_id"], float(r["z"]), r["spectype"], r["subtype"])
+                    for r in self.read(s, config)["rows"]]
+
+        s, by = Sample("desi"), "redrock: true\nredrock_max_vel: 1500\n"
+        self.refused(s, "no redrock file next to", config=by)
+        save("redrock-x.fits", "REDSHIFTS")
+        stars = [(30, -0.0051, "STAR", "A"), (10, 0.5, "STAR", "M")]
+        self.assertEqual(rows(by), stars + [(40, 0.0004, "GALAXY", "")])
+        self.assertEqual(rows(by.replace("1500", "100")), stars)  # the galaxy has 120 km/s
+        # not asked for, it still fills the columns
+        all_rows = rows("")
+        self.assertEqual((len(all_rows), all_rows[0]), (5, stars[0]))
+        self.assertTrue(np.isnan(all_rows[3][1]) and all_rows[3][2] == "")
+        # a bad one costs nothing then, and the file's rows when it is needed
+        save("redrock-x.fits", "WRONG")
+        self.assertTrue(np.isnan([row[1] for row in rows("")]).all())
+        self.refused(s, "no HDU REDSHIFTS or ZBEST", config=by, name="redrock-x.fits")
+        # a named one
+        save("other.fits", "ZBEST")
+        self.assertEqual(len(rows(by + f"redrock_file: {tmp('other.fits')}\n")), 3)
+        self.refused(s, name="other.fitsx", config=f"redrock_file: {tmp('other.fitsx')}\n")
+        os.remove(tmp("redrock-x.fits"))
+
+
+class Others(Formats):
+    """What only SDSS, LAMOST or WEAVE has."""
+
+    def test_sdss_marks_missing_widths(self):
+        """Where wdisp is none: interpolated between neighbours, else the nearest, else one pixel."""
+        edits = "COADD/6;COADD wdisp~E"
+        for more, widths, missing in (
+                ("", [1] * 6, [1] * 6),
+                (";".join(f";COADD wdisp@{i}={v}" for i, v in enumerate(("1.25", 0, "nan", 2, 11, -3))),
+                 [1.25, 1.5, 1.75, 2, 2, 2], [0, 1, 1, 0, 1, 1])):
+            got = self.read(Sample("sdss", edits=edits + more))["segments"][0]
+            self.assertEqual(list((got["mask"] & NO_WIDTH) != 0), list(map(bool, missing)))
+            sigma = np.array(widths) * 1e-4 * np.log(10) * got["wave"]
+            np.testing.assert_allclose(got["sigma"], sigma, rtol=6e-8)  # float32's rounding
+
+    def test_sdss_single_exposures(self):
+        """Exposure 5 has a blue half alone, 7 both."""
+        for joint in (False, True):
+            s = Sample("sdss")
+            answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
+            self.assertEqual(list(answer["exposure_id"]), [5, 7])
+            self.assertEqual(
+                [(r["n_exposure"], r["first_exposure"], r["exp_id"], r["object"]) for r in answer["rows"]],
+                [(2, 0, -1, "spec-0266-51602-0031")] if joint else
+                [(1, i, 5 + 2 * i, "spec-0266-51602-0031") for i in range(2)])
+            self.assertSegments(answer["segments"], [
+                {**s.single[name], "exposure": e, "arm": arm} for name, e, arm in (
+                    ("B1-00000005", 0, B), ("B1-00000007", 1, B), ("R1-00000007", 1, R))])
+        s.hdus[5].name = "B2-00000007-00000001-00000002"  # two blue cameras of one exposure
+        self.refused(s, "HDUs 5 (B1-00000007-00000001-00000002) and 6 (B2", "blue camera of exposure 7",
+                     config="exposures: joint\n")
+
+    def test_lamost_names_without_cards(self):
+        for edits, expected in (
+                ("!DESIG", ("3703110", 3703110, 110)),
+                ("!DESIG;!OBSID", ("spec-55877-B7708_sp03-110.fits", -1, 110)),
+                ("!DESIG;!OBSID;!FILENAME;!FIBERID", ("coadd-x.fits", -1, -1))):
+            (row,) = self.read(Sample("lamost", edits=edits))["rows"]
+            self.assertEqual((row["object"], row["exp_id"], row["fiber"]), expected)
+
+    def test_lamost_has_no_resolution_of_its_own(self):
+        """It is never made up: without one in the configuration there is nothing to fit."""
+        s = Sample("lamost")
+        self.assertEqual(self.read(s, lsf=True)["segments"][0]["use"], NO_LSF)
+        (got,) = self.read(s, "resolving_power: 1800\n", lsf=True)["segments"]
+        self.assertEqual(got["use"], FIT)
+        # FWHM of a Gaussian in sigma; float32's rounding
+        np.testing.assert_allclose(got["sigma"], got["wave"] / (1800 * np.sqrt(8 * np.log(2))), rtol=6e-8)
+
+    def test_weave_integers_with_blank(self):
+        s = Sample("weave", edits="BLUE_DATA ~I;BLUE_DATA @0=1;BLUE_DATA @1=-999;"
+                   "BLUE_DATA+BLANK   =                 -999")
+        found = self.read(s, "arms: [blue]\n")["segments"]  # and one arm alone
+        self.assertEqual(len(found), 3)
+        self.assertSame(found[0]["flux"][:3], [0.5, np.nan, 0])
+
+
+class Generic(Formats):
+    N_ROW, N_PIX = 3, 4
+    TWINS = "".join(f"SPECTRA NAME@{i}={name};SPECTRA TARGETID@{i}=5;"
+                    for i, name in enumerate(("twin", "lone", "twin")))
+
+    def sample(self, edits="", **values):
+        """With these values of columns in the place of those that were drawn."""
+        s = Sample("generic", edits=edits)
+        for name, of in values.items():
+            column = s.hdus[1].column(name)
+            column.set(column.form, of)
+        return s
+
+    def plain(self, *args, config="", **values):
+        """Read without a line-spread function."""
+        return self.read(self.sample(*args, **values), config, lsf=False)
+
+    def test_what_is_not_there_is_missing(self):
+        answer = self.plain("SPECTRA-MASK;SPECTRA-LSF_SIGMA;SPECTRA-TARGETID;SPECTRA-RA")
+        segment, row = answer["segments"][0], answer["rows"][0]
+        self.assertEqual((segment["mask"], segment["sigma"]), (None, None))
+        self.assertEqual((row["target_id"], row["ra"]), (-1, "nan"))
+
+    def test_numbers_of_other_types(self):
+        flux = [0.1, 1e300, -1e300, np.nan, *range(1, 9)]
+        ivar = [0, 1, 2, 1 << 30, *range(4, 12)]
+        got = self.plain("SPECTRA WAVELENGTH~4I;SPECTRA FLUX~4D;SPECTRA IVAR~4J",
+                         WAVELENGTH=range(1, 13), FLUX=flux, IVAR=ivar)["segments"][0]
+        self.assertSame(got["flux"], [0.1, np.inf, -np.inf, np.nan])
+        self.assertSame(got["ivar"], ivar[:4])
+        self.assertSame(got["wave"], [1, 2, 3, 4])
+
+    def test_errors_that_are_none(self):
+        """No error, and one whose square is beyond float32."""
+        error = np.array([0.5, 0, np.nan, -1, np.inf, 1e-30, 3, 1e-9, 0.1, 0.2, 0.3, 1e30])
+        ivar = np.where((error > 0) & np.isfinite(error), 1 / (error * error), 0)
+        found = self.plain("SPECTRA IVAR>ERROR;SPECTRA ERROR~4D", ERROR=error)["segments"]
+        self.assertSame(np.concatenate([s["ivar"] for s in found]), ivar)
+
+    def test_masks_of_all_types(self):
+        top, low = -2**31, -2**63
+        for form, values, first in (
+                ("4L", list("FTFFFFFFFFTF"), [0, 1, 0, 0]), ("4B", [0, 255, 1], [0, 255, 1, 0]),
+                ("4I", [0, -1, 4], [0, -1, 4, 0]), ("4K", [0, 1 << 40, 3, low], [0, top, 3, top]),
+                # stored as unsigned integers are: less 2^63 and 2^15
+                ("4K;SPECTRA+TZERO5  =  9223372036854775808", [low, low + 1, -1], [0, 1, -1, top]),
+                ("4I;SPECTRA+TZERO5  =                32768", [-2**15, -2**15 + 1, 2**15 - 1],
+                 [0, 1, 65535, 32768])):
+            values = list(values) + [0] * (12 - len(values))
+            got = self.plain("SPECTRA MASK~" + form, MASK=values)["segments"][0]["mask"]
+            self.assertEqual(list(got), first, form)
+
+    def test_missing_widths_mark_the_pixel(self):
+        s = self.sample("SPECTRA LSF_SIGMA~4E;SPECTRA IVAR~4E;SPECTRA IVAR@1=7;SPECTRA IVAR@10=8",
+                        LSF_SIGMA=[np.nan, 0.6, 0, -1, 1, 1, 1, 1, 2, 2, 2, np.inf])
+        found = self.read(s)["segments"]
+        self.assertSame(found[0]["sigma"], [0.6] * 4)
+        self.assertSame(found[0]["ivar"][:3], [0, 7, 0])
+        self.assertSame(found[2]["ivar"][2:], [8, 0])
+        self.assertEqual(found[2]["sigma"][3], 2)
+
+    def test_shared_wavelengths(self):
+        """WAVELENGTH as an HDU: an image, a table with one row a pixel."""
+        wave, cards = np.array([400.0, 400.5, 401.25, 402.0]), ["BUNIT   = 'nm'"]
+        for hdu in (image("WAVELENGTH", "D", wave, cards), table("WAVELENGTH", ("WAVELENGTH", "D", wave, "nm"))):
+            s = self.sample("SPECTRA-WAVELENGTH")
+            s.hdus.append(hdu)
+            found = self.read(s, lsf=False)["segments"]
+            self.assertEqual(len({p["wave_at"] for p in found}), 1)
+            self.assertSame(found[0]["wave"], wave * 10.0)
+        for edits, values, unit, *parts in (
+                ("", wave, cards, "a column and an HDU", "WAVELENGTH"),
+                ("SPECTRA-WAVELENGTH", wave, [], "HDU 3 (WAVELENGTH)", "no unit"),
+                ("SPECTRA-WAVELENGTH", wave[:3], cards, "FLUX has 4 values", "WAVELENGTH 3"),
+                ("SPECTRA-WAVELENGTH", wave[:1], cards, "HDU 3 (WAVELENGTH)", "2 to"),
+                ("SPECTRA-WAVELENGTH", wave[::-1], cards, "HDU 3 (WAVELENGTH)", "ascending")):
+            s = self.sample(edits)
+            s.hdus.append(image("WAVELENGTH", "D", values, unit))
+            self.refused(s, *parts)
+
+    def test_arms_of_an_exposure_are_one_row(self):
+        s = self.sample(self.TWINS + "SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=R;SPECTRA ARM@1=b;"
+                        "SPECTRA ARM@2=B")
+        answer = self.read(s)
+        self.assertEqual([(r["object"], r["n_exposure"]) for r in answer["rows"]],
+                         [("twin", 1), ("lone", 1)])
+        # by exposure, then by arm of the library: b, r
+        self.assertSegments(answer["segments"], [
+            {**s.spectra[row], "arm": arm, "exposure": e}
+            for row, arm, e in ((2, B, 0), (0, R, 0), (1, B, 1))])
+
+    def test_exposures_alone_and_together(self):
+        s = self.sample(self.TWINS + "SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~J", EXPOSURE=[9, 5, 7])
+        rows = self.read(s, lsf=False)["rows"]
+        self.assertEqual([(r["fits_row"], r["exp_id"]) for r in rows], [(0, 9), (1, 5), (2, 7)])
+        answer = self.read(s, "exposures: joint\n")
+        self.assertEqual([(r["object"], r["n_exposure"], r["exp_id"], r["first_exposure"])
+                          for r in answer["rows"]], [("twin", 2, -1, 0), ("lone", 1, 5, 2)])
+        # ascending EXPOSURE
+        self.assertEqual(list(answer["exposure_id"]), [7, 9, 5])
+        self.assertEqual(list(answer["exposure_row"]), [2, 0, 1])
+        self.assertSegments(answer["segments"], [
+            {**s.spectra[row], "exposure": e} for e, row in enumerate((2, 0, 1))])
+
+    def test_a_bad_row_is_alone(self):
+        def vectors(**length):
+            s = self.sample("SPECTRA-MASK;SPECTRA-LSF_SIGMA")
+            for name, code in (("WAVELENGTH", "D"), ("FLUX", "E"), ("IVAR", "E")):
+                column, n = s.hdus[1].column(name), length.get(name, [4] * 3)
+                column.set(f"1P{code}(4)", [v[:k] for v, k in zip(column.values.reshape(3, 4), n)])
+            return s
+
+        sigma = "".join(f"SPECTRA LSF_SIGMA@{i}={v};" for i, v in zip(range(4, 8), (0, "nan", -1, 0)))
+        error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
+        pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
+                  "SPECTRA TARGETID@2=6")
+        one = dict.fromkeys(("WAVELENGTH", "FLUX", "IVAR"), [4, 4, 1])
+        for s, config, lsf, bad, part in (
+                (self.sample(self.TWINS), "", 0, 2, "NAME 'twin' of row 0"),
+                (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "NAME 'twin' of row 0"),
+                # pieces of one exposure, but of other stars
+                (self.sample(self.TWINS + pieces), "", 0, 2, "another TARGETID"),
+                *((self.sample("SPECTRA WAVELENGTH@" + value), "", 0, 1, "WAVELENGTH")
+                  for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
+                (self.sample(error), "", 0, 2, "multiply FLUX and ERROR"),
+                (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
+                (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
+                (vectors(**one), "", 0, 2, "1 pixels")):
+            answer = Reader.read(self.path(s), config, lsf=lsf, each=True)
+            self.assertEqual(len(answer["rows"]), 3)
+            for i, found in enumerate(answer["each"]):
+                self.assertEqual(found.get("error"), 3 if i == bad else None, found)
+            for text in (part, f"row {bad}", "HDU 2 (SPECTRA)", tmp("coadd-x.fits")):
+                self.assertIn(text, answer["each"][bad]["message"])
+
+    def test_vectors_in_the_heap(self):
+        """Rows may share wavelengths, but not fluxes, and all lie in the heap."""
+        for shared, shift, part in (
+                ("WAVELENGTH", 0, None),
+                # as many pixels as one likes for the bytes of one spectrum
+                ("FLUX", 0, "by row 1 (counted from 0) column FLUX has more values"),
+                # the heap has 192 bytes, the first vector 32
+                *(("", shift, "lies outside the table") for shift in (161, -1, 2**31 - 201))):
+            s = self.sample("SPECTRA-MASK;SPECTRA-LSF_SIGMA")
+            s.shift = shift
+            for name, code in (("WAVELENGTH", "D"), ("FLUX", "E"), ("IVAR", "E")):
+                if shared in ("", name):
+                    column = s.hdus[1].column(name)
+                    column.set(f"1P{code}(4)", column.values.reshape(3, 4))
+                    column.shared = bool(shared)
+            if part:
+                self.refused(s, part, "HDU 2 (SPECTRA)", lsf=False)
+            else:
+                answer = self.read(s, lsf=False)
+                self.assertEqual(len(answer["rows"]), 3)
+                self.assertEqual(len({p["wave_at"] for p in answer["segments"]}), 1)
+
+
+DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(DATA, "real", "lamost")), "no test data")
+class RealFiles(Formats):
+    def answer(self, name, config, **how):
+        path = os.path.join(DATA, name + ".fits.gz")
+        answer = Reader.read(path, config, **how)
+        self.assertNotIn("error", answer, answer.get("message"))
+        return answer, pyfits.open(path)
+
+    def assertPixels(self, got, flux, ivar, mask):
+        self.assertSame(got["flux"], flux)
+        self.assertSame(got["ivar"], ivar)
+        self.assertSame(got["mask"], mask)
+
+    def test_desi(self):
+        for name in ("real/desi/coadd-4-80613-thru20210324", "real/desi/coadd-special-dark-27247",
+                     "real/desi/coadd-sv3-dark-26065", "real/desi/spectra-sv3-dark-26065",
+                     "sim/coadd-dev-patho"):
+            for config, skies in ("", False), ("objtypes: [SKY, BAD]\n", True):
+                answer, hdus = self.answer(name, config, arms=["b", "r", "z"])
+                with hdus:
+                    fibermap = hdus["FIBERMAP"].data
+                    rows = np.flatnonzero(np.isin(np.char.strip(fibermap["OBJTYPE"]), ["SKY", "BAD"]) == skies)
+                    arrays = {(x, key): hdus[f"{x}_{key}"].data for x in "BRZ" for key in (
+                        "WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")}
+                self.assertEqual([(r["target_id"], float(r["ra"])) for r in answer["rows"]],
+                                 [(fibermap["TARGETID"][i], fibermap["TARGET_RA"][i]) for i in rows])
+                self.assertEqual(len(answer["segments"]), 3 * len(rows))
+                for k, got in enumerate(answer["segments"]):
+                    row, x = rows[k // 3], "BRZ"[k % 3]
+                    self.assertPixels(got, *(arrays[x, key][row] for key in ("FLUX", "IVAR", "MASK")))
+                    self.assertSame(got["wave"], arrays[x, "WAVELENGTH"])
+                    self.assertSame(got["resolution"], arrays[x, "RESOLUTION"][row].ravel())
+        # its redrock file is found: a galaxy
+        name = "real/desi/coadd-4-80613-thru20210324"
+        self.assertEqual(self.answer(name, "redrock: true\n", arms=["b"])[0]["rows"], [])
+        (row,) = self.answer(name, "", arms=["b"])[0]["rows"]
+        self.assertEqual((row["z"], row["spectype"]), ("0.36874355163716493", "GALAXY"))
+
+    def test_sdss(self):
+        for name in ("spec-0266-51602-0031", "spec-3586-55181-0500"):
+            for exposures in ("coadd", "single", "joint") if "3586" in name else ("coadd",):
+                answer, hdus = self.answer("real/sdss/" + name, f"exposures: {exposures}\n")
+                self.assertEqual((answer["frame"], answer["rows"][0]["spectype"]), (HELIOCENTRIC, "STAR"))
+                tables = {}
+                with hdus:
+                    for hdu in hdus[1:2] if exposures == "coadd" else hdus[4:]:
+                        number = -1 if exposures == "coadd" else int(hdu.name.split("-")[1])
+                        arm = COADD if exposures == "coadd" else B if hdu.name[0] == "B" else R
+                        tables[number, arm] = hdu.data.copy()
+                self.assertEqual(len(answer["segments"]), len(tables))
+                for got in answer["segments"]:
+                    of = tables.pop((int(answer["exposure_id"][got["exposure"]]), got["arm"]))
+                    mask = of["and_mask" if exposures == "coadd" else "mask"]
+                    self.assertPixels({**got, "mask": got["mask"] & ~NO_WIDTH}, of["flux"], of["ivar"],
+                                      mask.astype("i4") & SDSS_BAD)
+                    # the rounding of the logarithm is far below float32's
+                    self.assertSame(np.log10(got["wave"]).astype("f4"), of["loglam"])
+                    self.assertTrue(((got["sigma"] > 0.5) & (got["sigma"] < 5)).all())  # R 1000 to 3000
+
+    def test_lamost(self):
+        for name in sorted(os.listdir(os.path.join(DATA, "real/lamost"))):
+            if name.endswith(".fits.gz"):
+                answer, hdus = self.answer("real/lamost/" + name[:-len(".fits.gz")], "", lsf=False)
+                self.assertEqual(answer["frame"], HELIOCENTRIC)
+                with hdus:
+                    of = hdus["COADD"].data[0]
+                    (got,) = answer["segments"]
+                    self.assertPixels(got, of["FLUX"], of["IVAR"], of["ANDMASK"])
+                    self.assertSame(got["wave"], of["WAVELENGTH"])
+
+
+if __name__ == "__main__":
+    main()
