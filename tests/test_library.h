@@ -12,13 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <lapacke.h>
+
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/data/library.h"
-#include "src/libraries/rbf.h"
-#include "src/libraries/spline_grid.h"
-
-enum { TEST_LIBRARY_MAX_NODE = 8 };
+#include "kernels/math/rbf.h"
 
 /* xorshift64*: the same numbers on every machine, in [-1, 1) */
 static inline double test_library_random(uint64_t *state)
@@ -200,46 +199,45 @@ static inline void test_library_keep_last(mill_emulator *net, int kind)
   net->n_layer = 1;
 }
 
-/** Put a grid of splines through the hidden layers of every arm in their place: four to
- *  seven nodes a label, uneven, from -1.5 to 1.5, so that the hulls reach beyond. */
+/** Put a grid of splines that follow the hidden layers of every arm in their place: four to seven
+ *  functions a label, uneven, from -1.5 to 1.5, so that the hulls reach beyond.  Schoenberg's
+ *  splines: the coefficients are the values at the means of three knots. */
 static inline int test_library_to_grid(mill_library *lib)
 {
   int err = MILL_OK;
-  double *value = NULL;
   for (int a = 0; a < lib->n_arm; a++) {
     mill_emulator *net = &lib->arm[a].emulator;
-    const int last = net->n_layer - 1, n_out = net->n_in[last];
-    int n_node[MILL_MAX_GRID_AXIS];
-    double node[MILL_MAX_GRID_AXIS][TEST_LIBRARY_MAX_NODE], hidden[MILL_MAX_WIDTH];
-    const double *axis[MILL_MAX_GRID_AXIS];
+    mill_spline_grid *grid = &net->grid;
+    const int n_out = net->n_in[net->n_layer - 1];
+    double hidden[MILL_MAX_WIDTH];
     size_t n_point = 1;
+    grid->n_axis = lib->n_label;
+    grid->n_out = n_out;
     for (int l = 0; l < lib->n_label; l++) {
-      n_node[l] = 4 + (l + a) % 4;
-      axis[l] = node[l];
-      for (int i = 0; i < n_node[l]; i++) {
-        const double u = 2.0 * i / (n_node[l] - 1) - 1;
-        node[l][i] = 1.5 * u + 0.1 * (1 - u * u);
+      const int n = grid->n_node[l] = 4 + (l + a) % 4;
+      MILL_TRY(MILL_ALLOC(n + 4, &grid->knot[l]));
+      for (int i = 0; i < n + 4; i++) {
+        const double u = fmin(fmax(2.0 * (i - 3) / (n - 3) - 1, -1), 1);
+        grid->knot[l][i] = 1.5 * u + 0.1 * (1 - u * u);
       }
-      n_point *= (size_t)n_node[l];
+      n_point *= (size_t)n;
     }
-    MILL_TRY(MILL_ALLOC(n_point * (size_t)n_out, &value));
+    MILL_TRY(MILL_ALLOC(n_point * (size_t)n_out, &grid->coef));
     for (size_t p = 0; p < n_point; p++) {
       double x[MILL_MAX_GRID_AXIS];
       size_t rest = p;
       for (int l = lib->n_label - 1; l >= 0; l--) {
-        x[l] = node[l][rest % (size_t)n_node[l]];
-        rest /= (size_t)n_node[l];
+        const double *knot = grid->knot[l] + rest % (size_t)grid->n_node[l];
+        x[l] = (knot[1] + knot[2] + knot[3]) / 3;
+        rest /= (size_t)grid->n_node[l];
       }
       test_library_hidden(net, x, hidden);
-      memcpy(value + p * (size_t)n_out, hidden, (size_t)n_out * sizeof *value);
+      for (int k = 0; k < n_out; k++)
+        grid->coef[p * (size_t)n_out + (size_t)k] = (float)hidden[k];
     }
-    MILL_TRY(mill_spline_grid_fit(lib->n_label, n_node, axis, n_out, value, &net->grid));
-    mill_free(value);
-    value = NULL;
     test_library_keep_last(net, MILL_EMULATOR_GRID);
   }
 done:
-  mill_free(value);
   return err;
 }
 
@@ -254,47 +252,71 @@ static inline void test_library_to_linear(mill_spline_grid *grid)
     }
 }
 
+/* Radial functions and polynomial through the hidden layers at rbf's centers; matrix [n][n] and
+ * value [n][n_out] of n = n_center + n_poly, zeros, are used up. */
+static inline int test_library_solve_rbf(const mill_emulator *net, const mill_rbf *rbf,
+                                         double *matrix, double *value)
+{
+  const int n_axis = rbf->n_axis, n = rbf->n_center + rbf->n_poly;
+  lapack_int pivot[256];
+  for (int i = 0; i < rbf->n_center; i++) {
+    const double *x = rbf->center + i * n_axis;
+    double u[MILL_MAX_GRID_AXIS], slope[MILL_MAX_GRID_AXIS], hidden[MILL_MAX_WIDTH];
+    int exponent[MILL_MAX_GRID_AXIS] = {0};
+    for (int l = 0; l < n_axis; l++)
+      u[l] = x[l] / rbf->length[l];
+    for (int j = 0; j < rbf->n_center; j++) {
+      double r2 = 0;
+      for (int l = 0; l < n_axis; l++)
+        r2 += pow(u[l] - rbf->center[j * n_axis + l] / rbf->length[l], 2);
+      matrix[i * n + j] = pow(r2, 1.5);
+    }
+    for (int j = rbf->n_center; j < n; j++) {
+      matrix[i * n + j] = matrix[j * n + i] = mill_rbf_monomial(n_axis, exponent, u, slope);
+      mill_rbf_next_monomial(n_axis, exponent);
+    }
+    test_library_hidden(net, x, hidden);
+    memcpy(value + i * rbf->n_out, hidden, (size_t)rbf->n_out * sizeof *value);
+  }
+  return LAPACKE_dgesv(LAPACK_ROW_MAJOR, n, rbf->n_out, matrix, n, pivot, value, rbf->n_out) == 0
+             ? MILL_OK
+             : MILL_ERROR(MILL_ERR_INTERNAL, "no radial functions");
+}
+
 /** Put radial functions around scattered points through the hidden layers of every arm in
  *  their place: the polynomial's degree is 1 to 3, the points reach as far as the hulls. */
 static inline int test_library_to_rbf(mill_library *lib)
 {
   enum { N_POINT = 70 };
-  static const double smooth[] = {1e-6}, length[MILL_MAX_GRID_AXIS] = {1.3, 0.8, 1, 1, 1, 1};
+  static const double length[MILL_MAX_GRID_AXIS] = {1.3, 0.8, 1, 1, 1, 1};
   int err = MILL_OK;
   uint64_t state = 4711;
-  double *value = NULL, x[N_POINT * MILL_MAX_GRID_AXIS];
-  mill_rbf_fit *fit = NULL;
+  double *value = NULL, *matrix = NULL;
   for (int a = 0; a < lib->n_arm; a++) {
     mill_emulator *net = &lib->arm[a].emulator;
-    const int n_label = lib->n_label, n_out = net->n_in[net->n_layer - 1];
-    double hidden[MILL_MAX_WIDTH];
-    MILL_TRY(MILL_ALLOC(N_POINT * n_out, &value));
-    for (int i = 0; i < N_POINT; i++) {
-      for (int l = 0; l < n_label; l++)
-        x[i * n_label + l] = 1.6 * test_library_random(&state);
-      test_library_hidden(net, x + i * n_label, hidden);
-      memcpy(value + i * n_out, hidden, (size_t)n_out * sizeof *value);
-    }
-    const mill_rbf_problem problem = {.n_axis = n_label,
-                                      .n_point = N_POINT,
-                                      .n_out = n_out,
-                                      .degree = 1 + a % 3,
-                                      .n_smooth = 1,
-                                      .x = x,
-                                      .length = length,
-                                      .value = value,
-                                      .smooth = smooth};
-    MILL_TRY(mill_rbf_fit_create(&problem, &fit));
-    MILL_TRY(mill_rbf_fit_export(fit, &net->rbf));
+    mill_rbf *rbf = &net->rbf;
+    rbf->n_axis = lib->n_label;
+    rbf->n_center = N_POINT;
+    rbf->degree = 1 + a % 3;
+    rbf->n_poly = mill_rbf_n_poly(rbf->n_axis, rbf->degree);
+    rbf->n_out = net->n_in[net->n_layer - 1];
+    memcpy(rbf->length, length, (size_t)rbf->n_axis * sizeof *length);
+    const int n = N_POINT + rbf->n_poly;
+    MILL_TRY(MILL_ALLOC(N_POINT * rbf->n_axis, &rbf->center));
+    MILL_TRY(MILL_ALLOC(n * rbf->n_out, &rbf->coef));
+    MILL_TRY(MILL_ALLOC(n * rbf->n_out, &value));
+    MILL_TRY(MILL_ALLOC(n * n, &matrix));
+    for (int i = 0; i < N_POINT * rbf->n_axis; i++)
+      rbf->center[i] = 1.6 * test_library_random(&state);
+    MILL_TRY(test_library_solve_rbf(net, rbf, matrix, value));
+    for (int i = 0; i < n * rbf->n_out; i++)
+      rbf->coef[i] = (float)value[i];
     test_library_keep_last(net, MILL_EMULATOR_RBF);
-    mill_rbf_fit_destroy(fit);
-    fit = NULL;
-    mill_free(value);
-    value = NULL;
+    MILL_FREE(value, matrix);
+    value = matrix = NULL;
   }
 done:
-  mill_rbf_fit_destroy(fit);
-  mill_free(value);
+  MILL_FREE(value, matrix);
   return err;
 }
 

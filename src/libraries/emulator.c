@@ -8,8 +8,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
-#include "src/libraries/rbf.h"
-#include "src/libraries/spline_grid.h"
+#include "kernels/math/rbf.h"
+#include "kernels/math/spline_grid.h"
 
 _Static_assert(MILL_EMULATOR_LANE == 8, "the sums of emulator_lanes_impl.h are written out");
 
@@ -49,12 +49,13 @@ static void emulator_front(const mill_library *lib, const mill_emulator *e, cons
                            double *x)
 {
   double mapped[MILL_MAX_LABEL];
+  mill_block block = {0};
   for (int l = 0; l < lib->n_label; l++)
     mapped[l] = mill_label_map(&lib->label[l], label[l]);
   if (e->kind == MILL_EMULATOR_GRID)
-    mill_spline_grid_eval(&e->grid, mapped, x);
+    mill_block_spline_grid(&block, &e->grid, 0, mapped, 0, x, 0);
   else if (e->kind == MILL_EMULATOR_RBF)
-    mill_rbf_eval(&e->rbf, mapped, x);
+    mill_block_rbf(&block, &e->rbf, 0, mapped, 0, x, 0);
   else
     memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
 }

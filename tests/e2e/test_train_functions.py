@@ -9,6 +9,11 @@ from base import *  # noqa: F403
 
 from scipy.interpolate import RegularGridInterpolator
 
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+from basics import Failure  # noqa: E402
+from library.lattice import Lattice  # noqa: E402
+from library.library_file import Label  # noqa: E402
+
 SEED = 23
 RNG = np.random.default_rng(SEED)
 LN_STEP = 5e-5
@@ -442,6 +447,55 @@ class TrainFunctions(ProgramTest):
                            status=2)
         self.assertOneLine(train("no.h5", tmp("missing.h5"), "linear"), "missing.h5", status=3)
         self.assertFalse(os.path.exists(tmp("no.h5")))
+
+
+class GapsTest(unittest.TestCase):
+    """Filling of nodes without a model: what is linear along each label exactly, wherever the gaps
+    are, and cubics where two nodes lie on either side."""
+
+    def lattice(self, gaps, shape=(6, 5, 4)):
+        axes = [np.cumsum(RNG.uniform(0.5, 1.5, n)) for n in shape]
+        labels = [Label(name, name.upper()) for name in NAMES[:len(shape)]]
+        node = np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")], axis=1)
+        keep = RNG.permutation(np.setdiff1d(np.arange(len(node)), gaps))
+        names = [f"m{i}" for i in keep]
+        return Lattice(labels, node[keep], names), node, labels, names
+
+    def test_multilinear_and_cubic(self):
+        gaps = [0, 1, 2, 4, 5, 6, 20, 21, 24, 47, 65, 66, 119, 118, 99]
+        for n_gap in (1, 8, 15):
+            lattice, node, _, _ = self.lattice(gaps[:n_gap])
+            self.assertEqual(lattice.n_gap, n_gap)
+            x, y, z = node.T
+            for cubic, want in ((False, 1 + 2 * x - y + 0.5 * z + x * y * (1 - 0.7 * z)),
+                                (True, y * z - x)):
+                value = np.where(lattice.model.ravel() >= 0, want, 1e9)[:, None]
+                lattice.fill(value, cubic)
+                np.testing.assert_allclose(value[:, 0], want, atol=1e-9)
+        lattice, node, _, _ = self.lattice([50])  # node 2, 2, 2
+        want = node[:, 0]**3 - node[:, 1]**2
+        for cubic, near in ((True, True), (False, False)):
+            value = np.where(lattice.model.ravel() >= 0, want, 1e9)[:, None]
+            lattice.fill(value, cubic)
+            self.assertEqual(abs(value[50, 0] - want[50]) < 1e-9, near)
+
+    def test_nodes(self):
+        lattice, node, labels, names = self.lattice([0, 47, 119])
+        for i, model in enumerate(lattice.model.ravel()):
+            self.assertEqual(model, -1 if i in (0, 47, 119) else names.index(f"m{i}"))
+        none = np.zeros(len(names), bool)
+        # 46 lies beside a gap, 20 at an edge, 65 inside, beside 45
+        self.assertEqual([lattice.is_inner(i, none) for i in (46, 20, 65)], [False, False, True])
+        none[names.index("m45")] = True
+        self.assertFalse(lattice.is_inner(65, none))
+        with self.assertRaisesRegex(Failure, "3 of 120 nodes.*; --gaps fill"):
+            lattice.refuse_gaps()
+        lattice, _, _, _ = self.lattice([1], (2, 2))
+        value = np.array([[3.0], [1e9], [5], [9]])
+        lattice.fill(value, False)
+        self.assertEqual(value[1, 0], 6)  # beside single nodes with 3 and 9
+        with self.assertRaisesRegex(Failure, "a and b have the same labels"):
+            Lattice(labels, node[[5, 5, *range(20, 120)]], ["a", "b", *names])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mill_emulator_eval, which makes the templates of the initial guess, with the fronts' references. */
+#include "tests/mill_test.h"
+
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/libraries/emulator.h"
+#include "tests/rbf_reference.h"
+#include "tests/spline_reference.h"
+#include "tests/test_library.h"
+
+enum { SEED = 515 };
+
+static void compare(int kind)
+{
+  static mill_library lib;
+  uint64_t random = SEED;
+  memset(&lib, 0, sizeof lib);
+  assert_ok(test_library_make(3, 3, 4, &lib));
+  assert_ok(test_library_to(&lib, kind));
+  for (int a = 0; a < lib.n_arm; a++) {
+    const mill_emulator *net = &lib.arm[a].emulator;
+    for (int trial = 0; trial < 20; trial++) {
+      double x[3], label[3], flux[1024], h[64];
+      for (int l = 0; l < lib.n_label; l++) {
+        x[l] = 1.6 * test_library_random(&random);
+        label[l] = mill_label_unmap(&lib.label[l], x[l]);
+      }
+      assert_ok(mill_emulator_eval(&lib, a, label, flux));
+      if (kind == MILL_EMULATOR_GRID)
+        ref_spline_grid(&net->grid, x, -1, h);
+      else
+        ref_rbf(&net->rbf, x, -1, h);
+      for (int i = 0; i < lib.arm[a].n_pix; i++) {
+        double y = (double)net->bias[0][i];
+        for (int k = 0; k < net->n_in[0]; k++)
+          y += (double)net->weight[0][i * net->n_in[0] + k] * h[k];
+        /* labels go through pow and log10; sums of radial functions cancel from some hundred */
+        assert_close(flux[i] / exp(y), 1, 1e-9);
+      }
+    }
+  }
+  mill_library_clear(&lib);
+  assert_null(lib.arm[0].emulator.grid.coef);
+  assert_null(lib.arm[0].emulator.rbf.coef);
+}
+
+MILL_TEST(splines)
+{
+  compare(MILL_EMULATOR_GRID);
+}
+
+MILL_TEST(radial_functions)
+{
+  compare(MILL_EMULATOR_RBF);
+}
+
+MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)
