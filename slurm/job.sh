@@ -33,7 +33,8 @@
 : "${SITE_START_S:=120}"
 
 # --- state ------------------------------------------------------------------
-job_arguments=()  # of starmill fit
+job_command=(fit) # of starmill: fit, sample or library train
+job_arguments=()  # of it
 job_output=       # its --output
 job_stop_files=() # any of them stops the job
 job_can_requeue=1
@@ -56,9 +57,13 @@ job_refuse() {
 }
 
 # --- what is to be run ------------------------------------------------------
-job_read_arguments() { # BACKEND ARGUMENTS...: of starmill fit, as the script was given them
+job_read_arguments() { # BACKEND [COMMAND] ARGUMENTS...: of starmill, as the script was given them
   local backend=$1 has_backend=0 previous='' argument
   shift
+  case "${1-} ${2-}" in
+    'fit '* | 'sample '*) job_command=("$1"); shift ;;
+    'library train') job_command=(library train); shift 2 ;;
+  esac
   job_arguments=("$@")
   for argument; do
     case $argument in
@@ -232,13 +237,13 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
 }
 
 # --- the jobs ---------------------------------------------------------------
-job_fit() { # gpu|cpu ARGUMENTS...: starmill fit with a rank per task
+job_fit() { # gpu|cpu ARGUMENTS...: starmill fit, sample or library train with a rank per task
   local backend=cpu
   [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
   shift
   job_read_arguments "$backend" "$@"
   job_set_up
-  job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" fit "${job_arguments[@]}"
+  job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
 }
 
 job_part() { # gpu|cpu ARGUMENTS...: the same with this task's number, four digits, for {part}
@@ -264,5 +269,11 @@ job_profile() { # gpu|cpu ARGUMENTS...: the same under nsys, once
   # %q{...} is nsys's; a % of the path must not be
   job_main "${SITE_LAUNCHER[@]}" "${SITE_NSYS[@]}" \
     --output="${job_output//%/%%}.rank%q{SLURM_PROCID}" \
-    "$SITE_PROGRAM" fit "${job_arguments[@]}"
+    "$SITE_PROGRAM" "${job_command[@]}" "${job_arguments[@]}"
+}
+
+job_merge() { # ARGUMENTS...: starmill merge, once
+  job_set_up
+  job_say "$(printf '%q ' "$SITE_PROGRAM" merge "$@")"
+  exec "$SITE_PROGRAM" merge "$@"
 }

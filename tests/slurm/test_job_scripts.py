@@ -210,20 +210,28 @@ class JobScripts(ProgramTest):
         self.run_script("gpu", ("--backend", "cpu", "--output", "o"))
         self.assertIn("fit\0--backend\0cpu\0--output\0o\0", self.noted("srun"))
 
+    def test_other_commands(self):
+        for command in (("sample",), ("library", "train")):
+            self.run_script("gpu", (*command, "--output", "o"))
+            self.assertIn("\0".join(("starmill", *command, "--backend", "cuda", "--output", "o")),
+                          self.noted("srun"))
+
 
 class Files(unittest.TestCase):
     def test_never_overwrites_and_never_truncates(self):
         scripts = sorted(glob.glob(os.path.join(SLURM, "*.sbatch")))
         self.assertEqual([os.path.basename(s)[:-7] for s in scripts],
-                         ["array", "cpu", "gpu", "node", "nodes", "profile", "requeue"])
+                         ["array", "cpu", "gpu", "merge", "node", "nodes", "profile", "requeue"])
         for path in scripts:
             text = content(path, "r")
             self.assertNotIn("--overwrite", text)
             self.assertIn("#SBATCH --open-mode=append\n", text)
             self.assertIn("\nset -euo pipefail\n", text)
-            self.assertRegex(text, r"#SBATCH --signal=B:USR1@\d+\n")
-            profile = path.endswith("profile.sbatch")
-            self.assertIn("#SBATCH --no-requeue\n" if profile else "#SBATCH --requeue\n", text)
+            merges = path.endswith("merge.sbatch")
+            if not merges:
+                self.assertRegex(text, r"#SBATCH --signal=B:USR1@\d+\n")
+            once = merges or path.endswith("profile.sbatch")
+            self.assertIn("#SBATCH --no-requeue\n" if once else "#SBATCH --requeue\n", text)
 
     def test_bash_reads_them(self):
         for path in glob.glob(os.path.join(SLURM, "*.*")):

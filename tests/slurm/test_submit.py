@@ -194,11 +194,15 @@ class Submit(unittest.TestCase):
         self.assertRefused("gpu", "--output", "o.h5", "--catalog", "bad.txt", says="no file's rows")
 
     def test_flags_are_those_of_the_program(self):
-        """Which options take a value is as `starmill fit --help` has it."""
-        text = starmill("fit", "--help").stdout
-        options = re.findall(r"^  --([a-z-]+)( [A-Z])?", text, re.M)
-        self.assertGreater(len(options), 25)
-        self.assertEqual({name for name, value in options if not value}, submit.FLAGS)
+        """Which options take a value is as --help of the commands has it."""
+        flags = set()
+        for command in submit.COMMANDS:
+            text = starmill(*command, "--help").stdout
+            options = re.findall(r"^  --([a-z-]+)( [A-Z])?", text, re.M)
+            self.assertGreater(len(options), 25)
+            flags |= {name for name, value in options if not value}
+            self.assertFalse({name for name, value in options if value} & submit.FLAGS)
+        self.assertEqual(flags, submit.FLAGS)
 
     # --- arrays --------------------------------------------------------------
 
@@ -226,7 +230,8 @@ class Submit(unittest.TestCase):
         self.write("list.txt", "\n".join(names) + "\n")
         self.bin = os.path.join(self.folder, "bin")
         os.mkdir(self.bin)
-        self.write("bin/sbatch", '#!/bin/sh\necho "sbatch $*"\n')
+        calls = self.write("bin/calls", "")
+        self.write("bin/sbatch", '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
         os.chmod(os.path.join(self.bin, "sbatch"), 0o755)
         folder = os.path.join(self.folder, "out.parts")
         text = self.array("--parts", 3, "--at-once", 2, "--dry-run", fit=("--models", "m.h5"))
@@ -237,16 +242,36 @@ class Submit(unittest.TestCase):
             self.assertIn(shlex.quote(os.path.join(folder, name)), text)
         self.assertNotIn("list.txt", text.rpartition("set --")[2])
 
-        out = self.array("--parts", 3)
-        self.assertEqual(out, "sbatch %s\n" % os.path.join(self.folder, "out.h5.sbatch"))
+        self.assertEqual(self.array("--parts", 3), 2 * "Submitted batch job 77\n")
+        script, merge = (os.path.join(self.folder, "out.h5" + end)
+                         for end in (".sbatch", ".merge.sbatch"))
+        self.assertEqual(content(calls, "r").splitlines(),
+                         ["--parsable " + script, "--parsable --dependency=afterany:77 " + merge])
+        self.assertRegex(content(merge, "r"), r"(?s)--output \\\n +\S+/out.h5 .*/part-0000.h5 .*"
+                         r"/part-0002.h5\n.*job_merge")
         parts = [content(os.path.join(folder, "part-%04d.txt" % i), "r") for i in range(3)]
         self.assertEqual("".join(parts).split(), [os.path.join(self.folder, n) for n in names])
-        self.array("--parts", 3)  # to continue
+        os.remove(os.path.join(folder, "part-0001.txt"))  # for which there was no room
+        self.array("--parts", 3, "--no-merge")  # to continue
+        self.assertEqual(content(calls, "r").count("dependency"), 1)
+        self.assertEqual(len(os.listdir(folder)), 3)
         self.array("--parts", 4, status=2)
         self.assertIn("another cut", self.said)
         self.array("--parts", 9, status=2)
         self.array(status=2, fit=("--join-by-name",))
         self.array(status=2, fit=("more.fits",))
+        for text, fit, says in (
+                ("join_by_name: true", (), "cut objects apart"), ("npoly: 10", (), "named twice"),
+                ("", ("--backend", "auto"), "which cannot be merged")):
+            self.write("fit.yaml", text + "\n")
+            self.write("list.txt", "\n".join(names + names[:1]) + "\n")
+            self.array(status=2, fit=("--config", "fit.yaml", *fit))
+            self.assertIn(says, self.said)
+        self.write("list.txt", "\n".join(names) + "\n")
+        self.write("out.h5", "")
+        self.array("--parts", 3, status=2)
+        self.assertIn("--no-merge", self.said)
+        os.remove(os.path.join(self.folder, "out.h5"))
         open(os.path.join(folder, "stop"), "w").close()
         self.array("--parts", 3, status=2)
         self.assertIn("remove it first", self.said)
@@ -304,6 +329,48 @@ class Submit(unittest.TestCase):
                 self.assertRefused(*args, says=says)
         open(os.path.join(self.folder, "o.h5.stop"), "w").close()
         self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says="remove it")
+
+    def test_nothing_is_replaced_but_a_script(self):
+        star, notes = fits_file("star.fits", [table(3, "FIBERMAP")]), self.write("notes", "mine\n")
+        self.write("list.txt", star + "\n")
+        link = os.path.join(self.folder, "link")
+        os.symlink(star, link)
+        for args, says in (
+                (("--script", star), "file of data"), (("--script", link), "file of data"),
+                (("--script", "lib.h5"), "are one file"), (("--script", "out.h5"), "are one file"),
+                (("--script", "list.txt"), "are one file"), (("--script", notes), "is no script"),
+                (("--script", self.site), "are one file"), (("--log", link), "file of data"),
+                (("--log", "out.h5"), "are one file"), (("--log", "s", "--script", "s"), "one file")):
+            with self.subTest(args=args):
+                before = [content(p) for p in (star, notes, self.site)]
+                self.assertRefused(*args, "--rows", 5, "gpu", "--library", "lib.h5", "--output",
+                                   "out.h5", "--catalog", "list.txt", says=says)
+                self.assertEqual([content(p) for p in (star, notes, self.site)], before)
+
+    def test_a_full_disk_leaves_no_script(self):
+        before = sorted(os.listdir(self.folder))
+        done = subprocess.run(
+            [sys.executable, "-B", SUBMIT, "--site", self.site, "--rows", "5", "gpu", "--output",
+             "out.h5", "a.fits"], cwd=self.folder, stderr=subprocess.PIPE, text=True, check=False,
+            preexec_fn=small_files(1000))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("out.h5.sbatch cannot be written", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_other_commands(self):
+        self.write("fit.h5", "")
+        text = self.call("--dry-run", "--rows", 1000, "cpu", "sample", "--fit", "fit.h5", "--output",
+                         "post.h5", "x.fits")
+        self.assertIn("set -- \\\n  sample \\\n  --fit", text)
+        self.assertEqual(self.asked(text)["nodes"], "16")  # 1000 stars of 300 s on 32 CPUs each
+        self.assertRefused("--rows", 5, "gpu", "sample", "--fit", "no.h5", "--output", "post.h5",
+                           "x.fits", says="no such file")
+        text = self.call("--dry-run", "gpu", "library", "train", "--linear-flux", "--output",
+                         "new.h5", "grid.h5")
+        self.assertIn("set -- \\\n  library \\\n  train", text)
+        self.assertEqual(self.asked(text)["time"], "10")
+        self.assertRefused("array", "library", "train", "--output", "new.h5", "grid.h5",
+                           says="one job")
 
     def test_bad_site_files(self):
         for text, says in (
