@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/library/grid_parts.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -21,7 +20,8 @@ struct mill_grid_file {
   unsigned char *status; /* [n_model] */
 };
 
-enum { MAX_SETTINGS = 65536 };
+#define GRID_FORMAT "starmill grid"
+enum { GRID_VERSION = 1, GRID_AT = 48, MAX_SETTINGS = 65536 };
 
 #define REFUSED(file, ...) MILL_ERROR((file)->code, "%s: " __VA_ARGS__)
 
@@ -29,13 +29,14 @@ void mill_grid_info_clear(mill_grid_info *info)
 {
   if (!info)
     return;
-  MILL_FREE(info->value, info->name, info->why, info->status, info->stamp);
+  MILL_FREE(info->value, info->name, info->status);
   memset(info, 0, sizeof *info);
 }
 
-void mill_grid_at(char at[MILL_GRID_AT], int arm, const char *name)
+/* "arms/arm2/flux", without name "arms/arm2" */
+static void grid_at(char at[GRID_AT], int arm, const char *name)
 {
-  snprintf(at, MILL_GRID_AT, "arms/arm%d%s%s", arm, *name ? "/" : "", name);
+  snprintf(at, GRID_AT, "arms/arm%d%s%s", arm, *name ? "/" : "", name);
 }
 
 /* A dataset [n] of texts of at most size - 1 bytes into out [n][size], whose ends are zeros. */
@@ -98,16 +99,10 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
   info->n_model = (int)dim[0];
   MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &info->value));
   MILL_CHECK(MILL_ALLOC(dim[0], &info->name));
-  MILL_CHECK(MILL_ALLOC(dim[0], &info->why));
   MILL_CHECK(MILL_ALLOC(dim[0], &info->status));
   MILL_CHECK(mill_h5_read(file, "models/label", H5T_NATIVE_DOUBLE, 2, dim, info->value));
   MILL_CHECK(read_texts(file, "models/name", info->n_model, MILL_GRID_NAME, info->name[0]));
-  MILL_CHECK(read_texts(file, "models/why", info->n_model, MILL_GRID_WHY, info->why[0]));
   MILL_CHECK(mill_h5_read(file, "models/status", H5T_NATIVE_UCHAR, 1, dim, info->status));
-  if (mill_h5_exists(file, "models/stamp")) {
-    MILL_CHECK(MILL_ALLOC(dim[0], &info->stamp));
-    MILL_CHECK(mill_h5_read(file, "models/stamp", H5T_NATIVE_UINT64, 1, dim, info->stamp));
-  }
   for (int i = 0; i < info->n_model; i++) {
     if (info->status[i] > MILL_GRID_BAD)
       return MILL_ERROR(file->code, "%s: model %d (%s) has the status %d, expected 0 to 2",
@@ -122,9 +117,9 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
 
 static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_arm *arm)
 {
-  char at[MILL_GRID_AT];
+  char at[GRID_AT];
   size_t dim[2];
-  mill_grid_at(at, i_arm, "");
+  grid_at(at, i_arm, "");
   MILL_CHECK(mill_h5_read_attr_text(file, at, "name", arm->name, sizeof arm->name));
   MILL_CHECK(mill_h5_read_attr_text(file, at, "sigma_origin", arm->sigma_origin,
                                     sizeof arm->sigma_origin));
@@ -145,10 +140,10 @@ static int read_arm(const mill_h5_file *file, int i_arm, int n_model, mill_grid_
         "%s: arm %s has no possible wavelengths or resolution: ln_wave0 %g, ln_step %g, "
         "template_sigma_aa %g",
         file->path, arm->name, arm->ln_wave0, arm->ln_step, arm->template_sigma_aa);
-  mill_grid_at(at, i_arm, "continuum");
+  grid_at(at, i_arm, "continuum");
   arm->has_continuum = mill_h5_exists(file, at);
   for (int k = 0; k <= arm->has_continuum; k++) {
-    mill_grid_at(at, i_arm, k ? "continuum" : "flux");
+    grid_at(at, i_arm, k ? "continuum" : "flux");
     MILL_CHECK(mill_h5_shape(file, at, 2, dim));
     if (dim[0] != (size_t)n_model || dim[1] != (size_t)arm->n_pix)
       return MILL_ERROR(file->code, "%s: dataset /%s has the shape [%zu][%zu], expected [%d][%d]",
@@ -165,25 +160,24 @@ static int read_format(const mill_h5_file *file)
     return MILL_ERROR(file->code, "%s: is not a grid file; starmill library build makes one",
                       file->path);
   MILL_CHECK(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
-  if (strcmp(format, MILL_GRID_FORMAT) != 0)
+  if (strcmp(format, GRID_FORMAT) != 0)
     return MILL_ERROR(file->code, "%s: is a %s, not a grid file; starmill library build makes one",
                       file->path, format);
   MILL_CHECK(mill_h5_read_attr_int(file, "/", "version", &version));
-  if (version != MILL_GRID_VERSION)
+  if (version != GRID_VERSION)
     return MILL_ERROR(file->code, "%s: has version %d of the grid file; this program reads %d",
-                      file->path, version, MILL_GRID_VERSION);
+                      file->path, version, GRID_VERSION);
   return MILL_OK;
 }
 
 static int read_info(const mill_h5_file *file, mill_grid_info *info)
 {
-  char at[MILL_GRID_AT];
+  char at[GRID_AT];
   MILL_CHECK(read_format(file));
   MILL_CHECK(mill_h5_scan(file));
-  MILL_CHECK(mill_h5_read_attr_int(file, "/", "complete", &info->complete));
   MILL_CHECK(read_labels(file, info));
   MILL_CHECK(read_models(file, info));
-  for (mill_grid_at(at, 0, ""); mill_h5_exists(file, at); mill_grid_at(at, info->n_arm, "")) {
+  for (grid_at(at, 0, ""); mill_h5_exists(file, at); grid_at(at, info->n_arm, "")) {
     if (info->n_arm == MILL_MAX_ARM)
       return MILL_ERROR(file->code, "%s: has more than %d arms", file->path, MILL_MAX_ARM);
     MILL_CHECK(read_arm(file, info->n_arm, info->n_model, &info->arm[info->n_arm]));
@@ -282,7 +276,7 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
                    float *continuum)
 {
   int err = MILL_OK;
-  char at[MILL_GRID_AT];
+  char at[GRID_AT];
   mill_keyed *row = NULL;
   if (arm < 0 || arm >= file->n_arm)
     MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
@@ -295,10 +289,10 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
     row[i] = (mill_keyed){model[i], i};
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
-  mill_grid_at(at, arm, "flux");
+  grid_at(at, arm, "flux");
   if (flux)
     MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, flux));
-  mill_grid_at(at, arm, "continuum");
+  grid_at(at, arm, "continuum");
   if (continuum)
     MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, continuum));
 done:

@@ -9,6 +9,8 @@
 #include "io/library/grid_file.h"
 #include "io/library/labelled_spectra.h"
 
+enum { MILL_GRID_WHY = 128 };
+
 typedef struct mill_model_request {
   mill_labelled_request labelled;
   char label[MILL_MAX_LABEL][MILL_MAX_NAME]; /**< names in the library, [labelled.n_label] */

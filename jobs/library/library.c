@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/library.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,6 +61,11 @@ static const mill_option_table info_table = {"starmill library info",
                                              (const mill_option[]){MILL_SCRIPT_HELP, {0}}};
 
 static const mill_script
+    script_build = {{&mill_library_build_table, NULL},
+                    "library.build",
+                    "spectra: a folder, files of one spectrum each, or one file of many",
+                    0,
+                    INT_MAX},
     script_import = {{&import_table, NULL},
                      "library.emulator_files",
                      "emulator files, one per arm",
@@ -88,7 +94,7 @@ typedef struct sub_command {
   const mill_script *script; /* without MPI: in place of run, or after it where there is both */
 } sub_command;
 
-static const sub_command sub_commands[] = {{"build", 1, mill_job_library_build, NULL},
+static const sub_command sub_commands[] = {{"build", 0, NULL, &script_build},
                                            {"train", 1, mill_job_library_train, &script_train},
                                            {"import", 0, NULL, &script_import},
                                            {"spectra", 0, mill_job_library_spectra, NULL},

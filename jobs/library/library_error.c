@@ -10,7 +10,6 @@
 #include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/config/arm_setup.h"
 #include "src/libraries/model_error.h"
 #include "src/system/file_roles.h"
 
@@ -119,7 +118,7 @@ static int read_spectra(options *o, const mill_library *lib, mill_labelled_spect
     memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
   MILL_CHECK(mill_labelled_read(&o->spectra, 1, 1, &request, spectra, &origin));
   if (isnan(o->sigma_aa))
-    o->sigma_aa = origin.fwhm_aa / MILL_FWHM_PER_SIGMA;
+    o->sigma_aa = origin.fwhm_aa / 2.3548200450309493;
   return MILL_OK;
 }
 

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure, warn
-from library.spectra_fits import (Origin, card, card_of_both, column_numbers, has_columns,
-                                  image_part, is_table, opened, text_card, to_vacuum, wavelengths,
-                                  where)
+from library.spectra_fits import (Origin, card, card_of_both, check_whole, column_numbers,
+                                  has_columns, image_part, is_table, opened, text_card, to_vacuum,
+                                  wavelengths, where)
 from library.spectra_options import MAX_LABEL, labels_of_name, stem
 
 MAX_PIX = 2097152  # of a file with one spectrum
@@ -42,10 +42,9 @@ class Spectrum:
 def find_one(path, hdus, request):
     """The HDU of the spectrum."""
     for i, hdu in enumerate(hdus):
-        if request.columns and has_columns(hdu, request.columns[:2]):
-            return i
-        if not request.columns and hdu.is_image and hdu.shape[-1:] > (1,) and set(
-                hdu.shape[:-1]) <= {1}:
+        if (has_columns(hdu, request.columns[:2]) if request.columns else
+                hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}):
+            check_whole(path, hdus, i)
             return i
     if request.columns:
         raise Failure(INPUT, f"{path}: no table has the columns {request.columns[0]} and "
@@ -145,6 +144,7 @@ def find_image(path, hdus):
     for i, hdu in enumerate(hdus):
         if hdu.is_image and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1 and all(
                 hdu.shape):
+            check_whole(path, hdus, i)
             return i
     raise Failure(INPUT, f"{path}: has no image with two axes, pixels and spectra; see "
                          "docs/use/libraries.md for what is read")

@@ -33,7 +33,8 @@ def opened(path):
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
         except Exception as error:  # of astropy: any, of a damaged file
-            raise Failure(INPUT, f"{path}: cannot be read: {error}") from error
+            reason = str(error).partition(". ")[0]
+            raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
 
 
 def open_fits(path, stack):
@@ -57,6 +58,12 @@ def open_fits(path, stack):
 def where(path, hdus, i):
     name = hdus[i].name
     return f"{path}, HDU {i}" + (f" ({name})" if name else "")
+
+
+def check_whole(path, hdus, i):
+    about = hdus[i].fileinfo()
+    if about["datLoc"] + hdus[i].size > about["file"].size:
+        raise Failure(INPUT, f"{where(path, hdus, i)} is cut: copy the file again")
 
 
 def card(path, hdus, i, key):

@@ -160,6 +160,8 @@ static int read_value(const mill_option *row, const char *text, void *at, void *
     return read_seed(text, at);
   case MILL_OPTION_NAMES:
     return read_names(row, text, at, at2);
+  case MILL_OPTION_OTHER:
+    return 1;
   default:
     return 0;
   }
@@ -173,7 +175,7 @@ int mill_option_read(const mill_option *row, const char *option, const char *tex
     *(int *)(void *)at = 1;
   else if (row->kind == MILL_OPTION_TEXT)
     *(const char **)(void *)at = text;
-  else if (row->kind == MILL_OPTION_OTHER)
+  else if (row->kind == MILL_OPTION_OTHER && row->take)
     MILL_CHECK(row->take(row, text, base));
   else if (!read_value(row, text, at, (char *)base + row->offset2))
     return MILL_ERROR(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", option,

@@ -40,7 +40,8 @@ typedef struct mill_option {
   /** An option that sets this key of the configuration: kind, range, words and help are those of
    *  the key, and the value is stored as a TEXT or FLAG until mill_config_set reads it. */
   const char *key;
-  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE. */
+  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE.  NULL: a script takes the text,
+   *  which is given once. */
   int (*take)(const struct mill_option *row, const char *text, void *base);
   int may_differ; /**< of an option: between the ranks of one run, whose rows it does not change */
   unsigned tasks; /**< bits of the job's tasks that use it; 0: all */

@@ -3,6 +3,7 @@
 and what is refused."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,7 +99,7 @@ PHX = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--medium", "vacuum")
 def phoenix(folder, out, *more, **how):
     return starmill("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
                     "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
-                    *more, tmp(folder), **how)
+                    "--workers", 1, *more, tmp(folder), **how)
 
 
 def read(name):
@@ -288,8 +289,8 @@ class LibraryBuild(unittest.TestCase):
         image(good, PHXTEFF=labels[4][0], PHXLOGG=labels[4][1], PHXM_H=labels[4][2]).writeto(
             tmp("bad/twin.fits"))
         put("bad/cut.fits", content(tmp("bad/m000.fits"))[:4000])
-        for ranks in (1, 3):
-            done = self.good(phoenix("bad", f"bad{ranks}.h5", ranks=ranks))
+        for workers in (1, 3):
+            done = self.good(phoenix("bad", f"bad{workers}.h5", "--workers", workers))
             self.assertIn("10 good, 6 bad", done.stdout)
             for text in ("nan: its flux is nan at 5030 A", "zero: its flux is 0 at 5004.94 A",
                          "short: ", f"has no image of one axis with the {len(good) - 7} pixels",
@@ -308,8 +309,7 @@ class LibraryBuild(unittest.TestCase):
         write_phoenix("select", labels)
         put("no.txt", "# not these\nm003\n  m004  # a remark\n")
         self.good(phoenix("select", "s.h5", "--keep", "teff=4500:7000", "--exclude",
-                          "teff=6000:7000,logg=1:3", "--exclude", "feh=-2:-1.5", "--exclude-list",
-                          tmp("no.txt")))
+                          "teff=6000:7000,logg=1:3;feh=-2:-1.5", "--exclude-list", tmp("no.txt")))
         t, g, m = labels.T
         wanted = (t >= 4500) & ~((t >= 6000) & (g <= 3)) & ~(m <= -1.5)
         wanted[[3, 4]] = False
@@ -354,6 +354,8 @@ class LibraryBuild(unittest.TestCase):
                      "--setup")
         self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "needs spectra")
         self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
+        self.refused(phoenix("few", "x.h5", "--exclude", "teff=1:2", "--exclude", "feh=1:2"), 2,
+                     "--exclude is given twice")
         # an option that would do nothing
         self.refused(phoenix("few", "x.h5", "--name-column", "NAME"), 2, "--name-column", "--table")
         self.refused(starmill(*base, "--setup", write_setup(), *PHX, *NATIVE, "--wave", "5000,0.02",
@@ -371,7 +373,7 @@ class LibraryBuild(unittest.TestCase):
         """The stop file appears, or a signal comes, while the first models are written."""
         line = command("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
                        "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
-                       "--stop-file", tmp("stop"), tmp(folder))
+                       "--workers", 1, "--stop-file", tmp("stop"), tmp(folder))
         job = subprocess.Popen(line, env={**ENVIRONMENT, **faults(f"stop:write:/{out}$:1:1")},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         os.waitpid(job.pid, os.WUNTRACED)
@@ -392,12 +394,12 @@ class LibraryBuild(unittest.TestCase):
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
         whole = read("whole.h5")
-        # in the second round: each writes two arms, why and status
+        # in the second model: each writes two arms, why and status
         killed = phoenix("resume", "part.h5", env=faults("kill:write:/part.h5$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
-        self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
+        self.assertEqual(list(read("part.h5")["status"]), [1] + 39 * [0])
         said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
-        for text in ("not complete", "8 good, 0 bad, 32 still to do", "normalise: none",
+        for text in ("not complete", "1 good, 0 bad, 39 still to do", "normalise: none",
                      "arm b: 5005.00 to 5030.14 A", "label teff: PHXTEFF"):
             self.assertIn(text, said)
         # another setting is another file
@@ -406,8 +408,8 @@ class LibraryBuild(unittest.TestCase):
                      "normalise: median")
         self.refused(self.stopped("resume", "part.h5"), 75, "the same command continues")
         done = read("part.h5")["status"]
-        self.assertEqual((done == 1).sum(), 16)
-        self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), ranks=2))
+        self.assertEqual((done == 1).sum(), 2)
+        self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), "--workers", 3))
         part = read("part.h5")
         self.assertEqual(part["complete"], 1)
         for key in ("label", "status"):
@@ -446,7 +448,7 @@ class LibraryBuild(unittest.TestCase):
         anew = ("--overwrite", "--normalise", "median")
         killed = phoenix("again", "link.h5", *anew, env=faults("kill:write:/old.h5.new$:7:1"))
         self.assertNotEqual(killed.returncode, 0)
-        self.assertEqual(list(read("old.h5.new")["status"]), 8 * [1] + 12 * [0])
+        self.assertEqual(list(read("old.h5.new")["status"]), [1] + 19 * [0])
         # nothing of it is lost to other settings, nor to a run of its name
         self.refused(phoenix("again", "link.h5", "--overwrite"), 2, "old.h5.new was begun with",
                      "remove ")
@@ -464,12 +466,12 @@ class LibraryBuild(unittest.TestCase):
         self.good(phoenix("again", "other.h5", "--normalise", "median"))
         np.testing.assert_array_equal(read("old.h5")["b"]["flux"], read("other.h5")["b"]["flux"])
         # a grid without a good model replaces nothing: each fails when its spectrum is cut, after
-        # stamp and cards, and the first one's two trials
+        # stamp and cards, and the first one's trial
         write_phoenix("fail", labels_of(3))
         before = content(tmp("old.h5"))
         self.refused(phoenix("fail", "old.h5", "--overwrite", env=faults(";".join(
             f"EIO:open:/m00{i}.fits$:{n}:1"
-                                                   for i, n in enumerate((5, 3, 3))))), 3,
+                                                   for i, n in enumerate((4, 3, 3))))), 3,
                      "no model is good", "nothing was overwritten")
         self.assertEqual(content(tmp("old.h5")), before)
         self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
@@ -493,7 +495,7 @@ class LibraryBuild(unittest.TestCase):
         with pyfits.open(nan, mode="update") as f:
             f[0].data = mended
         self.assertIn("4 good, 4 bad", self.good(phoenix("retry", "retry.h5")).stdout)
-        done = self.good(phoenix("retry", "retry.h5", "--retry-bad", ranks=2))
+        done = self.good(phoenix("retry", "retry.h5", "--retry-bad", "--workers", 2))
         self.assertIn("2 of 4 bad models are read again", done.stderr)
         grid = read("retry.h5")
         self.assertEqual(grid["complete"], 1)
@@ -511,27 +513,28 @@ class LibraryBuild(unittest.TestCase):
         self.refused(phoenix("retry", "retry.h5", env=faults("EIO:open:/m001.fits$:2:1")), 3,
                      "m001, which cannot be used now", "Input/output error")
 
-    def test_killed_rank(self):
-        """A rank dies in the second round: the others end too, and the file is continued."""
-        write_phoenix("ranks", labels_of(40))
-        self.good(phoenix("ranks", "all.h5"))
-        killed = phoenix("ranks", "rank.h5", ranks=2, env=faults("kill:write:/rank.h5$:7:1:1"))
-        self.assertNotEqual(killed.returncode, 0)
-        done = read("rank.h5")["status"]
-        self.assertTrue(16 <= (done == 1).sum() < 40, done)
-        self.good(phoenix("ranks", "rank.h5", ranks=3))
+    def test_killed_worker(self):
+        """A worker dies at the spectrum of a model, after stamp and cards: the job ends, and the
+        file is continued."""
+        write_phoenix("workers", labels_of(40))
+        self.good(phoenix("workers", "all.h5"))
+        self.refused(phoenix("workers", "worker.h5", "--workers", 2,
+                             env=faults("kill:open:/m020.fits$:3:1")), 70, "--workers")
+        done = read("worker.h5")["status"]
+        self.assertTrue(0 < (done == 1).sum() < 40, done)
+        self.good(phoenix("workers", "worker.h5", "--workers", 3))
         for arm in ("b", "r"):
-            np.testing.assert_array_equal(read("rank.h5")[arm]["flux"], read("all.h5")[arm]["flux"])
+            np.testing.assert_array_equal(read("worker.h5")[arm]["flux"],
+                                          read("all.h5")[arm]["flux"])
 
-    def test_disk_of_one_rank_is_full(self):
-        """A rank cannot write: all end at once, and the file is continued."""
-        write_phoenix("fullrank", labels_of(40))
-        for first in (1, 5):
-            full = phoenix("fullrank", "one-full.h5", ranks=2,
-                           env=faults(f"ENOSPC:write:/one-full.h5$:{first}:1:1"))
-            self.refused(full, 4, "No space left on device")
-        self.good(phoenix("fullrank", "one-full.h5", ranks=2))
-        self.assertTrue((read("one-full.h5")["status"] == 1).all())
+    def test_killed_parent(self):
+        """Workers end, and another job may write the file at once."""
+        write_phoenix("parent", labels_of(40))
+        killed = phoenix("parent", "parent.h5", "--workers", 2,
+                         env=faults("kill:write:/parent.h5$:30:1"))
+        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        self.good(phoenix("parent", "parent.h5"))
+        self.assertEqual(read("parent.h5")["complete"], 1)
 
     def test_signal_stops_in_good_order(self):
         write_phoenix("signal", labels_of(40))
@@ -545,10 +548,39 @@ class LibraryBuild(unittest.TestCase):
                      "make room")
         self.assertFalse([x for x in os.listdir(tmp("")) if x.startswith("full.h5")])
         done = phoenix("disk", "full.h5", env=faults("ENOSPC:write:/full.h5$:6:0"))
-        self.refused(done, 4, "full.h5")
+        self.refused(done, 4, "full.h5", "No space left")
+        self.refused(phoenix("disk", "full.h5", "--workers", 2,
+                             env=faults("ENOSPC:write:/full.h5$:3:0")), 4, "No space left")
         self.good(phoenix("disk", "full.h5"))
         self.good(phoenix("disk", "empty.h5"))
         np.testing.assert_array_equal(read("full.h5")["b"]["flux"], read("empty.h5")["b"]["flux"])
+
+    def test_damaged_grid_is_refused(self):
+        """By the program that trains."""
+        write_phoenix("damaged", labels_of(12))
+        self.good(phoenix("damaged", "good.h5"))
+
+        def dataset(name, value):
+            return lambda f: f[name].__setitem__(3, value)
+
+        def link(f):
+            del f["arms/arm0/flux"]
+            f["arms/arm0/flux"] = h5py.ExternalLink("other.h5", "/flux")
+
+        for words, change in (
+            (("version 9",), lambda f: f.attrs.modify("version", np.int32(9))),
+            (("arm r",), lambda f: f["arms/arm1"].attrs.modify("ln_step", -1.0)),
+            (("label", "m003", "not finite"), dataset("models/label", np.nan)),
+            (("status 77",), dataset("models/status", 77)),
+            (("/arms/arm1/flux", "model 3", "marked good"), dataset("arms/arm1/flux", 0)),
+            (("external",), link),
+            (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux")),
+        ):
+            shutil.copy(tmp("good.h5"), tmp("damaged.h5"))
+            with h5py.File(tmp("damaged.h5"), "r+") as f:
+                change(f)
+            self.refused(starmill("library", "train", "--output", tmp("no.h5"), "--left-out", 0,
+                                  "--epochs", 1, tmp("damaged.h5")), 3, *words)
 
     def test_existing_files(self):
         write_phoenix("there", labels_of(3))

@@ -8,6 +8,7 @@ from base import *  # noqa: F403
 
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from basics import Failure  # noqa: E402
+from library.arm_setup import read_setup  # noqa: E402
 from library.resample import ArmCut  # noqa: E402
 from library.spectra_files import read_all  # noqa: E402
 from library.spectra_options import Request, labels_of_name, list_files, read_pattern  # noqa: E402
@@ -71,6 +72,55 @@ class SpectraFiles(unittest.TestCase):
         got = read_all([tmp("cname.fits")], True, Request(LABELS[:2]))
         np.testing.assert_array_equal(got.flux, cube.reshape(6, 5))
         np.testing.assert_array_equal(got.labels[[0, 1, 5]], [[4000, 1], [4000, 1.5], [5000, 2]])
+
+
+ARM = "arms:\n  - {name: b, min: 4000, max: 5000, ln_step: 1e-4, "
+
+
+class ArmSetup(unittest.TestCase):
+    def test_points_and_numbers(self):
+        b, r, z = read_setup(put("arms.yaml", ARM + """sigma: [[4200, 0.4], [4400, 0.8], [4800, 0.6]]}
+  - {name: r, min: 5000, max: 6000, ln_step: 1e-4, resolving_power: 3000, at_instrument: true}
+  - {name: z, min: 6000, max: 6001, ln_step: 1e-5}
+"""))
+        np.testing.assert_allclose(b.sigma_aa(np.array([4000, 4300, 4500, 4800, 5000])),
+                                   [0.4, 0.6, 0.75, 0.6, 0.6], rtol=1e-15)
+        np.testing.assert_allclose(r.sigma_aa(np.array([6000.0])), 2 / 2.3548200450309493)
+        self.assertTrue(r.at_instrument and not b.at_instrument and z.sigma_aa(0) is None)
+        for arm in (b, r, z):  # the last pixel is at the end or beyond, by less than a pixel
+            beyond = np.log(arm.min / arm.max) + (arm.n_pix - 1) * arm.ln_step
+            self.assertTrue(-1e-9 <= beyond < arm.ln_step)
+
+    def test_shipped(self):
+        """A sigma has at least 1.2 pixels."""
+        shipped = glob.glob(os.path.join(SOURCE, "config/templates/*.yaml"))
+        self.assertGreater(len(shipped), 6)
+        for path in shipped:
+            for arm in read_setup(path):
+                wave = np.array([arm.max])
+                self.assertGreater(arm.sigma_aa(wave)[0], 1.2 * arm.max * arm.ln_step)
+
+    def test_refusals(self):
+        for text, words in (
+            ("", "expected a key arms"), ("arms: []", "1 to 8 arms"),
+            ("arm: []", ":1: 'arm': only the key arms"), ("arms: [", "is not YAML"),
+            ("arms: [b]", ":1: expected an arm"), (ARM + "sigmas: 1}", ":2: 'sigmas' is unknown"),
+            (ARM + "sigma: 1, resolving_power: 2}", "one sigma or one resolving_power"),
+            (ARM + "sigma: -1}", "sigma: expected a number above 0, got '-1'"),
+            (ARM + "sigma: []}", "sigma: expected 1 to 64 points, got 0"),
+            (ARM + "sigma: [[4000, 1], [4000, 2]]}", "must ascend"),
+            (ARM + "sigma: [[4000, 1, 2]]}", "expected points"),
+            (ARM + "at_instrument: 3}", "true or false"),
+            (ARM + "sigma: 1}\n  - {name: b, min: 1000, max: 2000, ln_step: 1e-4}",
+             ":3: arm b appears twice"),
+            ("arms: [{name: b, min: 5000, max: 4000, ln_step: 1e-4}]", "5000 to 4000 A: expected"),
+            ("arms: [{name: b, min: 5000, max: 6000, ln_step: 1}]", "makes 0 pixels"),
+            ("arms: [{name: b, min: 5000, max: 6000, ln_step: nan}]", "a number above 0"),
+            ("arms: [{name: b, min: 5000, ln_step: 1e-4}]", "needs name, min, max"),
+            ("arms: [{name: B-x, min: 5000}]", "'B-x': expected small letters"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(Failure, words):
+                read_setup(put("refused.yaml", text))
 
 
 def scene(ln_step, sigma, n_pix, n_line=60):

@@ -38,7 +38,7 @@ class Starmill(CMakePackage, CudaPackage):
 
     # show, select, plot and report
     for package in ("python@3.9:", "py-numpy", "py-scipy", "py-h5py", "py-astropy", "py-matplotlib",
-                    "py-pillow"):
+                    "py-pillow", "py-pyyaml"):
         depends_on(package, type="run")
 
     def cmake_args(self):

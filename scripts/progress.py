@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Progress of a job on standard error: on a terminal a bar that is drawn several times a second, on
+a log one line a minute."""
+
+import math
+import shutil
+import sys
+import time
+
+REDRAW_S, LOG_S = 0.2, 60
+SMOOTH_S = 20  # of the rate: what is older counts little
+
+
+def left(seconds):
+    """"1h02m", "3m05s", "12s", or "?"."""
+    if not 0 <= seconds < 9999 * 3600:
+        return "?"
+    minutes, s = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{s}s"
+    return f"{minutes}m{s:02d}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+class Progress:
+    """total of these units, done before; update() as often as you like, then end()."""
+
+    def __init__(self, total, unit, done=0):
+        self.total, self.unit, self._done = total, unit, done
+        self._is_bar = sys.stderr.isatty()
+        self._every = REDRAW_S if self._is_bar else LOG_S
+        self._last, self._n, self._s = time.monotonic(), 0.0, 0.0
+        self._drawn = False
+
+    def update(self, done, bad=0):
+        now = time.monotonic()
+        passed = now - self._last
+        if passed < self._every:
+            return
+        fade = math.exp(-passed / SMOOTH_S)
+        self._n, self._s = self._n * fade + done - self._done, self._s * fade + passed
+        self._last, self._done = now, done
+        rate = self._n / self._s
+        words = (f"{done} of {self.total} {self.unit}{f', {bad} bad' if bad else ''}, "
+                 f"{rate:.3g}/s, {left((self.total - done) / rate if rate else math.inf)} left")
+        if not self._is_bar:
+            print(words, file=sys.stderr, flush=True)
+            return
+        width = min(40, shutil.get_terminal_size().columns - len(words) - 4)
+        n = max(width, 0) * done // max(self.total, 1)
+        bar = f"[{'#' * n}{'.' * (width - n)}] " if width > 5 else ""
+        print(f"\r{bar}{words}\033[K", end="", file=sys.stderr, flush=True)
+        self._drawn = True
+
+    def end(self):
+        if self._drawn:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What long jobs share: the lock of an output, stopping in good order, work for many processes."""
+
+import contextlib
+import errno
+import fcntl
+import glob
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from basics import INTERNAL, OUTPUT, USAGE, Failure
+
+STOPPED = 75
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+def tell(message):
+    print(message, file=sys.stderr, flush=True)
+
+
+# ---- files ----
+
+def check_roles(output, reads):
+    """Before any file is opened or made.  reads: (what it is, path), path None where not given."""
+    if output.endswith(".new") and os.path.exists(output[:-4]):
+        raise Failure(USAGE, f"--output {output} is the temporary file of --overwrite for "
+                             f"{output[:-4]}: give another name; a run begun with --overwrite is "
+                             "continued by its own command")
+    written = [os.path.realpath(output + end) for end in ("", ".lock", ".new")]
+    numbers = [(s.st_dev, s.st_ino) for s in map(os.stat, filter(os.path.exists, written))]
+    for what, path in reads:
+        if path is None:
+            continue
+        try:
+            about = os.stat(path)
+        except OSError:
+            about = None  # who opens it says why
+        if os.path.realpath(path) in written or (
+                about and (about.st_dev, about.st_ino) in numbers):
+            raise Failure(USAGE, f"--output {output} and {what} {path} are one file, or would be: "
+                                 "give another name for the output")
+
+
+@contextlib.contextmanager
+def locked(output):
+    """Two jobs never write the same output: OUTPUT.lock is locked, for as long as this process
+    lives, and removed.  What killed jobs left, OUTPUT.tmp-*, is removed too.  Gives the lock's
+    descriptor, which worker processes must close."""
+    path = output + ".lock"
+    try:
+        fd = lock_file(path, output)
+    except OSError as error:
+        raise Failure(OUTPUT, f"{path}: cannot be made: {error.strerror}") from error
+    try:
+        for leftover in glob.glob(glob.escape(output) + ".tmp-*"):
+            os.unlink(leftover)
+        yield fd
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(fd)
+
+
+def lock_file(path, output):
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
+                os.pwrite(fd, f"{os.uname().nodename} process {os.getpid()}".ljust(100).encode(), 0)
+                return fd
+        except BlockingIOError:
+            holder = os.pread(fd, 200, 0).decode(errors="replace").strip()
+            raise Failure(OUTPUT, f"{output} is being written by another job ({holder}): wait for "
+                                  "it, or give another name") from None
+        except OSError as error:
+            if error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                return fd  # a file system without locks
+            raise
+        os.close(fd)  # of a job that has just removed it
+
+
+# ---- the end ----
+
+class Stop:
+    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal, a second or
+    more after the first, ends the process: launchers often send one request twice."""
+
+    def __init__(self, file=None):
+        if file and os.path.exists(file):
+            raise Failure(STOPPED, f"not started: the stop file {file} is there; remove it")
+        self._file, self._since = file, None
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def _note(self, number, _):
+        if self._since and time.monotonic() - self._since >= 1:
+            os._exit(128 + number)
+        self._since = self._since or time.monotonic()
+
+    def asked(self):
+        return self._since is not None or bool(self._file and os.path.exists(self._file))
+
+
+# ---- worker processes ----
+
+_function = None  # of the processes that are about to start
+
+
+def n_workers(text):
+    """Of --workers, or the cores that this process may use."""
+    return int(text) if text else len(os.sched_getaffinity(0))
+
+
+def each(function, items, n_worker, close=()):
+    """function(item) of each item, in their order, made by n_worker processes, which are copies of
+    this one: so function may be anything, and what it needs in memory is shared.  close:
+    descriptors that they must not hold."""
+    global _function
+    if n_worker == 1:
+        yield from map(function, items)
+        return
+    _function, waiting = function, deque()
+    pool = ProcessPoolExecutor(n_worker, multiprocessing.get_context("fork"), _begin,
+                               (os.getpid(), close))
+    try:
+        for item in items:
+            waiting.append(pool.submit(_call, item))
+            if len(waiting) > 4 * n_worker:
+                yield _result(waiting.popleft())
+        while waiting:
+            yield _result(waiting.popleft())
+    except BrokenProcessPool as error:
+        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
+                                "fewer --workers") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(parent, close):
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # of the whole group: the parent says when to end
+    for fd in close:
+        os.close(fd)
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _follow(parent):
+    """A worker that waits for work does not see that its parent was killed."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _call(item):
+    try:
+        return _function(item), None
+    except Failure as failure:  # which cannot be sent as it is
+        return None, (failure.status, str(failure))
+
+
+def _result(future):
+    value, failure = future.result()
+    if failure:
+        raise Failure(*failure)
+    return value
