@@ -3,11 +3,10 @@
 a log one line a minute."""
 
 import math
-import shutil
 import sys
 import time
 
-REDRAW_S, LOG_S = 0.2, 60
+REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20
 SMOOTH_S = 20  # of the rate: what is older counts little
 
 
@@ -40,15 +39,15 @@ class Progress:
         self._n, self._s = self._n * fade + done - self._done, self._s * fade + passed
         self._last, self._done = now, done
         rate = self._n / self._s
-        words = (f"{done} of {self.total} {self.unit}{f', {bad} bad' if bad else ''}, "
-                 f"{rate:.3g}/s, {left((self.total - done) / rate if rate else math.inf)} left")
+        part = done / max(self.total, 1)
+        words = (f"{100 * part:.1f} %  {done}/{self.total} {self.unit}  {bad} bad  "
+                 f"{rate:.{2 if rate < 10 else 0}f}/s  "
+                 f"{left((self.total - done) / rate if rate else math.inf)} left")
         if not self._is_bar:
             print(words, file=sys.stderr, flush=True)
             return
-        width = min(40, shutil.get_terminal_size().columns - len(words) - 4)
-        n = max(width, 0) * done // max(self.total, 1)
-        bar = f"[{'#' * n}{'.' * (width - n)}] " if width > 5 else ""
-        print(f"\r{bar}{words}\033[K", end="", file=sys.stderr, flush=True)
+        print(f"\r[{'=' * int(part * WIDTH):{WIDTH}}] {words}\033[K", end="", file=sys.stderr,
+              flush=True)
         self._drawn = True
 
     def end(self):
