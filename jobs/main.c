@@ -18,7 +18,7 @@
 #include "jobs/fit/sample.h"
 #include "jobs/scripts/look.h"
 #include "jobs/scripts/results.h"
-#include "jobs/simulate/simulate.h"
+#include "jobs/scripts/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
@@ -35,8 +35,8 @@ static const mill_job_row job[] = {
      NULL},
     {"library", "make, import and inspect template libraries", mill_job_library, mill_library_help,
      NULL},
-    {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate,
-     HELP(&mill_simulate_help), NULL},
+    {"simulate", "make a mock survey: DESI-like FITS files and their truth", NULL,
+     HELP(&mill_simulate.help), &mill_simulate},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help), NULL},
     {"status", "show the progress of a fit, or how it ended", mill_job_status,

@@ -22,8 +22,11 @@ class Failure(Exception):
     """Ends the script with one line and an exit status."""
 
     def __init__(self, status, message):
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, message)  # both, for processes that hand it on
+        self.status, self.message = status, message
+
+    def __str__(self):
+        return self.message
 
 
 def check_packages(job, *modules):

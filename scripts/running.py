@@ -138,8 +138,8 @@ def each(function, items, n_worker, close=()):
         while waiting:
             yield _result(waiting.popleft())
     except BrokenProcessPool as error:
-        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
-                                "fewer --workers") from error
+        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: use "
+                                "fewer processes") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -21,10 +21,11 @@ import time
 import numpy as np
 from astropy.io import fits
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
 from make_generic import write  # noqa: E402
 
-SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "libraries", "fgk.h5")
+SHIPPED = os.path.join(SOURCE, "libraries", "fgk.h5")
 
 for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -103,8 +104,7 @@ def main():
     folder = os.path.join(options.folder, "%s-%d" % (options.kind, options.stars))
     library, catalog = os.path.join(options.folder, "lib.h5"), os.path.join(folder, "catalog.txt")
     if not os.path.exists(library):
-        tests = os.path.join(os.path.dirname(options.starmill), "tests")
-        run(os.path.join(tests, "small_library"), SHIPPED, library)
+        run(sys.executable, "-B", os.path.join(SOURCE, "tests", "small_library.py"), SHIPPED, library)
     if not os.path.exists(catalog):
         os.makedirs(folder, exist_ok=True)
         make = make_desi if options.kind == "desi" else make_generic

@@ -201,12 +201,13 @@ def miles_library(out, miles):
 
 
 def coarse_library(out="library.h5"):
-    """A small library, cut from the shipped one by tests/small_library.c: its path."""
+    """A small library, cut from the shipped one by tests/small_library.py: its path."""
     shipped = os.path.join(SOURCE, "libraries", "fgk.h5")
-    maker = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "small_library")
+    maker = os.path.join(SOURCE, "tests", "small_library.py")
 
     def make(path):
-        return subprocess.run([maker, shipped, path], check=True, capture_output=True, text=True)
+        return subprocess.run([sys.executable, "-B", maker, shipped, path], check=True,
+                              capture_output=True, text=True)
 
     return kept(out, maker, age(shipped), make)[0]
 
@@ -215,7 +216,7 @@ def coarse_survey(n_star):
     """A small library and a file of n_star stars made with it: their paths."""
     library, survey = coarse_library(), tmp("survey")
     run("simulate", "--stars", n_star, "--library", library, "--pathological", 0, "--quiet",
-        "--output", survey)
+        "--output", survey, program=os.environ["STARMILL"])
     (path,) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
     return library, path
 

@@ -149,7 +149,8 @@ class Mixed(ProgramTest):
 
     def test_parts_are_merged(self):
         run("simulate", "--stars", N_PART, "--library", self.lib,
-            "--pathological", 0, "--quiet", "--seed", 11, "--output", tmp("part"))
+            "--pathological", 0, "--quiet", "--seed", 11, "--output", tmp("part"),
+            program=WITHOUT_CUDA)
         (stars,) = glob.glob(tmp("part/**/coadd*.fits*"), recursive=True)
         self.mixed("part.h5", stars=stars, ranks=2)
         self.assertEqual(set(read(self.path)["BACKEND"]), {CPU, GPU})

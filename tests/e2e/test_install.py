@@ -97,6 +97,8 @@ class Installed(ProgramTest):
         for name in ("bin/starmill", "share/starmill/smoke-test"):
             os.makedirs(os.path.dirname(os.path.join(other, name)), exist_ok=True)
             shutil.copy(self.path(*name.split("/")), os.path.join(other, name))
+        shutil.copytree(os.path.dirname(self.path("share", "starmill", "scripts", "job.py")),
+                        os.path.join(other, "share/starmill/scripts"))
         done = call(os.path.join(other, "share/starmill/smoke-test"))
         self.assertOneLine(done, "smoke-test", "simulate ended with status 2", status=1)
         self.assertIn("share/starmill/libraries/fgk.h5", done.stderr)

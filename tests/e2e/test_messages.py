@@ -25,7 +25,9 @@ def stars(velocity_km_s=None):
         for i, target in enumerate(h["FIBERMAP"].data["TARGETID"]):
             v = 0.0 if velocity_km_s is None else velocity_km_s[i] - true[target]
             rows.append({"NAME": f"star-{i}", "WAVELENGTH": wave * (1 + v / C_KM_S),
-                         "FLUX": h["R_FLUX"].data[i], "IVAR": h["R_IVAR"].data[i],
+                         "FLUX": h["R_FLUX"].data[i],
+                         # without its cosmics, as these rows have no mask
+                         "IVAR": np.where(h["R_MASK"].data[i] == 0, h["R_IVAR"].data[i], 0),
                          "LSF_SIGMA": np.full(wave.size, 0.8)})
     return rows
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The folder of a mock survey: whose files are in it, and who writes there."""
+
+import contextlib
+import os
+import re
+
+from basics import OUTPUT, Failure
+from running import locked
+
+TRUTH, CATALOG = "truth.fits", "catalog.txt"
+OURS = re.compile(r"(?:(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt)(\.tmp-.*)?")
+
+
+def is_same(survey, path):
+    """Does the file belong to this survey?  It must be one of starmill simulate."""
+    found = None
+    if os.path.isfile(path):
+        with open(path, "rb") as file:  # a card, or in the catalog's first line
+            found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
+    if not found:
+        raise Failure(OUTPUT, f"{path} exists and was not made by starmill simulate: choose "
+                              "another folder, or move it away")
+    return found[1].decode("ascii", "replace") == survey.origin[0]
+
+
+def is_complete(survey):
+    """Are all files there?  Refuses files of others, and of another survey without --overwrite."""
+    n_file = 0
+    for name in sorted(os.listdir(survey.folder)):
+        ours = OURS.fullmatch(name)
+        if not ours or ours[1]:
+            continue
+        same = is_same(survey, survey.path(name))
+        if not same and not survey.overwrite:
+            raise Failure(OUTPUT, f"{survey.path(name)} belongs to a survey with other settings: "
+                                  "give its settings to continue it, another folder, or "
+                                  "--overwrite to remove it")
+        n_file += same
+    return not survey.overwrite and n_file == survey.n_file * (1 + survey.settings.redrock) + 2
+
+
+def clear(survey):
+    """Remove leftovers, and with --overwrite the survey."""
+    # first, as it says that the survey is complete
+    for name in [TRUTH, *sorted(os.listdir(survey.folder))]:
+        ours = OURS.fullmatch(name)
+        if ours and (ours[1] or survey.overwrite or name == TRUTH):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(survey.path(name))
+
+
+def make_folder(folder):
+    try:
+        os.mkdir(folder)
+    except FileExistsError as error:
+        if not os.path.isdir(folder):
+            raise Failure(OUTPUT, f"--output {folder} exists and is not a folder: choose another "
+                                  "name") from error
+    except OSError as error:
+        raise Failure(OUTPUT, f"--output {folder}: cannot make the folder: {error.strerror}; "
+                              "create its parent first") from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
+
+
+@contextlib.contextmanager
+def claimed(survey):
+    """Makes the folder, takes its lock, removes leftovers.  Gives the lock's descriptor, None where
+    the survey is complete, as another job may have written it meanwhile."""
+    make_folder(survey.folder)
+    with locked(survey.path(TRUTH)) as lock:
+        complete = is_complete(survey)
+        if not complete:
+            clear(survey)
+        yield None if complete else lock

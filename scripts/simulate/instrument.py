@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The mock instrument: wavelengths, line-spread functions, throughput, sky and read noise.
+
+docs/science/simulator.md gives the formulas and where their constants come from.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+N_GROUP, N_DIAG = 5, 11  # groups of fibers with one line-spread function; diagonals
+HALF = N_DIAG // 2
+
+# an exposure of a survey telescope: photons per pixel follow from these
+AREA_CM2 = 8.66e4  # of the mirror, its obstruction taken off
+EXPOSURE_S = 1000.0
+PHOTON_ERG_AA = 1.98644586e-8  # h c: energy of a photon times its wavelength in A
+FLUX_UNIT = 1e-17
+READ_VARIANCE = 50.0  # electrons^2 of one extracted pixel: about 4 x 3.5^2
+SKY_RESIDUAL = 0.01  # error of the sky model, relative to the sky
+
+# Airglow lines: air wavelength in A and strength in 1e-17 erg/(s cm2) into a fiber.
+# Wavelengths with three decimals are those of OH in Osterbrock et al. (1996, PASP 108, 277) and of
+# atomic lines; the others are rough places of blends, of the O2 band at 8650 A and of OH beyond
+# 9300 A.  Strengths are round numbers by class, no measurement: only the noise depends on them.
+SKY_LINES = np.array("""
+4046.563 3  4358.328 6  5197.9 2  5460.735 10  5577.338 130  5889.951 20  5895.924 12  5915.301 4
+5932.862 5  5953.420 4  6257.961 4  6287.434 5  6300.304 50  6306.869 3  6363.780 17  6498.729 5
+6533.044 6  6553.617 5  6841.945 3  6863.955 12  6870.994 4  6889.288 3  6900.833 4  6912.623 6
+6923.220 10  6939.521 7  6969.930 3  7003.858 3  7244.907 9  7276.405 22  7284.439 8  7316.282 24
+7329.148 6  7340.885 22  7358.659 5  7369.248 8  7401.688 10  7571.746 10  7712.0 3  7750.640 25
+7759.996 7  7794.112 28  7808.467 10  7821.503 26  7841.266 8  7853.3 12  7913.708 40  7949.204 9
+7964.650 30  7993.332 36  8014.059 10  8025.810 22  8052.020 6  8062.2 12  8310.719 8
+8344.602 40  8382.392 26  8399.170 60  8415.231 20  8430.174 58  8452.250 14  8465.358 36
+8493.389 14  8504.840 18  8548.7 6  8625.0 6  8634.0 8  8649.0 10  8658.0 9  8667.0 8  8677.0 6
+8687.0 4  8757.4 6  8767.9 24  8778.333 24  8791.186 20  8827.096 66  8836.0 12  8850.0 20
+8867.6 20  8885.850 68  8903.114 26  8919.640 60  8943.395 22  8958.084 36  8988.366 24
+9001.346 18  9038.057 14  9049.537 10  9313.0 30  9323.0 24  9337.9 36  9375.961 70  9419.729 40
+9439.650 80  9458.528 34  9476.846 70  9502.815 34  9519.354 50  9552.534 24  9567.287 34
+9607.726 18  9620.901 20  9700.0 10  9720.0 14  9735.0 12  9752.0 12  9776.0 16  9790.0 24
+9799.0 18  9809.0 14
+""".split(), float).reshape(-1, 2)
+
+
+@dataclass
+class InstrumentArm:
+    name: str
+    wave_aa: np.ndarray  # [n_pix], vacuum
+    gain: np.ndarray  # [n_pix] variance = gain flux + background
+    background: np.ndarray  # [N_GROUP][n_pix] of sky and read noise
+    resolution: np.ndarray  # [N_GROUP][N_DIAG][n_pix], as DESI stores it (scipy's dia layout)
+
+    @property
+    def n_pix(self):
+        return len(self.wave_aa)
+
+    @property
+    def step_aa(self):
+        return self.wave_aa[1] - self.wave_aa[0]
+
+
+def lsf_sigma(group, wave_aa):
+    """Gaussian sigma in A of the line-spread function, which includes the pixel."""
+    x = (wave_aa - 6700.0) / 3100.0
+    fwhm_aa = 1.72 + 0.04 * x + 0.10 * x * x
+    return fwhm_aa / 2.3548200450309493 * (0.96 + 0.02 * group)
+
+
+def _logistic(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _sky(group, wave_aa):
+    """Dark sky into one fiber, 1e-17 erg / (s cm2 A), through the line-spread function."""
+    sky = 1.2 + 0.9 * (wave_aa - 3600.0) / 6224.0
+    s2 = 1e8 / SKY_LINES[:, 0] ** 2  # Ciddor (1996, Appl. Opt. 35, 1566): good to 1e-3 A
+    vacuum = SKY_LINES[:, 0] * (1.0 + 5.792105e-2 / (238.0185 - s2) + 1.67917e-3 / (57.362 - s2))
+    for centre_aa, flux in zip(vacuum, SKY_LINES[:, 1]):
+        sigma_aa = lsf_sigma(group, centre_aa)
+        near = slice(*np.searchsorted(wave_aa, centre_aa + np.array([-8, 8]) * sigma_aa))
+        u = (wave_aa[near] - centre_aa) / sigma_aa
+        sky[near] += flux / (sigma_aa * np.sqrt(2.0 * np.pi)) * np.exp(-0.5 * u * u)
+    return sky
+
+
+def _resolution(group, wave_aa, step_aa):
+    """Rows are the Gaussian at the pixels of the diagonals, its sum 1; [N_DIAG][n_pix]."""
+    k = np.arange(-HALF, HALF + 1)
+    sigma = lsf_sigma(group, wave_aa) / step_aa
+    weight = np.exp(-0.5 * (k[:, np.newaxis] / sigma) ** 2)
+    weight /= weight.sum(axis=0)
+    out = np.zeros((N_DIAG, len(wave_aa)))
+    for offset, row in zip(k, weight):
+        # element (i, i + offset) stands in the diagonal of that offset, at column i + offset
+        i = np.arange(max(0, -offset), len(wave_aa) - max(0, offset))
+        out[HALF - offset, i + offset] = row[i]
+    return out.astype("f4")
+
+
+def _arm(name, wave0_aa, step_aa, n_pix, peak, blue, red):
+    """peak, blue and red (wavelength and width of its edge in A): of the share of the photons at
+    the top of the atmosphere that become electrons."""
+    wave_aa = wave0_aa + step_aa * np.arange(n_pix)
+    throughput = (peak * _logistic((wave_aa - blue[0]) / blue[1])
+                  * _logistic((red[0] - wave_aa) / red[1]))
+    # per unit of flux; Poisson: the variance of N electrons is N
+    electrons = (FLUX_UNIT * AREA_CM2 * EXPOSURE_S * step_aa * wave_aa / PHOTON_ERG_AA
+                 * throughput)
+    sky = np.stack([_sky(group, wave_aa) for group in range(N_GROUP)])
+    background = sky / electrons + (SKY_RESIDUAL * sky) ** 2 + READ_VARIANCE / electrons ** 2
+    resolution = np.stack([_resolution(group, wave_aa, step_aa) for group in range(N_GROUP)])
+    return InstrumentArm(name, wave_aa, 1.0 / electrons, background, resolution)
+
+
+def arms():
+    """The arms b, r and z."""
+    return [_arm("b", 3600.0, 0.8, 2751, 0.26, (3900.0, 180.0), (5780.0, 40.0)),
+            _arm("r", 5760.0, 0.8, 2326, 0.34, (5740.0, 40.0), (7640.0, 40.0)),
+            _arm("z", 7520.0, 0.8, 2881, 0.36, (7560.0, 40.0), (9700.0, 150.0))]

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""small_library.py SHIPPED.h5 SMALL.h5: a library for tests, quick to read and to fit with.
+
+The shipped library cut into DESI's arms: every second pixel, a sixth of the templates of the
+initial guess, no model error, and wavelengths stretched by 2 %, so that it covers DESI's pixels at
+all velocities.  Lines are then at other places; but the tests' stars are simulated from this
+library.
+"""
+
+import dataclasses
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "scripts"))
+
+import numpy as np
+from basics import Failure
+from library import library_file
+from simulate import forward, instrument
+
+THIN, THIN_GUESS = 2, 6
+FIRST_AA, LAST_AA = 3560.0, 9900.0
+
+
+def with_waves(arm, ln_wave0, ln_step, n_pix):
+    return dataclasses.replace(arm, ln_wave0=ln_wave0, ln_step=ln_step,
+                               wave_aa=np.exp(ln_wave0 + np.arange(n_pix) * ln_step))
+
+
+def thin(arm):
+    emulator = dataclasses.replace(
+        arm.emulator, weight=[*arm.emulator.weight[:-1], arm.emulator.weight[-1][::THIN]],
+        bias=[*arm.emulator.bias[:-1], arm.emulator.bias[-1][::THIN]])
+    arm = with_waves(arm, arm.ln_wave0, arm.ln_step * THIN, len(emulator.bias[-1]))
+    return dataclasses.replace(arm, emulator=emulator, error=None)
+
+
+def main(shipped, small):
+    library = library_file.read(shipped)
+    whole = library.arm[0]
+    ln_step = np.log(LAST_AA / FIRST_AA) / (whole.n_pix - 1)
+    library.arm = [with_waves(whole, np.log(FIRST_AA), ln_step, whole.n_pix)]
+    library = forward.cut_arms(library, {arm.name: arm.wave_aa[[0, -1]]
+                                         for arm in instrument.arms()})
+    n_guess = len(library.guess_label) // THIN_GUESS
+    library = dataclasses.replace(
+        library, arm=[thin(arm) for arm in library.arm], name="small library of the tests",
+        guess_label=library.guess_label[::THIN_GUESS][:n_guess])
+    library_file.write(small, library, overwrite=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Failure as failure:
+        sys.exit(f"small_library: {failure}")
