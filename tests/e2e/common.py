@@ -85,6 +85,17 @@ def cut(out, rows, edit=None, name="sim/coadd-dev.fits.gz"):
     return path
 
 
+def as_spectra(hdus):
+    """For cut(): a coadd as a spectra file, each row an exposure, from 11 on."""
+    fibermap = hdus["FIBERMAP"]
+    columns = [pyfits.Column("EXPID", "J", array=np.arange(11, 11 + len(fibermap.data)))]
+    columns += [c for c in fibermap.columns if c.name != "COADD_FIBERSTATUS"]
+    columns += [pyfits.Column("FIBERSTATUS", "J", array=fibermap.data["COADD_FIBERSTATUS"])]
+    hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
+    hdus.pop("EXP_FIBERMAP")
+    hdus.pop("SCORES")
+
+
 def compress_masks(hdus):
     """For cut(): the masks of arm r in compressed tiles, one a row."""
     hdus["R_MASK"] = pyfits.CompImageHDU(hdus["R_MASK"].data, name="R_MASK",

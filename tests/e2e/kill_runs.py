@@ -6,11 +6,8 @@ to all its processes at once) or at a random call on its files (by the fault shi
 rank in the middle of creating, writing or closing; the launcher ends the others).
 """
 
-import glob
 import random
 import signal
-import time
-import zlib
 
 from base import *  # noqa: F403
 

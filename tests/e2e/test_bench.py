@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """starmill bench: counts, times and floors of a fit that add up; no figure of a machine is asserted."""
 
-import glob
-import os
 import re
 import signal
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What `starmill doctor` says of this machine, against what Python sees of it."""
 
-import os
 import re
-import shutil
 import socket
 
 from base import *  # noqa: F403

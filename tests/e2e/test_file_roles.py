@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No command writes over a file of its own, waits for a pipe, or shares an output by two names."""
 
-import os
-import shutil
-
-from common import *  # noqa: F403  (every test script is made of these)
+from common import *  # noqa: F403
 
 LIBRARY, SURVEY = library(), cut("coadd-mock.fits", [3, 60])
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Command line, configuration, output and library mistakes of `starmill fit`; a plain run."""
 
-import os
 import re
-import shutil
-import subprocess
 
-from common import *  # noqa: F403  (every test script is made of these)
+from common import *  # noqa: F403
 
 
 class Help(EndToEnd):

@@ -2,7 +2,6 @@
 """Bad input: one clear line, a STATUS or an entry of /catalog/files, nothing else lost."""
 
 import gzip
-import os
 
 from common import *  # noqa: F403
 

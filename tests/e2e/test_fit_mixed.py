@@ -5,9 +5,7 @@ Each row must be, bit for bit, that of a run of its kind of backend alone, which
 fitted it, also after a kill.  What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
-import json
 import re
-import zlib
 
 import base
 from base import *  # noqa: F403

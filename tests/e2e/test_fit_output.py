@@ -6,7 +6,6 @@ stops a fit, and a result that is not there at the end is no success.
 import ctypes
 import random
 import signal
-import time
 
 from common import *  # noqa: F403
 

@@ -2,8 +2,7 @@
 """The same stars give the same rows, bit for bit, however the work is shared out."""
 
 import gzip
-import os
-import shutil
+import re
 
 from common import *  # noqa: F403
 
@@ -22,23 +21,37 @@ class Starts(ProgramTest):
 
 
 class SameResult(EndToEnd):
-    def test_ranks_threads_and_slots(self):
-        # several files, so that ranks read different ones; a bad one among them
-        inputs = [cut("a.fits", [0, 20, 40]), cut("b.fits", range(60, 64)), tmp("missing.fits"),
-                  cut("c.fits", [7])]
-        put("list.txt", "# a comment\n\n" + "\n".join(inputs[1:]) + "\n")
-        args = [inputs[0], "--catalog", tmp("list.txt")]
-        self.fit("reference.h5", "--threads", 1, *args, status=3)
+    def test_uneven_files(self):
+        """Of 1 to 40 rows, one compressed and one that is not there: nothing changes but who fits what."""
+        inputs = [cut("u1.fits", [0]), cut("u2.fits", range(1, 41)), cut("u3.fits", range(41, 44)),
+                  cut("u4.fits", range(44, 56)), tmp("missing.fits"), cut("u5.fits", [56])]
+        inputs[3] = put(inputs[3] + ".gz", gzip.compress(content(inputs[3]), 1))
+        put("list.txt", "# a comment\r\n\r\n" + "\r\n".join(inputs[1:]) + "\n")
+        args = ["--log-level", "debug", inputs[0], "--catalog", tmp("list.txt")]
+        alone = self.fit("reference.h5", "--threads", 1, *args, status=3)
+        self.assertRegex(alone.stdout, r"(?m)^balance +waited [0-9.]+ % for spectra, [0-9.]+ % for writing$")
         fits, catalog = read(self.path), read(self.path, "catalog")
-        self.assertEqual(list(fits["STATUS"]), [FITTED] * 8)
-        self.assertEqual(list(catalog["FILE"]), [0] * 3 + [1] * 4 + [3])
+        self.assertEqual(list(catalog["FILE"]), [0] + [1] * 40 + [2] * 3 + [3] * 12 + [5])
         # threads and slots: test_fit_same_bits.py
         for ranks, threads, slots in ((2, 2, 1), (11, 1, 0)):
-            with self.subTest(ranks=ranks, threads=threads, slots=slots):
-                out = f"r{ranks}t{threads}s{slots}.h5"
-                self.fit(out, "--threads", threads, "--slots", slots, *args, ranks=ranks, status=3)
-                self.assertEqual(differing(read(self.path), fits), [])
-                self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
+            log = tmp(f"log{ranks}.txt")
+            done = self.fit(f"r{ranks}.h5", "--threads", threads, "--slots", slots, "--log", log, *args,
+                            ranks=ranks, status=3)
+            self.assertEqual(differing(read(self.path), fits), [])
+            self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
+            tail, n, least, most = re.search(
+                r"(?m)^balance +idle tail ([0-9.]+) % \((\d+) ranks fitted for ([0-9.]+) to ([0-9.]+) s\); "
+                "waited", done.stdout).groups()
+            self.assertEqual(int(n), ranks)
+            self.assertTrue(0 <= float(tail) <= 100 and float(least) <= float(most), done.stdout)
+            text = content(log, "r")
+            found = np.array(re.findall(r"fitted (\d+) rows of (\d+) chunks.*files opened (\d+) times",
+                                        text)).astype(int)
+            n_chunk = int(re.search(r"57 rows are grouped into (\d+) chunks", text)[1])
+            n_rows, n_chunks, n_opened = found.sum(axis=0)
+            self.assertEqual((len(found), n_rows, n_chunks), (ranks, 57, n_chunk), text)
+            # each file once, and once more for a chunk that begins within it
+            self.assertTrue(5 <= n_opened <= 5 + n_chunk, text)
 
     def test_work_blocks_of_one_large_file(self):
         # more rows than a work block, most of them settled without a fit, quickly

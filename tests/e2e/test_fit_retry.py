@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """--retry-failed after an input was repaired: what may have changed, and what comes of it."""
 
-import os
-import shutil
-
-from common import *  # noqa: F403  (every test script is made of these)
+from common import *  # noqa: F403
 
 SURVEY = cut("survey.fits", [3, 60, 100])
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A run is one: what continues it, and each of its ranks, has the same rows and settings."""
 
-import os
-
 from common import *  # noqa: F403
 
 

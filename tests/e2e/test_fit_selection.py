@@ -3,6 +3,9 @@
 
 from common import *  # noqa: F403
 
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
 
 class Selection(EndToEnd):
     ROWS = [3, 60, 100, 150]
@@ -65,16 +68,7 @@ class Exposures(EndToEnd):
 
     @classmethod
     def setUpClass(cls):
-        def edit(hdus):
-            fibermap = hdus["FIBERMAP"]
-            columns = [pyfits.Column("EXPID", "J", array=np.array([11, 12, 13, 14]))]
-            columns += [c for c in fibermap.columns if c.name != "COADD_FIBERSTATUS"]
-            columns += [pyfits.Column("FIBERSTATUS", "J",
-                                      array=fibermap.data["COADD_FIBERSTATUS"])]
-            hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
-            hdus.pop("EXP_FIBERMAP")
-            hdus.pop("SCORES")
-        cls.spectra = cut("spectra-x.fits", cls.ROWS, edit)
+        cls.spectra = cut("spectra-x.fits", cls.ROWS, as_spectra)
 
     def test_one_row_per_exposure(self):
         self.fit("single.h5", self.spectra, ranks=2)
@@ -106,6 +100,107 @@ class Exposures(EndToEnd):
             self.assertEqual([len(f[f"models/{a.lower()}/flux"]) for a in ARMS], [4] * 3)
             # one model row per exposure, target by target
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
+
+
+class Join(EndToEnd):
+    """join_by_name: rows of one object in several files become one row."""
+
+    def test_exposures_in_several_files_as_in_one(self):
+        """The rows that a spectra file gives whose exposures are fitted jointly, bit for bit."""
+        self.fit("one.h5", "--exposures", "joint",
+                 cut("spectra-one.fits", [3, 60, 100, 60, 60, 150], as_spectra))
+        expected = read(self.path)
+        self.assertEqual(list(expected["STATUS"]), [FITTED] * 4)
+        files = [cut("join-a.fits", [3, 60]), cut("join-b.fits", [100, 60]),
+                 cut("join-c.fits", [60, 150])]
+        for ranks in (0, 2, 3):
+            self.fit(f"join{ranks}.h5", "--join-by-name", *files, "--models",
+                     tmp(f"join-models{ranks}.h5"), ranks=ranks)
+            self.assertEqual(differing(read(self.path), expected), [])
+            catalog = read(self.path, "catalog")
+            self.assertEqual(list(catalog["FILE"]), [0, 0, 1, 2])
+            self.assertEqual(list(catalog["FITS_ROW"]), [0, 1, 0, 1])
+            self.assertEqual(list(catalog["N_EXPOSURE"]), [1, 3, 1, 1])
+            self.assertEqual(list(catalog["FIRST_EXPOSURE"]), [0, 1, 4, 5])
+            exposures = read(self.path, "catalog/exposures")
+            self.assertEqual(list(exposures["FILE"]), [0, 0, 1, 2, 1, 2])
+            self.assertEqual(list(exposures["FITS_ROW"]), [0, 1, 1, 0, 0, 1])
+            with h5py.File(tmp(f"join-models{ranks}.h5")) as f:
+                self.assertEqual(list(f["models/fits_row"][...]), [0, 1, 1, 1, 2, 3])
+                self.assertTrue(np.isfinite(f["models/r/flux"][...]).all())
+        # the same command finds it finished, another setting is refused
+        again = self.fit("join0.h5", "--join-by-name", *files)
+        self.assertIn("finished already", again.stdout)
+        self.fit("join0.h5", *files, status=4)
+
+    def test_arms_in_files_of_their_own(self):
+        def only(arms):
+            def edit(hdus):
+                for arm in set(ARMS) - set(arms):
+                    for name in HDUS:
+                        hdus.pop(f"{arm}_{name}")
+            return edit
+
+        rows = [3, 60, 100, 150]
+        self.fit("whole.h5", cut("whole.fits", rows))
+        expected = read(self.path)
+        files = [cut("blue.fits", rows, only("B")), cut("red.fits", rows[::-1], only("RZ"))]
+        self.fit("arms.h5", "--join-by-name", *files, ranks=2)
+        table = read(self.path)
+        self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [2] * 4)
+        self.assertEqual(differing(table, expected), [])
+
+    def test_row_whose_other_file_is_damaged_is_unreadable(self):
+        first, second = cut("good.fits", [3, 60, 100]), cut("damaged.fits", [60, 150], compress_masks)
+        damage_tiles(second, [0])
+        done = self.fit("damaged.h5", "--join-by-name", first, second, status=3)
+        self.assertOneLine(done, "damaged.fits", "R_MASK", "UNREADABLE", status=3)
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED, UNREADABLE, FITTED, FITTED])
+
+    def objects(self, *files, config=""):
+        """The exposures of each row, as (file, row)."""
+        put("join.yaml", "lsf: off\nwave_mask: []\njoin_by_name: true\nminsn: 1.0e6\n" + config)
+        self.fit(os.path.basename(files[0]) + ".h5", "--config", tmp("join.yaml"), *files, status=3)
+        e = read(self.path, "catalog/exposures")
+        exposures = list(zip(map(int, e["FILE"]), map(int, e["FITS_ROW"])))
+        catalog = read(self.path, "catalog")
+        return [exposures[first:first + n] for first, n in
+                zip(catalog["FIRST_EXPOSURE"], catalog["N_EXPOSURE"])]
+
+    def generic(self, name, objects):
+        wave = np.linspace(4000, 5000, 100)
+        make_generic.write(tmp(name), [{"NAME": "x", "TARGETID": -1, "RA": 0.0, "DEC": 0.0, **known,
+                                        "WAVELENGTH": wave, "FLUX": wave, "IVAR": wave}
+                                       for known in objects], "vacuum", "barycentric")
+        return tmp(name)
+
+    def test_names_go_before_numbers(self):
+        one = self.generic("one.fits", [{"NAME": "A"}, {"NAME": "B", "TARGETID": 100}])
+        two = self.generic("two.fits", [{"NAME": "A", "TARGETID": 99}])
+        wave = np.linspace(4000, 5000, 100)
+        for name in ("three.fits", "four.fits"):  # of targets 100 and 101, which have no name
+            write_desi(tmp(name), {"B": {"WAVELENGTH": wave, "FLUX": np.ones((2, 100)),
+                                         "IVAR": np.ones((2, 100))}})
+        self.assertEqual(self.objects(one, tmp("three.fits"), two, tmp("four.fits")), [
+            [(0, 0), (2, 0)], [(0, 1)], [(1, 0), (3, 0)], [(1, 1), (3, 1)]])
+
+    def test_positions(self):
+        """Within join_radius they are one object, whatever their names."""
+        s = 1 / 3600  # arcsec
+        # distances by hand: along a meridian the difference of dec, along the equator that of RA, at
+        # dec 60 half of it, across the pole the sum of both polar distances
+        places = [(10, 20), (10, 20 + 0.9 * s),  # 0.9: joined
+                  (10, 20 + 1.8 * s),  # 0.9 from the second: joined too
+                  (10, 20 + 2.9 * s),  # 1.1: not
+                  (359.9999, 0), (0.0001, 0),  # 0.72 across RA 0: joined
+                  (50, 60), (50 + 1.9 * s, 60),  # 0.95: joined
+                  (80, 60), (80 + 2.1 * s, 60),  # 1.05: not
+                  (0, 90 - 0.4 * s), (180, 90 - 0.5 * s),  # 0.9: joined
+                  (np.nan, np.nan), (np.nan, np.nan), (np.nan, 20)]  # nowhere
+        path = self.generic("places.fits", [{"NAME": f"visit {i}", "RA": ra, "DEC": dec}
+                                            for i, (ra, dec) in enumerate(places)])
+        self.assertEqual([[row for _, row in of] for of in self.objects(path, config="join_radius: 1\n")],
+                         [[0, 1, 2], [3], [4, 5], [6, 7], [8], [9], [10, 11], [12], [13], [14]])
 
 
 class RealFiles(EndToEnd):

@@ -5,11 +5,7 @@ What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
 
 import functools
-import glob
-import json
-import os
 import signal
-import time
 
 from common import *  # noqa: F403
 

@@ -7,7 +7,7 @@ layout; the fits of the two must agree bit for bit.  Needs no test data.
 
 import re
 
-from base import *
+from base import *  # noqa: F403
 
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
 import make_generic  # noqa: E402
@@ -21,6 +21,7 @@ resolving_power: {POWER}
 wave_mask: []
 """
 FWHM_SIGMA = 2.3548200450309493
+LIBRARY, SURVEY = coarse_survey(N_STAR)
 
 
 def rows_of(desi, star):
@@ -43,23 +44,24 @@ def rows_of(desi, star):
         ]
 
 
+def generic(name):
+    """Three stars of the survey without TARGETID."""
+    with pyfits.open(SURVEY) as h:
+        wave = h["R_WAVELENGTH"].data.astype("f8")
+        make_generic.write(tmp(name), [
+            {"NAME": f"star-{i}", "WAVELENGTH": wave, "FLUX": h["R_FLUX"].data[i],
+             "IVAR": h["R_IVAR"].data[i], "LSF_SIGMA": np.full(wave.size, 0.8)}
+            for i in range(3)], "vacuum")
+    return tmp(name)
+
+
 class Test(ProgramTest):
     """One library and one small survey for all of them."""
 
     @classmethod
     def setUpClass(cls):
-        cls.lib = coarse_library()
-        cls.config = tmp("run.yaml")
-        put(cls.config, CONFIG)
-        run("simulate", "--library", cls.lib, "--stars", N_STAR, "--sn", "30,60", "--output",
-            tmp("survey"))
-        found = [
-            os.path.join(folder, name)
-            for folder, _, names in os.walk(tmp("survey"))
-            for name in names
-            if name.startswith("coadd") and ".fits" in name
-        ]
-        cls.desi = found[0]
+        cls.lib, cls.desi = LIBRARY, SURVEY
+        cls.config = put("run.yaml", CONFIG)
         cls.rows = sum((rows_of(cls.desi, i) for i in range(N_STAR)), [])
 
     def fit_it(self, out, path, *args, **how):
@@ -176,6 +178,57 @@ class Test(ProgramTest):
         self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["text-1", "text-2"])
         np.testing.assert_array_equal(table["STATUS"], FITTED)
         self.assertEqual(table["VRAD"][0], table["VRAD"][1])
+
+
+class Identifier(ProgramTest):
+    """Every row has one that lasts, in /catalog and in the models, and the snippets of the documentation
+    work with it."""
+
+    def identifiers(self, *files):
+        self.fit("ids.h5", "--overwrite", "--quiet", "--models", tmp("ids-models.h5"), *files,
+                 lib=LIBRARY)
+        with h5py.File(self.path, "r") as f, h5py.File(tmp("ids-models.h5"), "r") as m:
+            ids = list(f["catalog/IDENTIFIER"].asstr()[:])
+            self.assertEqual([ids[i] for i in m["models/fits_row"]],
+                             list(m["models/IDENTIFIER"].asstr()[:]))
+        return ids
+
+    def test_file_and_row(self):
+        os.mkdir(tmp("elsewhere"))
+        one = generic("one.fits")
+        ids = self.identifiers(one)
+        self.assertEqual(ids, [f"one.fits:{i}" for i in range(3)])
+        # the same wherever the file lies, packed or not
+        moved = os.path.join(tmp("elsewhere"), "one.fits.gz")
+        with open(moved, "wb") as f:
+            subprocess.run(["gzip", "-c", one], stdout=f, check=True)
+        self.assertEqual(self.identifiers(moved), ids)
+
+    def test_long_names_stay_apart(self):
+        stem = "x" * 60
+        ids = self.identifiers(generic(stem + "a.fits"), generic(stem + "b.fits"))
+        self.assertEqual(len(set(ids)), 6)
+        for name in ids:
+            self.assertRegex(name, r"^x+~[0-9a-f]{8}:[0-2]$")
+
+    def test_snippets_of_the_documentation(self):
+        ids = self.identifiers(generic("docs.fits"))
+        folder = tmp("docs")
+        os.mkdir(folder)
+        os.rename(self.path, os.path.join(folder, "OUT.h5"))
+        os.rename(tmp("ids-models.h5"), os.path.join(folder, "MODELS.h5"))
+        n_run = 0
+        for page in ("docs/use/results.md", "README.md"):
+            text = content(os.path.join(SOURCE, page), "r")
+            for code in re.findall(r"```python\n(.*?)```", text, re.S):
+                n_run += 1
+                done = subprocess.run(
+                    [sys.executable, "-c", f"import h5py\nIDENTIFIER = {ids[1]!r}\n{code}"],
+                    cwd=folder, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, code + done.stderr)
+        self.assertGreaterEqual(n_run, 5)
+        table = pyfits.getdata(os.path.join(folder, "OUT.fits"))
+        self.assertEqual(list(table["IDENTIFIER"]), ids)
 
 
 if __name__ == "__main__":

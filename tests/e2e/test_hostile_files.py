@@ -3,10 +3,7 @@
 
 import functools
 import gzip
-import os
-import resource
 import struct
-import subprocess
 import tarfile
 
 from common import *  # noqa: F403

@@ -5,7 +5,6 @@ is told in one line."""
 
 import re
 import tracemalloc
-import zlib
 
 from base import *  # noqa: F403
 

@@ -2,8 +2,6 @@
 """What a user gets wrong most often has a message that names it: units, line-spread functions, the
 medium of the wavelengths, files that are cut or badly made."""
 
-import sys
-
 from base import *  # noqa: F403
 
 sys.path.insert(0, os.path.join(SOURCE, "tools"))

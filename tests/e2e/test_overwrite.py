@@ -2,9 +2,7 @@
 """--overwrite destroys nothing: the old file stays until the new one is worth more, and what is not
 starmill's is never replaced."""
 
-import glob
 import signal
-import time
 
 from base import *  # noqa: F403
 

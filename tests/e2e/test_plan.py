@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill fit --plan` says what the run then does, and writes nothing."""
 
-import os
 import re
 
 from common import *  # noqa: F403

@@ -3,7 +3,6 @@
 is refused."""
 
 import signal
-import zlib
 
 from base import *  # noqa: F403
 

@@ -2,7 +2,6 @@
 """A scratch folder that is too small for the .gz inputs costs at most the files that do not fit."""
 
 import gzip
-import os
 
 from common import *  # noqa: F403
 

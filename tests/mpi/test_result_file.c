@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The result file written by several ranks: values, counts, failures, and what may continue it.
  * What a whole run makes of the same: tests/e2e/test_fit_stop.py, test_fit_retry.py,
- * test_damaged_rows.py, test_overwrite.py. */
+ * test_fit_again.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
 #include "io/result/result_look.h"
