@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the readers of spectra make of files, for tests/e2e/test_formats.py.
+/* What the readers of spectra make of files, for tests/e2e/survey_files.py.
  *
  * Each line of the input names a file and how to read it; the answer is a line of JSON and the arrays
  * that it points into.  A library's arms have the names of channels, so that these arrive whole. */
@@ -17,7 +17,7 @@
 /* lsf 1: the library wants a line-spread function.  each 1: every exposure is read by itself as well.
  * cut: the file is cut to these bytes once it is indexed. */
 typedef struct request {
-  char file[1024], config[1024], arms[256];
+  char file[4096], config[1024], arms[256];
   int lsf, each;
   long cut;
 } request;
@@ -91,13 +91,13 @@ static json_t *alone(mill_spectra *spectra, int64_t exposure, mill_read_batch *b
   return found;
 }
 
-static int recognised(const char *path, json_t *names)
+static int recognised(const char *path, const mill_open_limits *limits, json_t *names)
 {
   static const mill_format *const all[] = {&mill_format_desi, &mill_format_sdss,
                                            &mill_format_lamost, &mill_format_weave,
                                            &mill_format_generic};
   mill_fits_guard *guard;
-  MILL_CHECK(mill_fits_guard_open(path, NULL, &guard));
+  MILL_CHECK(mill_fits_guard_open(path, limits, &guard));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (all[i]->recognise(guard))
       json_array_append_new(names, json_string(all[i]->name));
@@ -132,13 +132,13 @@ static int answer(const request *r, json_t *out)
   mill_read_batch batch = {0};
   memset(&lib, 0, sizeof lib);
   make_library(r, &lib);
-  settings.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_config_default(&config);
   mill_error_clear();
   json_object_set_new(out, "recognised", json_array());
   MILL_TRY(mill_config_read(&config, r->config));
   MILL_TRY(mill_config_arms(&config, &lib, settings.arm_wanted));
-  MILL_TRY(recognised(r->file, json_object_get(out, "recognised")));
+  settings.limits = (mill_open_limits){config.gzip_limit_mib, config.scratch};
+  MILL_TRY(recognised(r->file, &settings.limits, json_object_get(out, "recognised")));
   MILL_TRY(mill_spectra_open(r->file, &settings, &spectra));
   json_object_set_new(out, "format", json_string(mill_spectra_format_name(spectra)));
   json_object_set_new(out, "frame", json_integer(mill_spectra_frame(spectra)));
@@ -175,10 +175,10 @@ done:
 int main(void)
 {
   request r;
-  char line[4096];
+  char line[8192];
   while (fgets(line, sizeof line, stdin)) {
     memset(&r, 0, sizeof r);
-    if (sscanf(line, "%1023[^\t]\t%1023[^\t]\t%255[^\t]\t%d\t%d\t%ld", r.file, r.config, r.arms,
+    if (sscanf(line, "%4095[^\t]\t%1023[^\t]\t%255[^\t]\t%d\t%d\t%ld", r.file, r.config, r.arms,
                &r.lsf, &r.each, &r.cut) != 6)
       return 2;
     json_t *out = json_object();

@@ -33,4 +33,12 @@ static inline const char *in_folder(const char *name)
   return out;
 }
 
+static inline void save_file(const char *path, const void *bytes, size_t n)
+{
+  FILE *stream = fopen(path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fwrite(bytes, 1, n, stream), n);
+  assert_int_equal(fclose(stream), 0);
+}
+
 #endif

@@ -5,8 +5,11 @@ and what their readers must hand over.  For test_formats.py."""
 import math
 import re
 
-from base import np
+from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp
 
+READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
+TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "mask": "i4"}
+EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
 ARMS = ["coadd", "b", "r", "blue", "red", "spectrum"]
 COADD, B, R, BLUE, RED, SPECTRUM = range(6)
 UNKNOWN, BARYCENTRIC, HELIOCENTRIC, TOPOCENTRIC = range(4)
@@ -357,6 +360,37 @@ def generic(s, plain=True):
                 ("DEC", "D", s.of_rows("dec"), "deg")]
     return [Hdu("", []), table("SPECTRA", *columns, cards=[
         "MEDIUM  = 'vacuum'", "FRAME   = 'barycentric'"])], BARYCENTRIC
+
+
+class Reader:
+    """The readers behind their common interface, as a process that answers one file after the other."""
+
+    process = None
+
+    @classmethod
+    def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
+        if not cls.process:
+            cls.process = subprocess.Popen([READER], env=ENVIRONMENT, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE)
+        put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
+        words = path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut
+        cls.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
+        cls.process.stdin.flush()
+        answer = json.loads(cls.process.stdout.readline())
+        data = cls.process.stdout.read(answer["n_byte"])
+
+        def decode(of):
+            for key, value in of.items():
+                if key in TYPE or key in ("flux", "ivar", "resolution", "sigma"):
+                    of[key] = value and np.frombuffer(data, TYPE.get(key, "f4"), value[1], value[0])
+                elif isinstance(value, list):
+                    for item in value:
+                        if isinstance(item, dict):
+                            decode(item)
+        decode(answer)
+        return answer
+
+atexit.register(lambda: Reader.process and Reader.process.communicate())
 
 
 # how a sample is drawn, and whether the file knows the line-spread function

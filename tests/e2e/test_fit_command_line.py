@@ -81,7 +81,14 @@ class Usage(EndToEnd):
             (["--targetid-file", tmp("nowhere.txt")], ["nowhere.txt"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             ([star], [star, "same file"]),
-            (["--catalog", tmp("nowhere.txt")], ["nowhere.txt"]),
+            (["--catalog", tmp("nowhere.txt")], ["nowhere.txt", "No such file"]),
+            *((["--catalog", put(f"list{i}.txt", text)], [f"list{i}.txt", says]) for i, (text, says) in enumerate((
+                ("", "holds no path"), ("# only\n\n", "holds no path"),
+                ("/a\n/b\0c\n", "line 2: holds a zero byte"), ("/a\n" + 2000 * "x", "line 2: the path has")))),
+            *((["--targetid-file", put(f"ids{i}.txt", text)], [f"ids{i}.txt", says])
+              for i, (text, says) in enumerate((
+                  ("1\ntwo\n", "line 2: 'two' is not a TARGETID"), ("1\n2.5\n", "line 2"),
+                  ("99999999999999999999\n", "line 1"), ("1 2\n", "line 1"), ("\n", "holds no TARGETID")))),
         ):
             with self.subTest(args=args):
                 self.assertRefused(*good, *args, star, parts=parts)

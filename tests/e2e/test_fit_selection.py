@@ -29,10 +29,18 @@ class Selection(EndToEnd):
 
     def test_target_ids(self):
         self.assertEqual(self.kept("--targetid", f"{self.ids[3]},{self.ids[1]},77"), [self.ids[3]])
-        put("ids.txt", f"# wanted\n{self.ids[0]}\n")
+        put("ids.txt", f"# wanted\r\n {self.ids[0]} \n\n-4\n{self.ids[0]}\n")
         self.assertEqual(self.kept("--targetid-file", tmp("ids.txt")), [self.ids[0]])
         both = ["--targetid-file", tmp("ids.txt"), "--targetid", self.ids[3]]
         self.assertEqual(self.kept(*both), [self.ids[0], self.ids[3]])
+        for name, status in ("TARGETID", 0), ("ID", 3):  # or any table of FITS
+            pyfits.BinTableHDU.from_columns([pyfits.Column(name, "K", array=[self.ids[0], -4])]).writeto(
+                tmp("ids.fits"), overwrite=True)
+            done = starmill("fit", "--library", library(), "--output", tmp("ids.h5"), "--targetid-file",
+                            tmp("ids.fits"), self.stars)
+            self.assertEqual(done.returncode, status, done.stderr)
+        self.assertIn("no column TARGETID", done.stderr)
+        self.assertEqual([int(i) for i in read(tmp("ids.h5"))["TARGETID"]], [self.ids[0]])
 
     def test_no_star_is_selected(self):
         for ranks in (1, 3):

@@ -5,45 +5,8 @@ with a reason.  Files of the surveys themselves are compared with what astropy r
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
 
-READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
 FIT, NO_LSF = 0, 1
 NO_WIDTH = 1 << 30  # mask of a pixel of SDSS whose width is made up
-TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "mask": "i4"}
-EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
-
-
-class Reader:
-    """The readers behind their common interface, as a process that answers one file after the other."""
-
-    process = None
-
-    @classmethod
-    def read(cls, path, config="", arms=ARMS, lsf=True, each=False, cut=0):
-        if not cls.process:
-            cls.process = subprocess.Popen([READER], env=ENVIRONMENT, stdin=subprocess.PIPE,
-                                           stdout=subprocess.PIPE)
-        put("formats.yaml", (config if "fiberstatus" in config else EVERY_FIBRE + config))
-        words = path, tmp("formats.yaml"), ",".join(arms), int(lsf), int(each), cut
-        cls.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
-        cls.process.stdin.flush()
-        answer = json.loads(cls.process.stdout.readline())
-        data = cls.process.stdout.read(answer["n_byte"])
-
-        def decode(of):
-            for key, value in of.items():
-                if key in TYPE or key in ("flux", "ivar", "resolution", "sigma"):
-                    of[key] = value and np.frombuffer(data, TYPE.get(key, "f4"), value[1], value[0])
-                elif isinstance(value, list):
-                    for item in value:
-                        if isinstance(item, dict):
-                            decode(item)
-        decode(answer)
-        return answer
-
-
-def tearDownModule():
-    if Reader.process:
-        Reader.process.communicate()
 
 
 class Formats(unittest.TestCase):
@@ -326,6 +289,28 @@ class Desi(Formats):
         self.assertEqual(len(rows(by + f"redrock_file: {tmp('other.fits')}\n")), 3)
         self.refused(s, name="other.fitsx", config=f"redrock_file: {tmp('other.fitsx')}\n")
         os.remove(tmp("redrock-x.fits"))
+
+
+    def test_redrock_file_beside_the_input(self):
+        folder, data = tmp("beside"), packed(Sample("desi").hdus)[0]
+        os.makedirs(folder)
+
+        def found(name):
+            """Which one, by its Z of the first row."""
+            answer = Reader.read(put(os.path.join(folder, name), data))
+            return float(answer["rows"][0]["z"])
+
+        self.assertTrue(np.isnan(found("coadd-a.fits")))
+        for z, name, inputs in (
+                (1, "zbest-a.fits", ["coadd-a.fits"]),
+                (2, "redrock-a.fits.gz", ["coadd-a.fits", "coadd-a.fits.gz", "spectra-a.fits.gz"]),
+                (3, "redrock-a.fits", ["coadd-a.fits.gz"])):
+            put(os.path.join(folder, name), packed([Hdu("", []), table(
+                "REDSHIFTS", ("TARGETID", "K", [30]), ("Z", "D", [z]), ("SPECTYPE", "6A", ["STAR"]),
+                ("SUBTYPE", "1A", [""]))])[0])
+            self.assertEqual([found(name) for name in inputs], [z] * len(inputs))
+        for name in ("mycoadd-a.fits", "coadd-c.fits"):  # only at the beginning of the name
+            self.assertTrue(np.isnan(found(name)))
 
 
 class Others(Formats):

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tests/mill_test.h"
 
 #include <sys/stat.h>
 
 #include "io/catalog/input_pattern.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "tests/io/fits/folder_fixture.h"
+#include "tests/test_folder.h"
+
+static char path[300];
+
+static int begin(void **state)
+{
+  const int failed = make_folder(state);
+  snprintf(path, sizeof path, "%s/file", folder);
+  return failed;
+}
 
 static void make(const char *name)
 {
@@ -18,7 +26,7 @@ static void make(const char *name)
     mkdir(full, 0777);
     *slash = '/';
   }
-  maker_save_bytes(full, "x", 1);
+  save_file(full, "x", 1);
 }
 
 /* The paths that a pattern in the folder gives, without the folder. */
@@ -87,7 +95,7 @@ MILL_TEST(numbers)
   int64_t *number;
   size_t n;
   static const char text[] = "# tiles\n 1000000 \n7-8, 3\n\n";
-  maker_save_bytes(path, text, sizeof text - 1);
+  save_file(path, text, sizeof text - 1);
   assert_int_equal(mill_number_list("12,10 - 11", path, &number, &n), MILL_ERR_USAGE);
   assert_int_equal(mill_number_list("12,10-11", path, &number, &n), MILL_OK);
   static const int64_t expected[] = {12, 10, 11, 1000000, 7, 8, 3};
@@ -103,8 +111,8 @@ MILL_TEST(numbers)
        *bad; bad++)
     if (mill_number_list(*bad, NULL, &number, &n) != MILL_ERR_USAGE)
       fail_msg("'%s' is taken", *bad);
-  maker_save_bytes(path, "1\n2 3\n", 6);
+  save_file(path, "1\n2 3\n", 6);
   assert_fails(mill_number_list(NULL, path, &number, &n), MILL_ERR_USAGE, "line 2");
 }
 
-MILL_EACH_TEST_MAIN(make_folder, remove_folder)
+MILL_EACH_TEST_MAIN(begin, remove_folder)

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tests/mill_test.h"
 
 #include "io/catalog/input_table.h"
 #include "kernels/base/error.h"
-#include "tests/io/fits/folder_fixture.h"
+#include "tests/test_folder.h"
+
+static char path[300];
+
+static int begin(void **state)
+{
+  const int failed = make_folder(state);
+  snprintf(path, sizeof path, "%s/file", folder);
+  return failed;
+}
 
 static mill_input_entry entry(const char *name, const char *result, const char *time)
 {
@@ -92,7 +100,7 @@ MILL_TEST(lines_that_are_none)
   /* the last line is cut, wherever: the one before it stays, and another one follows on its own */
   const size_t start = (size_t)(strstr(text, "/a\t") - text) + strlen("/a\t\n");
   for (size_t cut = start; cut < n; cut++) {
-    maker_save_bytes(path, text, cut);
+    save_file(path, text, cut);
     table = read_table();
     assert_non_null(mill_input_table_find(table, "/a"));
     assert_null(mill_input_table_find(table, "/b"));
@@ -103,7 +111,7 @@ MILL_TEST(lines_that_are_none)
     mill_input_table_free(table);
   }
   /* nothing else is read, or appended to */
-  maker_save_bytes(path, "mine\n", 5);
+  save_file(path, "mine\n", 5);
   assert_int_equal(mill_input_table_read(path, &table), MILL_ERR_USAGE);
   assert_null(table);
   assert_fails(mill_input_table_append(path, &e[1], 1), MILL_ERR_USAGE, "not a table of inputs");
@@ -123,4 +131,4 @@ MILL_TEST(paths_that_have_no_room)
   assert_int_equal(mill_input_table_append(folder, &e, 1), MILL_ERR_USAGE);
 }
 
-MILL_EACH_TEST_MAIN(make_folder, remove_folder)
+MILL_EACH_TEST_MAIN(begin, remove_folder)

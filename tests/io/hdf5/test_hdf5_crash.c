@@ -28,14 +28,6 @@ enum {
   TABLE = 3 /* kinds 0 to 2 are libraries */
 };
 
-static void put(const char *path, const void *bytes, size_t n)
-{
-  FILE *stream = fopen(path, "wb");
-  assert_non_null(stream);
-  assert_int_equal(fwrite(bytes, 1, n, stream), n);
-  assert_int_equal(fclose(stream), 0);
-}
-
 static size_t get(const char *path, void *bytes)
 {
   FILE *stream = fopen(path, "rb");
@@ -129,8 +121,8 @@ MILL_TEST(other_storage)
 /* What is no HDF5 file is its reader's to tell. */
 MILL_TEST(other_files)
 {
-  put(in_folder("empty"), "", 0);
-  put(in_folder("text"), "hello\n", 6);
+  save_file(in_folder("empty"), "", 0);
+  save_file(in_folder("text"), "hello\n", 6);
   assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
   static const char *const name[] = {"nothing", "empty", "text", "pipe", "."};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
@@ -256,7 +248,7 @@ MILL_TEST(damaged)
     const size_t n_whole = get(in_folder("whole"), whole);
     for (int i = 0; i < n_file; i++) {
       memcpy(bytes, whole, n_whole);
-      put(path, bytes, damage(bytes, n_whole, (uint64_t)i));
+      save_file(path, bytes, damage(bytes, n_whole, (uint64_t)i));
       const int status = status_of_child(read_to_exit, kind, path, said);
       if (!WIFEXITED(status) ||
           (WEXITSTATUS(status) != 0 && (WEXITSTATUS(status) != 2 || !strstr(said, path))))

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any format's channels become segments of the library's arms: recognised, cut, converted. */
-#include "tests/mill_test.h"
 
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
-#include "tests/io/fits/fits_maker.h"
+#include "tests/test_folder.h"
 
 enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3, BAD_EXPOSURE = 13 };
 
-static char folder[1024], path[1100];
+static char path[300];
 static mill_library lib;
 static mill_config config;
 static mill_spectra_settings settings;
@@ -112,23 +111,13 @@ static void set_arm(int a, const char *name, double min_aa, double max_aa)
 
 static int make_toy_file(void **state)
 {
-  (void)state;
-  static const int64_t one = 1;
-  fits_maker m = {0};
-  maker_folder(folder, sizeof folder);
+  fitsfile *fptr;
+  int status = make_folder(state);
   snprintf(path, sizeof path, "%s/toy.fits", folder);
-  maker_primary(&m);
-  maker_table(&m, "TOY", 1, 1, (const maker_column[]){{"X", "K", &one}});
-  maker_save(&m, path);
-  maker_clear(&m);
-  return 0;
-}
-
-static int remove_toy_file(void **state)
-{
-  (void)state;
-  maker_remove_folder(folder);
-  return 0;
+  fits_create_diskfile(&fptr, path, &status);
+  fits_create_tbl(fptr, BINARY_TBL, 1, 1, (char *[]){"X"}, (char *[]){"K"}, NULL, "TOY", &status);
+  fits_close_file(fptr, &status);
+  return status;
 }
 
 /* A library of three arms that overlap, and one channel of all of it. */
@@ -623,5 +612,5 @@ MILL_TEST(wavelengths_alone)
 
 int main(void)
 {
-  return mill_run_tests(make_toy_file, remove_toy_file, begin, end);
+  return mill_run_tests(make_toy_file, remove_folder, begin, end);
 }
