@@ -25,6 +25,7 @@
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
 #include "src/particles/particle_config.h"
+#include "src/system/watchdog.h"
 
 #define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
 
@@ -154,6 +155,17 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, (char *[]){argv[2], option}) ? printed() : EXIT_USAGE;
 }
 
+/* The watchdog runs until the process is gone: libraries that end without memory may wait for ever
+ * in what they do at exit, with signals that nobody looks at. */
+static int run_watched(const mill_job_row *row, int argc, char **argv)
+{
+  const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* else MPI's start tells */
+  const int status = row->run(argc, argv);
+  if (is_watched)
+    mill_watch_begin(MILL_WATCH_START, 0, "the end of the program");
+  return status;
+}
+
 int main(int argc, char **argv)
 {
   mill_h5_name_crashes();
@@ -174,5 +186,5 @@ int main(int argc, char **argv)
   if (print_job_help(row, argc - 1, argv + 1))
     return printed();
   return row->script ? mill_script_run(row->script, argc - 1, argv + 1)
-                     : row->run(argc - 1, argv + 1);
+                     : run_watched(row, argc - 1, argv + 1);
 }

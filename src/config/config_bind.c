@@ -109,8 +109,17 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
       size_t n = 0;
       for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm,
-                        names);
+      const char *const only = lib->arm[0].name, *channel = config->arm[i].channel;
+      if (lib->n_arm > 1)
+        return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s",
+                          config->arm[i].arm, names);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
+                        "%s%s%s}, or {name: %s, min: A, max: B%s%s} for a part of it",
+                        config->arm[i].arm, only, lib->arm[0].wave_aa[0],
+                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only,
+                        channel[0] ? ", channel: " : "", channel, config->arm[i].arm,
+                        channel[0] ? ", channel: " : "", channel);
     }
   MILL_CHECK(bind_lsf(config, lib));
   MILL_CHECK(check_guess(config, lib));

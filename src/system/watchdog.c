@@ -34,7 +34,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static slot slots[N_SLOT];
 static struct {
-  int is_on, ends;
+  int is_on, ends, n_start;
   int64_t n_begun;
   double bound_s;
   void (*log)(const char *text);
@@ -174,8 +174,11 @@ int mill_watchdog_start(void (*log)(const char *text))
 {
   const char *text = getenv("STARMILL_WATCHDOG_S");
   char *end = NULL;
-  if (dog.is_on)
+  if (dog.is_on) {
+    dog.n_start++;
+    dog.log = log ? log : dog.log;
     return MILL_OK;
+  }
   dog.bound_s = BOUND_S;
   if (text) {
     dog.bound_s = strtod(text, &end);
@@ -195,7 +198,7 @@ int mill_watchdog_start(void (*log)(const char *text))
     return MILL_ERROR(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
   }
   pthread_mutex_lock(&mutex);
-  dog.is_on = 1;
+  dog.is_on = dog.n_start = 1;
   pthread_mutex_unlock(&mutex);
   return MILL_OK;
 }
@@ -203,7 +206,11 @@ int mill_watchdog_start(void (*log)(const char *text))
 void mill_watchdog_stop(void)
 {
   pthread_mutex_lock(&mutex);
-  const int was_on = dog.is_on;
+  const int was_on = dog.is_on && --dog.n_start == 0;
+  if (dog.is_on && !was_on) {
+    pthread_mutex_unlock(&mutex);
+    return;
+  }
   dog.is_on = 0;
   dog.ends = 1;
   memset(slots, 0, sizeof slots);

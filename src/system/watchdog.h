@@ -11,7 +11,8 @@
  *  watchdog does, and ends the job some seconds after the request with the status of a stop.
  *
  *  Only time in which this process ran counts: a job that was suspended is not ended on waking.
- *  The watchdog runs as long as MPI does: see mill_mpi_start.
+ *  The watchdog runs as long as the program does, and where another program uses starmill's parts
+ *  as long as MPI does: see mill_mpi_start.
  */
 #ifndef MILL_WATCHDOG_H
 #define MILL_WATCHDOG_H
@@ -26,14 +27,14 @@ enum mill_watch_kind {
                          own: 25 s after SIGTERM or SIGINT */
 };
 
-/** Start the thread.  The bound is 600 s, or the environment variable STARMILL_WATCHDOG_S.
+/** Start the thread, unless it runs.  The bound is 600 s, or the environment variable STARMILL_WATCHDOG_S.
  *  Announcements before are not watched.  log takes the reason of an abort, on a thread of its
  *  own and even when the caller's threads hang; where it does not return, or is NULL, the reason
  *  goes to standard error.
  *  MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is no positive number. */
 int mill_watchdog_start(void (*log)(const char *text));
 
-/** Stop looking; may be called when the watchdog was not started. */
+/** Stop looking, when as often called as the start; may be called when it was not started. */
 void mill_watchdog_stop(void);
 
 /** Announce a call that must not take longer than the bound and extra_s more until

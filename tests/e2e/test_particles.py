@@ -106,6 +106,20 @@ class Particles(ProgramTest):
             self.assertIn("room", done.stderr)
         self.job("full.h5", OU, "--overwrite")
 
+    def test_a_library_that_never_ends(self):
+        """As OpenBLAS, where there was no memory for its threads."""
+        config, hang = self.write("config.yaml", OU), faults("hang:exit:-:1:0")
+        args = ("particles", config, "--output", tmp("end.h5"), "--overwrite", "--quiet")
+        done = starmill(*args, env={**hang, "STARMILL_WATCHDOG_S": "2"})
+        self.assertOneLine(done, "the end of the program has not returned for 2 s", status=70)
+        process = start(*args, env=hang)
+        wait_until(lambda: os.path.exists(tmp("end.h5")), process)
+        time.sleep(1)
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 75, said)
+        self.assertIn("stopped by signal 15: the end of the program has not returned", said)
+
     def field(self, name, x, u, **more):
         with h5py.File(tmp(name), "w") as f:
             f["X1"], f["U"] = x, u

@@ -11,7 +11,7 @@
  *          kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
  *          count               nothing
  *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
- *   CALL   open, read, write, sync, alloc, rename or any
+ *   CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang
  *
  * FAULTS_COUNT=FILE: at its end the process appends to FILE, for every fault, how many calls
  * there were.
@@ -92,6 +92,9 @@ __attribute__((destructor)) static void end(void)
     fprintf(out, "%s %s %ld\n", faults[i].call, faults[i].path, (long)faults[i].n);
   if (out)
     fclose(out);
+  for (int i = 0; i < n; i++)
+    while (strcmp(faults[i].call, "exit") == 0)
+      pause();
 }
 
 static int matches(const fault *f, const char *path)

@@ -102,7 +102,8 @@ static void refuse(const char *yaml, int n_arm, const char *word)
 
 MILL_TEST(what_is_no_part_is_refused)
 {
-  refuse("arms: [blue]", 1, "no arm blue; the library has b");
+  refuse("arms: [blue]", 1, "no arm blue; the library has only b");
+  refuse("arms: [{name: blue, channel: z}]", 1, "write {name: b, channel: z}, or {name: blue, min");
   refuse("arms: [{name: blue, max: 4065}, b]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}, red]", 1, "a range by min or max");
   refuse("arms: [{name: blue, max: 4065}]", 2, "no arm blue; the library has b, r");
