@@ -25,7 +25,7 @@ from library.spectra_options import MAX_LABEL, labels_of_name, stem
 MAX_PIX = 2097152  # of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # of read_all: the fit takes their third power
 MAX_MODEL = 1 << 24
-NAME, WHY = 64, 128  # bytes of a name and of a reason in a grid file, with a zero
+NAME = 64  # bytes of a name in a grid file, with a zero
 N_WARNED = 20
 
 
