@@ -10,7 +10,6 @@
 #include "jobs/doctor/doctor.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
-#include "jobs/merge/merge.h"
 #include "jobs/options/option_completion.h"
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
@@ -19,7 +18,6 @@
 #include "jobs/scripts/look.h"
 #include "jobs/scripts/results.h"
 #include "jobs/scripts/simulate.h"
-#include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
@@ -40,8 +38,8 @@ static const mill_job_row job[] = {
      HELP(&mill_simulate.help), &mill_simulate},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles,
      HELP(&mill_particles_help), NULL},
-    {"status", "show the progress of a fit, or how it ended", mill_job_status,
-     HELP(&mill_status_help), NULL},
+    {"status", "show the progress of a fit, or how it ended", NULL, HELP(&mill_status.help),
+     &mill_status},
     {"report", "make one HTML page of a result: numbers, maps, spectra", NULL,
      HELP(&mill_report.help), &mill_report},
     {"plot", "draw stars of a result: spectra, models, residuals", NULL, HELP(&mill_plot.help),
@@ -52,8 +50,8 @@ static const mill_job_row job[] = {
      HELP(&mill_select.help), &mill_select},
     {"export", "write a result as FITS: rvtab, rvmod or a table of all columns", NULL,
      HELP(&mill_export.help), &mill_export},
-    {"merge", "join the results of a survey's parts into one", mill_job_merge,
-     HELP(&mill_merge_help), NULL},
+    {"merge", "join the results of a survey's parts into one", NULL, HELP(&mill_merge.help),
+     &mill_merge},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
      HELP(&mill_doctor_help), NULL},
     {"bench", "measure the speed of fits, and from which size a GPU pays", mill_job_bench,

@@ -3,10 +3,12 @@
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 
 USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
+STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 # file systems without locks have results too, and a run that writes is no hindrance
@@ -42,6 +44,15 @@ def check_packages(job, *modules):
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
                   f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
                   "Python by the environment variable STARMILL_PYTHON")
+
+
+def catch_stops():
+    """A signal to stop is a Failure where the job is just then."""
+    def stop(*_):
+        raise Failure(STOPPED, "stopped in good order; give the same command again")
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
 
 
 def printable(words):

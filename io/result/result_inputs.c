@@ -172,7 +172,8 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
   memset(inputs, 0, sizeof *inputs);
 }
 
-int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, char *out, size_t size)
+/* Text i of a column into out [size]; MILL_ERR_RANGE: it is longer. */
+static int take_text(const mill_recorded_inputs *inputs, int which, int i, char *out, size_t size)
 {
   const mill_ph5_texts *column = &inputs->text[which];
   const char *text = column->text + (size_t)i * column->n_byte;
@@ -187,7 +188,7 @@ int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, cha
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size)
 {
   char path[MILL_MAX_PATH];
-  MILL_CHECK(mill_recorded_text(inputs, MILL_INPUT_PATH, i, path, sizeof path));
+  MILL_CHECK(take_text(inputs, MILL_INPUT_PATH, i, path, sizeof path));
   const int has_folder = path[0] != '/' && inputs->folder[0];
   if (snprintf(out, size, "%s%s%s", has_folder ? inputs->folder : "", has_folder ? "/" : "",
                path) >= (int)size)
@@ -264,7 +265,7 @@ static int is_path(const mill_recorded_inputs *was, int which, int i, const char
 {
   char then[MILL_MAX_PATH], absolute[2 * MILL_MAX_PATH];
   struct stat a, b;
-  if (mill_recorded_text(was, which, i, then, sizeof then) != MILL_OK)
+  if (take_text(was, which, i, then, sizeof then) != MILL_OK)
     return 0;
   if (strcmp(then, now) == 0)
     return 1;

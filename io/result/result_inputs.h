@@ -43,10 +43,6 @@ typedef struct mill_recorded_inputs {
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 
-/** Text i of a column into out [size]; MILL_ERR_RANGE: it is longer. */
-int mill_recorded_text(const mill_recorded_inputs *inputs, int which, int i, char *out,
-                       size_t size);
-
 /** Where input i is: its path as given, relative to the folder of the fit.  MILL_ERR_RANGE. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 

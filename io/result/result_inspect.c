@@ -17,7 +17,8 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-void mill_result_difference(const char *was, const char *is, char *out, size_t size)
+/* The first line in which two identities differ, as: "was", now "is". */
+static void find_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
   mill_first_difference(&was, &n_was, &is, &n_is);
@@ -41,7 +42,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   const char *identity = mill_result_text(info->identity), *device = mill_result_text(info->device);
   MILL_TRY(mill_result_origin_read(file, path, &was));
   if (strcmp(was.identity, identity) != 0) {
-    mill_result_difference(was.identity, identity, difference, sizeof difference);
+    find_difference(was.identity, identity, difference, sizeof difference);
     MILL_TRY(REFUSED("%s exists and was made with other settings (%s)", path, difference));
   }
   if (strcmp(was.hash, info->lib->hash) != 0)

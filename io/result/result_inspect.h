@@ -30,7 +30,4 @@ int mill_result_origin_read(hid_t file, const char *path, mill_result_origin *or
 /** Job that created the file at path (mill_lock_job) into out [size]. */
 int mill_result_job(const char *path, char *out, size_t size);
 
-/** The first line in which two identities differ, as: "was", now "is". */
-void mill_result_difference(const char *was, const char *is, char *out, size_t size);
-
 #endif

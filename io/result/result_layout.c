@@ -56,7 +56,7 @@ void mill_result_layout_time(char out[MILL_TIME_SIZE])
   strftime(out, MILL_TIME_SIZE, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
-int mill_result_layout_run_id(char out[MILL_RUN_ID_SIZE])
+static int make_run_id(char out[MILL_RUN_ID_SIZE])
 {
   unsigned char random[MILL_RUN_ID_SIZE / 2];
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -211,7 +211,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   const char *const at = "provenance";
   if (gethostname(host, sizeof host - 1) != 0)
     snprintf(host, sizeof host, "unknown");
-  MILL_CHECK(mill_result_layout_run_id(run_id));
+  MILL_CHECK(make_run_id(run_id));
   mill_lock_job(job, sizeof job);
   const char *const attribute[][2] = {{"VERSION", mill_version()},
                                       {"REVISION", mill_version_revision()},

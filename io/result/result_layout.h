@@ -42,9 +42,6 @@ int mill_result_layout_put_format(hid_t file, const char *path);
 /** Fail with code unless they say that it is a result of this version. */
 int mill_result_layout_check(hid_t file, const char *path, int code);
 
-/** Random hexadecimal digits that identify a result. */
-int mill_result_layout_run_id(char out[MILL_RUN_ID_SIZE]);
-
 /** "2026-11-21T05:36:05Z" of now */
 void mill_result_layout_time(char out[MILL_TIME_SIZE]);
 

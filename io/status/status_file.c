@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_file.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +8,8 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
-#include "src/system/regular_file.h"
 #include "src/system/status_process.h"
 #include "src/system/version.h"
-
-/* A run that has not written for these seconds, and these intervals, is gone: the watchdog ends one
- * whose ranks have not met for 600 s. */
-static const double GONE_S = 660.0, GONE_INTERVALS = 10.0;
 
 static const char *const stage_name[] = {
 #define NAME(symbol, name, meaning) name,
@@ -27,15 +21,11 @@ static const char *const purpose_name[] = {
     MILL_PURPOSE_LIST(NAME)
 #undef NAME
 };
-const char *mill_status_name(int status)
-{
-  static const char *const status_name[] = {
+static const char *const status_name[] = {
 #define NAME(symbol, code, name, meaning) name,
-      MILL_STATUS_LIST(NAME)
+    MILL_STATUS_LIST(NAME)
 #undef NAME
-  };
-  return status_name[status];
-}
+};
 
 static void put_utc(mill_json *json, const char *key, double unix_s)
 {
@@ -109,7 +99,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   mill_json_open(json, "failed_by_reason", '{');
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
     if (n[s] > 0)
-      mill_json_integer(json, mill_status_name(s), n[s]);
+      mill_json_integer(json, status_name[s], n[s]);
   mill_json_close(json);
   mill_json_integer(json, "remaining", n_left);
   mill_json_integer(json, "files", plan->n_file);
@@ -234,7 +224,7 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out
     fprintf(out, "  rank %-4d peak %.0f MiB\n", rank[r].rank, mib(rank[r].peak));
 }
 
-/* ---- reading ---- */
+/* ---- the file ---- */
 
 int mill_status_path(const char *output, char *out)
 {
@@ -250,38 +240,4 @@ int mill_status_has_signature(FILE *file)
   rewind(file);
   const size_t n = fread(head, 1, sizeof head, file);
   return n == sizeof head && memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) == 0;
-}
-
-int mill_status_read(const char *path, json_t **doc)
-{
-  int err = MILL_OK;
-  FILE *file = NULL;
-  json_error_t error;
-  *doc = NULL;
-  if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
-    goto done;
-  MILL_TRY(mill_regular_stream(path, "a status file", MILL_ERR_INPUT, &file));
-  if (!mill_status_has_signature(file))
-    MILL_FAIL(MILL_ERR_INPUT, "%s is not a status file of starmill", path);
-  rewind(file);
-  *doc = json_loadf(file, 0, &error);
-  if (!*doc)
-    MILL_FAIL(MILL_ERR_INPUT, "%s is damaged: line %d: %s", path, error.line, error.text);
-done:
-  if (file)
-    fclose(file);
-  return err;
-}
-
-int mill_status_alive(const json_t *doc, double *age_s)
-{
-  char here[64];
-  const double updated_s = mill_utc_read(mill_json_get_text(doc, "updated", ""));
-  const double interval_s = mill_json_get_real(doc, "interval_s", 0.0);
-  mill_host_name(here, sizeof here);
-  *age_s = isfinite(updated_s) ? fmax(0.0, mill_unix_s() - updated_s) : (double)INFINITY;
-  if (*age_s > fmax(GONE_S, GONE_INTERVALS * interval_s))
-    return 0;
-  return strcmp(mill_json_get_text(doc, "host", ""), here) != 0 ||
-         mill_process_alive(mill_json_get_integer(doc, "pid", 0));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Contents of a status file about a run and its ranks; writing and reading it. */
+/** Contents of a status file about a run and its ranks. */
 #ifndef MILL_STATUS_FILE_H
 #define MILL_STATUS_FILE_H
 
@@ -88,9 +88,6 @@ typedef struct mill_status_text {
 /** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 
-/** Name of a STATUS, "FIT_FAILED". */
-const char *mill_status_name(int status);
-
 /** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
  *  the bytes by purpose, which lie on the device or in the process. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
@@ -101,13 +98,5 @@ int mill_status_path(const char *output, char *out);
 
 /** Does an open file begin as a status file?  It is read from its start. */
 int mill_status_has_signature(FILE *file);
-
-/** Read a status file; free with json_decref.  *doc is NULL when there is none, and after
- *  MILL_ERR_INPUT, when it cannot be read or is no status file. */
-int mill_status_read(const char *path, json_t **doc);
-
-/** Is the run that wrote it still alive?  It is when the file is young enough and, on this host,
- *  its process lives; *age_s: of the file's content. */
-int mill_status_alive(const json_t *doc, double *age_s);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/scripts/results.h"
 
+#include <limits.h>
+
 static const char *const to_words[] = {"rvtab", "rvmod", "fits", NULL};
 
 static const mill_option_table export_table = {
@@ -39,4 +41,49 @@ static const mill_option_table export_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
-const mill_script mill_export = {{&export_table, NULL}, "export.export", "one result", 1, 1};
+static const mill_option_table merge_table = {
+    "starmill merge",
+    "usage: starmill merge --output ALL.h5 PART.h5...\n"
+    "\n"
+    "Join the finished results of a survey's parts, e.g. of a job array, into one result with the\n"
+    "rows of a single run over all inputs in the order of the parts.  All parts must have the\n"
+    "same settings, library and kind of device.  Best-fit models (--models) stay with their "
+    "parts.\n"
+    "\n",
+    MILL_SCRIPT_PYTHON("numpy and h5py") "Exit status: 0 done, 2 usage, or the parts are "
+                                         "unfinished or do not belong together,\n"
+                                         "4 a part cannot be read or the output cannot be written, "
+                                         "75 stopped, nothing was written.\n",
+    (const mill_option[]){{"output", MILL_OPTION_TEXT, .help = "the joined result (HDF5)"},
+                          {"overwrite", MILL_OPTION_FLAG, .help = "replace an existing output"},
+                          {"primary", MILL_OPTION_FLAG,
+                           .help = "add /catalog/PRIMARY: 1 in one row of each star, the best one"},
+                          {"quiet", MILL_OPTION_FLAG, .help = "print no summary"},
+                          MILL_SCRIPT_HELP,
+                          {0}}};
+
+static const mill_option_table status_table = {
+    "starmill status",
+    "usage: starmill status OUT.h5 [--status FILE] [--ranks] [--json]\n"
+    "\n"
+    "Show the progress of the fit that writes OUT.h5, from its status file, or from the result\n"
+    "file if the run is over or has no status file.  Nothing is changed.\n"
+    "\n",
+    MILL_SCRIPT_PYTHON("numpy and h5py") "Exit status: 0 finished, 10 running, 11 nothing there, "
+                                         "12 the last run ended with an\n"
+                                         "error, 75 rows are left and the same command continues, "
+                                         "2 usage, 4 OUT.h5 or the status\n"
+                                         "file cannot be read.\n",
+    (const mill_option[]){
+        {"status", MILL_OPTION_TEXT, .argument = "FILE",
+         .help = "status file (default: OUT.h5.status.json)"},
+        {"ranks", MILL_OPTION_FLAG, .help = "print a line per rank even if there are many"},
+        {"json", MILL_OPTION_FLAG,
+         .help = "JSON instead of text: state, counts, and under \"run\" the "
+                 "contents of the status file (docs/use/formats.md)"},
+        MILL_SCRIPT_HELP,
+        {0}}};
+
+const mill_script mill_export = {{&export_table, NULL}, "export.export", "one result", 1, 1},
+                  mill_merge = {{&merge_table, NULL}, "merge", "one or more results", 1, INT_MAX},
+                  mill_status = {{&status_table, NULL}, "status", "one result", 1, 1};

@@ -10,7 +10,8 @@ import time
 import types
 import warnings
 
-from basics import INPUT, INTERNAL, OUTPUT, STOPPED, USAGE, Failure, check_packages, printable
+from basics import (INPUT, INTERNAL, OUTPUT, STOP_SIGNALS, USAGE, Failure, catch_stops,
+                    check_packages, printable)
 
 check_packages("export", "numpy", "h5py", "astropy")
 
@@ -20,7 +21,8 @@ import h5py  # noqa: E402
 from export import rvmod, rvtab, table  # noqa: E402
 from export.product import Product, head, is_done, words  # noqa: E402
 from look.models import Models  # noqa: E402
-from look.result import Result, text  # noqa: E402
+from look.result import Result  # noqa: E402
+from progress import Progress  # noqa: E402
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
@@ -190,7 +192,7 @@ _export = None  # of a process that makes products
 def begin(options):
     """A process finishes its product; the first one of the job takes the signals."""
     global _export
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     _export = Export(options)
 
@@ -215,15 +217,10 @@ def products(export, options):
                                     "give a lower --workers") from error
 
 
-def stop(number, _):
-    raise Failure(STOPPED, "stopped in good order; give the same command again")
-
-
 def main(options):
     start = time.monotonic()
     check(options)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-        signal.signal(number, stop)
+    catch_stops()
     warnings.simplefilter("ignore")  # of astropy, on odd headers of inputs
     export = Export(options)
     result, n, refused, n_damaged = export.result, {}, [], 0
@@ -232,15 +229,19 @@ def main(options):
     if options.to == "fits":
         is_written, n_damaged = export.table()
         n["written" if is_written else "existing"] = 1
+    progress = Progress(len(export.names), "inputs")
     for done in products(export, options) if options.to != "fits" else ():
         n[done.what] = n.get(done.what, 0) + 1
+        if not options.quiet:
+            progress.update(sum(n.values()), n.get("left out", 0))
         n_damaged += done.n_damaged
         if done.says:
             print(printable(f"starmill export: {done.says}"), file=sys.stderr)
         refused += [done.says] * (done.what == "refused")
+    progress.end()
     if n_damaged:
         print(f"starmill export: {n_damaged} rows of {printable(result.path)} are damaged and left "
-              "out: STATUS or CRC is wrong; the command of the fit fits them again", file=sys.stderr)
+              "out: CRC or STATUS is wrong; starmill status names them", file=sys.stderr)
     if refused:
         raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
                               "or --overwrite")

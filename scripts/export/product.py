@@ -90,7 +90,7 @@ class Product:
         return self
 
     def _begin(self):
-        """The temporary file, perhaps of an export that was killed; its lock ends with a process."""
+        """The temporary file, perhaps of an export that was killed; its lock ends with it."""
         while True:
             file = open(self.temporary, "ab", opener=lambda path, flags: os.open(
                 path, flags & ~os.O_APPEND | os.O_NOFOLLOW, 0o666))

@@ -49,8 +49,8 @@ def write(product, result, models, file, spectra):
     for name, (wave, flux) in arms(models, len(result.catalog["exposures/FILE"])).items():
         # one row has one set of wavelengths, as rvspecfit writes it
         own = wave.ndim == 2 and len(rows) != 1
-        image(product, f"{name}_WAVELENGTH", wave if wave.ndim == 1 or own else wave[rows[0]], ">f8",
-              rows if own else None, ("Angstrom", "in vacuum"))
+        image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],
+              ">f8", rows if own else None, ("Angstrom", "in vacuum"))
         image(product, f"{name}_MODEL", flux, ">f4", rows)
     if file is not None:
         copy_rows(product, file, "FIBERMAP", spectra.input)

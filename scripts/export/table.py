@@ -101,7 +101,7 @@ def write(product, columns, name, result, start, whole):
 
 def write_files(product, result):
     """The inputs, by the number that the column FILE has."""
-    files = result.catalog["files"]
-    columns = [column(name, files[name]) for name in ("PATH", "FORMAT", "FRAME", "REDROCK", "ERROR")]
+    files, names = result.catalog["files"], ("PATH", "FORMAT", "FRAME", "REDROCK", "ERROR")
+    columns = [column(name, files[name]) for name in names]
     n = len(result.files)
     product.append(header(columns, "FILES", n), [packed(columns, lambda source: source[...], n)])

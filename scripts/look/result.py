@@ -47,7 +47,8 @@ def number(value, digits):
 def open_first(path):
     """HDF5 may crash on a damaged file: a child reads all but the data before."""
     if not os.path.isfile(path):
-        raise Failure(OUTPUT, f"{path} cannot be read: there is no such file")
+        what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
+        raise Failure(OUTPUT, f"{path} cannot be read: {what}")
     child = os.fork()
     if child == 0:
         try:
@@ -81,7 +82,7 @@ class Result:
 
     def __init__(self, path):
         self.path = path
-        self.n_damaged, self._damaged = 0, []
+        self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         try:
             open_first(path)
             self.file = h5py.File(path, "r")
@@ -105,13 +106,14 @@ class Result:
                     value, bytes) else value.flat[0] if isinstance(value, np.ndarray) else value
                 if isinstance(self.provenance[name], bytes):
                     self.provenance[name] = text(self.provenance[name])
-        except (OSError, KeyError, ValueError) as error:
+            self.finished = bool(int(self.provenance["FINISHED"]))
+            self.checked, self.checked_catalog = (
+                text(table[crc].attrs["COLUMNS"]).split()
+                for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
+            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
+                            for c in self.fits.values())
+        except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
-        self.finished = bool(int(self.provenance["FINISHED"]))
-        self.checked, self.checked_catalog = (
-            text(table[crc].attrs["COLUMNS"]).split()
-            for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
-        row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in self.fits.values())
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
         self.arms = [n[5:] for n in self.checked if n.startswith("NPIX_") and n != "NPIX_TOT"]
 
@@ -160,8 +162,9 @@ class Result:
             crc = table[name][start:stop]
             columns = [table[n][start:stop].reshape(stop - start, -1) for n in names]
             packed = np.concatenate([c.view(np.uint8) for c in columns], axis=1)
-            for i in rows:
-                found[i] |= zlib.crc32(packed[i]) != crc[i]
+            wrong = [i for i in rows if zlib.crc32(packed[i]) != crc[i]]
+            found[wrong] = True
+            self.is_catalog_damaged |= table is self.catalog and len(wrong) > 0
         return found
 
     def note(self, rows):
@@ -174,9 +177,9 @@ class Result:
         """Words for those that were noted."""
         rows = ", ".join(map(str, self._damaged))
         rows += ", ..." if self.n_damaged > len(self._damaged) else ""
-        one = self.n_damaged == 1
+        one, catalog = self.n_damaged == 1, "CATALOG_CRC, " * self.is_catalog_damaged
         return f"{self.n_damaged} row{'' if one else 's'} ({rows}) {'is' if one else 'are'} " \
-               f"damaged: {'its' if one else 'their'} CRC or STATUS is wrong"
+               f"damaged: {'its' if one else 'their'} {catalog}CRC or STATUS is wrong"
 
     def warn_damaged(self):
         if self.n_damaged:
@@ -197,7 +200,8 @@ class Result:
         stop = self.n_row if whole is None else start + len(whole)
         for at in range(start, stop, self.block):
             to = min(at + self.block, stop)
-            yield Block(self, at, self.whole(at, to) if whole is None else whole[at - start:to - start])
+            yield Block(self, at,
+                        self.whole(at, to) if whole is None else whole[at - start:to - start])
 
     # --- stars ---
 

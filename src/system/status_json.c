@@ -7,8 +7,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* ---- writing ---- */
-
 /* Add a value, which becomes the list's or object's that is open. */
 static void put(mill_json *json, const char *key, json_t *value)
 {
@@ -90,37 +88,7 @@ void mill_json_real(mill_json *json, const char *key, double value)
   put(json, key, number ? number : json_null());
 }
 
-void mill_json_bool(mill_json *json, const char *key, int value)
-{
-  put(json, key, json_boolean(value));
-}
-
 void mill_json_null(mill_json *json, const char *key)
 {
   put(json, key, json_null());
-}
-
-void mill_json_node(mill_json *json, const char *key, json_t *node)
-{
-  put(json, key, json_incref(node));
-}
-
-/* ---- reading ---- */
-
-const char *mill_json_get_text(const json_t *object, const char *key, const char *missing)
-{
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : missing;
-}
-
-int64_t mill_json_get_integer(const json_t *object, const char *key, int64_t missing)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_integer(value) ? json_integer_value(value) : missing;
-}
-
-double mill_json_get_real(const json_t *object, const char *key, double missing)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : missing;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** JSON by jansson: a writer for any text and number, and access to values that were read.  Texts
- *  may hold any byte: bytes that are not UTF-8 become U+FFFD.  NaN and infinity become null.
- */
+/** JSON by jansson: a writer for any text and number.  Texts may hold any byte: bytes that are not
+ *  UTF-8 become U+FFFD.  NaN and infinity become null. */
 #ifndef MILL_STATUS_JSON_H
 #define MILL_STATUS_JSON_H
 
@@ -27,18 +26,10 @@ typedef struct mill_json {
 void mill_json_open(mill_json *json, const char *key, char bracket);
 int mill_json_close(mill_json *json);
 
-/** Values; a text NULL is null.  A node (with all that is in it) stays its owner's too. */
+/** Values; a text NULL is null. */
 void mill_json_text(mill_json *json, const char *key, const char *text);
 void mill_json_integer(mill_json *json, const char *key, int64_t value);
 void mill_json_real(mill_json *json, const char *key, double value);
-void mill_json_bool(mill_json *json, const char *key, int value);
 void mill_json_null(mill_json *json, const char *key);
-void mill_json_node(mill_json *json, const char *key, json_t *node);
-
-/** The value of a member of an object, or missing where it is null, of another kind or absent;
- *  object may be NULL. */
-const char *mill_json_get_text(const json_t *object, const char *key, const char *missing);
-int64_t mill_json_get_integer(const json_t *object, const char *key, int64_t missing);
-double mill_json_get_real(const json_t *object, const char *key, double missing);
 
 #endif

@@ -124,17 +124,3 @@ void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE])
   if (gmtime_r(&t, &utc))
     strftime(out, MILL_UTC_SIZE, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
-
-double mill_utc_read(const char *text)
-{
-  struct tm utc;
-  int n = 0;
-  memset(&utc, 0, sizeof utc);
-  if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
-             &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &n) != 6 ||
-      n != 20 || text[n] != '\0')
-    return (double)NAN;
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
-  return (double)timegm(&utc);
-}

@@ -24,10 +24,8 @@ int mill_process_look(int64_t pid, char *state, unsigned long long *start);
 /** Is a process of this machine alive?  One that has ended but was not waited for is not. */
 int mill_process_alive(int64_t pid);
 
-/** Seconds since 1970-01-01 UTC (mill_unix_s) as text "2026-11-21T05:36:05Z", which can be read
- *  back (NaN when it is no such text). */
+/** Seconds since 1970-01-01 UTC (mill_unix_s) as text "2026-11-21T05:36:05Z". */
 enum { MILL_UTC_SIZE = 24 };
 void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE]);
-double mill_utc_read(const char *text);
 
 #endif

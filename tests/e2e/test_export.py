@@ -305,7 +305,8 @@ class Export(ProgramTest):
             done = self.export("--output", tmp("x"), path, status=4)
             self.assertOneLine(done, "starmill export: ", path, status=4)
         for folder, says in ((put("no-folder", ""), "is not a folder"), (tmp("x/y"), "made")):
-            self.assertOneLine(self.export("--output", folder, OUT, status=4), folder, says, status=4)
+            done = self.export("--output", folder, OUT, status=4)
+            self.assertOneLine(done, folder, says, status=4)
 
     def test_names_of_products(self):
         from basics import Failure

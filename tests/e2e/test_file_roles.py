@@ -135,7 +135,7 @@ class Pipes(ProgramTest):
                 self.assertOneLine(fit("--output", out, option, pipe, SURVEY), pipe,
                                    "pipe or device", status=2)
         self.assertOneLine(starmill("merge", "--output", out, pipe), pipe,
-                           "pipe or device", status=2)
+                           "pipe or device", status=4)
         self.assertEqual(fit("--output", out, pipe).returncode, 3)
 
 

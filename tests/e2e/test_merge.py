@@ -2,6 +2,7 @@
 """`starmill merge`: the results of a survey's parts become the one of a single run, bit for bit."""
 
 import re
+import signal
 
 from base import *  # noqa: F403
 
@@ -73,8 +74,8 @@ class Merge(ProgramTest):
         run("status", tmp("all.h5"))
 
         # an output that is there is kept, unless it is to be replaced
-        done = self.merge("all.h5", *parts[:2], status=2)
-        self.assertOneLine(done, tmp("all.h5"), "--overwrite", status=2)
+        done = self.merge("all.h5", *parts[:2], status=4)
+        self.assertOneLine(done, tmp("all.h5"), "--overwrite", status=4)
         self.assertEqual(content(tmp("all.h5")), before)
         self.merge("all.h5", *reversed(parts), options=["--overwrite", "--quiet"])
         np.testing.assert_array_equal(
@@ -124,10 +125,11 @@ class Merge(ProgramTest):
     def test_refused(self):
         one = self.part("one.h5", FILES[:1])
         self.assertRefused(one, one, says=[FILES[0], "two of the parts", "named twice"])
-        self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"])
+        self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"], status=4)
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
-        self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"])
-        self.assertRefused(says=["no parts"])
+        self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"],
+                           status=4)
+        self.assertRefused(says=["one or more results"])
         self.assertRefused(one, says=["--wrong"], options=["--wrong"])
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)
         self.assertRefused(one, other, says=[one, other, "different settings", "npoly"])
@@ -138,9 +140,13 @@ class Merge(ProgramTest):
         shutil.copy(one, tmp("less.h5"))
         with h5py.File(tmp("less.h5"), "r+") as f:
             del f["fits/VRAD"]
-        self.assertRefused(one, tmp("less.h5"), says=[tmp("less.h5"), "columns"])
+        self.assertRefused(one, tmp("less.h5"), says=[tmp("less.h5"), "no column VRAD"], status=4)
+        shutil.copy(one, tmp("more.h5"))
+        with h5py.File(tmp("more.h5"), "r+") as f:
+            f["fits/MORE"] = np.zeros(4)
+        self.assertRefused(one, tmp("more.h5"), says=[tmp("more.h5"), "fits/MORE", "lacks"])
         put("cut.h5", content(one)[:20000])
-        self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "damaged"], status=4)
+        self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "truncated"], status=4)
 
     def test_the_same_input_by_other_names(self):
         # three files of one size and time, of which the first and the last are one
@@ -182,6 +188,28 @@ class Merge(ProgramTest):
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("none")], [])
         self.assertIn("rows         %d\n" % n_row, self.merge("room.h5", big).stdout)
         self.assertEqual(differing(read(big), read(tmp("room.h5"))), [])
+
+    def test_stopped_and_killed(self):
+        """A stop leaves nothing, a kill what the same command takes over; a living lock is kept."""
+        one, big = self.part("stop.h5", FILES[:1]), tmp("long.h5")
+        tiled(one, big, 120000)
+        out = tmp("stopped.h5")
+        for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
+            child = start("merge", "--output", out, big)
+            wait_until(lambda: glob.glob(out + ".tmp-*"), child)
+            child.send_signal(number)
+            said = child.communicate(timeout=PATIENCE)[1]
+            self.assertEqual(child.returncode, status, said)
+            self.assertEqual(len(glob.glob(out + "*")), 2 * (status != 75))
+        self.merge("stopped.h5", big)
+        self.assertEqual(glob.glob(out + "*"), [out])
+        # of a run on another host, which may well live
+        put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
+        done = self.merge("held.h5", big, status=4)
+        self.assertOneLine(done, "elsewhere", "wait for it", status=4)
+        self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
+        os.utime(tmp("held.h5.lock"), (0, 0))
+        self.merge("held.h5", big)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@ import json
 import os
 import re
 import signal
+import socket
 
 from common import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
@@ -67,7 +70,7 @@ class Status(EndToEnd):
         self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
 
     def test_wrong_use_and_foreign_files(self):
-        self.assertOneLine(starmill("status"), "name one result file", status=2)
+        self.assertOneLine(starmill("status"), "one result", status=2)
         self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
         self.assertOneLine(starmill("status", library()), "not a result of starmill", status=4)
@@ -77,6 +80,22 @@ class Status(EndToEnd):
         put("cut.h5.status.json", '{\n  "format": "starmill status",\n  "ranks": [')
         self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
         self.assertEqual(starmill("status", "--help").returncode, 0)
+
+    def test_age_and_process_tell_whether_it_runs(self):
+        from status import Job
+        here = socket.gethostname()
+        for host, ago_s, pid, interval_s, runs in (
+                (here, 0, os.getpid(), 5, True), (here, 0, 0, 5, False),
+                (here, 3600, os.getpid(), 5, False),  # the number may be another's by now
+                (here, 3600, os.getpid(), 600, True),  # ten of its intervals are not over
+                ("elsewhere", 0, 0, 5, True), ("elsewhere", 3600, 0, 5, False),
+                ("elsewhere", None, 0, 5, False)):
+            updated = "?" if ago_s is None else time.strftime(
+                "%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ago_s))
+            job = Job.__new__(Job)
+            job.run = {"state": "running", "host": host, "pid": pid, "updated": updated,
+                       "interval_s": interval_s}
+            self.assertEqual(job._is_running(), runs, job.run)
 
     def test_a_run_of_two_ranks_from_its_start_to_its_end(self):
         process = self.start("run.h5", ranks=2)

@@ -4,7 +4,7 @@
  * test_fit_again.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
-#include "io/result/result_look.h"
+#include "io/result/result_rows.h"
 #include "tests/mpi/result_fixture.h"
 #include "kernels/base/memory.h"
 
@@ -55,10 +55,10 @@ static void check_catalog(const survey *s, const char *path)
   for (int f = 0; f < s->info.n_file; f++)
     assert_int_equal(size[f], s->file[f].size);
   free(size);
-  H5Fclose(file);
-  mill_damaged_rows damaged;
-  assert_int_equal(mill_result_damaged(path, s->info.n_row, &damaged), MILL_OK);
+  mill_damaged_rows damaged = {0};
+  assert_int_equal(mill_result_rows_check(file, path, s->info.n_row, -1, &damaged), MILL_OK);
   assert_int_equal(damaged.n_catalog, 0);
+  H5Fclose(file);
 }
 
 MILL_TEST(rows_come_back_bit_for_bit)

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`starmill merge`: the finished results of a survey's parts become one, row after row, with the
+bits that they have."""
+
+import contextlib
+import glob
+import itertools
+import os
+import secrets
+import shlex
+import shutil
+
+from basics import OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages, refuse_foreign
+
+check_packages("merge", "numpy", "h5py")
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+
+from lock import OutputLock  # noqa: E402
+from look.result import FITTED, Result  # noqa: E402
+from progress import Progress  # noqa: E402
+
+BLOCK_BYTES = 4 << 20
+ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what the columns of a group count
+GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES}
+# numbers of rows, exposures or files in a part, which are others in the whole
+SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
+           "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
+PRIMARY = "catalog/PRIMARY"
+MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
+    "of all arms together"
+
+
+def refuse(message):
+    raise Failure(USAGE, message)
+
+
+class Column:
+    """What the column of a part is: unit (of GROUPS), shape of a row, type, properties."""
+
+    def __init__(self, path, name, dataset, unit):
+        self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
+        self.type, self.dtype, self.n = dataset.id.get_type().copy(), dataset.dtype, len(dataset)
+        if dataset.ndim not in (1, 2) or dataset.chunks or dataset.external or \
+                self.dtype.kind not in "fiuS":
+            raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
+
+    def take(self, other, first, path):
+        """The same column of another part; a text of files is as long as the longest."""
+        if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
+            refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
+        if self.unit == FILES and self.dtype.kind == "S":
+            self.type = max(self.type, other.type, key=lambda t: t.get_size())
+        elif other.type != self.type:
+            refuse(f"column {self.name} of {path} differs from that of {first} in type")
+
+
+class Part:
+    """A finished result: n, how many of each unit it has; columns; inputs, [(path, keys)] by which
+    one is known under other names; facts of its runs."""
+
+    def __init__(self, path, n_part):
+        self.path = path
+        result = Result(path)
+        with result.file:
+            said = self.said = result.provenance
+            if not result.finished:
+                refuse(f"{path} is not finished: give its command again (starmill status {path} "
+                       "says how far it is)")
+            if n_part > 1 and "join_by_name: true" in said["IDENTITY"]:
+                refuse(f"{path} was made with join_by_name: an object with spectra in several "
+                       "parts would have several rows; fit all inputs in one run")
+            self.columns = {}
+            for group, unit in GROUPS.items():
+                for name, dataset in result.file[group].items():
+                    name = f"{group}/{name}"
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # of the part alone
+                        self.columns[name] = Column(path, name, dataset, unit)
+            self.n = {}
+            for column in self.columns.values():
+                if self.n.setdefault(column.unit, column.n) != column.n:
+                    raise Failure(OUTPUT, f"{path} is damaged: {column.name} has {column.n} rows, "
+                                          f"not {self.n[column.unit]}")
+            if len(self.n) < 3:
+                raise Failure(OUTPUT, f"{path} is damaged: it lacks a group")
+            result.whole(0, result.n_row)
+            if result.n_damaged:
+                again = "makes it again with --overwrite" if result.is_catalog_damaged else \
+                    "fits them again"
+                raise Failure(OUTPUT, f"{path}: {result.damaged_rows()}; the command that made it "
+                                      f"{again}")
+            self.n_fitted = sum(int((result.fits["STATUS"][at:at + result.block] == FITTED).sum())
+                                for at in range(0, result.n_row, result.block))
+            self.inputs = [self._input(result, i) for i in
+                           np.flatnonzero(result.catalog["files/N_ROW"][...])]
+
+    @staticmethod
+    def _input(result, i):
+        path, files = result.input_path(i), result.catalog["files"]
+        keys = [tuple(files[name][i] for name in ("SIZE", "MTIME", "ROWS_HASH"))]
+        with contextlib.suppress(OSError):
+            now = os.stat(path)
+            if now.st_size == keys[0][0]:
+                keys.append((now.st_dev, now.st_ino))
+        return path, keys
+
+
+def difference(a, b):
+    """The first line in which two texts differ."""
+    for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue=""):
+        if x != y:
+            return f'"{x[:100]}" and "{y[:100]}"'
+    return "in their last line"
+
+
+def compare(first, part):
+    """The same settings, library, kind of device and columns."""
+    names = f"{first.path} and {part.path} were made"
+    if part.said["IDENTITY"] != first.said["IDENTITY"]:
+        refuse(f"{names} with different settings "
+               f"({difference(first.said['IDENTITY'], part.said['IDENTITY'])})")
+    hashes = first.said["LIBRARY_HASH"], part.said["LIBRARY_HASH"]
+    if hashes[0] != hashes[1]:
+        refuse(f"{names} with different libraries (hashes {hashes[0][:12]} and {hashes[1][:12]})")
+    if part.said["DEVICE"] != first.said["DEVICE"]:
+        refuse(f"{names} on different devices ({first.said['DEVICE']} and {part.said['DEVICE']}), "
+               "whose results differ in the last digits")
+    for a, b in ((first, part), (part, first)):
+        for name in a.columns:
+            if name not in b.columns:
+                refuse(f"{a.path} has {len(a.columns)} columns, among them {name}, which {b.path} "
+                       "lacks: they were made by different versions")
+    for name, column in first.columns.items():
+        column.take(part.columns[name], first.path, part.path)
+
+
+def refuse_duplicates(parts):
+    """The same input in two parts would give its stars twice: files of one size, time and digest of
+    their rows, or names of one file."""
+    known = {}
+    for part in parts:
+        for path, keys in part.inputs:
+            for key in keys:
+                other = known.setdefault(key, path)
+                if other is not path:
+                    refuse(f"{other} and {path}, inputs of two of the parts, are the same, or a "
+                           "part is named twice")
+
+
+# --- the whole ----------------------------------------------------------------------------------
+
+
+def copy_attributes(model, made):
+    """Bit for bit, also the kinds of texts."""
+    for key in model.attrs:
+        attribute = h5py.h5a.open(model.id, key.encode())
+        kind, value = attribute.get_type(), np.empty(attribute.shape, attribute.dtype)
+        attribute.read(value, kind)
+        h5py.h5a.create(made, key.encode(), kind, attribute.get_space()).write(value, kind)
+
+
+def create_like(file, name, model, column, n):
+    """A column of n rows as the first part has it, with its attributes and fill value."""
+    space = h5py.h5s.create_simple((n, *column.shape))
+    made = h5py.h5d.create(file.id, name.encode(), column.type, space, model.id.get_create_plist())
+    copy_attributes(model, made)
+
+
+def replace_text(file, name, words):
+    """A text of /provenance in place of the first part's."""
+    old, value = file[name], np.array(words.encode("utf-8", "replace"))
+    kind = old.id.get_type().copy()
+    kind.set_size(value.dtype.itemsize)
+    made = h5py.h5d.create(file.id, None, kind, old.id.get_space(), old.id.get_create_plist())
+    made.write(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
+    copy_attributes(old, made)
+    del file[name]
+    h5py.h5o.link(made, file.id, name.encode())
+
+
+def write_provenance(file, first, parts, command):
+    """The first part's, finished, with what differs in the whole."""
+    first.copy("provenance", file)
+    said = file["provenance"]
+    said.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
+    frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
+    replace_text(file, "provenance/COMMAND",
+                 "\n".join([command, *(part.said["COMMAND"] for part in parts)]))
+    replace_text(file, "provenance/FRAMES", "".join(f"{line}\n" for line in frames))
+    said["START_TIME"][...] = np.bytes_(min(part.said["START_TIME"] for part in parts))
+    said["END_TIME"][...] = np.bytes_(max(part.said["END_TIME"] for part in parts))
+    said["WALL_S"][...] = sum(part.said["WALL_S"] for part in parts)
+    said["N_RUN"][...] = sum(int(part.said["N_RUN"]) for part in parts)
+    said["UNMODELLED"][...] = 1  # models are not merged
+
+
+def copy_part(part, start, columns, file, lock):
+    """start: {unit: number in the whole of the part's first one}."""
+    with h5py.File(part.path, "r") as source:
+        for name, column in columns.items():
+            row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
+            block, at_most = max(1, BLOCK_BYTES // row_bytes), part.n[column.unit]
+            for at in range(0, at_most, block):
+                lock.keep()
+                values = source[name][at:min(at + block, at_most)]
+                if name in SHIFTED:  # negative numbers mean none
+                    values = np.where(values >= 0, values + start[SHIFTED[name]], values).astype(
+                        column.dtype)
+                to = start[column.unit] + at
+                file[name][to:to + len(values)] = values
+        # a run that fits its failed rows again takes the mark away first
+        if not int(source["provenance/FINISHED"][0]):
+            refuse(f"{part.path} is not finished any more: a run fits it again")
+
+
+def primary(file):
+    """1 in the best row of each star: fitted, with a good velocity, of the highest S/N."""
+    fits, objects = file["fits"], file["catalog/OBJECT"][...]
+    targets, n_row = fits["TARGETID"][...], len(objects)
+    quality = (fits["STATUS"][...] == FITTED).astype(int) + fits["VRAD_GOOD"][...]
+    sn2 = np.zeros(n_row)
+    for name in fits:
+        if name.startswith("SN_"):
+            sn = fits[name][...]
+            sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
+    # a star is its name, else its number, else the row
+    star = np.unique(objects, return_inverse=True)[1]
+    numbers = np.unique(targets, return_inverse=True)[1] + n_row
+    star = np.where(objects != b"", star,
+                    np.where(targets != -1, numbers, 2 * n_row + np.arange(n_row)))
+    order = np.lexsort((np.arange(n_row), -sn2, -quality, star))
+    found = np.zeros(n_row, np.uint8)
+    is_first = np.ones(n_row, bool)
+    is_first[1:] = star[order[1:]] != star[order[:-1]]
+    found[order[is_first]] = 1
+    return found
+
+
+def check_room(path, n_byte):
+    """HDF5 cannot close a file that does not fit."""
+    with open(path, "xb") as file:
+        file.truncate(n_byte)
+        file.truncate(0)
+    if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
+        raise OSError(28, "No space left on device")
+
+
+def write_whole(path, parts, options, lock):
+    n, starts = dict.fromkeys((ROWS, EXPOSURES, FILES), 0), []
+    for part in parts:
+        starts.append(dict(n))
+        for unit in n:
+            n[unit] += part.n[unit]
+    if n[FILES] > 2**31 - 1:
+        refuse("more than 2147483647 inputs")
+    command = ["starmill", "merge", *(f"--{key}" for key in ("overwrite", "primary", "quiet")
+                                      if getattr(options, key)), "--output", options.output]
+    check_room(path, sum(os.path.getsize(part.path) for part in parts))
+    columns = parts[0].columns
+    with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
+        copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
+        for group in GROUPS:
+            file.create_group(group)
+        for name, column in columns.items():
+            create_like(file, name, first[name], column, n[column.unit])
+        write_provenance(file, first, parts, shlex.join(command + options.arguments))
+        progress = Progress(n[ROWS], "rows")
+        for part, start in zip(parts, starts):
+            copy_part(part, start, columns, file, lock)
+            if not options.quiet:
+                progress.update(start[ROWS] + part.n[ROWS])
+        progress.end()
+        if options.primary:
+            made = file.create_dataset(PRIMARY, data=primary(file))
+            made.attrs.create("description", MEANING,
+                              dtype=h5py.string_dtype("utf-8", len(MEANING)))
+    return n[ROWS]
+
+
+def main(options):
+    if not options.output:
+        refuse("no output: give --output ALL.h5; see starmill merge --help")
+    catch_stops()
+    output = os.path.realpath(options.output)
+    reads = [("the part", path) for path in options.arguments]
+    check_output(options.output, options.overwrite, reads)
+    refuse_foreign(output, "starmill result")
+    parts = []
+    for path in options.arguments:
+        parts.append(Part(path, len(options.arguments)))
+        if len(parts) > 1:
+            compare(parts[0], parts[-1])
+            parts[-1].columns = None
+    refuse_duplicates(parts)
+    if os.path.exists(output) and not any(part.n_fitted for part in parts):
+        refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
+    job = os.environ.get("SLURM_JOB_ID") or f"pid{os.getpid()}"
+    temporary = f"{output}.tmp-{job}"
+    with OutputLock(output) as lock:
+        check_output(options.output, options.overwrite, reads)  # another job may have made it
+        for left in glob.glob(glob.escape(output) + ".tmp-*"):  # by killed jobs
+            os.unlink(left)
+        try:
+            n_row = write_whole(temporary, parts, options, lock)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            lock.keep()
+            os.replace(temporary, output)
+        except (OSError, RuntimeError) as error:
+            raise Failure(OUTPUT, f"{output} cannot be written: {error}: make room or choose "
+                                  "another output") from error
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+    if not options.quiet:
+        print(f"parts        {len(parts)}\nrows         {n_row}\nresult       {options.output}")
