@@ -57,6 +57,10 @@ class Daily(ProgramTest):
         names = sorted(os.path.relpath(p, self.folder) for p in glob.glob(pattern))
         self.assertEqual(self.inputs("all.h5"), names)
         self.assertEqual(len(names), 3)
+        put(self.at("{x}.fits"), b"")
+        for pattern, expected in (("healpix/*/*/[4]*/?????/*", [names[-1]]), ("{x}*", ["{x}.fits"])):
+            self.run_fit(f"{len(pattern)}.h5", "--pattern", self.at(pattern), *QUICK, status=3)
+            self.assertEqual(self.inputs(f"{len(pattern)}.h5"), expected)
         # in the order of the numbers
         put(self.at("numbers"), "# pixels\n45678\n")
         self.run_fit("some.h5", "--pattern", self.at("perexp/{n:8}/spectra-*.fits"), "--pattern",
@@ -77,8 +81,13 @@ class Daily(ProgramTest):
             (["--pattern", self.at("tiles/{n}/*/*.fits")], "with --numbers"),
             (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern contains {n}"),
             (["--numbers", "1"], "--numbers needs --pattern"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "not a list of numbers"),
-            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "appears twice"),
+            *((["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", numbers], "not a list of numbers")
+              for numbers in ("1,5-4", "1,", "1.5", "1 2", 20 * "9")),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,2,1"], "appears twice"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers-file", put("n.txt", "1\n2 3\n")], "line 2"),
+            *((["--pattern", self.at(bad), "--numbers", "1"], "is not a placeholder for a number")
+              for bad in ("a{n:0}", "{n/0}", "{n:19}", "{n", "{night}")),
+            (["--pattern", self.at(3000 * "x") + "*"], "too long"),
             (["--skip-done"], "needs --input-table"),
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
             (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
@@ -202,13 +211,20 @@ class Daily(ProgramTest):
         star = self.add("coadd-x.fits")
         daily = ("--input-table", self.table, "--skip-done", star)
         self.run_fit("a.h5", *daily)
-        with open(self.table, "r+b") as f:
-            f.truncate(os.stat(self.table).st_size - 9)
-        self.run_fit("b.h5", *daily)  # once more, on a line of its own
-        self.assertEqual(len(self.lines()), 2)
-        done = self.run_fit("c.h5", *daily)
-        self.assertIn("nothing to fit", done.stdout)
-        self.assertIn("line 3: cannot be read", done.stderr)
+        whole = content(self.table)
+        for n, size in enumerate((1, 9, len(whole.splitlines()[-1]))):
+            put(self.table, whole[:-size])
+            self.run_fit(f"b{n}.h5", *daily)  # once more, on a line of its own
+            self.assertEqual(len(self.lines()), 2)
+            done = self.run_fit(f"c{n}.h5", *daily)
+            self.assertIn("nothing to fit", done.stdout)
+            self.assertEqual("line 3: cannot be read" in done.stderr, n > 0)  # a newline alone costs nothing
+
+    def test_texts_that_a_table_cannot_hold(self):
+        """Its columns end with tabs, its lines with newlines: a reason loses them, a path is refused."""
+        bad = shutil.copy(STAR, self.at("a\tb.fits"))
+        done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
+        self.assertOneLine(done, "a", "tab", status=2)
 
 
 if __name__ == "__main__":

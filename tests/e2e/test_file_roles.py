@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No command writes over a file of its own, waits for a pipe, or shares an output by two names."""
 
-from common import *  # noqa: F403
+from base import *  # noqa: F403
 
-LIBRARY, SURVEY = library(), cut("coadd-mock.fits", [3, 60])
+LIBRARY, SURVEY = coarse_survey(2)
 
 
 def fit(*args, **how):
@@ -22,14 +22,22 @@ class OneFile(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         kept = [(out, content(out))]
         os.symlink(out, tmp("written-link.h5"))
+        os.mkdir(tmp("sub"))
+        os.link(out, tmp("sub/hard.h5"))
         for option, path in (("--status", out), ("--stop-file", out), ("--log", out),
-                             ("--models", tmp("written-link.h5")), ("--log", out + ".lock")):
+                             ("--models", tmp("written-link.h5")), ("--log", out + ".lock"),
+                             ("--stop-file", tmp("sub/../written.h5")), ("--models", tmp("sub/hard.h5")),
+                             ("--start", out + ".tmp-12"), ("--catalog", out + ".tmp")):
             with self.subTest(option=option, path=path):
-                self.assertKept(fit("--output", out, option, path, SURVEY), option, "--output",
-                                kept=kept)
+                self.assertKept(fit("--output", out, option, path, SURVEY), path, "--output", kept=kept)
         self.assertKept(fit("--output", tmp("new.h5"), "--status", tmp("new.h5"), SURVEY),
                         "--status", "--output")
         self.assertFalse(os.path.exists(tmp("new.h5")))
+        # by a link to what is not there yet, and one to itself
+        os.symlink("later.h5", tmp("dangling.h5"))
+        self.assertKept(fit("--output", tmp("dangling.h5"), "--log", tmp("later.h5"), SURVEY), "--log", "--output")
+        os.symlink("circle.h5", tmp("circle.h5"))
+        self.assertOneLine(fit("--output", tmp("circle.h5"), SURVEY), "circle.h5", status=4)
 
     def test_what_is_read_is_not_written(self):
         lists, config = tmp("list.txt"), tmp("run.yaml")
@@ -102,11 +110,13 @@ class Log(ProgramTest):
             self.assertEqual(fit("--log", log, *args).returncode, 0)
             self.assertTrue(content(log).startswith(before))
             self.assertGreater(len(content(log)), len(before))
-        for text in ("To do: look at star 5\n", "2026-11-22 notes of a night of observations\n", "x"):
+        for text in (b"To do: look at star 5\n", b"2026-11-22 notes of a night of observations\n", b"x",
+                     b"SIMPLE  =                    T", b"\x1f\x8b\x08 and more of a gzip file",
+                     b"\x89HDF\r\n\x1a\n and more of it"):
             put(log, text)
             self.assertOneLine(fit("--log", log, *args), "--log",
                                "not that of a log of starmill", status=2)
-            self.assertEqual(content(log, "r"), text)
+            self.assertEqual(content(log), text)
 
 
 class Names(ProgramTest):
@@ -132,8 +142,8 @@ class Pipes(ProgramTest):
         os.mkfifo(pipe)
         for option in ("--catalog", "--config", "--start", "--targetid-file", "--library"):
             with self.subTest(option=option):
-                self.assertOneLine(fit("--output", out, option, pipe, SURVEY), pipe,
-                                   "pipe or device", status=2)
+                for path, says in ((pipe, "pipe or device"), ("/dev/null", "pipe or device"), (TMP, "folder")):
+                    self.assertOneLine(fit("--output", out, option, path, SURVEY), path, says, status=2)
         self.assertOneLine(starmill("merge", "--output", out, pipe), pipe,
                            "pipe or device", status=4)
         self.assertEqual(fit("--output", out, pipe).returncode, 3)
