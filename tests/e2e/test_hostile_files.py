@@ -257,7 +257,7 @@ def how_many(usual):
 
 
 class DamagedHdf5(EndToEnd):
-    """HDF5 dies of some damage; the program then names the file.  tests/io/hdf5/test_hdf5_crash.c has more."""
+    """HDF5 dies of some damage; the program then names the file (tests/io/hdf5/test_hdf5_crash.c)."""
 
     def damaged(self, whole, name, n):
         """Paths of copies, each with its own damage, mostly where the structure is."""
@@ -284,11 +284,16 @@ class DamagedHdf5(EndToEnd):
         print(call[0], found, file=sys.stderr)
         return found
 
-    def test_library(self):
-        path = tmp("damaged-lib.h5")
-        found = self.assertEnds(self.damaged(content(library()), path, how_many(6)),
-                                ["library", "info", path], 0, 2)
-        self.assertIn(2, found)
+    def test_library_and_start(self):
+        stars = cut("stars.fits", ROWS)
+        path, out = tmp("damaged-file.h5"), tmp("planned.h5")
+        self.fit("started.h5", stars)
+        for option, whole, n in (("--library", library(), 10), ("--library", coarse_library(), 10),
+                                 ("--start", tmp("started.h5"), 8)):
+            named = [] if option == "--library" else ["--library", library()]
+            found = self.assertEnds(self.damaged(content(whole), path, how_many(n)),
+                                    ["fit", "--plan", *named, option, path, "--output", out, stars], 0, 2)
+            self.assertIn(2, found)
 
     def test_output(self):
         stars = cut("stars.fits", ROWS)
