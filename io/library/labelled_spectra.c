@@ -11,6 +11,14 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
+void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
+{
+  if (!spectra)
+    return;
+  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label, spectra->name);
+  memset(spectra, 0, sizeof *spectra);
+}
+
 /* ---- cards ---------------------------------------------------------------------------------- */
 
 int mill_labelled_number(mill_fits_file *file, int i_hdu, const char *key, double *out, int *found)

@@ -6,7 +6,23 @@
 
 #include "io/fits/fits_guard.h"
 #include "src/config/config.h"
-#include "src/libraries/spectra_library.h"
+
+/** Spectra and their labels.
+ *
+ *  wave_aa [n_pix]              vacuum A, ascending; owned
+ *  flux    [n_spectrum][n_pix]  flux density in any unit, each spectrum in its own; owned
+ *  label   [n_spectrum][n_label]  in the labels' units, NaN: not known; owned
+ *  name    [n_spectrum]         of files with one spectrum each, else NULL; owned
+ */
+typedef struct mill_labelled_spectra {
+  int n_spectrum, n_pix, n_label;
+  double *wave_aa;
+  float *flux;
+  double *label;
+  char (*name)[MILL_MAX_NAME];
+} mill_labelled_spectra;
+
+void mill_labelled_spectra_clear(mill_labelled_spectra *spectra); /* NULL is allowed */
 
 /** Options that complete or override the file. */
 typedef struct mill_labelled_request {

@@ -8,7 +8,6 @@
 #include <mpi.h>
 
 #include "jobs/library/library_build.h"
-#include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_options.h"
@@ -97,8 +96,8 @@ typedef struct sub_command {
 static const sub_command sub_commands[] = {{"build", 0, NULL, &script_build},
                                            {"train", 1, mill_job_library_train, &script_train},
                                            {"import", 0, NULL, &script_import},
-                                           {"spectra", 0, mill_job_library_spectra, NULL},
-                                           {"model-error", 0, mill_job_library_error, NULL},
+                                           {"spectra", 0, NULL, &mill_library_spectra},
+                                           {"model-error", 0, NULL, &mill_library_error},
                                            {"info", 0, NULL, &script_info}};
 
 static int unknown(const char *name)

@@ -109,7 +109,8 @@ def label_lines(library, models):
         good = np.isfinite(sum(fits)).all(axis=1)
         found, sigma, own = (x[good] for x in fits)
         if good.any():
-            (bias, scatter), (own_bias, own_scatter) = robust(found - true[good]), robust(found - own)
+            bias, scatter = robust(found - true[good])
+            own_bias, own_scatter = robust(found - own)
             whole = bias**2 + scatter**2
             share = (own_bias**2 + own_scatter**2) / np.where(whole > 0, whole, np.inf)
             table = (bias, scatter, np.median(sigma, axis=0), own_bias, own_scatter,

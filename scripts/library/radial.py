@@ -28,14 +28,21 @@ class RadialFit:
                           residuals of points left out in turn: the largest whose sum is within
                           `tolerance` standard errors of the least
 
+    same                  a RadialFit of these points, lengths and weights, whose work is not done
+                          again
+
     coef [n + n_poly, n_out]; smooth [n_out]; residual and left_out [n, n_out]: value minus the fit
     to all points, and to all others.  Time goes with n^3, memory with n^2.
     """
 
-    def __init__(self, x, length, weight, value, degree=2, smooth=SMOOTHINGS, tolerance=0.0):
+    def __init__(self, x, length, weight, value, degree=2, smooth=SMOOTHINGS, tolerance=0.0,
+                 same=None):
         root = np.sqrt(weight)[:, None]
-        u = x / length
-        self._decompose(u, root, degree)
+        if same is None:
+            self._decompose(x / length, root, degree)
+        else:
+            for name in ("degree", "_basis", "_eigen", "_pole", "_pole_k"):
+                setattr(self, name, getattr(same, name))
         value = root * value
         projected = self._basis.T @ value
         self._choose(projected, np.atleast_1d(smooth), tolerance)
@@ -44,7 +51,6 @@ class RadialFit:
         self.coef = np.concatenate([root * gamma, beta])
         self.residual = self.smooth * gamma / root
         self.left_out /= root
-        del self._basis, self._eigen, self._pole, self._pole_k
 
     def _factor(self, u, root, degree):
         """QR of the weighted monomials of the highest degree that the points determine."""

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/libraries/quantile.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static int compare_double(const void *a, const void *b)
@@ -21,12 +20,4 @@ double mill_median(size_t n, double *x)
   const double at = 0.5 * (double)(n - 1);
   const size_t i = (size_t)at;
   return i + 1 < n ? x[i] + (at - (double)i) * (x[i + 1] - x[i]) : x[i];
-}
-
-void mill_robust(size_t n, double *x, double *median, double *scatter)
-{
-  *median = mill_median(n, x);
-  for (size_t i = 0; i < n; i++)
-    x[i] = fabs(x[i] - *median);
-  *scatter = 1.4826 * mill_median(n, x);
 }

@@ -11,7 +11,4 @@ void mill_sort(size_t n, double *x);
 /** Median of x [n], n at least 1; x is sorted on return. */
 double mill_median(size_t n, double *x);
 
-/** Median of x [n], n at least 1, and 1.48 times the median distance from it; x is used up. */
-void mill_robust(size_t n, double *x, double *median, double *scatter);
-
 #endif

@@ -43,7 +43,8 @@ class RadialFunctions(unittest.TestCase):
         for i in range(0, 80, 20):
             rest = np.delete(np.arange(80), i)
             other, u = self.fit(rest), self.x / LENGTH
-            at = np.hstack([cdist(u[[i]], u[rest]) ** 3, emulate.monomials(u[[i]], 2)]) @ other.coef
+            at = np.hstack([cdist(u[[i]], u[rest]) ** 3, emulate.monomials(u[[i]], 2)])
+            at = at @ other.coef
             np.testing.assert_allclose(self.value[i] - at[0], fit.left_out[i], atol=1e-10)
 
     def test_smoothing_is_chosen_by_leaving_out(self):
@@ -51,7 +52,8 @@ class RadialFunctions(unittest.TestCase):
                          for s in radial.SMOOTHINGS])
         best = self.fit(smooth=radial.SMOOTHINGS)
         np.testing.assert_array_equal(best.smooth, radial.SMOOTHINGS[sums.argmin(axis=0)])
-        self.assertTrue((self.fit(smooth=radial.SMOOTHINGS, tolerance=1).smooth >= best.smooth).all())
+        wide = self.fit(smooth=radial.SMOOTHINGS, tolerance=1)
+        self.assertTrue((wide.smooth >= best.smooth).all())
 
     def test_degree_falls_to_what_the_points_determine(self):
         self.x[:, 2] = self.x[:, 2] > 0  # two values have no square
@@ -66,7 +68,8 @@ class ModelError(unittest.TestCase):
     their widths are known to 3.5 %."""
     N, N_PIX = 400, 600
     wave = 4000 * np.exp(1e-4 * np.arange(600))
-    patterns = np.sqrt(2) * np.array([np.sin(0.4 * np.arange(600)), np.cos(0.9 * np.arange(600) + 1)])
+    patterns = np.sqrt(2) * np.array([np.sin(0.4 * np.arange(600)),
+                                      np.cos(0.9 * np.arange(600) + 1)])
 
     def made(self, noise=0.0, smooth=0):
         rng = np.random.default_rng(SEED)
