@@ -364,6 +364,15 @@ static int check_arms(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
+/* Largest facet value over all hulls at labels [n_label] in their units, 0 inside. */
+static double hull_distance(const mill_library *lib, const double *label)
+{
+  double x[MILL_MAX_LABEL];
+  for (int i = 0; i < lib->n_label; i++)
+    x[i] = mill_label_map(&lib->label[i], label[i]);
+  return mill_hull_distance(lib->n_hull, lib->hull, x);
+}
+
 static int check_guess(const mill_library *lib, const char *where)
 {
   if (lib->n_guess < 1 || lib->n_guess > MILL_LIBRARY_MAX_GUESS || !lib->guess_label)
@@ -372,8 +381,7 @@ static int check_guess(const mill_library *lib, const char *where)
   for (int i = 0; i < lib->n_guess; i++) {
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
     /* the tolerance is for points on a facet, whose labels were rounded */
-    if (!all_finite_f64((size_t)lib->n_label, label) ||
-        !(mill_library_hull_distance(lib, label) <= 1e-9))
+    if (!all_finite_f64((size_t)lib->n_label, label) || !(hull_distance(lib, label) <= 1e-9))
       return REFUSED(where, "template %d of the initial guess is not finite or outside the hulls",
                      i);
   }
@@ -398,12 +406,4 @@ int mill_library_check(const mill_library *lib, const char *where)
   MILL_CHECK(check_guess(lib, where));
   /* else a fit would be the first to refuse it */
   return mill_columns_fits(lib, where, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns);
-}
-
-double mill_library_hull_distance(const mill_library *lib, const double *label)
-{
-  double x[MILL_MAX_LABEL];
-  for (int i = 0; i < lib->n_label; i++)
-    x[i] = mill_label_map(&lib->label[i], label[i]);
-  return mill_hull_distance(lib->n_hull, lib->hull, x);
 }

@@ -31,7 +31,4 @@ void mill_library_digest(const mill_library *lib, char hex[65]);
  *  MILL_ERR_LIBRARY; where begins the message (a file's name). */
 int mill_library_check(const mill_library *lib, const char *where);
 
-/** Largest facet value over all hulls at labels [n_label] in their units, 0 inside. */
-double mill_library_hull_distance(const mill_library *lib, const double *label);
-
 #endif

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/library/labelled_spectra.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
@@ -176,40 +175,4 @@ int fuzz_redrock(const uint8_t *bytes, size_t n)
   (void)mill_redrock_find(&redrock, 10);
   mill_redrock_clear(&redrock);
   return FUZZ_ACCEPTED;
-}
-
-int fuzz_labelled(const uint8_t *bytes, size_t n)
-{
-  static const char *const column[3] = {"TEFF", "LOGG", "FEH"};
-  mill_labelled_request request;
-  mill_labelled_spectra spectra;
-  mill_labelled_origin origin;
-  memset(&request, 0, sizeof request);
-  memset(&spectra, 0, sizeof spectra);
-  request.n_label = 3;
-  for (int i = 0; i < request.n_label; i++)
-    strcpy(request.column[i], column[i]);
-  limits.scratch = fuzz_scratch();
-  request.limits = limits;
-  const char *const path = fuzz_file(bytes, n);
-  int accepted = 0;
-  /* as a file of many spectra, then as one of several with one spectrum each: an image, and a table
-     that has the names too */
-  for (int form = 0; form < 3; form++) {
-    mill_error_clear();
-    if (form == 2) {
-      strcpy(request.wave_column, "WAVELENGTH");
-      strcpy(request.flux_column, "FLUX");
-      strcpy(request.name_column, "NAME");
-      request.table = path;
-    }
-    const char *const twice[2] = {path, path};
-    const int is_many = form == 0;
-    const int err =
-        mill_labelled_read(twice, is_many ? 1 : 2, is_many, &request, &spectra, &origin);
-    fuzz_check_code("labelled spectra", err, of_a_file);
-    accepted |= err == MILL_OK;
-    mill_labelled_spectra_clear(&spectra);
-  }
-  return accepted ? FUZZ_ACCEPTED : FUZZ_REFUSED;
 }
