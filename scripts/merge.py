@@ -18,7 +18,7 @@ import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from lock import OutputLock  # noqa: E402
-from look.result import FITTED, Result  # noqa: E402
+from look.result import FITTED, NOT_DONE, Result  # noqa: E402
 from progress import Progress  # noqa: E402
 
 BLOCK_BYTES = 4 << 20
@@ -179,19 +179,27 @@ def replace_text(file, name, words):
     h5py.h5o.link(made, file.id, name.encode())
 
 
+def facts(parts, command):
+    """What /provenance has of the whole."""
+    frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
+    return {"COMMAND": "\n".join([command, *(part.said["COMMAND"] for part in parts)]),
+            "FRAMES": "".join(f"{line}\n" for line in frames),
+            "START_TIME": min(part.said["START_TIME"] for part in parts),
+            "END_TIME": max(part.said["END_TIME"] for part in parts),
+            "WALL_S": sum(part.said["WALL_S"] for part in parts),
+            "N_RUN": sum(int(part.said["N_RUN"]) for part in parts)}
+
+
 def write_provenance(file, first, parts, command):
     """The first part's, finished, with what differs in the whole."""
     first.copy("provenance", file)
     said = file["provenance"]
     said.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
-    frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
-    replace_text(file, "provenance/COMMAND",
-                 "\n".join([command, *(part.said["COMMAND"] for part in parts)]))
-    replace_text(file, "provenance/FRAMES", "".join(f"{line}\n" for line in frames))
-    said["START_TIME"][...] = np.bytes_(min(part.said["START_TIME"] for part in parts))
-    said["END_TIME"][...] = np.bytes_(max(part.said["END_TIME"] for part in parts))
-    said["WALL_S"][...] = sum(part.said["WALL_S"] for part in parts)
-    said["N_RUN"][...] = sum(int(part.said["N_RUN"]) for part in parts)
+    for name, value in facts(parts, command).items():
+        if name in ("COMMAND", "FRAMES"):
+            replace_text(file, f"provenance/{name}", value)
+        else:
+            said[name][...] = np.bytes_(value) if isinstance(value, str) else value
     said["UNMODELLED"][...] = 1  # models are not merged
 
 
@@ -254,8 +262,6 @@ def write_whole(path, parts, options, lock):
             n[unit] += part.n[unit]
     if n[FILES] > 2**31 - 1:
         refuse("more than 2147483647 inputs")
-    command = ["starmill", "merge", *(f"--{key}" for key in ("overwrite", "primary", "quiet")
-                                      if getattr(options, key)), "--output", options.output]
     check_room(path, sum(os.path.getsize(part.path) for part in parts))
     columns = parts[0].columns
     with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
@@ -264,7 +270,7 @@ def write_whole(path, parts, options, lock):
             file.create_group(group)
         for name, column in columns.items():
             create_like(file, name, first[name], column, n[column.unit])
-        write_provenance(file, first, parts, shlex.join(command + options.arguments))
+        write_provenance(file, first, parts, command_of(options))
         progress = Progress(n[ROWS], "rows")
         for part, start in zip(parts, starts):
             copy_part(part, start, columns, file, lock)
@@ -278,13 +284,48 @@ def write_whole(path, parts, options, lock):
     return n[ROWS]
 
 
+def command_of(options):
+    flags = [f"--{key}" for key in ("overwrite", "primary", "quiet") if getattr(options, key)]
+    return shlex.join(["starmill", "merge", *flags, "--output", options.output, *options.arguments])
+
+
+def is_made(output, command, parts=()):
+    """Has this very command, killed at its end, made the output?  Without parts only the command is
+    compared."""
+    try:
+        result = Result(output)
+    except Failure:
+        return False
+    with result.file:
+        said = result.provenance
+        if not parts:
+            return said["COMMAND"].startswith(command + "\n")
+        if any(said[name] != value for name, value in facts(parts, command).items()):
+            return False
+        result.whole(0, result.n_row)
+        return result.finished and not result.n_damaged
+
+
+def is_void(output):
+    """A result without a fitted row, which is in nobody's way."""
+    try:
+        result = Result(output)
+    except Failure:
+        return False
+    with result.file:
+        status = result.fits["STATUS"][...]
+        return not (status == FITTED).any() and not (result.finished and (status == NOT_DONE).any())
+
+
 def main(options):
     if not options.output:
         refuse("no output: give --output ALL.h5; see starmill merge --help")
     catch_stops()
     output = os.path.realpath(options.output)
     reads = [("the part", path) for path in options.arguments]
-    check_output(options.output, options.overwrite, reads)
+    may_be = os.path.isfile(output) and not options.overwrite and (
+        is_made(output, command_of(options)) or is_void(output))
+    check_output(options.output, options.overwrite or may_be, reads)
     refuse_foreign(output, "starmill result")
     parts = []
     for path in options.arguments:
@@ -293,14 +334,19 @@ def main(options):
             compare(parts[0], parts[-1])
             parts[-1].columns = None
     refuse_duplicates(parts)
-    if os.path.exists(output) and not any(part.n_fitted for part in parts):
+    if os.path.exists(output) and not any(part.n_fitted for part in parts) and not may_be:
         refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
     job = os.environ.get("SLURM_JOB_ID") or f"pid{os.getpid()}"
     temporary = f"{output}.tmp-{job}"
     with OutputLock(output) as lock:
-        check_output(options.output, options.overwrite, reads)  # another job may have made it
+        made = may_be and is_made(output, command_of(options), parts)
+        # another job may have made it
+        check_output(options.output, options.overwrite or made or (may_be and is_void(output)), reads)
         for left in glob.glob(glob.escape(output) + ".tmp-*"):  # by killed jobs
             os.unlink(left)
+        if made:
+            print(f"{options.output} is finished already; nothing was done")
+            return
         try:
             n_row = write_whole(temporary, parts, options, lock)
             with open(temporary, "rb+") as file:

@@ -283,3 +283,14 @@ void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
   if (dir)
     closedir(dir);
 }
+
+void mill_lock_tidy(const char *output)
+{
+  char path[MILL_MAX_PATH];
+  mill_lock lock = {.path = ""};
+  if (snprintf(path, sizeof path, "%s.lock", output) >= (int)sizeof path ||
+      access(path, F_OK) != 0 || mill_lock_take(output, &lock) != MILL_OK)
+    return;
+  mill_lock_remove_leftovers(&lock, output);
+  mill_lock_release(&lock);
+}

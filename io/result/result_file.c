@@ -164,9 +164,10 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
     /* another job may have worked on it meanwhile, and given it another name */
     MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
   }
-  if (*found == MILL_FOUND_FINISHED)
+  if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
-  else
+    mill_lock_tidy(path);
+  } else
     mill_lock_remove_leftovers(&file->lock, path);
   if (file->was_void) {
     mill_log_info("%s is of other inputs or settings and has no fitted row: it is replaced",

@@ -87,6 +87,29 @@ class Merge(ProgramTest):
         self.assertOneLine(done, "--output", "the part " + parts[0], status=2)
         self.assertEqual(content(parts[0]), before)
 
+    def test_killed_at_its_end(self):
+        """The same command says that it is done, and what the killed one left goes."""
+        part, out = self.part("killed.h5", FILES[:1]), tmp("killed-all.h5")
+        self.merge(out, part)
+        before = content(out)
+        for path in (part, out):  # the lock of a process that is gone
+            put(path + ".lock", f"host {os.uname().nodename}\npid 4194304\njob -\nrestart 0\n"
+                f"start 1\nspace {os.readlink('/proc/self/ns/pid')}\n")
+        self.assertIn("is finished already", self.merge(out, part).stdout)
+        done = self.fit("killed.h5", "--threads", 1, "--slots", 2, FILES[0], lib=LIBRARY)
+        self.assertIn("is finished already", done.stdout)
+        self.assertEqual(content(out), before)
+        for path in (part, out):
+            self.assertFalse(os.path.exists(path + ".lock"))
+        # of parts that were made anew it is another result
+        self.part("killed.h5", FILES[:1], "--overwrite")
+        done = self.merge(out, part, status=4)
+        self.assertOneLine(done, "killed-all.h5 exists", status=4)
+        # a result of nothing is in nobody's way
+        void = self.part("void.h5", FILES[2:3], status=3)
+        self.merge("void.h5", part)
+        self.assertEqual((read(void)["STATUS"] == FITTED).sum(), 4)
+
     def test_primary(self):
         """A survey that saw four of its stars again: fainter, brighter, as well, and masked."""
         with pyfits.open(FILES[0], memmap=False) as hdus:
