@@ -47,7 +47,6 @@ pkg_check_modules(CFITSIO REQUIRED IMPORTED_TARGET cfitsio)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
-pkg_check_modules(QHULL IMPORTED_TARGET qhull_r) # optional: hulls of more than two labels
 find_package(ZLIB REQUIRED)
 find_path(MILL_RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED) # headers only
 find_package(OpenMP REQUIRED COMPONENTS C)

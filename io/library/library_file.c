@@ -2,19 +2,16 @@
 #include "io/library/library_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
-#include "src/system/version.h"
 
 enum { MAX_PATH = sizeof((mill_library *)0)->path };
 
@@ -88,39 +85,13 @@ done:
   return err;
 }
 
-/* ---- writing ----------------------------------------------------------------------------- */
+/* ---- before a library is made ------------------------------------------------------------ */
 
-/* The whole file as bytes: HDF5 leaves a file that it cannot write in an undefined state, so it
-   never writes to the disk itself. */
-static int make_image(const char *name, const mill_library *lib, void **image, size_t *n_byte)
-{
-  int err = MILL_OK;
-  char hash[65], program[128];
-  mill_h5_file file = {.id = H5I_INVALID_HID};
-  snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
-  MILL_TRY(mill_h5_create_image(name, &file));
-  mill_library_digest(lib, hash);
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT_NAME));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "format_version", MILL_LIBRARY_FORMAT));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "written_by", program));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "name", lib->name));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "hash", hash));
-  MILL_TRY(mill_library_write_contents(&file, lib));
-  if (lib->report)
-    MILL_TRY(mill_h5_write_attr_text(&file, "/", "report", lib->report));
-  MILL_TRY(mill_h5_get_image(&file, image, n_byte));
-done:
-  mill_h5_close(&file);
-  return err;
-}
-
-/* May a library be written at output?  path: the end of its links, as what is renamed would replace
-   a link. */
-static int find_end(const char *output, int overwrite, char path[MAX_PATH])
+int mill_library_writable(const char *output, int overwrite)
 {
   struct stat status;
-  char folder[MAX_PATH] = ".";
-  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH));
+  char path[MAX_PATH], folder[MAX_PATH] = ".";
+  MILL_CHECK(mill_resolve_links(output, path, MAX_PATH)); /* what is renamed would replace a link */
   const size_t n = (size_t)(mill_base_name(path) - path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))
@@ -134,26 +105,4 @@ static int find_end(const char *output, int overwrite, char path[MAX_PATH])
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,
                       strerror(errno));
   return MILL_OK;
-}
-
-int mill_library_writable(const char *path, int overwrite)
-{
-  char end[MAX_PATH];
-  return find_end(path, overwrite, end);
-}
-
-int mill_library_write(const char *path, const mill_library *lib, int overwrite)
-{
-  int err = MILL_OK;
-  char end[MAX_PATH], temporary[MAX_PATH + 32];
-  void *image = NULL;
-  size_t n_byte = 0;
-  MILL_TRY(mill_library_check(lib, path));
-  MILL_TRY(find_end(path, overwrite, end));
-  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
-  MILL_TRY(make_image(temporary, lib, &image, &n_byte));
-  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
-done:
-  mill_free(image);
-  return err;
 }

@@ -15,13 +15,10 @@ enum { MILL_LIBRARY_FORMAT = 3 };
  *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
-/** Can a library be written at path?  Before the work, as mill_library_write looks too: what is
- *  there must be a library, with overwrite, and the folder one that can be written into.
- *  MILL_ERR_OUTPUT, and MILL_ERR_USAGE for another file. */
-int mill_library_writable(const char *path, int overwrite);
-
-/** Write under a temporary name and rename; a link at path stays one. MILL_ERR_OUTPUT. */
-int mill_library_write(const char *path, const mill_library *lib, int overwrite);
+/** Can scripts/library write a library at output?  What is there must be a library, with overwrite,
+ *  and the folder one that can be written into.  MILL_ERR_OUTPUT, and MILL_ERR_USAGE for another
+ *  file. */
+int mill_library_writable(const char *output, int overwrite);
 
 /** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the
  *  file's path, layout, name or origin. hex: 64 digits and the end. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the library file: library_file.c opens and replaces files, library_walk.c
+/** Shared by the parts of the library file: library_file.c opens files, library_walk.c
  * knows their contents, library_check.c looks at a library in memory. */
 #ifndef MILL_LIBRARY_PARTS_H
 #define MILL_LIBRARY_PARTS_H
@@ -8,11 +8,11 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
-#include "src/libraries/library_make.h"
 
 enum {
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
+  MILL_MAX_FACET = 100000, /**< of a hull */
   MILL_LIBRARY_MAX_GUESS = 100000,
   MILL_LIBRARY_MAX_REPORT = 32768, /**< bytes */
   MILL_LIBRARY_MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double),
@@ -31,6 +31,5 @@ int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, 
 
 /** All of a library but its name, hash and report, which are the file's attributes. */
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);
-int mill_library_write_contents(const mill_h5_file *file, const mill_library *lib);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contents of a library file: one list, along which a library is read, written and digested. */
+/* Contents of a library file: one list, along which a library is read and digested
+ * (scripts/library/library_file.py writes it). */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,12 +10,12 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/rbf.h"
 
-enum way { READ, WRITE, DIGEST };
+enum way { READ, DIGEST };
 enum type { I32, F32, F64 };
 
 typedef struct walk {
   enum way way;
-  const mill_h5_file *file; /* of READ and WRITE */
+  const mill_h5_file *file; /* of READ */
   mill_sha256 sha;          /* of DIGEST */
   char group[48];           /* where the walk is; empty: the root */
 } walk;
@@ -73,16 +74,14 @@ static void path_of(const walk *w, const char *name, char at[96])
 }
 
 /* Go into a group: "arms/arm", 2, "/grid". */
-static int enter(walk *w, const char *before, int i, const char *after)
+static void enter(walk *w, const char *before, int i, const char *after)
 {
   snprintf(w->group, sizeof w->group, "%s%d%s", before, i, after);
-  return w->way == WRITE ? mill_h5_write_group(w->file, w->group) : MILL_OK;
 }
 
-static int enter_all(walk *w, const char *name)
+static void enter_all(walk *w, const char *name)
 {
   snprintf(w->group, sizeof w->group, "%s", name);
-  return w->way == WRITE ? mill_h5_write_group(w->file, w->group) : MILL_OK;
 }
 
 /* Reading: the shape of a dataset, each dimension from least to most. */
@@ -109,10 +108,9 @@ static int shape(const walk *w, const char *name, int n_dim, const size_t *least
 
 /* A dataset of known shape. */
 static int array(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
-                 void *data, const char *unit, const char *description)
+                 void *data)
 {
   const hid_t memory[] = {H5T_NATIVE_INT, H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE};
-  const hid_t file[] = {H5T_STD_I32LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};
   char at[96];
   size_t n = 1;
   for (int i = 0; i < n_dim; i++)
@@ -120,23 +118,20 @@ static int array(walk *w, const char *name, enum type type, int n_dim, const siz
   path_of(w, name, at);
   if (w->way == READ)
     return mill_h5_read(w->file, at, memory[type], n_dim, dim, data);
-  if (w->way == WRITE)
-    return mill_h5_write(w->file, at, file[type], memory[type], n_dim, dim, data, unit,
-                         description);
   digest(&w->sha, type, n, data);
   return MILL_OK;
 }
 
 /* The same at the pointer whose address is data, to which reading gives new memory. */
 static int owned(walk *w, const char *name, enum type type, int n_dim, const size_t *dim,
-                 void *data, const char *description)
+                 void *data)
 {
   char at[96];
   path_of(w, name, at);
   if (w->way == READ)
     return mill_library_read_new(w->file, at, type == F32 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE,
                                  n_dim, dim, data);
-  return array(w, name, type, n_dim, dim, *(void **)data, NULL, description);
+  return array(w, name, type, n_dim, dim, *(void **)data);
 }
 
 /* An attribute of a group that is a member of a struct. */
@@ -159,14 +154,11 @@ static int transfer(walk *w, const attribute *a, void *value)
   else if (w->way == DIGEST)
     digest(&w->sha, a->kind == 'i' ? I32 : F64, 1, value);
   else if (a->kind == 't')
-    return w->way == READ ? mill_h5_read_attr_text(file, w->group, a->name, value, a->size)
-                          : mill_h5_write_attr_text(file, w->group, a->name, value);
+    return mill_h5_read_attr_text(file, w->group, a->name, value, a->size);
   else if (a->kind == 'i')
-    return w->way == READ ? mill_h5_read_attr_int(file, w->group, a->name, value)
-                          : mill_h5_write_attr_int(file, w->group, a->name, *(int *)value);
+    return mill_h5_read_attr_int(file, w->group, a->name, value);
   else
-    return w->way == READ ? mill_h5_read_attr_double(file, w->group, a->name, value)
-                          : mill_h5_write_attr_double(file, w->group, a->name, *(double *)value);
+    return mill_h5_read_attr_double(file, w->group, a->name, value);
   return MILL_OK;
 }
 
@@ -203,10 +195,10 @@ static int walk_labels(walk *w, mill_library *lib)
       MEMBER(mill_label, 'd', "mean", mean),  MEMBER(mill_label, 'd', "std", std),
       MEMBER(mill_label, 'd', "min", min),    MEMBER(mill_label, 'd', "max", max),
       MEMBER(mill_label, 'd', "scale", scale)};
-  MILL_CHECK(enter_all(w, "labels"));
+  enter_all(w, "labels");
   MILL_CHECK(counted(w, "n_label", MILL_MAX_LABEL, &lib->n_label));
   for (int i = 0; i < lib->n_label; i++) {
-    MILL_CHECK(enter(w, "labels/label", i, ""));
+    enter(w, "labels/label", i, "");
     MILL_CHECK(ATTRIBUTES(w, label, &lib->label[i]));
   }
   return MILL_OK;
@@ -215,36 +207,32 @@ static int walk_labels(walk *w, mill_library *lib)
 static int walk_hull(walk *w, int i_hull, mill_hull *hull)
 {
   size_t n_label = (size_t)hull->n_label, dim[2];
-  MILL_CHECK(enter(w, "hulls/hull", i_hull, ""));
+  enter(w, "hulls/hull", i_hull, "");
   MILL_CHECK(shape(w, "labels", 1, SIZES(1), SIZES(MILL_MAX_LABEL), &n_label));
   hull->n_label = (int)n_label;
   count(w, hull->n_label);
-  MILL_CHECK(array(w, "labels", I32, 1, &n_label, hull->label, NULL,
-                   "indices of the labels that this hull spans"));
+  MILL_CHECK(array(w, "labels", I32, 1, &n_label, hull->label));
   dim[0] = (size_t)hull->n_facet;
   dim[1] = n_label + 1;
   MILL_CHECK(shape(w, "facets", 2, SIZES(1, n_label + 1), SIZES(MILL_MAX_FACET, n_label + 1), dim));
   hull->n_facet = (int)dim[0];
   count(w, hull->n_facet);
-  return owned(w, "facets", F64, 2, dim, &hull->facet,
-               "unit normals and offsets in mapped labels, inside: a.x + b <= 0");
+  return owned(w, "facets", F64, 2, dim, &hull->facet);
 }
 
 static int walk_guess(walk *w, mill_library *lib)
 {
   const size_t n_label = (size_t)lib->n_label;
   size_t dim[2] = {(size_t)lib->n_guess, n_label}, n_vsini = (size_t)lib->n_guess_vsini;
-  MILL_CHECK(enter_all(w, "guess"));
+  enter_all(w, "guess");
   MILL_CHECK(shape(w, "labels", 2, SIZES(1, n_label), SIZES(MILL_LIBRARY_MAX_GUESS, n_label), dim));
   lib->n_guess = (int)dim[0];
   count(w, lib->n_guess);
-  MILL_CHECK(owned(w, "labels", F64, 2, dim, &lib->guess_label,
-                   "labels of the templates of the initial guess, in the labels' units"));
+  MILL_CHECK(owned(w, "labels", F64, 2, dim, &lib->guess_label));
   MILL_CHECK(shape(w, "vsini", 1, SIZES(1), SIZES(MILL_LIBRARY_MAX_GUESS_VSINI), &n_vsini));
   lib->n_guess_vsini = (int)n_vsini;
   count(w, lib->n_guess_vsini);
-  return array(w, "vsini", F64, 1, &n_vsini, lib->guess_vsini_km_s, "km s**-1",
-               "v sin i at which each template is tried");
+  return array(w, "vsini", F64, 1, &n_vsini, lib->guess_vsini_km_s);
 }
 
 /* ---- emulators ------------------------------------------------------------------------------ */
@@ -255,16 +243,10 @@ static int walk_kind(walk *w, mill_arm *arm)
   static const char *const name[MILL_LIBRARY_N_KIND] = {
       [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
   mill_emulator *e = &arm->emulator;
-  char text[64] = "silu";
+  char text[64];
   count(w, e->kind);
   if (w->way == DIGEST)
     return MILL_OK;
-  if (w->way == WRITE) {
-    MILL_CHECK(mill_h5_write_attr_text(w->file, w->group, "emulator", name[e->kind]));
-    return e->kind == MILL_EMULATOR_MLP
-               ? mill_h5_write_attr_text(w->file, w->group, "activation", text)
-               : MILL_OK;
-  }
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "emulator", text, sizeof text));
   e->kind = 0;
   while (e->kind < MILL_LIBRARY_N_KIND && strcmp(text, name[e->kind]) != 0)
@@ -293,7 +275,7 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
   size_t dim[MILL_MAX_GRID_AXIS + 1], least[MILL_MAX_GRID_AXIS + 1], most[MILL_MAX_GRID_AXIS + 1];
   const int n_axis = grid->n_axis;
   size_t size = 1;
-  MILL_CHECK(enter(w, "arms/arm", i_arm, "/grid"));
+  enter(w, "arms/arm", i_arm, "/grid");
   MILL_CHECK(walk_degree(w, grid));
   const size_t order = (size_t)mill_spline_grid_order(grid);
   for (int i = 0; i <= n_axis; i++) {
@@ -315,21 +297,18 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
     grid->n_node[i] = (int)dim[i];
     count(w, grid->n_node[i]);
     snprintf(name, sizeof name, "knots%d", i);
-    MILL_CHECK(owned(w, name, F64, 1, &n_knot, &grid->knot[i],
-                     grid->linear ? "nodes of this label with both ends twice, mapped"
-                                  : "knots of the cubic splines over this label, mapped"));
+    MILL_CHECK(owned(w, name, F64, 1, &n_knot, &grid->knot[i]));
   }
   grid->n_out = (int)dim[n_axis];
   count(w, grid->n_out);
-  return owned(w, "coefficients", F32, n_axis + 1, dim, &grid->coef,
-               "spline coefficients, by label in their order and then by component");
+  return owned(w, "coefficients", F32, n_axis + 1, dim, &grid->coef);
 }
 
 static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
 {
   const size_t n_axis = (size_t)rbf->n_axis;
   size_t center[2] = {(size_t)rbf->n_center, n_axis};
-  MILL_CHECK(enter(w, "arms/arm", i_arm, "/rbf"));
+  enter(w, "arms/arm", i_arm, "/rbf");
   MILL_CHECK(shape(w, "centers", 2, SIZES(1, n_axis), SIZES(MILL_MAX_RBF_CENTER, n_axis), center));
   rbf->n_center = (int)center[0];
   count(w, rbf->n_axis);
@@ -339,36 +318,29 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
     return REFUSED(w, "attribute degree of %s is %d, this program takes 0 to %d", w->group,
                    rbf->degree, MILL_MAX_RBF_DEGREE);
   rbf->n_poly = mill_rbf_n_poly(rbf->n_axis, rbf->degree);
-  MILL_CHECK(array(w, "lengths", F64, 1, &n_axis, rbf->length, NULL,
-                   "units of the mapped labels in which distances are measured"));
-  MILL_CHECK(owned(w, "centers", F64, 2, center, &rbf->center,
-                   "mapped labels of the radial functions' centers"));
+  MILL_CHECK(array(w, "lengths", F64, 1, &n_axis, rbf->length));
+  MILL_CHECK(owned(w, "centers", F64, 2, center, &rbf->center));
   const size_t n_row = (size_t)rbf->n_center + (size_t)rbf->n_poly;
   size_t coef[2] = {n_row, (size_t)rbf->n_out};
   MILL_CHECK(shape(w, "coefficients", 2, SIZES(n_row, 1), SIZES(n_row, MILL_MAX_WIDTH), coef));
   rbf->n_out = (int)coef[1];
   count(w, rbf->n_out);
-  return owned(w, "coefficients", F32, 2, coef, &rbf->coef,
-               "of the centers, then of the polynomial's terms, by component");
+  return owned(w, "coefficients", F32, 2, coef, &rbf->coef);
 }
 
 static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 {
   size_t dim[2] = {(size_t)e->n_out[i_layer], (size_t)e->n_in[i_layer]};
-  char name[32], at[96];
-  snprintf(name, sizeof name, "layer%d", i_layer);
-  path_of(w, name, at);
-  if (w->way == WRITE)
-    MILL_CHECK(mill_h5_write_group(w->file, at));
+  char name[32];
   snprintf(name, sizeof name, "layer%d/weight", i_layer);
   MILL_CHECK(shape(w, name, 2, SIZES(1, 1), SIZES(most_out, MILL_MAX_WIDTH), dim));
   e->n_out[i_layer] = (int)dim[0];
   e->n_in[i_layer] = (int)dim[1];
   count(w, e->n_in[i_layer]);
   count(w, e->n_out[i_layer]);
-  MILL_CHECK(owned(w, name, F32, 2, dim, &e->weight[i_layer], "weights, one row per output"));
+  MILL_CHECK(owned(w, name, F32, 2, dim, &e->weight[i_layer]));
   snprintf(name, sizeof name, "layer%d/bias", i_layer);
-  return owned(w, name, F32, 1, dim, &e->bias[i_layer], "biases, one per output");
+  return owned(w, name, F32, 1, dim, &e->bias[i_layer]);
 }
 
 /* ---- arms ----------------------------------------------------------------------------------- */
@@ -384,9 +356,8 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   count(w, is_there);
   if (!is_there)
     return MILL_OK;
-  MILL_CHECK(enter(w, "arms/arm", i_arm, "/model_error"));
-  MILL_CHECK(owned(w, "fraction", F32, 1, &n, &error->fraction,
-                   "rms of what the components leave, relative to the template's flux"));
+  enter(w, "arms/arm", i_arm, "/model_error");
+  MILL_CHECK(owned(w, "fraction", F32, 1, &n, &error->fraction));
   MILL_CHECK(transfer(w, &(attribute){"correlation", 'd', 0, 0}, &error->correlation));
   path_of(w, "components", at);
   if (w->way == READ && mill_h5_exists(w->file, at))
@@ -395,10 +366,8 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   count(w, error->n_component);
   if (error->n_component == 0)
     return MILL_OK;
-  MILL_CHECK(array(w, "sigmas", F64, 1, dim, error->sigma, NULL,
-                   "standard deviations of the components' shares"));
-  return owned(w, "components", F32, 2, dim, &error->component,
-               "patterns of error relative to the template's flux");
+  MILL_CHECK(array(w, "sigmas", F64, 1, dim, error->sigma));
+  return owned(w, "components", F32, 2, dim, &error->component);
 }
 
 static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
@@ -413,7 +382,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
                                      MEMBER(mill_arm, 't', "revision", revision)};
   mill_emulator *e = &arm->emulator;
   size_t n_pix = (size_t)arm->n_pix;
-  MILL_CHECK(enter(w, "arms/arm", i_arm, ""));
+  enter(w, "arms/arm", i_arm, "");
   MILL_CHECK(ATTRIBUTES(w, names, arm));
   MILL_CHECK(
       shape(w, "wavelength", 1, SIZES(MILL_LIBRARY_MIN_PIX), SIZES(MILL_LIBRARY_MAX_PIX), &n_pix));
@@ -424,8 +393,7 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
     MILL_CHECK(ATTRIBUTES(w, origin, arm));
   if (w->way == READ)
     MILL_CHECK(MILL_ALLOC(n_pix, &arm->wave_aa));
-  MILL_CHECK(array(w, "wavelength", F64, 1, &n_pix, arm->wave_aa, "Angstrom",
-                   "vacuum wavelength, uniform in its logarithm"));
+  MILL_CHECK(array(w, "wavelength", F64, 1, &n_pix, arm->wave_aa));
   MILL_CHECK(integer(w, "log_flux", &e->log_flux));
   MILL_CHECK(walk_kind(w, arm));
   if (e->kind != MILL_EMULATOR_MLP && w->way == READ) {
@@ -447,18 +415,18 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
 static int walk_library(walk *w, mill_library *lib)
 {
   MILL_CHECK(walk_labels(w, lib));
-  MILL_CHECK(enter_all(w, "hulls"));
+  enter_all(w, "hulls");
   MILL_CHECK(counted(w, "n_hull", MILL_MAX_HULL, &lib->n_hull));
   for (int i = 0; i < lib->n_hull; i++)
     MILL_CHECK(walk_hull(w, i, &lib->hull[i]));
-  MILL_CHECK(enter_all(w, "arms"));
+  enter_all(w, "arms");
   MILL_CHECK(counted(w, "n_arm", MILL_MAX_ARM, &lib->n_arm));
   for (int i = 0; i < lib->n_arm; i++)
     MILL_CHECK(walk_arm(w, i, lib->n_label, &lib->arm[i]));
   return walk_guess(w, lib);
 }
 
-/* ---- the three ways ------------------------------------------------------------------------- */
+/* ---- the two ways ------------------------------------------------------------------------- */
 
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out)
@@ -474,13 +442,6 @@ int mill_library_read_contents(const mill_h5_file *file, mill_library *lib)
 {
   walk w = {.way = READ, .file = file};
   return walk_library(&w, lib);
-}
-
-/* Neither function changes the library. */
-int mill_library_write_contents(const mill_h5_file *file, const mill_library *lib)
-{
-  walk w = {.way = WRITE, .file = file};
-  return walk_library(&w, (mill_library *)(uintptr_t)lib);
 }
 
 void mill_library_digest(const mill_library *lib, char hex[65])

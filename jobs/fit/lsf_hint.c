@@ -7,7 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/star/prepare.h"
-#include "src/libraries/quantile.h"
+#include "src/system/order.h"
 #include "src/system/log.h"
 
 /* pixels looked at, and the one in order of width below which a tenth of them are */
@@ -38,7 +38,7 @@ double mill_lsf_width(const mill_raw_segment *s)
   }
   if (n <= I_TENTH)
     return (double)NAN;
-  mill_sort((size_t)n, width);
+  qsort(width, (size_t)n, sizeof *width, mill_by_double);
   return width[n * I_TENTH / N_LOOK];
 }
 

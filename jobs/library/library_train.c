@@ -17,7 +17,7 @@
 #include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/library_make.h"
+#include "src/libraries/train_labels.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
@@ -159,7 +159,7 @@ static int make_frame(job *j)
   lib->n_arm = info->n_arm;
   for (int a = 0; a < info->n_arm; a++)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
-  MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
+  MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
   /* else a fit would be the first to refuse what was trained for hours */
   MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns));
 done:

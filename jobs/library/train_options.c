@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
@@ -48,7 +47,9 @@ const mill_option_table mill_library_train_table = {
     "\n",
     MILL_SCRIPT_PYTHON("numpy, scipy and h5py"),
     (const mill_option[]){
-        MILL_LIBRARY_OUTPUT_ROWS(mill_train_options),
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
         {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
          .help = "emulator of the spectra: a network; radial functions through scattered labels; "
                  "cubic splines or linear interpolation over a grid of labels"},

@@ -9,7 +9,6 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/limits.h"
 #include "src/libraries/train_work.h"
 #include "src/system/random.h"
 
@@ -39,11 +38,13 @@ void mill_train_settings_init(mill_train_settings *settings)
 
 int mill_train_settings_check(const mill_train_settings *s)
 {
-  MILL_CHECK(
-      mill_expect_within(MILL_ERR_USAGE, "hidden layers", s->n_hidden, 1, MILL_MAX_LAYER - 1));
+  if (s->n_hidden < 1 || s->n_hidden >= MILL_MAX_LAYER)
+    return MILL_ERROR(MILL_ERR_USAGE, "hidden layers: expected 1 to %d, got %d", MILL_MAX_LAYER - 1,
+                      s->n_hidden);
   for (int i = 0; i < s->n_hidden; i++)
-    MILL_CHECK(mill_expect_within(MILL_ERR_USAGE, "neurons of a hidden layer", s->width[i], 1,
-                                  MILL_MAX_WIDTH));
+    if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
+      return MILL_ERROR(MILL_ERR_USAGE, "neurons of a hidden layer: expected 1 to %d, got %d",
+                        MILL_MAX_WIDTH, s->width[i]);
   if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%d models a batch, %d epochs, %d threads: at least 1 each is needed",

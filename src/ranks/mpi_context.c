@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "src/system/log.h"
-#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
@@ -366,13 +365,4 @@ done:
     MPI_Comm_free(&node);
   mill_free(all);
   return err;
-}
-
-int mill_mpi_alone_threads(int *n_thread)
-{
-  const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-  MILL_CHECK(mill_thread_check_number(*n_thread));
-  if (*n_thread == 0)
-    MILL_CHECK(mill_mpi_share_of_cores(&alone, n_thread));
-  return MILL_OK;
 }

@@ -107,10 +107,6 @@ int mill_mpi_stop_settle(mill_mpi *mpi);
  *  Collective. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
 
-/** Threads for a job that one rank does while the others wait: *n_thread, or where it is 0 the
- *  cores that this rank may run on.  Not collective; MILL_ERR_CONFIG for too many. */
-int mill_mpi_alone_threads(int *n_thread);
-
 /** Translate an MPI code into MILL_ERR_MPI with MPI's text (for MILL_MPI). */
 int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line);
 

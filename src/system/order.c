@@ -11,11 +11,10 @@ int mill_by_key(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-int mill_by_weight(const void *a, const void *b)
+int mill_by_double(const void *a, const void *b)
 {
-  const mill_weighed *x = a, *y = b;
-  const int by_key = (x->key > y->key) - (x->key < y->key);
-  return by_key != 0 ? by_key : x->place - y->place;
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
 }
 
 int mill_by_int64(const void *a, const void *b)

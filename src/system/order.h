@@ -10,14 +10,11 @@ typedef struct mill_keyed {
   int64_t key, place;
 } mill_keyed;
 
-typedef struct mill_weighed {
-  double key; /**< not NaN */
-  int place;
-} mill_weighed;
-
-/** Ascending, of mill_keyed and mill_weighed. */
+/** Ascending, of mill_keyed. */
 int mill_by_key(const void *a, const void *b);
-int mill_by_weight(const void *a, const void *b);
+
+/** Ascending, of double, none NaN. */
+int mill_by_double(const void *a, const void *b);
 
 /** Ascending, of int64_t or what begins with one. */
 int mill_by_int64(const void *a, const void *b);

@@ -11,6 +11,7 @@
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
+#include "tests/library_writer.h"
 #include "tests/test_library.h"
 
 enum {
@@ -62,7 +63,7 @@ static int make_base(int kind, base *b)
     MILL_TRY(test_library_to_rbf(&lib));
   lib.arm[0].n_pix = N_PIX;
   lib.arm[0].emulator.n_out[lib.arm[0].emulator.n_layer - 1] = N_PIX;
-  MILL_TRY(mill_library_write(path, &lib, 1));
+  MILL_TRY(test_library_write(path, &lib));
   stream = fopen(path, "rb");
   b->n = stream ? fread(b->bytes, 1, MAX_BYTES, stream) : 0;
   file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);

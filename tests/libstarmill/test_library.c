@@ -9,6 +9,7 @@
 #include "io/result/columns.h"
 #include "libstarmill/include/starmill/starmill.h"
 #include "tests/fit/made_star.h"
+#include "tests/library_writer.h"
 #include "kernels/base/memory.h"
 
 enum { N_PAR = 6, N_STAR = 3 };
@@ -117,7 +118,7 @@ static int set_up(void **state)
   made_settings(&fx.lib, &fx.set);
   fx.set.precision = MILL_FLOAT64;
   snprintf(fx.path, sizeof fx.path, "/tmp/starmill-test-lib-%d.h5", (int)getpid());
-  made_check(mill_library_write(fx.path, &fx.lib, 1));
+  made_check(test_library_write(fx.path, &fx.lib));
   check(starmill_library_open(fx.path, config, &fx.library, &fx.error));
   for (int i = 0; i < N_STAR; i++) {
     made_star_init(&fx.lib, 1 + i % 2, 0.8, 1, &random, &fx.made[i]);
@@ -367,7 +368,7 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   double theta[N_PAR], with, penalty;
   made_check(test_library_add_error(3, &fx.lib));
   snprintf(path, sizeof path, "%s.error.h5", fx.path);
-  made_check(mill_library_write(path, &fx.lib, 1));
+  made_check(test_library_write(path, &fx.lib));
   check(starmill_library_open(path, config, &library, &fx.error));
   unlink(path);
   for (int i = 0; i < 2; i++) {

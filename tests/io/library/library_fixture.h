@@ -6,13 +6,12 @@
 
 #include "tests/test_folder.h"
 
-#include <dirent.h>
-
 #include <hdf5.h>
 
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "tests/library_writer.h"
 #include "tests/test_library.h"
 
 static inline mill_library *new_library(void)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The library file: round trip, digest, description, and what is refused on writing. */
+/* The library file: reading, digest, and what a library may not be. */
 #include "tests/io/library/library_fixture.h"
-
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "tests/reference/library_digest.h"
 #include "kernels/base/memory.h"
@@ -16,7 +12,7 @@ static void round_trip(const mill_library *lib)
   mill_library *back = new_library();
   char hash[65];
   const char *path = in_folder("round.h5");
-  assert_ok(mill_library_write(path, lib, 1));
+  assert_ok(test_library_write(path, lib));
   assert_ok(mill_library_read(path, back));
   assert_same(lib, back);
   assert_string_equal(back->path, path);
@@ -194,97 +190,17 @@ MILL_TEST(digest_of_grids_and_radial_functions)
   free_library(lib);
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
-
-static int count_files(void)
-{
-  int n = 0;
-  DIR *dir = opendir(folder);
-  assert_non_null(dir);
-  for (struct dirent *entry; (entry = readdir(dir));)
-    n += entry->d_name[0] != '.';
-  closedir(dir);
-  return n;
-}
-
-MILL_TEST(library_write_refuses_existing)
-{
-  mill_library *lib = new_library();
-  const char *path = in_folder("there.h5");
-  make(3, 1, lib);
-  assert_ok(mill_library_write(path, lib, 0));
-  const int n_file = count_files();
-  assert_fails(mill_library_write(path, lib, 0), MILL_ERR_OUTPUT, "--overwrite");
-  assert_ok(mill_library_write(path, lib, 1));
-  assert_fails(mill_library_write(folder, lib, 1), MILL_ERR_OUTPUT, "not a regular file");
-  assert_fails(mill_library_write(in_folder("none/lib.h5"), lib, 0), MILL_ERR_OUTPUT,
-               "No such file or directory");
-  assert_int_equal(count_files(), n_file);
-  free_library(lib);
-}
-
-/* A link stays a link, also where the library that it names is not there yet or lies in another
-   folder. */
-MILL_TEST(library_write_follows_links)
-{
-  mill_library *lib = new_library(), *back = new_library();
-  const char *deep = in_folder("deep"), *end = in_folder("deep/lib.h5"),
-             *name = in_folder("link.h5");
-  struct stat status;
-  assert_int_equal(mkdir(deep, 0777), 0);
-  assert_int_equal(symlink("deep/lib.h5", name), 0);
-  make(3, 1, lib);
-  const int n_file = count_files();
-  for (int overwrite = 0; overwrite < 2; overwrite++) {
-    assert_ok(mill_library_write(name, lib, overwrite));
-    assert_int_equal(lstat(name, &status), 0);
-    assert_true(S_ISLNK(status.st_mode));
-    assert_ok(mill_library_read(end, back));
-    mill_library_clear(back);
-  }
-  assert_int_equal(mill_library_writable(name, 0), MILL_ERR_OUTPUT);
-  assert_int_equal(count_files(), n_file);
-  assert_int_equal(unlink(end), 0);
-  assert_int_equal(rmdir(deep), 0);
-  free_library(lib);
-  free_library(back);
-}
-
-/* A file system that takes no more: the old library stays, nothing is left over. */
-MILL_TEST(library_write_full_disk)
-{
-  mill_library *lib = new_library(), *back = new_library();
-  const char *path = in_folder("full.h5");
-  make(3, 1, lib);
-  assert_ok(mill_library_write(path, lib, 1));
-  const int n_file = count_files();
-  struct rlimit before, small;
-  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-  small = before;
-  small.rlim_cur = 5000;
-  void (*const handler)(int) = signal(SIGXFSZ, SIG_IGN);
-  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const int err = mill_library_write(path, lib, 1);
-  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, handler);
-  assert_fails(err, MILL_ERR_OUTPUT, "cannot be written: File too large");
-  assert_int_equal(count_files(), n_file);
-  assert_ok(mill_library_read(path, back));
-  free_library(lib);
-  free_library(back);
-}
+/* ---- checks --------------------------------------------------------------------------------- */
 
 static void expect_invalid(mill_library *lib, const char *text)
 {
-  const char *path = in_folder("invalid.h5");
-  const int err = mill_library_write(path, lib, 0);
+  const int err = mill_library_check(lib, "lib");
   if (err != MILL_ERR_LIBRARY)
     fail_msg("code %d instead of a refusal with \"%s\"", err, text);
   assert_says(text);
-  assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* One value made wrong at a time; what is refused on writing is refused on reading alike. */
+/* One value made wrong at a time. */
 #define WITH(lvalue, wrong, text)                                                                  \
   do {                                                                                             \
     __typeof__(lvalue) before_ = (lvalue);                                                         \

@@ -49,7 +49,7 @@ static hid_t start_kind(const char *path, int kind)
   make_kind(4, 2, kind, lib);
   assert_ok(test_library_add_error(3, lib));
   (void)remove(path); /* what was broken before is no library any more */
-  assert_ok(mill_library_write(path, lib, 1));
+  assert_ok(test_library_write(path, lib));
   free_library(lib);
   return open_file(path);
 }

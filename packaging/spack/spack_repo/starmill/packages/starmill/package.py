@@ -18,7 +18,6 @@ class Starmill(CMakePackage, CudaPackage):
 
     version("main", branch="main")
 
-    variant("hulls", default=True, description="Hulls of more than two labels, by qhull")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build", when="+cuda")
@@ -33,7 +32,6 @@ class Starmill(CMakePackage, CudaPackage):
     depends_on("openssl@1.1:")
     depends_on("zlib-api")
     depends_on("openblas")
-    depends_on("qhull@2019:", when="+hulls")
     depends_on("cuda@12.4:", when="+cuda")
 
     # show, select, plot and report

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Writes a library in memory to a file, for tests that read it; the program's libraries are written
+ *  by scripts/library/library_file.py. */
+#ifndef MILL_LIBRARY_WRITER_H
+#define MILL_LIBRARY_WRITER_H
+
+#include <stdio.h>
+
+#include "io/files/whole_file.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/library/library_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+
+static inline int writer_array(const mill_h5_file *file, const char *at, hid_t type, size_t n_row,
+                               size_t n_column, const void *data)
+{
+  const size_t dim[2] = {n_row, n_column};
+  return mill_h5_write(file, at, type, type, n_column > 0 ? 2 : 1, dim, data, NULL, "of a test");
+}
+
+static inline int writer_front(const mill_h5_file *file, const char *arm, const mill_emulator *e)
+{
+  char at[96];
+  const int is_grid = e->kind == MILL_EMULATOR_GRID;
+  const mill_spline_grid *grid = &e->grid;
+  const mill_rbf *rbf = &e->rbf;
+  snprintf(at, sizeof at, "%s/%s", arm, is_grid ? "grid" : "rbf");
+  MILL_CHECK(mill_h5_write_group(file, at));
+  MILL_CHECK(
+      mill_h5_write_attr_int(file, at, "degree", is_grid ? (grid->linear ? 1 : 3) : rbf->degree));
+  if (is_grid) {
+    const int order = mill_spline_grid_order(grid);
+    size_t dim[MILL_MAX_GRID_AXIS + 1];
+    for (int l = 0; l < grid->n_axis; l++) {
+      snprintf(at, sizeof at, "%s/grid/knots%d", arm, l);
+      dim[l] = (size_t)grid->n_node[l];
+      MILL_CHECK(
+          writer_array(file, at, H5T_NATIVE_DOUBLE, dim[l] + (size_t)order, 0, grid->knot[l]));
+    }
+    dim[grid->n_axis] = (size_t)grid->n_out;
+    snprintf(at, sizeof at, "%s/grid/coefficients", arm);
+    return mill_h5_write(file, at, H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, grid->n_axis + 1, dim,
+                         grid->coef, NULL, "of a test");
+  }
+  const size_t n_axis = (size_t)rbf->n_axis, n_center = (size_t)rbf->n_center;
+  snprintf(at, sizeof at, "%s/rbf/lengths", arm);
+  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n_axis, 0, rbf->length));
+  snprintf(at, sizeof at, "%s/rbf/centers", arm);
+  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n_center, n_axis, rbf->center));
+  snprintf(at, sizeof at, "%s/rbf/coefficients", arm);
+  return writer_array(file, at, H5T_NATIVE_FLOAT, n_center + (size_t)rbf->n_poly,
+                      (size_t)rbf->n_out, rbf->coef);
+}
+
+static inline int writer_error(const mill_h5_file *file, const char *arm, size_t n_pix,
+                               const mill_model_error *error)
+{
+  char at[96];
+  const size_t n = (size_t)error->n_component;
+  snprintf(at, sizeof at, "%s/model_error", arm);
+  MILL_CHECK(mill_h5_write_group(file, at));
+  MILL_CHECK(mill_h5_write_attr_double(file, at, "correlation", error->correlation));
+  snprintf(at, sizeof at, "%s/model_error/fraction", arm);
+  MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_pix, 0, error->fraction));
+  if (n == 0)
+    return MILL_OK;
+  snprintf(at, sizeof at, "%s/model_error/sigmas", arm);
+  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, n, 0, error->sigma));
+  snprintf(at, sizeof at, "%s/model_error/components", arm);
+  return writer_array(file, at, H5T_NATIVE_FLOAT, n, n_pix, error->component);
+}
+
+static inline int writer_arm(const mill_h5_file *file, const char *arm, const mill_arm *a)
+{
+  static const char *const kind[] = {"mlp", "grid", "rbf"};
+  const mill_emulator *e = &a->emulator;
+  const struct {
+    const char *name, *text;
+  } text[] = {{"name", a->name},
+              {"setup", a->setup},
+              {"template_sigma_origin", a->sigma_origin},
+              {"source", a->source},
+              {"revision", a->revision},
+              {"emulator", kind[e->kind]},
+              {"activation", e->kind == MILL_EMULATOR_MLP ? "silu" : NULL}};
+  char at[96];
+  MILL_CHECK(mill_h5_write_group(file, arm));
+  for (size_t i = 0; i < sizeof text / sizeof *text && text[i].text; i++)
+    MILL_CHECK(mill_h5_write_attr_text(file, arm, text[i].name, text[i].text));
+  MILL_CHECK(mill_h5_write_attr_double(file, arm, "ln_wave0", a->ln_wave0));
+  MILL_CHECK(mill_h5_write_attr_double(file, arm, "ln_step", a->ln_step));
+  MILL_CHECK(mill_h5_write_attr_double(file, arm, "template_sigma", a->template_sigma_aa));
+  MILL_CHECK(mill_h5_write_attr_int(file, arm, "log_flux", e->log_flux));
+  MILL_CHECK(mill_h5_write_attr_int(file, arm, "n_layer", e->n_layer));
+  snprintf(at, sizeof at, "%s/wavelength", arm);
+  MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, (size_t)a->n_pix, 0, a->wave_aa));
+  if (e->kind != MILL_EMULATOR_MLP)
+    MILL_CHECK(writer_front(file, arm, e));
+  for (int i = 0; i < e->n_layer; i++) {
+    const size_t n_out = (size_t)e->n_out[i], n_in = (size_t)e->n_in[i];
+    snprintf(at, sizeof at, "%s/layer%d", arm, i);
+    MILL_CHECK(mill_h5_write_group(file, at));
+    snprintf(at, sizeof at, "%s/layer%d/weight", arm, i);
+    MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_out, n_in, e->weight[i]));
+    snprintf(at, sizeof at, "%s/layer%d/bias", arm, i);
+    MILL_CHECK(writer_array(file, at, H5T_NATIVE_FLOAT, n_out, 0, e->bias[i]));
+  }
+  return a->error.fraction ? writer_error(file, arm, (size_t)a->n_pix, &a->error) : MILL_OK;
+}
+
+static inline int writer_label(const mill_h5_file *file, const char *at, const mill_label *l)
+{
+  const struct {
+    const char *name;
+    double value;
+  } number[] = {
+      {"mean", l->mean}, {"std", l->std}, {"min", l->min}, {"max", l->max}, {"scale", l->scale}};
+  MILL_CHECK(mill_h5_write_group(file, at));
+  MILL_CHECK(mill_h5_write_attr_text(file, at, "name", l->name));
+  MILL_CHECK(mill_h5_write_attr_text(file, at, "column", l->column));
+  MILL_CHECK(mill_h5_write_attr_text(file, at, "unit", l->unit));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "mapping", l->mapping));
+  for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+    MILL_CHECK(mill_h5_write_attr_double(file, at, number[i].name, number[i].value));
+  return MILL_OK;
+}
+
+static inline int writer_contents(const mill_h5_file *file, const mill_library *lib)
+{
+  const struct {
+    const char *group, *count;
+    int n;
+  } group[] = {{"labels", "n_label", lib->n_label},
+               {"hulls", "n_hull", lib->n_hull},
+               {"arms", "n_arm", lib->n_arm}};
+  char at[64], hash[65];
+  mill_library_digest(lib, hash);
+  MILL_CHECK(mill_h5_write_attr_text(file, "/", "format", "starmill library"));
+  MILL_CHECK(mill_h5_write_attr_int(file, "/", "format_version", MILL_LIBRARY_FORMAT));
+  MILL_CHECK(mill_h5_write_attr_text(file, "/", "name", lib->name));
+  MILL_CHECK(mill_h5_write_attr_text(file, "/", "hash", hash));
+  for (size_t i = 0; i < 3; i++) {
+    MILL_CHECK(mill_h5_write_group(file, group[i].group));
+    MILL_CHECK(mill_h5_write_attr_int(file, group[i].group, group[i].count, group[i].n));
+  }
+  for (int i = 0; i < lib->n_label; i++) {
+    snprintf(at, sizeof at, "labels/label%d", i);
+    MILL_CHECK(writer_label(file, at, &lib->label[i]));
+  }
+  for (int i = 0; i < lib->n_hull; i++) {
+    const mill_hull *hull = &lib->hull[i];
+    snprintf(at, sizeof at, "hulls/hull%d", i);
+    MILL_CHECK(mill_h5_write_group(file, at));
+    snprintf(at, sizeof at, "hulls/hull%d/labels", i);
+    MILL_CHECK(writer_array(file, at, H5T_NATIVE_INT, (size_t)hull->n_label, 0, hull->label));
+    snprintf(at, sizeof at, "hulls/hull%d/facets", i);
+    MILL_CHECK(writer_array(file, at, H5T_NATIVE_DOUBLE, (size_t)hull->n_facet,
+                            (size_t)hull->n_label + 1, hull->facet));
+  }
+  for (int i = 0; i < lib->n_arm; i++) {
+    snprintf(at, sizeof at, "arms/arm%d", i);
+    MILL_CHECK(writer_arm(file, at, &lib->arm[i]));
+  }
+  MILL_CHECK(mill_h5_write_group(file, "guess"));
+  MILL_CHECK(writer_array(file, "guess/labels", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess,
+                          (size_t)lib->n_label, lib->guess_label));
+  return writer_array(file, "guess/vsini", H5T_NATIVE_DOUBLE, (size_t)lib->n_guess_vsini, 0,
+                      lib->guess_vsini_km_s);
+}
+
+/** A file that is there is replaced. */
+static inline int test_library_write(const char *path, const mill_library *lib)
+{
+  int err = MILL_OK;
+  char temporary[1200];
+  void *image = NULL;
+  size_t n_byte = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  snprintf(temporary, sizeof temporary, "%s.tmp", path);
+  MILL_TRY(mill_h5_create_image(temporary, &file));
+  MILL_TRY(writer_contents(&file, lib));
+  MILL_TRY(mill_h5_get_image(&file, &image, &n_byte));
+  MILL_TRY(mill_whole_file_write(path, temporary, image, n_byte));
+done:
+  mill_h5_close(&file);
+  mill_free(image);
+  return err;
+}
+
+#endif
