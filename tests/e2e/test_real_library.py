@@ -113,7 +113,7 @@ class RealLibrary(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("40 spectra of MILES, 40 with a velocity", done.stdout)
         with h5py.File(out) as f:
-            self.assertEqual(f.attrs["models"], N_MODEL)
+            self.assertEqual((f.attrs["models"], f.attrs["name"]), (N_MODEL, b"fgk (MARCS, MILES)"))
             self.assertIn("MILES", f.attrs["sources"])
             self.assertIn("library train --emulator radial", f.attrs["recipe"])
             self.assertNotIn(TMP, f.attrs["recipe"])
