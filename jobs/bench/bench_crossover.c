@@ -111,8 +111,8 @@ static int after_epoch(void *context, mill_train_state *state)
 static int draw(mill_random *r, size_t n, float **out)
 {
   MILL_CHECK(MILL_ALLOC(n, out));
-  for (size_t i = 0; i < n; i += N_OUT)
-    mill_random_normals(r, (int)(n - i < N_OUT ? n - i : N_OUT), *out + i);
+  for (size_t i = 0; i < n; i++)
+    (*out)[i] = (float)mill_random_normal(r);
   return MILL_OK;
 }
 

@@ -26,9 +26,4 @@ double mill_random_uniform(mill_random *r);
 /** Standard normal, float64. */
 double mill_random_normal(mill_random *r);
 
-/** n standard normals in float32, by vector code (survey-sized runs).  Their
- *  distribution is tested to 5 sigma; tails reach at least 5.5.  Takes whole blocks of
- *  words: what is left of the last one is dropped. */
-void mill_random_normals(mill_random *r, int n, float *out);
-
 #endif

@@ -108,4 +108,25 @@ MILL_TEST(normals)
   }
 }
 
+MILL_TEST(tails_of_the_fast_normals)
+{
+  enum { N_PAIR = 1 << 24 };
+  static const double edge[] = {3, 3.5, 4, 4.5, 5};
+  double count[5] = {0};
+  const mill_counter_key key = mill_counter_key_of(SEED, 3, 0);
+  for (uint32_t i = 0; i < N_PAIR / 2; i++) {
+    float x[4];
+    const mill_counter_words words = mill_counter_at(key, i, 0, 0);
+    mill_counter_pair(words.v[0], words.v[1], &x[0], &x[1]);
+    mill_counter_pair(words.v[2], words.v[3], &x[2], &x[3]);
+    for (int j = 0; j < 4; j++)
+      for (int k = 0; k < 5 && fabs((double)x[j]) > edge[k]; k++)
+        count[k]++;
+  }
+  for (int k = 0; k < 5; k++) {
+    const double expected = erfc(edge[k] / sqrt(2)) * 2.0 * N_PAIR;
+    assert_close(count[k], expected, 5 * sqrt(expected));
+  }
+}
+
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)
