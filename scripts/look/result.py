@@ -44,6 +44,11 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
+def walk(file):
+    """All objects but their data: an error tells of a damaged one."""
+    file.visititems(lambda _, item: (dict(item.attrs), getattr(item, "shape", ())) and None)
+
+
 def open_first(path):
     """HDF5 may crash on a damaged file: a child reads all but the data before."""
     if not os.path.isfile(path):
@@ -53,7 +58,7 @@ def open_first(path):
     if child == 0:
         try:
             with h5py.File(path, "r") as file:
-                file.visititems(lambda _, item: dict(item.attrs) and None)
+                walk(file)
         finally:
             os._exit(0)
     if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
@@ -91,8 +96,13 @@ class Result:
             version = int(self.file.attrs["FORMAT_VERSION"])
             if version != VERSION:
                 raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
+            walk(self.file)
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.n_row = len(self.fits["STATUS"])
+            for column in (*self.fits.values(), *self.catalog.values()):
+                if isinstance(column, h5py.Dataset) and len(column) != self.n_row:
+                    raise Failure(OUTPUT, f"{path} is damaged: {column.name} has {len(column)} "
+                                          f"rows, not {self.n_row}")
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
             self.statuses = self._words("STATUS", "CODES")
             self.warnings = self._words("RVS_WARN", "BITS")
