@@ -9,7 +9,7 @@ mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_
 import signal
 
 from base import *  # noqa: F403
-from kill_runs import Failed, kill_all, rows_not_whole
+from kill_runs import Failed, kill_all
 
 
 class Hang(Failed):
@@ -109,8 +109,8 @@ class Site:
         """What is there is whole, and the same command ends as an undisturbed run does."""
         if os.path.exists(outcome.path):
             fits = read(outcome.path)
-            if rows_not_whole(fits):
-                outcome.fail(f"rows {rows_not_whole(fits)} are not whole")
+            if not_whole(outcome.path):
+                outcome.fail(f"rows {not_whole(outcome.path)} are not whole")
             done = fits["STATUS"] == FITTED
             for name, values in self.fits.items():
                 if values[done].tobytes() != fits[name][done].tobytes():

@@ -12,42 +12,6 @@ import signal
 from base import *  # noqa: F403
 
 
-def crc_columns():
-    """Columns of /fits that a CRC covers, in their order: as docs/use/formats.md has them, but those
-    of velocity offsets and of several backends, which these runs do not have."""
-    with open(os.path.join(SOURCE, "docs", "use", "formats.md"), encoding="utf-8") as f:
-        lines = f.read().split("/fits", 1)[1].splitlines()
-    names = []
-    for line in lines:
-        cells = [c.strip() for c in line.split("|")]
-        if len(cells) < 7:
-            if names:
-                break
-            continue
-        if cells[1] == "CRC":
-            break
-        if cells[1] == "TARGETID" or names:
-            names.append(cells[1])
-    return [name for name in names if not name.startswith("VRAD_OFFSET_") and name != "BACKEND"]
-
-
-CRC_COLUMNS = crc_columns()
-
-
-def rows_not_whole(fits, columns=CRC_COLUMNS):
-    """Done rows whose CRC is not that of their values in these columns, computed here."""
-    assert set(columns) | {"CRC", "STATUS"} == set(fits), set(columns) ^ set(fits)
-    bad = []
-    for row in np.flatnonzero(fits["STATUS"]):
-        crc = 0
-        for name in columns:
-            values = fits[name]
-            crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
-        if crc != fits["CRC"][row]:
-            bad.append(int(row))
-    return bad
-
-
 def descendants(pid):
     """Processes that a process has started, and theirs."""
     found = []
@@ -176,7 +140,7 @@ class Campaign:
             self.count["no_file"] += 1
             return
         fits, catalog = read(path), read(path, "catalog")
-        bad = rows_not_whole(fits)
+        bad = not_whole(path)
         done = fits["STATUS"] != 0
         for name, values in self.fits.items():
             if values[done].tobytes() != fits[name][done].tobytes():

@@ -87,17 +87,7 @@ class Sample(ProgramTest):
             np.testing.assert_allclose(weight[:n] @ mean, table["POST_MEAN"][row], rtol=1e-9,
                                        atol=1e-9)
         self.assertTrue(np.isnan(table["POST_MEAN"][FAILED]).all())
-        # the CRC covers them
-        with h5py.File(self.first) as f:
-            columns = f["fits/CRC"].attrs["COLUMNS"]
-        columns = columns.decode() if isinstance(columns, bytes) else columns
-        self.assertIn("POST_DRAWS", columns.split())
-        for row in range(N_STAR):
-            crc = 0
-            for name in columns.split():
-                values = table[name]
-                crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
-            self.assertEqual(crc, table["CRC"][row])
+        self.assertEqual(not_whole(self.first), [])
 
     def start(self, out, *args):
         return start("sample", "--fit", self.fitted, "--library", self.library, "--output", tmp(out),

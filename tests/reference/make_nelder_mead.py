@@ -1,18 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write nelder_mead.h: the points that SciPy's Nelder-Mead visits on several functions.
+"""Write nelder_mead.h: the points that SciPy's Nelder-Mead visits on several functions, and their values.
 
     /usr/bin/python3 tests/reference/make_nelder_mead.py OUTPUT.h
 
-The build runs it; SciPy 1.10 and 1.17 give the same points.
-tests/kernels/math/test_nelder_mead.c holds the same functions in C and compares bit for bit.
-Hence only + - * / floor and comparisons, in a fixed order, on Python floats (IEEE double,
-nothing fused), and no powers or sums by NumPy. Points are written as hexadecimal floats.
-
-A value that is NaN or infinite is given to SciPy as 1e300, which is what starmill makes of
-it. SciPy itself lets NaN into the simplex, where every comparison with it is false; what it
-does then is not worth following.
+The build runs it; tests/kernels/math/test_nelder_mead.c compares bit for bit.  A value that is NaN or
+infinite is given to SciPy as 1e300, which is what starmill makes of it.  SciPy itself lets NaN into the
+simplex, where every comparison with it is false; what it does then is not worth following.
 """
+
 import math
 import sys
 
@@ -24,57 +20,31 @@ HUGE = 1e300
 
 
 def rosenbrock(x):
-    total = 0.0
-    for i in range(len(x) - 1):
-        a = x[i + 1] - x[i] * x[i]
-        b = 1.0 - x[i]
-        total = total + (100.0 * (a * a) + b * b)
-    return total
+    return sum(100 * (b - a * a)**2 + (1 - a)**2 for a, b in zip(x, x[1:]))
 
 
 def powell(x):
-    a = x[0] + 10.0 * x[1]
-    b = x[2] - x[3]
-    c = x[1] - 2.0 * x[2]
-    d = x[0] - x[3]
-    c = c * c
-    d = d * d
-    return a * a + 5.0 * (b * b) + c * c + 10.0 * (d * d)
+    return ((x[0] + 10 * x[1])**2 + 5 * (x[2] - x[3])**2 + (x[1] - 2 * x[2])**4
+            + 10 * (x[0] - x[3])**4)
 
 
 def beale(x):
-    p = x[1] * x[1]
-    q = p * x[1]
-    a = 1.5 - x[0] + x[0] * x[1]
-    b = 2.25 - x[0] + x[0] * p
-    c = 2.625 - x[0] + x[0] * q
-    return a * a + b * b + c * c
+    return sum((c - x[0] + x[0] * x[1]**k)**2 for k, c in ((1, 1.5), (2, 2.25), (3, 2.625)))
 
 
 def quadratic(x):
     """Correlated: neighbours are tied by a factor 0.9, weights 1 to n."""
-    total = 0.0
-    n = len(x)
-    for i in range(n):
-        t = x[i] - 0.25 * (i + 1.0)
-        if i + 1 < n:
-            t = t - 0.9 * (x[i + 1] - 0.25 * (i + 2.0))
-        total = total + (i + 1.0) * (t * t)
-    return total
+    y = [v - 0.25 * (i + 1) for i, v in enumerate(x)] + [0]
+    return sum((i + 1) * (y[i] - 0.9 * y[i + 1])**2 for i in range(len(x)))
 
 
 def quartic(x):
-    a = x[0] - 0.75
-    b = a * a
-    return b * b + 0.5 * b
+    return (x[0] - 0.75)**4 + 0.5 * (x[0] - 0.75)**2
 
 
 def plateau(x):
     """Steps: many ties, which only a stable sort resolves as SciPy does; shrinks."""
-    a = math.floor(4.0 * (x[0] - 0.3))
-    b = math.floor(4.0 * (x[1] + 0.2))
-    c = math.floor(4.0 * (x[2] - 0.1))
-    return a * a + b * b + c * c
+    return float(sum(math.floor(4 * (v - at))**2 for v, at in zip(x, (0.3, -0.2, 0.1))))
 
 
 def broken(x):
@@ -83,27 +53,17 @@ def broken(x):
         return math.nan
     if x[1] > 1.35:
         return math.inf
-    if x[0] > 0.2 and x[1] < -0.1:
-        return -math.inf
-    return rosenbrock(x)
+    return -math.inf if x[0] > 0.2 and x[1] < -0.1 else rosenbrock(x)
 
 
 def ridge(x):
     """Not differentiable: contractions fail at the ridge and the simplex shrinks."""
-    a = x[0] - x[1]
-    b = x[0] + x[1] - 1.0
-    c = x[2] - x[0]
-    a = a if a > 0.0 else -a
-    b = b if b > 0.0 else -b
-    c = c if c > 0.0 else -c
-    return 10.0 * a + b + 3.0 * c
+    return 10 * abs(x[0] - x[1]) + abs(x[0] + x[1] - 1) + 3 * abs(x[2] - x[0])
 
 
 def mckinnon(x):
     """McKinnon 1998, SIAM J. Optim. 9, 148, tau = 2: stalls at the origin, f = 0."""
-    p = x[0] * x[0]
-    k = 360.0 if x[0] <= 0.0 else 6.0
-    return k * p + x[1] + x[1] * x[1]
+    return (360 if x[0] <= 0 else 6) * x[0]**2 + x[1] + x[1]**2
 
 
 def axes(x0, step):
@@ -142,6 +102,8 @@ CASES = [
 
 
 def hexadecimal(value):
+    if not math.isfinite(value):
+        return "(double)NAN" if math.isnan(value) else f"{'-' if value < 0 else ''}(double)INFINITY"
     mantissa, exponent = float(value).hex().split("p")
     return mantissa.rstrip("0").rstrip(".") + "p" + exponent if value else "0"
 
@@ -167,6 +129,7 @@ def main():
         "  double f_best;",
         "  const double *simplex0; /* [n+1][n] */",
         "  const double *points;   /* [n_eval][n] */",
+        "  const double *values;   /* [n_eval] */",
         "} reference_nm;",
         "",
     ]
@@ -175,11 +138,12 @@ def main():
         n = simplex.shape[1]
         options = dict(xatol=1e-4, fatol=1e-4)
         options.update(given)
-        points = []
+        points, values = [], []
 
-        def wrapped(x, function=function, points=points):
+        def wrapped(x, function=function, points=points, values=values):
             points.extend(x)
             f = function([float(v) for v in x])
+            values.append(f)
             return f if abs(f) < HUGE else HUGE
 
         found = minimize(wrapped, simplex[0], method="Nelder-Mead",
@@ -189,11 +153,11 @@ def main():
         out += rows(simplex.ravel(), n)
         out += ["};", "static const double nm_%s_points[] = {" % name]
         out += rows(points, n)
-        out += ["};", ""]
-        table.append('  {"%s", %d, %d, %r, %r, %d, %d, %d, %s, nm_%s_simplex0, nm_%s_points},'
+        out += ["};", "static const double nm_%s_values[] = {" % name, *rows(values, 4), "};", ""]
+        table.append('  {"%s", %d, %d, %r, %r, %d, %d, %d, %s, nm_%s_simplex0, nm_%s_points, nm_%s_values},'
                      % (name, n, options.get("maxfev", 200 * n),
                         options["fatol"], options["xatol"], found.nfev, found.nit, found.status,
-                        hexadecimal(found.fun), name, name))
+                        hexadecimal(found.fun), name, name, name))
     out += ["static const reference_nm reference_nm_case[] = {"] + table + ["};", "", "#endif"]
     with open(sys.argv[1], "w") as file:
         file.write("\n".join(out) + "\n")
