@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill library spectra`: a library from labelled spectra."""
+"""`starmill library spectra`: a library from labelled spectra.
+
+Modules are imported where they are needed, so that a wrong option is told at once.
+"""
 
 import os
 
@@ -79,28 +82,31 @@ def resolution(options, path, low, high, fwhm):
     return sigma, origin
 
 
-def settings_of(options, request, path, spectra):
-    import numpy as np
-
-    from library.spectra_fit import Settings
+def read_settings(options, request, path):
+    """Those of Settings (spectra_fit) that do not depend on the spectra, by name."""
     from library.spectra_options import read_ranges
     names = [name for name, _ in request.labels]
     keep = read_ranges("keep", options.keep, request.labels) if options.keep else {}
-    low, high = map(float, options.range.split(",")) if options.range else (0, np.inf)
-    sigma, origin = resolution(options, path, max(low, spectra.wave[0]),
-                               min(high, spectra.wave[-1]), spectra.origin.fwhm_aa)
-    number = {name: int(getattr(options, name) or usual) for name, usual in (
-        ("components", 40), ("degree", 2), ("guess_templates", 300))}
+    everything = (float("-inf"), float("inf"))
+    low, high = map(float, options.range.split(",")) if options.range else (0, everything[1])
+    if not low < high:
+        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
+    arm = options.arm or "opt"
+    if not (arm.isascii() and arm.replace("_", "a").isalnum() and arm == arm.lower()):
+        raise Failure(USAGE, f"--arm {arm}: a name is made of lower-case letters, digits and _")
     keep_all = bool(options.keep_outliers)
-    return Settings(
-        names, np.array([keep.get(name, (-np.inf, np.inf)) for name in names]),
-        np.array(read_lengths(options.lengths, names)), options.arm or "opt", low, high, sigma,
-        origin, os.path.basename(path.rstrip("/"))[:127], read_continuum(options.continuum),
-        number["components"], number["degree"],
-        float(options.smoothing) if options.smoothing else None, keep_all, bool(options.align),
-        options.hull or ("all" if keep_all else "dense"), number["guess_templates"],
-        int(options.model_error) if options.model_error else None,
-        float(options.spectra_sn or "inf"))
+    return {
+        "names": names, "limits": [keep.get(name, everything) for name in names],
+        "length": read_lengths(options.lengths, names), "arm": arm, "min_aa": low, "max_aa": high,
+        "source": os.path.basename(path.rstrip("/"))[:127],
+        "continuum": read_continuum(options.continuum),
+        "n_component": int(options.components or 40), "degree": int(options.degree or 2),
+        "smoothing": float(options.smoothing) if options.smoothing else None,
+        "keep_outliers": keep_all, "align": bool(options.align),
+        "hull": options.hull or ("all" if keep_all else "dense"),
+        "n_guess": int(options.guess_templates or 300),
+        "n_error": int(options.model_error) if options.model_error else None,
+        "error_sn": float(options.spectra_sn or "inf")}
 
 
 # ---- what is said ----
@@ -206,24 +212,21 @@ def main(options):
     if options.threads:
         os.environ["OPENBLAS_NUM_THREADS"] = options.threads  # before NumPy is there
     check_packages("library spectra", "numpy", "scipy", "astropy", "h5py")
-    from library.library_file import is_name, writable, write
-    from library.spectra_files import read_all
-    from library.spectra_fit import build
     from library.spectra_options import list_files, request_of
     request, path = request_of(options), options.arguments[0]
-    if options.range and not float(options.range.split(",")[0]) < float(
-            options.range.split(",")[1]):
-        raise Failure(USAGE, "--range takes MIN,MAX with MIN below MAX")
-    if options.arm and not (is_name(options.arm) and options.arm == options.arm.lower()):
-        raise Failure(USAGE, f"--arm {options.arm}: a name is made of lower-case letters, digits "
-                      "and _")
+    given = read_settings(options, request, path)
     paths, is_many = list_files(options.arguments, request)
     reads = [("--table", request.table), ("--wave-file", request.wave_file)]
     check_output(options.output, True, [(what, read) for what, read in reads if read]
                  + [("the file of spectra", p) for p in paths])
+    from library.library_file import writable, write
+    from library.spectra_files import read_all
     writable(options.output, options.overwrite)
     spectra = read_all(paths, is_many, request)
-    settings = settings_of(options, request, path, spectra)
+    sigma, origin = resolution(options, path, max(given["min_aa"], spectra.wave[0]),
+                               min(given["max_aa"], spectra.wave[-1]), spectra.origin.fwhm_aa)
+    from library.spectra_fit import Settings, build
+    settings = Settings(**given, sigma_aa=sigma, sigma_origin=origin)
     made = build(settings, spectra)
     made.library.name = f"spectra of {settings.source[:100]}"
     print_made(made, settings, spectra)

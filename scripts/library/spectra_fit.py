@@ -54,6 +54,9 @@ class Settings:
     n_error: int
     error_sn: float
 
+    def __post_init__(self):
+        self.limits, self.length = np.array(self.limits), np.array(self.length)
+
 
 class Functions:
     """Of the labels, through spectra y [n, n_pix] with labels values [n, n_label], gaps (bool) and
