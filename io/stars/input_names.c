@@ -16,6 +16,7 @@
 #include "io/files/sha256.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "io/surveys/formats.h"
 #include "io/surveys/redrock.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_inspect.h"
@@ -27,7 +28,7 @@
 #include "src/system/order.h"
 #include "src/system/watchdog.h"
 
-enum { MAX_PATH = 1024 };
+enum { MAX_PATH = 1024, MOST_LOOKED_AT = 100 /* for their format */ };
 
 /* Command line, then catalog file, then patterns. */
 static int list_inputs(const mill_input_request *request, mill_path_list *list)
@@ -52,6 +53,22 @@ static int list_inputs(const mill_input_request *request, mill_path_list *list)
                               "starmill fit --help");
 done:
   mill_free(number);
+  return err;
+}
+
+int mill_input_names_format(const mill_input_request *request, const mill_config *config,
+                            const mill_format **format)
+{
+  int err = MILL_OK;
+  mill_path_list list = {0};
+  *format = NULL;
+  MILL_TRY(list_inputs(request, &list));
+  /* what is wrong with the others will be said when they are indexed */
+  for (size_t i = 0; i < list.n && i < MOST_LOOKED_AT && !*format; i++)
+    if (mill_format_of(list.path[i], config, format) == MILL_ERR_CONFIG)
+      MILL_TRY(MILL_ERR_CONFIG);
+done:
+  mill_path_list_clear(&list);
   return err;
 }
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "io/catalog/input_table.h"
+#include "io/surveys/spectra.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
@@ -42,6 +43,11 @@ typedef struct mill_input_names {
 int mill_input_names_share(const mill_mpi *mpi, const mill_input_request *request,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
+
+/** The format of the first input that has a known one; NULL: none has.  One rank alone.  Errors as
+ *  above. */
+int mill_input_names_format(const mill_input_request *request, const mill_config *config,
+                            const mill_format **format);
 
 void mill_input_names_clear(mill_input_names *names);
 

@@ -535,4 +535,5 @@ const mill_format mill_format_generic = {
     "generic",      "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
     recognise,      open_file,
     close_file,     index_file,
-    read_exposures, 0};
+    read_exposures, 0,
+    NULL,           0};

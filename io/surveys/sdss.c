@@ -331,8 +331,13 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
   return MILL_OK;
 }
 
+/* they see the same light at 6000 A */
+static const mill_arm_choice cameras[] = {{.arm = "b", .max_aa = 6000},
+                                          {.arm = "r", .min_aa = 6000, .max_aa = INFINITY}};
+
 const mill_format mill_format_sdss = {
     "sdss",         "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
     recognise,      open_file,
     close_file,     index_file,
-    read_exposures, 0};
+    read_exposures, 0,
+    cameras,        sizeof cameras / sizeof *cameras};

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "io/surveys/arena.h"
+#include "io/surveys/formats.h"
 #include "io/surveys/row_identity.h"
 #include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
@@ -580,36 +581,6 @@ int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
 
 /* ---- files ---------------------------------------------------------------- */
 
-/* "desi (DESI coadd and spectra files), sdss (...)" */
-static void list_formats(const mill_format *const *formats, int n_format, char *out, size_t size)
-{
-  size_t n = 0;
-  out[0] = '\0';
-  for (int i = 0; i < n_format && n < size; i++)
-    n += (size_t)snprintf(out + n, size - n, "%s%s (%s)", i ? ", " : "", formats[i]->name,
-                          formats[i]->description);
-}
-
-static int find_format(mill_spectra *spectra, const mill_format *const *formats, int n_format)
-{
-  const char *wanted = spectra->settings.config->format;
-  const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
-  char names[512];
-  for (int i = 0; i < n_format; i++)
-    if (is_forced ? strcmp(formats[i]->name, wanted) == 0
-                  : formats[i]->recognise(spectra->fits->guard)) {
-      spectra->format = formats[i];
-      return MILL_OK;
-    }
-  list_formats(formats, n_format, names, sizeof names);
-  if (is_forced)
-    return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
-  return MILL_ERROR(
-      MILL_ERR_INPUT,
-      "%s: is of no known format (%s); give such a file, or name its format by --format",
-      spectra->name, names);
-}
-
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out)
 {
@@ -623,7 +594,14 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
   spectra->name = spectra->fits->guard->path;
   MILL_TRY(mill_fits_file_check_rows(spectra->fits));
-  MILL_TRY(find_format(spectra, formats, n_format));
+  MILL_TRY(mill_format_find(settings->config->format, formats, n_format, spectra->name,
+                            spectra->fits->guard, &spectra->format));
+  const char *cameras = settings->config->cameras_of;
+  if (cameras[0] && strcmp(cameras, spectra->format->name) != 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: is of format %s, and the library's arm was cut into the cameras of %s, the "
+              "first input's format: fit it in a run of its own, or name the arms by the key arms",
+              spectra->name, spectra->format->name, cameras);
   MILL_TRY(
       spectra->format->open(spectra->fits, &spectra->settings, &spectra->frame, &spectra->state));
   *out = spectra;
@@ -654,13 +632,9 @@ int mill_spectra_threads(void)
 
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out)
 {
-  /* in the order in which they are asked whether they know a file */
-  static const mill_format *const formats[] = {
-      &mill_format_desi,  &mill_format_sdss,    &mill_format_lamost,
-      &mill_format_weave, &mill_format_generic,
-  };
-  return mill_spectra_open_as(path, settings, formats, (int)(sizeof formats / sizeof formats[0]),
-                              out);
+  int n = 0;
+  const mill_format *const *formats = mill_formats(&n);
+  return mill_spectra_open_as(path, settings, formats, n, out);
 }
 
 void mill_spectra_close(mill_spectra *spectra)

@@ -156,6 +156,10 @@ typedef struct mill_format {
   /** Calls mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
   unsigned selects; /**< bits of enum mill_selects */
+  /** Its cameras [n_camera]: the arms of a fit whose configuration names none; see
+   *  mill_config_take_cameras. */
+  const mill_arm_choice *camera;
+  int n_camera;
 } mill_format;
 
 extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,

@@ -383,4 +383,5 @@ const mill_format mill_format_weave = {
     "weave",        "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
     recognise,      open_file,
     close_file,     index_file,
-    read_exposures, MILL_SELECTS_CLASSES};
+    read_exposures, MILL_SELECTS_CLASSES,
+    NULL,           0};

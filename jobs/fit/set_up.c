@@ -7,6 +7,7 @@
 
 #include "io/catalog/input_table.h"
 #include "io/library/library_file.h"
+#include "io/stars/input_names.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/fit_same.h"
 #include "jobs/fit/sampled_fit.h"
@@ -90,6 +91,40 @@ static int load_library(void *context)
               "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
               "library of the fit with --library",
               call->options->fit, setup->config.template_lib, setup->fit_hash, setup->lib.hash);
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+/* Where the configuration names no arms, the cameras of the inputs' format.  Collective; a sample
+ * has the arms of its fit. */
+static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
+{
+  mill_config *config = &setup->config;
+  const mill_format *format = NULL;
+  mill_input_request request;
+  if (config->n_arm > 0 || call->options->fit)
+    return MILL_OK;
+  mill_fit_options_inputs(call->options, &request);
+  MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
+                                           ? mill_input_names_format(&request, config, &format)
+                                           : MILL_OK));
+  if (format)
+    mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera, config);
+  MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
+  MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
+  MILL_CHECK_MPI(
+      MPI_Bcast(config->cameras_of, (int)sizeof config->cameras_of, MPI_CHAR, 0, call->mpi->comm));
+  return MILL_OK;
+}
+
+static int bind_library(void *context)
+{
+  const mill_fit_call *call = ((loading *)context)->call;
+  mill_fit_setup *setup = ((loading *)context)->setup;
+  int err = MILL_OK;
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: cutting its arms", setup->config.template_lib);
   MILL_TRY(mill_config_cut_arms(&setup->config, &setup->lib));
   MILL_TRY(mill_config_bind(&setup->config, &setup->lib));
   MILL_TRY(mill_config_arms(&setup->config, &setup->lib, setup->arm_wanted));
@@ -216,6 +251,8 @@ int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_TRY(mill_fit_watch_stops(call, setup));
   warn_of_file_pointers(call->mpi);
   MILL_TRY(mill_mpi_rank0_first(call->mpi, load_library, &all));
+  MILL_TRY(choose_cameras(call, setup));
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, bind_library, &all));
   MILL_TRY(mill_mpi_rank0_first(call->mpi, load_start, &all));
   MILL_TRY(mill_fit_same_settings(call->mpi, &setup->config, &setup->lib));
 done:

@@ -90,7 +90,8 @@ typedef struct mill_config {
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
-  char format[16]; /**< auto, desi, sdss, lamost, weave, generic */
+  char cameras_of[16]; /**< format whose cameras the arms are; empty: none; never read or printed */
+  char format[16];     /**< auto, desi, sdss, lamost, weave, generic */
   enum mill_exposures exposures;
   int join_by_name;          /**< rows of one object (by name) are joined */
   double join_radius_arcsec; /**< with it also rows within this distance; 0: only by name */
@@ -144,6 +145,12 @@ int mill_config_check(const mill_config *config);
  *  library and mill_config_bind, which refuses names that are left.  MILL_ERR_CONFIG,
  *  MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
+
+/** Take the cameras [n] of a format as arms, where the configuration names none and the library has
+ *  one arm, which bears no camera's name: those that it covers, for mill_config_cut_arms.
+ *  Otherwise nothing changes: the library's arms are used as they are. */
+void mill_config_take_cameras(const mill_library *lib, const char *format,
+                              const mill_arm_choice *camera, int n, mill_config *config);
 
 /** Check, and resolve names (fixed, priors, arms) against a library, filling
  *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arms cut from the library's only arm. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@
 
 enum {
   SPLINE_MARGIN = 64, /* grid points beyond those that are needed, where a spline's end is felt */
-  MIN_POINTS = 200    /* of a part */
+  MIN_POINTS = 200,   /* of a part */
+  LEAST_CAMERA = 1000 /* of a camera's part, so that there are pixels at any velocity */
 };
 
 static int is_part(const mill_config *config, const mill_library *lib, int i)
@@ -124,6 +126,22 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
                      (void **)&part->wave_aa));
   MILL_CHECK(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
   return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
+}
+
+void mill_config_take_cameras(const mill_library *lib, const char *format,
+                              const mill_arm_choice *camera, int n, mill_config *config)
+{
+  int first, end;
+  for (int i = 0; i < n; i++)
+    if (config->n_arm > 0 || lib->n_arm != 1 || mill_library_find_arm(lib, camera[i].arm) >= 0)
+      return;
+  for (int i = 0; i < n; i++) {
+    window(config, &lib->arm[0], &camera[i], &first, &end);
+    if (end - first >= LEAST_CAMERA)
+      config->arm[config->n_arm++] = camera[i];
+  }
+  if (config->n_arm > 0)
+    snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
 }
 
 /* By wavelength, so that the order in which a configuration names them means nothing. */

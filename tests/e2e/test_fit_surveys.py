@@ -146,6 +146,16 @@ class Surveys(EndToEnd):
         for name in alone:
             self.assertEqual(alone[name][0].tobytes(), both[name][0].tobytes(), name)
 
+    def test_a_library_of_one_arm_is_cut_into_the_cameras_of_the_first_format(self):
+        done = self.fit("cameras.h5", cut("desi.fits", [3]), SDSS[1], status=3,
+                        lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+        self.assertOneLine(done, os.path.basename(SDSS[1]), "the cameras of desi", "the key arms",
+                           status=3)
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED])
+        for arm in "BRZ":
+            self.assertGreater(table["NPIX_" + arm][0], 1000)
+
     def test_without_a_line_spread_function_nothing_is_fitted(self):
         done = self.fit("no-lsf.h5", LAMOST[0], status=3)
         self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",

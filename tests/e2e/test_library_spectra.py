@@ -195,7 +195,7 @@ class LibrarySpectra(ProgramTest):
         error = flux / 100
         flux = flux + error * rng.normal(size=flux.shape)
         write_desi(tmp("stars.fits"), {"OPT": {"WAVELENGTH": wave, "FLUX": flux, "IVAR": error**-2}})
-        put("run.yaml", "wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+        put("run.yaml", "arms: [opt]\nwave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
         self.fit("result.h5", "--config", tmp("run.yaml"), tmp("stars.fits"), lib=tmp("fit.h5"))
         got = read(self.path)
         np.testing.assert_array_equal(got["STATUS"], FITTED)
@@ -405,7 +405,7 @@ class LibrarySpectra(ProgramTest):
                 arms[arm] = {"WAVELENGTH": wave, "FLUX": flux, "IVAR": np.full(flux.shape, 25),
                              "RESOLUTION": matrix}
             write_desi(tmp("coadd.fits"), arms)
-            put("desi.yaml", "wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+            put("desi.yaml", "arms: [opt]\nwave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
             self.fit(f"desi{narrow}.h5", "--config", tmp("desi.yaml"), tmp("coadd.fits"),
                      lib=tmp("grid.h5"))
             got = read(self.path)

@@ -55,8 +55,7 @@ class Pulls(ProgramTest):
     @classmethod
     def setUpClass(cls):
         cls.small = Survey("small", coarse_library())
-        cls.shipped = Survey("shipped", os.path.join(SOURCE, "libraries", "fgk.h5"), "--config",
-                             os.path.join(SOURCE, "config", "desi-arms.yaml"))
+        cls.shipped = Survey("shipped", os.path.join(SOURCE, "libraries", "fgk.h5"))
 
     def test_every_star_is_fitted(self):
         for survey in (self.small, self.shipped):

@@ -35,8 +35,7 @@ MILL_TEST(examples_of_other_surveys_are_read)
     const char *format;
     double resolving_power;
     int join;
-    double fwhm_aa; /* of the first arm */
-  } survey[] = {{"sdss", 0, 0, 0}, {"lamost", 1800, 0, 2.7}, {"weave", 5000, 1, 0}};
+  } survey[] = {{"sdss", 0, 0}, {"lamost", 1800, 0}, {"weave", 5000, 1}};
   for (size_t i = 0; i < sizeof survey / sizeof survey[0]; i++) {
     char example[512];
     mill_config config;
@@ -46,7 +45,6 @@ MILL_TEST(examples_of_other_surveys_are_read)
     assert_string_equal(config.format, survey[i].format);
     assert_close(config.resolving_power, survey[i].resolving_power, 0);
     assert_int_equal(config.join_by_name, survey[i].join);
-    assert_close(config.arm[0].fwhm_aa, survey[i].fwhm_aa, 0);
     assert_int_equal(config.wave_mask_auto, 0); /* never DESI's dichroic */
     mill_config_clear(&config);
   }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/surveys/formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+const mill_format *const *mill_formats(int *n)
+{
+  static const mill_format *const formats[] = {
+      &mill_format_desi,  &mill_format_sdss,    &mill_format_lamost,
+      &mill_format_weave, &mill_format_generic,
+  };
+  *n = (int)(sizeof formats / sizeof formats[0]);
+  return formats;
+}
+
+/* "desi (DESI coadd and spectra files), sdss (...)" */
+static void list_formats(const mill_format *const *formats, int n_format, char *out, size_t size)
+{
+  size_t n = 0;
+  out[0] = '\0';
+  for (int i = 0; i < n_format && n < size; i++)
+    n += (size_t)snprintf(out + n, size - n, "%s%s (%s)", i ? ", " : "", formats[i]->name,
+                          formats[i]->description);
+}
+
+int mill_format_find(const char *wanted, const mill_format *const *formats, int n, const char *path,
+                     const mill_fits_guard *guard, const mill_format **out)
+{
+  const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
+  char names[512];
+  *out = NULL;
+  for (int i = 0; i < n && !*out; i++)
+    if (is_forced ? strcmp(formats[i]->name, wanted) == 0 : formats[i]->recognise(guard))
+      *out = formats[i];
+  if (*out)
+    return MILL_OK;
+  list_formats(formats, n, names, sizeof names);
+  if (is_forced)
+    return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
+      "%s: is of no known format (%s); give such a file, or name its format by --format", path,
+      names);
+}
+
+int mill_format_of(const char *path, const mill_config *config, const mill_format **out)
+{
+  int err = MILL_OK, n = 0;
+  mill_fits_file *fits = NULL;
+  const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
+  const mill_format *const *formats = mill_formats(&n);
+  *out = NULL;
+  MILL_TRY(mill_fits_file_open(path, &limits, &fits));
+  MILL_TRY(mill_format_find(config->format, formats, n, fits->guard->path, fits->guard, out));
+done:
+  mill_fits_file_close(fits);
+  return err;
+}
