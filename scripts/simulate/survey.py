@@ -66,7 +66,6 @@ class Survey:
         whole = library_file.read(path_of_library(options.library))
         self.library = forward.cut_arms(whole, {arm.name: arm.wave_aa[[0, -1]]
                                                 for arm in self.arms})
-        self.is_cut = self.library is not whole
         self.templates = [forward.Template(self.library, arm) for arm in self.arms]
         draw.check_library(self.library)
         self.n_share = [
@@ -239,10 +238,7 @@ def say(survey, made, seconds, n_process):
         processes = "1 process" if n_process == 1 else f"{n_process} processes"
         print(f"time         {seconds:.1f} s, {made[1] / seconds:.1f} stars/s ({processes})")
     print(f"truth        {survey.path(folder.TRUTH)}")
-    config = ""
-    if survey.is_cut:  # a fit must cut it the same way
-        config = f" --config {shipped_file('config/desi-arms.yaml')}"
-    print(f"to fit it    starmill fit --library {survey.library.path}{config} --catalog "
+    print(f"to fit it    starmill fit --library {survey.library.path} --catalog "
           f"{survey.path(folder.CATALOG)} --output RESULT.h5")
 
 
