@@ -15,10 +15,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from basics import INTERNAL, OUTPUT, USAGE, Failure
-
-STOPPED = 75
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+from basics import INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure
 
 
 def tell(message):
@@ -97,7 +94,7 @@ class Stop:
         if file and os.path.exists(file):
             raise Failure(STOPPED, f"not started: the stop file {file} is there; remove it")
         self._file, self._since = file, None
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._note)
 
     def _note(self, number, _):
@@ -138,6 +135,8 @@ def each(function, items, n_worker, close=()):
         while waiting:
             yield _result(waiting.popleft())
     except BrokenProcessPool as error:
+        for child in multiprocessing.active_children():
+            child.kill()  # the pool would wait for them, as they do not hear SIGTERM
         raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: use "
                                 "fewer processes") from error
     finally:
@@ -145,7 +144,7 @@ def each(function, items, n_worker, close=()):
 
 
 def _begin(parent, close):
-    for number in SIGNALS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # of the whole group: the parent says when to end
     for fd in close:
         os.close(fd)

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill export`: a result as rvspecfit's files, or as one FITS table of all columns."""
 
-import concurrent.futures
 import contextlib
+import functools
 import os
-import signal
 import sys
 import time
 import types
 import warnings
 
-from basics import (INPUT, INTERNAL, OUTPUT, STOP_SIGNALS, USAGE, Failure, catch_stops,
-                    check_packages, printable)
+from basics import INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages, printable
 
 check_packages("export", "numpy", "h5py", "astropy")
 
 import astropy  # noqa: E402
 import h5py  # noqa: E402
 
+import running  # noqa: E402
 from export import rvmod, rvtab, table  # noqa: E402
 from export.product import Product, head, is_done, words  # noqa: E402
 from look.models import Models  # noqa: E402
@@ -189,15 +188,10 @@ class Export:
 _export = None  # of a process that makes products
 
 
-def begin(options):
-    """A process finishes its product; the first one of the job takes the signals."""
+def product(options, i):
+    """By a worker process, with a result of its own: no two processes use one open file."""
     global _export
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    _export = Export(options)
-
-
-def product(i):
+    _export = _export or Export(options)
     return _export.product(i)
 
 
@@ -208,13 +202,7 @@ def products(export, options):
     make_folder(options.output)
     if not os.access(options.output, os.W_OK | os.X_OK):
         raise Failure(OUTPUT, f"--output: cannot write in the folder {options.output}")
-    with concurrent.futures.ProcessPoolExecutor(n_worker, initializer=begin,
-                                                initargs=(options,)) as pool:
-        try:
-            yield from pool.map(product, range(n))
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise Failure(INTERNAL, "a process of the export has died, perhaps for want of memory: "
-                                    "give a lower --workers") from error
+    yield from running.each(functools.partial(product, options), range(n), n_worker)
 
 
 def main(options):
