@@ -137,8 +137,8 @@ def each(function, items, n_worker, close=()):
     except BrokenProcessPool as error:
         for child in multiprocessing.active_children():
             child.kill()  # the pool would wait for them, as they do not hear SIGTERM
-        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: use "
-                                "fewer processes") from error
+        raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
+                                "a lower --workers (simulate: --threads)") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
