@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <mpi.h>
-
 #include "jobs/library/library_build.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
@@ -86,19 +84,15 @@ const mill_option_help *const mill_library_help[] = {HELP(&head_table),
 
 /* ---- sub-commands ------------------------------------------------------------------------- */
 
-typedef struct sub_command {
+static const struct {
   const char *name;
-  int by_all; /* 1: collective, and run returns an exit status; 0: by rank 0, an error code */
-  int (*run)(int argc, char **argv);
-  const mill_script *script; /* without MPI: in place of run, or after it where there is both */
-} sub_command;
-
-static const sub_command sub_commands[] = {{"build", 0, NULL, &script_build},
-                                           {"train", 1, mill_job_library_train, &script_train},
-                                           {"import", 0, NULL, &script_import},
-                                           {"spectra", 0, NULL, &mill_library_spectra},
-                                           {"model-error", 0, NULL, &mill_library_error},
-                                           {"info", 0, NULL, &script_info}};
+  const mill_script *script;
+} sub_commands[] = {{"build", &script_build},
+                    {"train", &script_train},
+                    {"import", &script_import},
+                    {"spectra", &mill_library_spectra},
+                    {"model-error", &mill_library_error},
+                    {"info", &script_info}};
 
 static int unknown(const char *name)
 {
@@ -107,34 +101,24 @@ static int unknown(const char *name)
       name ? "unknown sub-command " : "library needs a sub-command", name ? name : "");
 }
 
-/* With MPI running. */
-static int run(const sub_command *sub, int argc, char **argv)
-{
-  int rank = 0, status = 0;
-  if (sub && sub->by_all)
-    return sub->run(argc, argv);
-  /* MPI's default handler ends the job when a call fails */
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0) {
-    status =
-        mill_job_end("library", sub ? sub->run(argc, argv) : unknown(argc > 0 ? argv[0] : NULL));
-    fflush(stdout);
-  }
-  MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return status;
-}
-
 int mill_job_library(int argc, char **argv)
 {
-  mill_mpi mpi;
-  const sub_command *sub = NULL;
+  const mill_script *script = NULL;
   for (size_t i = 0; argc > 1 && i < sizeof sub_commands / sizeof *sub_commands; i++)
     if (strcmp(argv[1], sub_commands[i].name) == 0)
-      sub = &sub_commands[i];
-  if (sub && sub->script && !(sub->run && mill_library_trains(argc - 1, argv + 1)))
-    return mill_script_run(sub->script, argc - 1, argv + 1);
-  const int err = mill_mpi_start(&mpi);
-  const int status = err == MILL_OK ? run(sub, argc - 1, argv + 1) : mill_job_end("library", err);
-  mill_mpi_end(&mpi);
-  return status == 0 && sub->script ? mill_script_run(sub->script, argc - 1, argv + 1) : status;
+      script = sub_commands[i].script;
+  if (!script)
+    return mill_script_is_other_rank()
+               ? mill_error_exit_status(MILL_ERR_USAGE)
+               : mill_job_end("library", unknown(argc > 1 ? argv[1] : NULL));
+  if (script == &script_train && mill_library_trains(argc - 1, argv + 1)) {
+    mill_mpi mpi;
+    const int err = mill_mpi_start(&mpi);
+    const int status =
+        err == MILL_OK ? mill_job_library_train(argc - 1, argv + 1) : mill_job_end("library", err);
+    mill_mpi_end(&mpi);
+    if (status != 0)
+      return status;
+  }
+  return mill_script_run(script, argc - 1, argv + 1);
 }

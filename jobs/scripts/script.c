@@ -14,7 +14,7 @@
 #include "src/system/shipped_file.h"
 
 /* As the launchers of Open MPI, MPICH and Slurm tell their processes. */
-static int is_other_rank(void)
+int mill_script_is_other_rank(void)
 {
   static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                      "SLURM_PROCID"};
@@ -101,7 +101,7 @@ static int start(const mill_script *script, int argc, char **argv)
 
 int mill_script_run(const mill_script *script, int argc, char **argv)
 {
-  if (is_other_rank())
+  if (mill_script_is_other_rank())
     return 0;
   return mill_job_end(script->help.table->command + strlen("starmill "), start(script, argc, argv));
 }

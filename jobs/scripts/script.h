@@ -34,6 +34,9 @@ typedef struct mill_script {
   "Runs python3, or the Python that the environment variable STARMILL_PYTHON names; it "           \
   "needs\n" packages ".\n"
 
+/** 1: a launcher of MPI says that this process is not rank 0. */
+int mill_script_is_other_rank(void);
+
 /** argv[0] is the job's name, with its sub-command.  On success the script replaces the process;
  *  it returns the exit status of a failure, of --help, and of ranks other than 0 of an MPI run,
  *  which have nothing to do. */
