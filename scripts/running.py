@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What long jobs share: the lock of an output, stopping in good order, work for many processes."""
+"""What long jobs share: roles of files, stopping in good order, work for many processes."""
 
-import contextlib
-import errno
-import fcntl
-import glob
 import multiprocessing
 import os
 import signal
@@ -15,7 +11,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from basics import INTERNAL, OUTPUT, STOP_SIGNALS, STOPPED, USAGE, Failure
+from basics import INTERNAL, STOP_SIGNALS, STOPPED, USAGE, Failure
 
 
 def tell(message):
@@ -43,45 +39,6 @@ def check_roles(output, reads):
                 about and (about.st_dev, about.st_ino) in numbers):
             raise Failure(USAGE, f"--output {output} and {what} {path} are one file, or would be: "
                                  "give another name for the output")
-
-
-@contextlib.contextmanager
-def locked(output):
-    """Two jobs never write the same output: OUTPUT.lock is locked, for as long as this process
-    lives, and removed.  What killed jobs left, OUTPUT.tmp-*, is removed too.  Gives the lock's
-    descriptor, which worker processes must close."""
-    path = output + ".lock"
-    try:
-        fd = lock_file(path, output)
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path}: cannot be made: {error.strerror}") from error
-    try:
-        for leftover in glob.glob(glob.escape(output) + ".tmp-*"):
-            os.unlink(leftover)
-        yield fd
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        os.close(fd)
-
-
-def lock_file(path, output):
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
-                os.pwrite(fd, f"{os.uname().nodename} process {os.getpid()}".ljust(100).encode(), 0)
-                return fd
-        except BlockingIOError:
-            holder = os.pread(fd, 200, 0).decode(errors="replace").strip()
-            raise Failure(OUTPUT, f"{output} is being written by another job ({holder}): wait for "
-                                  "it, or give another name") from None
-        except OSError as error:
-            if error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-                return fd  # a file system without locks
-            raise
-        os.close(fd)  # of a job that has just removed it
 
 
 # ---- the end ----
@@ -116,17 +73,16 @@ def n_workers(text):
     return int(text) if text else len(os.sched_getaffinity(0))
 
 
-def each(function, items, n_worker, close=()):
+def each(function, items, n_worker):
     """function(item) of each item, in their order, made by n_worker processes, which are copies of
-    this one: so function may be anything, and what it needs in memory is shared.  close:
-    descriptors that they must not hold."""
+    this one: so function may be anything, and what it needs in memory is shared."""
     global _function
     if n_worker == 1:
         yield from map(function, items)
         return
     _function, waiting = function, deque()
     pool = ProcessPoolExecutor(n_worker, multiprocessing.get_context("fork"), _begin,
-                               (os.getpid(), close))
+                               (os.getpid(),))
     try:
         for item in items:
             waiting.append(pool.submit(_call, item))
@@ -143,11 +99,9 @@ def each(function, items, n_worker, close=()):
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(parent, close):
+def _begin(parent):
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # of the whole group: the parent says when to end
-    for fd in close:
-        os.close(fd)
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
 
 

@@ -2,6 +2,7 @@
 """`starmill library build`: spectra with labels in, one grid file out, from which an emulator is
 made (docs/use/libraries.md, "A grid of models")."""
 
+import glob
 import os
 
 from basics import INPUT, USAGE, Failure, check_packages, printable, refuse_foreign, version
@@ -22,8 +23,9 @@ from library.library_file import MAX_SIGMA_WIDTH  # noqa: E402
 from library.resample import ArmCut, level_of  # noqa: E402
 from library.spectra_files import Source  # noqa: E402
 from library.spectra_options import list_files, request_of  # noqa: E402
+from lock import OutputLock  # noqa: E402
 from progress import Progress  # noqa: E402
-from running import STOPPED, Stop, check_roles, each, locked, n_workers, tell  # noqa: E402
+from running import STOPPED, Stop, check_roles, each, n_workers, tell  # noqa: E402
 
 N_TRIED = 3  # models of which one must be good before a file is made
 FLOAT32 = np.finfo("f4")
@@ -225,7 +227,9 @@ class Job:
 
     def run(self, target, stop, start):
         output = target + ".new" if self.options.overwrite else target
-        with locked(target) as lock:
+        with OutputLock(target) as lock:
+            for leftover in glob.glob(glob.escape(output) + ".tmp-*"):
+                os.unlink(leftover)  # of a job that was killed
             for path in (target, output):
                 refuse_foreign(path, "starmill grid")
                 if os.path.lexists(path) and not os.path.isfile(path):
@@ -251,9 +255,10 @@ class Job:
         progress = Progress(len(models), "models", len(models) - len(todo))
         n_bad = int((models.status == BAD).sum())
         self.writer = Writer(output)
-        results = each(self.write_model, todo, self.n_worker, close=[lock])
+        results = each(self.write_model, todo, self.n_worker)
         try:
             for n, (i, why) in enumerate(zip(todo, results), len(models) - len(todo) + 1):
+                lock.keep()
                 self.writer.put_status(i, BAD if why else GOOD, why)
                 n_bad += bool(why)
                 progress.update(n, n_bad)

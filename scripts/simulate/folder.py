@@ -6,7 +6,7 @@ import os
 import re
 
 from basics import OUTPUT, Failure
-from running import locked
+from lock import OutputLock
 
 TRUTH, CATALOG = "truth.fits", "catalog.txt"
 OURS = re.compile(r"(?:(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt)(\.tmp-.*)?")
@@ -66,10 +66,10 @@ def make_folder(folder):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Makes the folder, takes its lock, removes leftovers.  Gives the lock's descriptor, None where
-    the survey is complete, as another job may have written it meanwhile."""
+    """Makes the folder, takes its lock, removes leftovers.  Gives the lock, None where the
+    survey is complete, as another job may have written it meanwhile."""
     make_folder(survey.folder)
-    with locked(survey.path(TRUTH)) as lock:
+    with OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)
         if not complete:
             clear(survey)

@@ -161,9 +161,10 @@ def make_batches(survey, batches, job, tell):
                 order.append(block)
                 yield block
 
-    made = running.each(functools.partial(make_block, survey), blocks(), job.n_process, [job.lock])
+    made = running.each(functools.partial(make_block, survey), blocks(), job.n_process)
     try:
         for _ in made:
+            job.lock.keep()
             batch, _, n = order.popleft()
             batch.n_left -= n
             if batch.n_left == 0:

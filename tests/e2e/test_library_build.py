@@ -519,7 +519,7 @@ class LibraryBuild(unittest.TestCase):
         write_phoenix("workers", labels_of(40))
         self.good(phoenix("workers", "all.h5"))
         self.refused(phoenix("workers", "worker.h5", "--workers", 2,
-                             env=faults("kill:open:/m020.fits$:3:1")), 70, "--workers")
+                             env=faults("kill:open:/m020.fits$:3:1")), 70, "was killed")
         done = read("worker.h5")["status"]
         self.assertTrue(0 < (done == 1).sum() < 40, done)
         self.good(phoenix("workers", "worker.h5", "--workers", 3))

@@ -350,7 +350,7 @@ class Continue(Simulate):
         args = ["--stars", 72, "--per-file", 3, "--threads", 2]
         process = self.start("widow", *args)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
-        self.assertEqual(int(lock.split()[2]), process.pid)  # HOST process N
+        self.assertEqual(int(lock.split()[3]), process.pid)  # host HOST pid N
         process.kill()
         process.communicate(timeout=PATIENCE)  # its pipes close when its workers have ended
         self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
@@ -372,7 +372,7 @@ class Continue(Simulate):
         process = self.start("shared", *args)
         for more in ([], ["--overwrite"]):
             done = simulate("shared", *args, *more)
-            self.assertOneLine(done, tmp("shared"), "is being written by another job", status=4)
+            self.assertOneLine(done, tmp("shared"), "is being written by process", status=4)
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
