@@ -179,7 +179,7 @@ def fit_all(library, labels, flux, all_sn):
         spectra = np.concatenate([np.log(f[block, EDGE:-EDGE].astype(float)) for f in flux], axis=1)
         own = fitter.templates(labels[block])
         noise = random.standard_normal(spectra.shape)
-        x = None
+        x = found_before = None
         for (found, sigma, own_found), sn in zip(out, all_sn):
             data = fitter.flat(spectra + noise / sn)
             start = fitter.start(data)

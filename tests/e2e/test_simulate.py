@@ -7,7 +7,6 @@ Shipped.
 
 import dataclasses
 import hashlib
-import re
 import signal
 import time
 import warnings
