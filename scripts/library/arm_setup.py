@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from basics import USAGE, Failure
-from library.library_file import MAX_ARM, MAX_PIX, MIN_PIX
+from library.library_data import MAX_ARM, MAX_PIX, MIN_PIX
 from library.spectra_options import number
 
 FWHM_PER_SIGMA = 2.3548200450309493

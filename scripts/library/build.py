@@ -19,7 +19,7 @@ from library.build_models import check_labels, mark_doubles, select_models  # no
 from library.grid_models import describe_models, open_grid  # noqa: E402
 from library.grid_write import (BAD, GOOD, TO_DO, WHY, GridArm, Writer, create,  # noqa: E402
                                 finish, revise, short)
-from library.library_file import MAX_SIGMA_WIDTH  # noqa: E402
+from library.library_data import MAX_SIGMA_WIDTH  # noqa: E402
 from library.resample import ArmCut, level_of  # noqa: E402
 from library.spectra_files import Source  # noqa: E402
 from library.spectra_options import list_files, request_of  # noqa: E402

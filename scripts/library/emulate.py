@@ -7,7 +7,7 @@ import numpy as np
 from scipy.interpolate import BSpline
 from scipy.spatial.distance import cdist
 
-from library.library_file import SplineGrid
+from library.library_data import SplineGrid
 
 
 def flux(library, i_arm, values):

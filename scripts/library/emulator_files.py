@@ -15,8 +15,10 @@ import numpy as np  # noqa: E402
 
 from library import emulate, guess, library_file  # noqa: E402
 from library.labels import describe  # noqa: E402
-from library.library_file import (MAX_ARM, MAX_HULL, MAX_LABEL, MAX_LAYER, Arm, Emulator,  # noqa: E402
-                                  Hull, Library, array_of, hull_distance, refuse_links, text_of)
+from library.library_check import check  # noqa: E402
+from library.library_data import (MAX_ARM, MAX_HULL, MAX_LABEL, MAX_LAYER, Arm,  # noqa: E402
+                                  Emulator, Hull, Library, hull_distance)
+from library.library_file import array_of, refuse_links, text_of  # noqa: E402
 
 # relative to max(1, |y|) of the network's output: the check values are float32, and so are labels
 CHECK_TOLERANCE = 1e-5
@@ -56,8 +58,8 @@ def check_options(options, paths):
     if not options.output:
         raise Failure(USAGE, "library import needs --output LIB.h5")
     if not 1 <= len(paths) <= MAX_ARM:
-        raise Failure(USAGE, f"{len(paths)} emulator files; a library takes 1 to {MAX_ARM}, one per "
-                             "arm")
+        raise Failure(USAGE, f"{len(paths)} emulator files; a library takes 1 to {MAX_ARM}, one "
+                             "per arm")
     if options.at_instrument_resolution and options.template_sigma:
         raise Failure(USAGE, "--template-sigma and --at-instrument-resolution exclude each other")
     names = options.arm_names.split(",") if options.arm_names else [None] * len(paths)
@@ -99,7 +101,7 @@ def read_file(path, arm_name, sigma):
             library.arm = [read_arm(file, path, arm_name, sigma)]
             # everything but the guess, so that the check values meet a sound library
             guess.fill_range(library, low, high, 1)
-            library_file.check(library, path)
+            check(library, path)
             return library, low, high, verify(file, library)
     except KeyError as error:
         raise Failure(USAGE, f"{path}: {error.args[0]}") from error
@@ -257,8 +259,8 @@ def join(library, one, path0, path, sigma):
         for a, b in zip(one.hull, library.hull)), f"its hulls are not those of {path0}")
     arm, arm0 = one.arm[0], library.arm[0]
     if arm.name in [other.name for other in library.arm]:
-        raise Failure(USAGE, f"{path}: an arm called {arm.name} was imported already; name the arms "
-                             "by --arm-names")
+        raise Failure(USAGE, f"{path}: an arm called {arm.name} was imported already; name the "
+                             "arms by --arm-names")
     if sigma is None and arm.template_sigma_aa != arm0.template_sigma_aa:
         raise Failure(USAGE, f"{path} (revision {arm.revision}) and {path0} (revision "
                              f"{arm0.revision}) are not made for the same use of the resolution "

@@ -10,7 +10,7 @@ from library import components, guess
 from library.hulls import make_hulls
 from library.labels import make_labels
 from library.lattice import Lattice
-from library.library_file import MAX_AXIS, MAX_COEF, MAX_WIDTH, Emulator, Radial, SplineGrid
+from library.library_data import MAX_AXIS, MAX_COEF, MAX_WIDTH, Emulator, Radial, SplineGrid
 from library.radial import SMOOTHINGS, RadialFit
 
 N_COMPONENT = 128  # of an arm, by default

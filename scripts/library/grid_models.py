@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 
 from basics import INPUT, Failure
-from library.library_file import (LIGHT_KM_S, MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm,
-                                  refuse_links, text_of, wavelengths)
+from library.library_data import LIGHT_KM_S, MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
+from library.library_file import refuse_links, text_of
 
 TO_DO, GOOD, BAD = 0, 1, 2
 MAX_NAMED_BAD = 20

@@ -4,7 +4,7 @@
 import numpy as np
 
 from basics import INPUT, USAGE, Failure
-from library.library_file import hull_distance
+from library.library_data import hull_distance
 
 VSINI_KM_S = (0.0, 100.0)
 

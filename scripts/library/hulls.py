@@ -7,7 +7,7 @@ import numpy as np
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
 from basics import INPUT, Failure
-from library.library_file import MAX_FACET, MAX_HULL, Hull
+from library.library_data import MAX_FACET, MAX_HULL, Hull
 
 
 def make_hulls(labels, mapped, kind="pairs"):
@@ -28,8 +28,9 @@ def make_hulls(labels, mapped, kind="pairs"):
             hulls.append(Hull(np.array(pair), pair_facets(x[near(x)] if kind == "dense" else x)))
         except (QhullError, ValueError) as error:
             a, b = (labels[i].name for i in pair)
-            raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of which "
-                                 "no hull can be made: they lie on a line or apart") from error
+            raise Failure(INPUT, f"labels {a} and {b} are not independent: {len(x)} points of "
+                                 "which no hull can be made: they lie on a line or "
+                                 "apart") from error
     return hulls
 
 

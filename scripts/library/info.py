@@ -8,7 +8,8 @@ check_packages("library info", "numpy", "h5py")
 import numpy as np  # noqa: E402
 
 from library.grid_models import describe_grid  # noqa: E402
-from library.library_file import LIGHT_KM_S, SplineGrid, read  # noqa: E402
+from library.library_data import LIGHT_KM_S, SplineGrid  # noqa: E402
+from library.library_file import read  # noqa: E402
 
 
 def main(options):

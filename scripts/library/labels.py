@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from basics import INPUT, Failure
-from library.library_file import Label
+from library.library_data import Label
 
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),

@@ -4,7 +4,7 @@
 import numpy as np
 
 from basics import INPUT, Failure
-from library.library_file import MAX_NODE
+from library.library_data import MAX_NODE
 
 SAME_NODE = 1e-6  # of a label's range
 MAX_NAMED = 3
@@ -19,8 +19,8 @@ class Lattice:
             node = distinct(mapped[:, i])
             if len(node) > MAX_NODE:
                 raise Failure(INPUT, f"label {label.name} has {len(node)} values in {len(mapped)} "
-                                     f"models; a grid has {MAX_NODE} at most: use --emulator radial "
-                                     "or network for scattered labels")
+                                     f"models; a grid has {MAX_NODE} at most: use --emulator "
+                                     "radial or network for scattered labels")
             self.node.append(node)
             at.append(np.abs(mapped[:, i, np.newaxis] - node).argmin(axis=1))
         shape = [len(node) for node in self.node]
@@ -75,7 +75,7 @@ class Lattice:
     def fill(self, value, cubic):
         """Values [nodes][n_out] at nodes without a model, from their neighbours (docs/use/
         libraries.md): nodes between others by interpolation, then those at the end of a line of
-        two, then those next to a single one; a node that was filled counts from the next pass on."""
+        two, then those next to a single one; a filled node counts from the next pass on."""
         known, way = self.model.ravel() >= 0, 0
         while not known.all():
             filled = []

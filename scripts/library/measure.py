@@ -8,7 +8,7 @@ import numpy as np
 
 from basics import INPUT, USAGE, Failure
 from library import emulate, residuals
-from library.library_file import hull_distance
+from library.library_data import hull_distance
 from library.measure_fit import fit_all
 
 ALL_SN = (20, 100)  # a pixel, of the fits

@@ -9,7 +9,8 @@ check_packages("library model-error", "numpy", "scipy", "astropy", "h5py")
 import numpy as np  # noqa: E402
 
 from library import emulate, residuals  # noqa: E402
-from library.library_file import hull_distance, read, writable, write  # noqa: E402
+from library.library_data import hull_distance  # noqa: E402
+from library.library_file import read, writable, write  # noqa: E402
 from library.resample import ArmCut  # noqa: E402
 from library.spectra_files import read_all  # noqa: E402
 from library.spectra_grid import is_good  # noqa: E402

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from basics import INPUT, Failure
-from library import library_file
+from library import library_data
 
 LEAST_SPECTRA = 8
 N_COMPONENT, N_CONTINUUM = 8, 10  # by default
@@ -155,7 +155,7 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     correlation = measure_correlation(x, fraction, n * part)
     error2 = fraction**2 + ((sigma[:, None] * component) ** 2).sum(axis=0)
     fill_fraction(fraction, error2, n_known)
-    error = library_file.ModelError(fraction=fraction.astype("f4"), sigma=sigma,
+    error = library_data.ModelError(fraction=fraction.astype("f4"), sigma=sigma,
                                     component=component.astype("f4"), correlation=correlation)
     middle = len(wave) // 2
     return error, Facts(n, np.sqrt(max(before, 0)), max(left, 0) / before if before > 0 else 0,

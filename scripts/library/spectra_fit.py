@@ -12,7 +12,7 @@ from library import residuals
 from library.guess import spread
 from library.hulls import make_hulls
 from library.labels import make_labels
-from library.library_file import Emulator, Library, Radial
+from library.library_data import Emulator, Library, Radial
 from library.measure import MAX_SPECTRA, ModelSet, robust
 from library.radial import SMOOTHINGS, RadialFit
 from library.spectra_grid import C_KM_S, LEAST_SPECTRA, OUTLIER, Grid

@@ -5,7 +5,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure
-from library.library_file import Arm
+from library.library_data import Arm
 
 C_KM_S = 299792.458
 LEAST_SPECTRA = 12  # that a library needs

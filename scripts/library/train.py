@@ -50,7 +50,7 @@ def finish_networks(options):
     from library.grid_models import open_grid
     from library.hulls import make_hulls
     from library.labels import make_labels
-    from library.library_file import Emulator
+    from library.library_data import Emulator
 
     path = options.arguments[0]
     checkpoint = options.checkpoint or options.output + ".training"
@@ -102,7 +102,7 @@ def frame(grid):
     """A library with a grid file's arms."""
     from copy import copy
 
-    from library.library_file import Library
+    from library.library_data import Library
 
     return Library(arm=[copy(arm) for arm in grid.arm])
 
@@ -124,8 +124,8 @@ def report_left_out(options, maker, grid, models, library):
     try:
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
         if not out.any():
-            raise Failure(INPUT, f"none of {n} models that can be left out is surrounded by others: "
-                                 "give a larger --left-out or --validation")
+            raise Failure(INPUT, f"none of {n} models that can be left out is surrounded by "
+                                 "others: give a larger --left-out or --validation")
         without = frame(grid)
         # its nodes without a model are those left out
         maker.make(grid, models[~out], without, True)
@@ -188,8 +188,8 @@ def measure(options, library, grid, models, how, to):
     if options.model_error:
         for arm, error in zip(to.arm, errors):
             if error is None:
-                raise Failure(INPUT, f"too few of {n} models lie inside the hulls for a model error "
-                                     f"of arm {arm.name}")
+                raise Failure(INPUT, f"too few of {n} models lie inside the hulls for a model "
+                                     f"error of arm {arm.name}")
             arm.error = error
     to.report = text
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from basics import USAGE, Failure
-from library.library_file import hull_distance
+from library.library_data import hull_distance
 
 # streams of random numbers of one index
 STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on

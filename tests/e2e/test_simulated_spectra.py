@@ -21,7 +21,7 @@ except ImportError as missing:
 
 sys.path[:0] = [os.path.join(SOURCE, "tests", "reference"), os.path.join(SOURCE, "scripts")]
 import make_blocks
-from library.library_file import ModelError
+from library.library_data import ModelError
 from simulate import draw, instrument, observe, survey as survey_job
 
 C_KM_S = 299792.458

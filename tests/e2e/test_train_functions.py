@@ -12,7 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from basics import Failure  # noqa: E402
 from library.lattice import Lattice  # noqa: E402
-from library.library_file import Label  # noqa: E402
+from library.library_data import Label  # noqa: E402
 
 SEED = 23
 RNG = np.random.default_rng(SEED)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A template library in memory, with the fields of kernels/data/library.h, and its limits.
+Shapes: slowest axis first."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+MAX_LABEL, MAX_AXIS, MAX_HULL, MAX_FACET, MAX_ARM = 16, 6, 16, 100000, 8
+MIN_PIX, MAX_PIX, MAX_LAYER, MAX_WIDTH, MAX_NODE = 8, 1 << 20, 12, 1024, 256
+MAX_COEF, MAX_CENTER, MAX_ERROR, MAX_GUESS, MAX_VSINI = 1 << 28, 1 << 16, 16, 100000, 8
+MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, by the width of the arm
+LIGHT_KM_S = 299792.458
+MAX_FRACTION = 10.0  # of the flux: a larger model error makes a template useless
+
+
+@dataclass
+class Label:
+    name: str
+    column: str = ""
+    unit: str = ""
+    mapping: int = 0  # 0: linear, 1: log10
+    mean: float = 0.0  # of the mapped value
+    std: float = 1.0
+    min: float = 0.0  # of the training stars, in the label's unit
+    max: float = 0.0
+    scale: float = 0.0  # typical uncertainty, in the label's unit
+
+    def map(self, value):
+        return ((np.log10(value) if self.mapping else np.asarray(value)) - self.mean) / self.std
+
+    def unmap(self, mapped):
+        x = np.asarray(mapped) * self.std + self.mean
+        return 10.0 ** x if self.mapping else x
+
+
+@dataclass
+class Hull:
+    label: np.ndarray  # int [n]: which labels it spans
+    facet: np.ndarray  # [n_facet][n + 1]: unit normals and offsets, inside a.x + b <= 0, mapped
+
+
+@dataclass
+class SplineGrid:
+    """B-splines over every label, before the last layer."""
+    degree: int  # 1 or 3
+    knot: list  # of each label [n_node + degree + 1], mapped
+    coef: np.ndarray  # float32 [n_node of label 0]...[n_out]
+
+
+@dataclass
+class Radial:
+    """|u - u_i|^3 around centers and a polynomial of u = x / length, before the last layer."""
+    degree: int
+    length: np.ndarray  # [n_label]
+    center: np.ndarray  # [n_center][n_label], mapped
+    coef: np.ndarray  # float32 [n_center + n_poly][n_out]
+
+
+@dataclass
+class Emulator:
+    weight: list  # of each layer, float32 [n_out][n_in]; the first takes mapped labels or front
+    bias: list  # float32 [n_out]
+    front: object = None  # SplineGrid or Radial; None: a network
+    log_flux: int = 1  # flux = exp(y)
+
+
+@dataclass
+class ModelError:
+    fraction: np.ndarray  # float32 [n_pix]: rms of what the components leave, by the flux
+    correlation: float = 0.0  # pixels
+    component: np.ndarray = None  # float32 [n_component][n_pix], or None
+    sigma: np.ndarray = None  # [n_component]
+
+
+@dataclass
+class Arm:
+    name: str
+    setup: str
+    ln_wave0: float  # of the first vacuum wavelength in A
+    ln_step: float
+    wave_aa: np.ndarray  # [n_pix]
+    emulator: Emulator = None
+    error: ModelError = None
+    template_sigma_aa: float = -1.0  # Gaussian of the templates; negative: the instrument's own
+    sigma_origin: str = ""
+    source: str = ""
+    revision: str = ""
+
+    @property
+    def n_pix(self):
+        return len(self.wave_aa)
+
+
+@dataclass
+class Library:
+    label: list = field(default_factory=list)
+    hull: list = field(default_factory=list)
+    arm: list = field(default_factory=list)
+    guess_label: np.ndarray = None  # [n_guess][n_label], in the labels' units
+    guess_vsini_km_s: np.ndarray = None
+    name: str = ""
+    hash: str = ""
+    path: str = ""
+    report: str = None  # how good it is, lines of text
+
+    @property
+    def n_label(self):
+        return len(self.label)
+
+    def map(self, values):
+        """Mapped labels of values [..., n_label]."""
+        return np.stack([label.map(np.asarray(values)[..., i])
+                         for i, label in enumerate(self.label)], axis=-1)
+
+
+def wavelengths(ln_wave0, ln_step, n_pix):
+    return np.exp(ln_wave0 + np.arange(n_pix) * ln_step)
+
+
+def n_poly(n_axis, degree):
+    """Monomials of n_axis variables up to a degree."""
+    n = 1
+    for i in range(1, degree + 1):
+        n = n * (n_axis + i) // i
+    return n
+
+
+def hull_distance(library, values):
+    """The largest facet value over all hulls at values [n][n_label], 0 inside."""
+    mapped = library.map(values)
+    distance = np.zeros(len(mapped))
+    for hull in library.hull:
+        for block in np.array_split(np.arange(len(mapped)), len(mapped) // 1024 + 1):
+            x = mapped[np.ix_(block, hull.label)]
+            value = (x @ hull.facet[:, :-1].T + hull.facet[:, -1]).max(axis=1)
+            distance[block] = np.where(value > distance[block], value, distance[block])
+            distance[block[np.isnan(value)]] = np.nan
+    return distance
