@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import warnings
+import weakref
 import zlib
 from dataclasses import dataclass
 
@@ -37,11 +38,28 @@ def opened(path):
             raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
 
 
+_open = weakref.WeakSet()
+
+
+def _reopen():
+    """A worker process must not share the place in a file with the others."""
+    for file in _open:
+        if not file.closed:
+            own = os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)
+            os.dup2(own, file.fileno(), inheritable=False)
+            os.close(own)
+            file.seek(0, os.SEEK_END)  # what was read ahead is forgotten
+
+
+os.register_at_fork(after_in_child=_reopen)
+
+
 def open_fits(path, stack):
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
             raise Failure(INPUT, f"{path}: is not a regular file")
         file = stack.enter_context(open(path, "rb"))
+        _open.add(file)
     except OSError as error:
         raise Failure(INPUT, f"{path}: cannot be opened: {error.strerror}") from error
     if file.read(2) == b"\x1f\x8b":
