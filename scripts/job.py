@@ -28,25 +28,29 @@ def read_options(program, words):
 
 def main():
     module, job, program, *words = sys.argv[1:]
+    options = read_options(program, words)
     try:
-        status = importlib.import_module(module).main(read_options(program, words))
+        status = importlib.import_module(module).main(options)
         sys.stdout.flush()
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:  # a damaged result, or a standard output that takes no more
+    except OSError as error:  # a standard output that takes no more, or HDF5's, which names no file
         status, message = OUTPUT, str(error)
-        # Python would try once more to print what is left, and tell of that too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno is None and options.arguments:
+            message = f"{options.arguments[0]}: {error}"
     except MemoryError:
         status, message = INTERNAL, "out of memory"
     except KeyboardInterrupt:
         status, message = 130, None
     if message:
         print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try once more to print what is left, and tell of that too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
 
 

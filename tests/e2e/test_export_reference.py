@@ -105,7 +105,7 @@ class Reference(EndToEnd):
                     if isinstance(hdu, pyfits.BinTableHDU):
                         self.assertEqual(len(atpy.Table.read(path, hdu=i)), hdu.header["NAXIS2"])
         with pyfits.open(tmp("new/rvmod-coadd-special-dark-27247.fits")) as hdus:
-            self.assertEqual(hdus["OPT_WAVELENGTH"].data.shape, hdus["OPT_MODEL"].data.shape[1:])
+            self.assertEqual(hdus["B_WAVELENGTH"].data.shape, hdus["B_MODEL"].data.shape[1:])
         verify = shutil.which("fitsverify")
         for path in glob.glob(tmp("products/*")) + glob.glob(tmp("new/*")) if verify else []:
             done = subprocess.run([verify, "-q", path], capture_output=True, text=True, check=False)
