@@ -60,13 +60,11 @@ def printable(words):
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
-def check_output(path, overwrite, reads):
-    """Before any work is done for it.  reads: (what it is, path) of each file that is read."""
-    if not os.path.lexists(path):
-        return
+def refuse_input(path, reads):
+    """An output is none of the files that are read.  reads: (what it is, path) of each."""
     try:
         is_there = os.stat(path)
-    except OSError:  # a link to nothing
+    except OSError:  # nothing, or a link to nothing
         is_there = None
     for what, read in reads:
         try:
@@ -76,7 +74,12 @@ def check_output(path, overwrite, reads):
         if same:
             raise Failure(USAGE, f"--output {path} and {what} {read} are one file: give another "
                                  "name for the output")
-    if not overwrite:
+
+
+def check_output(path, overwrite, reads):
+    """Before any work is done for it.  reads: as above."""
+    refuse_input(path, reads)
+    if os.path.lexists(path) and not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
 
 

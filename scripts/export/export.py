@@ -9,7 +9,7 @@ import time
 import types
 import warnings
 
-from basics import INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages, printable
+from basics import INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages, printable, refuse_input
 
 check_packages("export", "numpy", "h5py", "astropy")
 
@@ -211,6 +211,7 @@ def main(options):
     catch_stops()
     warnings.simplefilter("ignore")  # of astropy, on odd headers of inputs
     export = Export(options)
+    refuse_input(options.output, export.result.reads(options))
     result, n, refused, n_damaged = export.result, {}, [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")

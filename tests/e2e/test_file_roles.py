@@ -91,14 +91,6 @@ class OneFile(ProgramTest):
             os.unlink(link)
         self.assertFalse(os.path.exists(tmp("role-new.h5")))
 
-    def test_other_jobs(self):
-        emulator = shutil.copy(LIBRARY, tmp("emulator.h5"))
-        kept = [(emulator, content(emulator))]
-        self.assertKept(starmill("library", "import", "--overwrite", "--output", emulator, emulator),
-                        "--output", "the emulator", kept=kept)
-        self.assertKept(starmill("merge", "--overwrite", "--output", emulator, emulator),
-                        "--output", "the part", kept=kept)
-
 
 class Log(ProgramTest):
     def test_lines_are_appended_to_logs_only(self):

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every job owes its user: an output that is an input is refused, a full disk, a damaged input
+and a standard output that takes no more end with one line and the documented status, and a signal
+ends it without half an output.  The jobs are those of the program's own list: one that is added
+needs a line here."""
+
+import itertools
+import re
+import signal
+import textwrap
+
+from base import *  # noqa: F403
+
+LIBRARY, SURVEY = coarse_survey(4)
+RESULT, MODELS = tmp("result.h5"), tmp("models.h5")
+run("fit", "--quiet", "--library", LIBRARY, "--output", RESULT, "--models", MODELS, SURVEY)
+STAR = str(read(RESULT)["TARGETID"][0])
+SETUP = put("setup.yaml", "arms: [{name: b, min: 5010, max: 5190, ln_step: 8e-5, sigma: 0.6}]\n")
+CONFIG = put("particles.yaml", "particles: 2000\nsteps: 20\nstep: 0.05\npotential: harmonic\n"
+                               "rate: 1\ngrid: 40\ntimes: [0, 1]\n")
+
+
+def labelled(path, n=40):
+    """Spectra of two lines that follow the labels, as one image and one table."""
+    rng = np.random.default_rng(5)
+    wave = 5000 + 0.25 * np.arange(800)
+    labels = rng.uniform([5000, 3, -1], [6000, 5, 0], (n, 3))
+    depth = 0.2 + 0.1 * (labels - [5500, 4, -0.5]) @ np.array([[1e-3, 0], [0, 0.1], [0.5, 0.5]])
+    lines = np.exp(-0.5 * ((wave - np.array([[5060], [5140]])) / 1.5) ** 2)
+    image = pyfits.PrimaryHDU(1 - depth @ lines)
+    image.header.update(CRVAL1=wave[0], CRPIX1=1, CDELT1=0.25)
+    columns = [pyfits.Column(name, "D", array=value)
+               for name, value in zip(("TEFF", "LOGG", "FEH"), labels.T)]
+    pyfits.HDUList([image, pyfits.BinTableHDU.from_columns(columns)]).writeto(path)
+    return path
+
+
+SPECTRA, GRID = labelled(tmp("spectra.fits")), tmp("grid.h5")
+MADE_OF = ("--medium", "vacuum", "--labels", "teff=TEFF,logg=LOGG,feh=FEH")
+BUILD = ("--setup", SETUP, *MADE_OF, "--native-sigma", 0.6, "--normalise", "none", SPECTRA)
+run("library", "build", "--output", GRID, *BUILD)
+OF_SPECTRA = (*MADE_OF, "--sigma", 0.6, SPECTRA)
+ONE_ARM = tmp("one-arm.h5")
+run("library", "spectra", "--output", ONE_ARM, *OF_SPECTRA)
+
+# by job: arguments without --output, None where there is none; the files that it reads
+JOBS = {
+    "fit": (("--library", LIBRARY, SURVEY), (LIBRARY, SURVEY)),
+    "sample": (("--fit", RESULT, "--library", LIBRARY, "--max-evaluations", 6400, SURVEY),
+               (RESULT, LIBRARY, SURVEY)),
+    "library build": (BUILD, (SETUP, SPECTRA)),
+    "library import": ((LIBRARY,), (LIBRARY,)),
+    "library spectra": (OF_SPECTRA, (SPECTRA,)),
+    "library train": (("--emulator", "radial", "--components", 4, "--left-out", 0, GRID), (GRID,)),
+    "library model-error": (("--spectra", SPECTRA, "--medium", "vacuum", ONE_ARM), (SPECTRA, ONE_ARM)),
+    "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
+    "particles": ((CONFIG,), (CONFIG,)),
+    "report": (("--no-spectra", RESULT), (RESULT,)),
+    "plot": ((RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
+    "select": ((RESULT, "TEFF > 0"), (RESULT,)),
+    "export": (("--to", "fits", RESULT), (RESULT,)),
+    "merge": ((RESULT,), (RESULT,)),
+}
+READ_ONLY = {
+    "library info": ((LIBRARY,), (LIBRARY,)),
+    "status": ((RESULT,), (RESULT,)),
+    "show": ((RESULT, STAR), (RESULT,)),
+    "doctor": ((), ()),
+    "bench": (("rates", SURVEY), ()),
+}
+NEVER_RUNS = ("library import",)  # here: there is no emulator
+ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "simulate": ""}
+WITHOUT = {"fit", "sample", "library train"}  # which continue or say what there is
+
+
+def job(name, output, *more, files=None, **how):
+    args = [files.get(a, a) if files else a for a in (JOBS.get(name) or READ_ONLY[name])[0]]
+    return starmill(*name.split(), *args, *(("--output", output) if output else ()), *more, **how)
+
+
+def output_of(name, before=""):
+    return tmp(before + name.replace(" ", "-") + ENDS.get(name, ".h5"))
+
+
+class EveryJob(ProgramTest):
+    def assertSaid(self, done, name, *status):
+        """It ended so, and with one line."""
+        self.assertIn(done.returncode, status, f"{name}: {done.stdout}{done.stderr}")
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertRegex(done.stderr, rf"(?m)^starmill {name.split()[0]}.*: .+")
+
+    def test_all_jobs_are_here(self):
+        said = starmill("--help").stdout.split("jobs\n")[1].split("\n\n")[0]
+        names = {line.split()[0] for line in textwrap.dedent(said).splitlines() if line[:1] != " "}
+        usage = starmill("library", "--help").stdout
+        parts = re.search(r"starmill library (\S+\|\S+)", usage)[1].split("|")
+        self.assertEqual({*JOBS, *READ_ONLY},
+                         (names - {"library"}) | {"library " + part for part in parts})
+
+    def test_an_output_that_is_an_input(self):
+        os.makedirs(tmp("sub"), exist_ok=True)
+
+        def link(make, path):
+            other = tmp("sub/" + make.__name__ + os.path.basename(path))
+            if os.path.lexists(other):
+                os.unlink(other)
+            make(path, other)
+            return other
+
+        spellings = itertools.cycle((
+            lambda path: link(os.symlink, path), lambda path: link(os.link, path),
+            lambda path: tmp("sub/../" + os.path.relpath(path, TMP))))
+        for name, (_, reads) in JOBS.items():
+            for path in reads:
+                for spelling in itertools.islice(spellings, 2):
+                    with self.subTest(job=name, path=path):
+                        before, output = content(path), spelling(path)
+                        more = () if name == "simulate" else ("--overwrite",)
+                        # simulate's output is a folder, and this is none
+                        self.assertSaid(job(name, output, *more), name, 4 if name == "simulate" else 2)
+                        self.assertEqual(content(path), before)
+
+    def test_a_full_disk(self):
+        for name in JOBS:
+            if name in NEVER_RUNS:
+                continue
+            with self.subTest(job=name):
+                output = output_of(name, "full-")
+                done = job(name, output, env=faults("ENOSPC:write:/full-:1:0;ENOSPC:alloc:/full-:1:0"))
+                self.assertSaid(done, name, 4)
+                if os.path.isfile(output) and name not in WITHOUT:
+                    self.assertEqual(os.path.getsize(output), 0)
+
+    def test_damaged_results(self):
+        damaged = put("damaged.h5", content(RESULT)[:-5000])
+        for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
+            if RESULT not in reads:
+                continue
+            with self.subTest(job=name):
+                done = job(name, output_of(name, "none-") if name in JOBS else None,
+                           files={RESULT: damaged})
+                self.assertSaid(done, name, 2 if name == "sample" else 4)  # its --fit is an option
+                self.assertIn(damaged, done.stderr)
+
+    def test_a_standard_output_that_takes_no_more(self):
+        for name in READ_ONLY:
+            with self.subTest(job=name), open("/dev/full", "w", encoding="ascii") as full:
+                args = READ_ONLY[name][0]
+                done = subprocess.run(command(*name.split(), *args), env=ENVIRONMENT, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False,
+                                      timeout=PATIENCE)
+                self.assertSaid(done, name, 4)
+
+    def test_a_signal_leaves_no_half_output(self):
+        for name in JOBS:
+            if name in NEVER_RUNS:
+                continue
+            with self.subTest(job=name):
+                output = output_of(name, "stopped-")
+                process = start(*name.split(), *JOBS[name][0], "--output", output)
+                time.sleep(0.4)
+                process.send_signal(signal.SIGTERM)
+                _, said = process.communicate(timeout=PATIENCE)
+                self.assertIn(process.returncode, (0, 75, -signal.SIGTERM), said)
+                if os.path.isfile(output) and name not in WITHOUT:
+                    done = job(name, output)  # what is there is whole: it goes on, or is kept
+                    self.assertIn(done.returncode, (0, 4), done.stderr)
+
+
+if __name__ == "__main__":
+    main()
