@@ -284,10 +284,12 @@ class Export(ProgramTest):
         for args, says in (([], "rows         9\ntime"), ([], "existing     1"),
                            (["--overwrite"], "rows         9\ntime")):
             self.assertIn(says, self.export("--to", "fits", "--output", own, *args, OUT).stdout)
-        for name in (OUT, FILES[0], LIBRARY):
+        other = put("other.fits", content(FILES[0]))
+        for name, says, status in ((OUT, "one file", 2), (FILES[0], "one file", 2),
+                                   (LIBRARY, "one file", 2), (other, "not an export of starmill", 4)):
             before = content(name)
-            done = self.export("--to", "fits", "--output", name, "--overwrite", OUT, status=4)
-            self.assertOneLine(done, "starmill export: ", name, "not an export of starmill", status=4)
+            done = self.export("--to", "fits", "--output", name, "--overwrite", OUT, status=status)
+            self.assertOneLine(done, "starmill export: ", name, says, status=status)
             self.assertEqual(content(name), before)
 
     def test_usage(self):
