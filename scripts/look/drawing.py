@@ -25,6 +25,11 @@ STYLE = {
 MAX_RESIDUAL = 5.0
 
 
+def literal(words):
+    """Text of a file for matplotlib, which would read what stands between dollars as mathematics."""
+    return words.replace("$", r"\$")
+
+
 def png(figure, dpi):
     """The bytes of a picture with a palette."""
     memory, small = io.BytesIO(), io.BytesIO()
@@ -62,11 +67,12 @@ def draw_panel(upper, lower, arms, limits, n):
         flux = np.where(ivar > 0, flux, np.nan)
         residual = (flux - model) * np.sqrt(ivar)
         upper.plot(wave, flux, color=DATA, lw=1.3, drawstyle="steps-mid")
-        upper.plot(wave, model, color=MODEL, lw=0.8)
+        # where nothing was fitted a continuum may go anywhere
+        upper.plot(wave, np.where(ivar > 0, model, np.nan), color=MODEL, lw=0.8)
         lower.plot(wave, np.clip(residual, -MAX_RESIDUAL, MAX_RESIDUAL), color=RESIDUAL, lw=0.6,
                    drawstyle="steps-mid")
         low, high = np.nanpercentile(flux, [0.3, 99.7])
-        fitted = model[ivar > 0]  # elsewhere a continuum may go anywhere
+        fitted = model[ivar > 0]
         bottom.append(np.nanmin([low, *fitted]))
         top.append(np.nanmax([high, *fitted]))
     if bottom:

@@ -11,7 +11,7 @@ check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
 import numpy as np  # noqa: E402
 from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
 
-from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, literal, plt, png  # noqa: E402
 from look.models import open_models  # noqa: E402
 from look.result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
 from look.spectra import Inputs  # noqa: E402
@@ -78,8 +78,8 @@ def write_table(figure, result, row, note):
 
     name = values["OBJECT"] or values["IDENTIFIER"]
     target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] >= 0 else values["IDENTIFIER"]
-    write(left, 0, name, weight="bold", fontsize=12)
-    write(0.98, 0, f"{target},  row {row} of {os.path.basename(result.path)}", ha="right",
+    write(left, 0, literal(name), weight="bold", fontsize=12)
+    write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
           color=INK)
     where = f"RA {number(values['TARGET_RA'], 5)}°  Dec {number(values['TARGET_DEC'], 5)}°"
     sn = ",  ".join(f"{a.lower()} {number(values['SN_' + a], 0)}" for a in result.arms

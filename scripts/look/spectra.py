@@ -207,11 +207,16 @@ class Inputs:
         return sorted((self.marked(a) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm):
-        """With the pixels bad that the configuration masks."""
+        """With the pixels bad that the configuration masks, and errors no smaller than the floor
+        that the fit gives them; the model error is left out."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
-        return arm._replace(bad=bad, ivar=np.where(bad, 0.0, arm.ivar))
+        ivar = np.where(bad, 0.0, arm.ivar)
+        floor = self.result.setting("sigma_floor") or 0.0
+        if floor > 0 and not bad.all():
+            ivar = np.minimum(ivar, np.median(ivar[~bad]) / floor**2)
+        return arm._replace(bad=bad, ivar=ivar)
 
 
 def pieces(wave):
