@@ -124,9 +124,11 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
     *n_failed += n_from(mine[i], MILL_STATUS_FITTED + 1);
   }
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
-  const int64_t n_elsewhere = board->elsewhere.n_done + (int64_t)(board->elsewhere.rate * since_s),
-                n_left = board->plan.n_row - *n_done;
-  *n_done += n_elsewhere < n_left ? n_elsewhere : n_left;
+  const int64_t known = board->elsewhere.n_done;
+  int64_t likely = known + (int64_t)(board->elsewhere.rate * since_s);
+  if (likely >= board->plan.n_row - *n_done) /* not all before it is known */
+    likely = board->plan.n_row - *n_done - 1;
+  *n_done += likely > known ? likely : known;
   *n_failed += board->elsewhere.n_failed;
   pthread_mutex_unlock(&board->mutex);
 }

@@ -52,11 +52,11 @@ void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_fai
     return;
   const double now_s = mill_wall_s();
   const int64_t n_left = progress->n_total - n_done;
+  note_rate(progress, n_done, now_s);
   const int is_last = n_left <= 0 && progress->is_terminal;
   if (now_s - progress->shown_s < (progress->is_terminal ? REDRAW_S : LOG_S) && !is_last)
     return;
   progress->shown_s = now_s;
-  note_rate(progress, n_done, now_s);
   const double part = progress->n_total > 0 ? (double)n_done / (double)progress->n_total : 1.0;
   if (progress->is_terminal)
     draw_bar(part, bar);

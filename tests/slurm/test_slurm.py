@@ -245,7 +245,7 @@ def prepare():
 
 def write_sites():
     site("site.conf", STARMILL)
-    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 60.0, 2)):
+    for name, work_s, n_rank in (("long", LONG_WORK_S, 1), ("slow", 60.0, 1), ("two", 120.0, 2)):
         pace = write_script("pace-" + name, PACE.format(
             python=sys.executable, share=LONG["cpu_s"] / work_s / n_rank, starmill=STARMILL))
         # one of them by mpirun, which also has to pass signals on
