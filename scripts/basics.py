@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the jobs in Python share; it needs no package."""
+"""What the Python jobs share; imports the standard library only."""
 
 import importlib.util
 import os
@@ -11,17 +11,17 @@ USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as t
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
 
-# file systems without locks have results too, and a run that writes is no hindrance
+# a file system without locks also holds results, and a run that writes does no harm
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
-# by module: what pip calls it
+# pip's package name for each module
 PACKAGES = {"numpy": "numpy", "h5py": "h5py", "scipy": "scipy", "astropy": "astropy",
             "matplotlib": "matplotlib", "PIL": "pillow",
             "yaml": "pyyaml"}
 
 
 class Failure(Exception):
-    """Ends the script with one line and an exit status."""
+    """An error that ends the script with one line and an exit status."""
 
     def __init__(self, status, message):
         super().__init__(status, message)  # both, for processes that hand it on
@@ -32,8 +32,8 @@ class Failure(Exception):
 
 
 def check_packages(job, *modules):
-    """Goes on with /usr/bin/python3 where only that has them, else ends the job with one line that
-    names all that are missing, and for which Python."""
+    """Rerun the job with /usr/bin/python3 if only that Python has the modules; if it lacks them
+    too, raise a Failure that lists the missing ones and the Python."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if not missing:
         return
@@ -47,7 +47,7 @@ def check_packages(job, *modules):
 
 
 def catch_stops():
-    """A signal to stop is a Failure where the job is just then."""
+    """Turn every stop signal into a Failure, raised where the job happens to be."""
     def stop(*_):
         raise Failure(STOPPED, "stopped in good order; give the same command again")
 
@@ -56,12 +56,12 @@ def catch_stops():
 
 
 def printable(words):
-    """Without the control characters that a file's text may hold, which a terminal would obey."""
+    """Return the text with control characters escaped, as a terminal would obey them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def refuse_input(path, reads):
-    """An output is none of the files that are read.  reads: (what it is, path) of each."""
+    """Refuse an output that is one of the files read.  reads: (what it is, path) of each."""
     try:
         is_there = os.stat(path)
     except OSError:  # nothing, or a link to nothing
@@ -77,14 +77,14 @@ def refuse_input(path, reads):
 
 
 def check_output(path, overwrite, reads):
-    """Before any work is done for it.  reads: as above."""
+    """Check an output before any work is done.  reads: as for refuse_input."""
     refuse_input(path, reads)
     if os.path.lexists(path) and not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
 
 
 def refuse_foreign(path, made, option="--output"):
-    """--overwrite replaces files of starmill only, which have their format in the first bytes."""
+    """Refuse to --overwrite a file unless its first bytes name a starmill format."""
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return
     with open(path, "rb") as file:
@@ -95,7 +95,7 @@ def refuse_foreign(path, made, option="--output"):
 
 
 def version(program):
-    """"starmill 0.1.0 (revision)" of the program at that path; None: the bare name."""
+    """Return "starmill 0.1.0 (revision)" of the program at that path, "starmill" for None."""
     if not program:
         return "starmill"
     text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True, text=True)
@@ -104,7 +104,7 @@ def version(program):
 
 
 def write_whole(path, pieces):
-    """Bytes under a temporary name, then renamed, so that no half file has the name."""
+    """Write bytes to a temporary file and rename it, so path never holds half a file."""
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
         with open(temporary, "xb") as file:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts a job that is written in Python, as jobs/scripts/script.c calls it:
+"""Start a job written in Python, as jobs/scripts/script.c calls it:
 
 job.py MODULE JOB PROGRAM OPTION... -- ARGUMENT...
 
-OPTION is name=value, name= for a flag that was given, and name alone for one that was not.  The
-module has main(options), which may return an exit status; options.arguments are what is no option,
-options.program is the program's path, and each option is a text, True, or None where it was not
-given.
+OPTION is name=value, name= for a flag that is set, or name alone if the option was not given.  The
+module has main(options), which may return an exit status.  options.arguments holds the positional
+arguments, options.program the program's path, and each option is a text, True for a flag, or None
+if not given.
 """
 
 import importlib
@@ -37,7 +37,7 @@ def main():
         status, message = failure.status, str(failure)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
-    except OSError as error:  # a standard output that takes no more, or HDF5's, which names no file
+    except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file
         status, message = OUTPUT, str(error)
         if error.errno is None and options.arguments:
             message = f"{options.arguments[0]}: {error}"
@@ -49,7 +49,7 @@ def main():
         print(printable(f"starmill {job}: {message}"), file=sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # Python would try once more to print what is left, and tell of that too
+    except OSError:  # Python would print the rest again at exit, and complain again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The lock file beside an output, as io/files/lock_file.h has it: OUTPUT.lock names its holder."""
+"""The lock file of an output, OUTPUT.lock, which names its holder; as io/files/lock_file.h."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d
 
 
 def process(pid):
-    """(state, start) of a process of this host as /proc has them; None: there is none."""
+    """Return (state, start time) of a local process from /proc, or None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             words = file.read().rpartition(")")[2].split()
@@ -25,7 +25,7 @@ def process(pid):
 
 
 def is_alive(pid):
-    """Does a process of this host run?  One that has ended but was not waited for does not."""
+    """Return whether a local process runs; a zombie does not."""
     try:
         if pid <= 0:
             return False
@@ -63,8 +63,8 @@ def is_stale(who, age_s):
 
 
 class Holder:
-    """Of an output's lock: is_held; host, pid: "" and 0: not known; is_gone: the process ran here
-    and has ended."""
+    """The holder of an output's lock.  is_held; host and pid ("" and 0 if unknown); is_gone: the
+    process ran on this host and has ended."""
 
     def __init__(self, output):
         self.is_held, self.is_gone, self.host, self.pid = False, False, "", 0
@@ -87,13 +87,13 @@ class Holder:
 
 
 class OutputLock:
-    """with OutputLock(output) as lock: ...  Failure: another job has it."""
+    """Hold an output's lock: with OutputLock(output) as lock.  Failure if another job has it."""
 
     def __init__(self, output):
         self.output, self.path, self.text = output, output + ".lock", own_text()
 
     def __enter__(self):
-        for _ in range(20):  # others may take and leave it meanwhile
+        for _ in range(20):  # other jobs may take and release it meanwhile
             try:
                 fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             except FileExistsError:
@@ -123,7 +123,8 @@ class OutputLock:
                 os.unlink(self.path)
 
     def _is_ours(self):
-        """An invisible lock, or one removed by hand, still counts as ours."""
+        """Return whether this job still holds the lock, also if the file is invisible or was
+        removed."""
         try:
             with open(self.path, encoding="utf-8", errors="replace") as file:
                 return file.read() == self.text
@@ -131,7 +132,7 @@ class OutputLock:
             return True
 
     def keep(self):
-        """To be called before what is written, more often than every DEAD_S seconds."""
+        """Renew the lock; call it before each write, and at least every DEAD_S seconds."""
         if time.monotonic() - self._touched < BEAT_S:
             return
         if not self._is_ours():
@@ -142,7 +143,8 @@ class OutputLock:
         self._touched = time.monotonic()
 
     def _remove_stale(self):
-        """Of several processes that find it stale one removes it, and only this very file."""
+        """Remove a stale lock; if several processes try, one removes it, and only the file it has
+        read."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -153,7 +155,7 @@ class OutputLock:
         with open(fd, encoding="utf-8", errors="replace") as file:
             opened, text = os.fstat(fd), file.read(1024)
             age_s, who = time.time() - opened.st_mtime, FORM.match(text)
-            if not text and age_s < EMPTY_S:  # it is being written, or its job was killed just then
+            if not text and age_s < EMPTY_S:  # its job is writing it, or was killed while it did
                 time.sleep(EMPTY_S / 10)
                 return
             if not who and text:

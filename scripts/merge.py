@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill merge`: the finished results of a survey's parts become one, row after row, with the
-bits that they have."""
+"""`starmill merge`: join the finished results of a survey's parts, row after row, bit for bit."""
 
 import contextlib
 import glob
@@ -22,9 +21,9 @@ from look.result import FITTED, NOT_DONE, Result  # noqa: E402
 from progress import Progress  # noqa: E402
 
 BLOCK_BYTES = 4 << 20
-ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what the columns of a group count
+ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
 GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES}
-# numbers of rows, exposures or files in a part, which are others in the whole
+# columns that hold numbers of rows, exposures or files, which shift when parts are joined
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
 PRIMARY = "catalog/PRIMARY"
@@ -37,7 +36,7 @@ def refuse(message):
 
 
 class Column:
-    """What the column of a part is: unit (of GROUPS), shape of a row, type, properties."""
+    """A column of a part: unit (of GROUPS), shape of a row, type, properties."""
 
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
@@ -47,7 +46,7 @@ class Column:
             raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """The same column of another part; a text of files is as long as the longest."""
+        """Take in the same column of another part; file names get the length of the longest."""
         if (other.shape, other.dtype.kind) != (self.shape, self.dtype.kind):
             refuse(f"column {self.name} of {path} differs from that of {first} in kind or size")
         if self.unit == FILES and self.dtype.kind == "S":
@@ -57,8 +56,8 @@ class Column:
 
 
 class Part:
-    """A finished result: n, how many of each unit it has; columns; inputs, [(path, keys)] by which
-    one is known under other names; facts of its runs."""
+    """A finished result: n, its number of each unit; columns; inputs, [(path, keys)] that identify
+    an input under any name; facts of its runs."""
 
     def __init__(self, path, n_part):
         self.path = path
@@ -75,7 +74,7 @@ class Part:
             for group, unit in GROUPS.items():
                 for name, dataset in result.file[group].items():
                     name = f"{group}/{name}"
-                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # of the part alone
+                    if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: per part
                         self.columns[name] = Column(path, name, dataset, unit)
             self.n = {}
             for column in self.columns.values():
@@ -107,7 +106,7 @@ class Part:
 
 
 def difference(a, b):
-    """The first line in which two texts differ."""
+    """Return the first line in which two texts differ."""
     for x, y in itertools.zip_longest(a.splitlines(), b.splitlines(), fillvalue=""):
         if x != y:
             return f'"{x[:100]}" and "{y[:100]}"'
@@ -115,7 +114,7 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """The same settings, library, kind of device and columns."""
+    """Require the same settings, library, kind of device and columns."""
     names = f"{first.path} and {part.path} were made"
     if part.said["IDENTITY"] != first.said["IDENTITY"]:
         refuse(f"{names} with different settings "
@@ -136,8 +135,8 @@ def compare(first, part):
 
 
 def refuse_duplicates(parts):
-    """The same input in two parts would give its stars twice: files of one size, time and digest of
-    their rows, or names of one file."""
+    """Refuse an input that is in two parts, which would give its stars twice: the same size, time
+    and digest of rows, or two names of one file."""
     known = {}
     for part in parts:
         for path, keys in part.inputs:
@@ -152,7 +151,7 @@ def refuse_duplicates(parts):
 
 
 def copy_attributes(model, made):
-    """Bit for bit, also the kinds of texts."""
+    """Copy attributes bit for bit, including the kind of text."""
     for key in model.attrs:
         attribute = h5py.h5a.open(model.id, key.encode())
         kind, value = attribute.get_type(), np.empty(attribute.shape, attribute.dtype)
@@ -161,14 +160,14 @@ def copy_attributes(model, made):
 
 
 def create_like(file, name, model, column, n):
-    """A column of n rows as the first part has it, with its attributes and fill value."""
+    """Create a column of n rows like the first part's, with its attributes and fill value."""
     space = h5py.h5s.create_simple((n, *column.shape))
     made = h5py.h5d.create(file.id, name.encode(), column.type, space, model.id.get_create_plist())
     copy_attributes(model, made)
 
 
 def replace_text(file, name, words):
-    """A text of /provenance in place of the first part's."""
+    """Replace a text of /provenance that was copied from the first part."""
     old, value = file[name], np.array(words.encode("utf-8", "replace"))
     kind = old.id.get_type().copy()
     kind.set_size(value.dtype.itemsize)
@@ -180,7 +179,7 @@ def replace_text(file, name, words):
 
 
 def facts(parts, command):
-    """What /provenance has of the whole."""
+    """Return what /provenance says about the whole."""
     frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
     return {"COMMAND": "\n".join([command, *(part.said["COMMAND"] for part in parts)]),
             "FRAMES": "".join(f"{line}\n" for line in frames),
@@ -191,7 +190,7 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """The first part's, finished, with what differs in the whole."""
+    """Write /provenance: the first part's, marked finished, with the values of the whole."""
     first.copy("provenance", file)
     said = file["provenance"]
     said.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
@@ -204,7 +203,7 @@ def write_provenance(file, first, parts, command):
 
 
 def copy_part(part, start, columns, file, lock):
-    """start: {unit: number in the whole of the part's first one}."""
+    """Copy a part's rows.  start: {unit: number in the whole of the part's first one}."""
     with h5py.File(part.path, "r") as source:
         for name, column in columns.items():
             row_bytes = max(1, column.dtype.itemsize * int(np.prod(column.shape)))
@@ -217,13 +216,13 @@ def copy_part(part, start, columns, file, lock):
                         column.dtype)
                 to = start[column.unit] + at
                 file[name][to:to + len(values)] = values
-        # a run that fits its failed rows again takes the mark away first
+        # a later run that refits failed rows removes the mark first
         if not int(source["provenance/FINISHED"][0]):
             refuse(f"{part.path} is not finished any more: a run fits it again")
 
 
 def primary(file):
-    """1 in the best row of each star: fitted, with a good velocity, of the highest S/N."""
+    """Return 1 for the best row of each star (fitted, good velocity, highest S/N), else 0."""
     fits, objects = file["fits"], file["catalog/OBJECT"][...]
     targets, n_row = fits["TARGETID"][...], len(objects)
     quality = (fits["STATUS"][...] == FITTED).astype(int) + fits["VRAD_GOOD"][...]
@@ -232,7 +231,7 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star is its name, else its number, else the row
+    # a star is identified by its name, else its number, else its row
     star = np.unique(objects, return_inverse=True)[1]
     numbers = np.unique(targets, return_inverse=True)[1] + n_row
     star = np.where(objects != b"", star,
@@ -246,7 +245,7 @@ def primary(file):
 
 
 def check_room(path, n_byte):
-    """HDF5 cannot close a file that does not fit."""
+    """Check for disk space first: HDF5 cannot close a file that does not fit."""
     with open(path, "xb") as file:
         file.truncate(n_byte)
         file.truncate(0)
@@ -290,8 +289,8 @@ def command_of(options):
 
 
 def is_made(output, command, parts=()):
-    """Has this very command, killed at its end, made the output?  Without parts only the command is
-    compared."""
+    """Return whether this very command made the output and was killed at its end.  Without parts,
+    only the command is compared."""
     try:
         result = Result(output)
     except Failure:
@@ -307,7 +306,7 @@ def is_made(output, command, parts=()):
 
 
 def is_void(output):
-    """A result without a fitted row, which is in nobody's way."""
+    """Return whether the output is a result without a fitted row, which may be replaced."""
     try:
         result = Result(output)
     except Failure:
@@ -340,9 +339,9 @@ def main(options):
     temporary = f"{output}.tmp-{job}"
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
-        # another job may have made it
+        # another job may have made it meanwhile
         check_output(options.output, options.overwrite or made or (may_be and is_void(output)), reads)
-        for left in glob.glob(glob.escape(output) + ".tmp-*"):  # by killed jobs
+        for left in glob.glob(glob.escape(output) + ".tmp-*"):  # left by killed jobs
             os.unlink(left)
         if made:
             print(f"{options.output} is finished already; nothing was done")

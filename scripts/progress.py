@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Progress of a job on standard error: on a terminal a bar that is drawn several times a second, on
-a log one line a minute."""
+"""Progress of a job on standard error: on a terminal a bar redrawn several times a second, in a log
+one line a minute."""
 
 import math
 import sys
 import time
 
 REDRAW_S, LOG_S, WIDTH = 0.2, 60, 20
-SMOOTH_S = 20  # of the rate: what is older counts little
+SMOOTH_S = 20  # averaging time of the rate
 
 
 def left(seconds):
-    """"1h02m", "3m05s", "12s", or "?"."""
+    """Return a duration as "1h02m", "3m05s" or "12s"; "?" if it is unknown."""
     if not 0 <= seconds < 9999 * 3600:
         return "?"
     minutes, s = divmod(round(seconds), 60)
@@ -21,7 +21,7 @@ def left(seconds):
 
 
 class Progress:
-    """total of these units, done before; update() as often as you like, then end()."""
+    """Show done of total units.  Call update() as often as you like, then end()."""
 
     def __init__(self, total, unit, done=0):
         self.total, self.unit, self._done = total, unit, done

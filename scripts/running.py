@@ -21,7 +21,7 @@ def tell(message):
 # ---- files ----
 
 def check_roles(output, reads):
-    """Before any file is opened or made.  reads: (what it is, path), path None where not given."""
+    """Check the output before any file is opened or made.  reads: (what it is, path or None)."""
     if output.endswith(".new") and os.path.exists(output[:-4]):
         raise Failure(USAGE, f"--output {output} is the temporary file of --overwrite for "
                              f"{output[:-4]}: give another name; a run begun with --overwrite is "
@@ -34,7 +34,7 @@ def check_roles(output, reads):
         try:
             about = os.stat(path)
         except OSError:
-            about = None  # who opens it says why
+            about = None  # the code that opens it reports why
         if os.path.realpath(path) in written or (
                 about and (about.st_dev, about.st_ino) in numbers):
             raise Failure(USAGE, f"--output {output} and {what} {path} are one file, or would be: "
@@ -44,8 +44,8 @@ def check_roles(output, reads):
 # ---- the end ----
 
 class Stop:
-    """Notes SIGTERM, SIGINT and SIGUSR1, and looks for a stop file.  A second signal, a second or
-    more after the first, ends the process: launchers often send one request twice."""
+    """Note SIGTERM, SIGINT and SIGUSR1, and look for a stop file.  A second signal ends the process
+    if it comes a second or more after the first: launchers often send one request twice."""
 
     def __init__(self, file=None):
         if file and os.path.exists(file):
@@ -65,17 +65,17 @@ class Stop:
 
 # ---- worker processes ----
 
-_function = None  # of the processes that are about to start
+_function = None  # inherited by the worker processes when they start
 
 
 def n_workers(text):
-    """Of --workers, or the cores that this process may use."""
+    """Return the number of workers: --workers, or by default the cores this process may use."""
     return int(text) if text else len(os.sched_getaffinity(0))
 
 
 def each(function, items, n_worker):
-    """function(item) of each item, in their order, made by n_worker processes, which are copies of
-    this one: so function may be anything, and what it needs in memory is shared."""
+    """Yield function(item) for each item, in order, computed by n_worker forked copies of this
+    process; function may be any callable, and data already in memory is shared."""
     global _function
     if n_worker == 1:
         yield from map(function, items)
@@ -92,7 +92,7 @@ def each(function, items, n_worker):
             yield _result(waiting.popleft())
     except BrokenProcessPool as error:
         for child in multiprocessing.active_children():
-            child.kill()  # the pool would wait for them, as they do not hear SIGTERM
+            child.kill()  # the pool would wait for them, and they ignore SIGTERM
         raise Failure(INTERNAL, "a worker process was killed, perhaps for want of memory: give "
                                 "a lower --workers (simulate: --threads)") from error
     finally:
@@ -101,12 +101,12 @@ def each(function, items, n_worker):
 
 def _begin(parent):
     for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # of the whole group: the parent says when to end
+        signal.signal(number, signal.SIG_IGN)  # sent to the group: the parent decides the end
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
 
 
 def _follow(parent):
-    """A worker that waits for work does not see that its parent was killed."""
+    """End this worker when its parent is gone; an idle worker would not notice."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -115,7 +115,7 @@ def _follow(parent):
 def _call(item):
     try:
         return _function(item), None
-    except Failure as failure:  # which cannot be sent as it is
+    except Failure as failure:  # a Failure cannot be sent between processes
         return None, (failure.status, str(failure))
 
 

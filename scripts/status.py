@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill status`: the progress of a fit, from its status file, or from its result.
+"""`starmill status`: the progress of a fit, from its status file or its result.
 
-It may be asked every second: the packages that read a result are imported only where the status
-file does not say enough.
+It may be called every second, so the packages that read a result are imported only if the status
+file says too little.
 """
 
 import calendar
@@ -18,12 +18,12 @@ from progress import left
 
 SIGNATURE = b'{\n  "format": "starmill status"'
 SHOWN_RANKS = 8
-ROWS = 1 << 16  # that are read at once
-SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a star for so long gets a line
+ROWS = 1 << 16  # read at once
+SILENT_S, SILENT_INTERVALS = 60.0, 10.0  # a rank without a new star for this long gets a line
 GONE_S, GONE_INTERVALS = 660.0, 10.0  # a run that has not written for so long is gone: the watchdog
                                       # ends one whose ranks have not met for 600 s
 AGAIN = "the same command continues it"
-STATES = {  # exit status, and what is printed
+STATES = {  # state: (exit status, text to print)
     "finished": (0, "finished"), "running": (10, "running"),
     "none": (11, "neither result nor status file exists"),
     "failed": (12, "the last run ended with an error"),
@@ -34,12 +34,12 @@ STATES = {  # exit status, and what is printed
 
 
 def shown(path):
-    """A path of any bytes as text."""
+    """Return a path of any bytes as text."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def seconds(utc):
-    """Since 1970, of a time of the status file; NaN: it is none."""
+    """Return seconds since 1970 of a time in the status file, NaN if it is not a time."""
     try:
         return float(calendar.timegm(time.strptime(utc, "%Y-%m-%dT%H:%M:%SZ")))
     except (TypeError, ValueError):
@@ -47,7 +47,7 @@ def seconds(utc):
 
 
 def read_status(path):
-    """The status file; None: there is none."""
+    """Return the status file's contents, or None if there is none."""
     if not os.path.exists(path):
         return None
     try:
@@ -63,18 +63,18 @@ def read_status(path):
 
 
 class Job:
-    """What is the case with an output: state (of STATES), run (its status file, or None), age_s of
-    that, result (facts of it by name of the JSON, or None), is_new (it is OUT.h5.new, which begun
-    names), lock."""
+    """The state of an output: state (of STATES), run (its status file or None) and its age_s,
+    result (facts for the JSON, or None), begun (path of the result), is_new (begun is OUT.h5.new),
+    lock."""
 
     def __init__(self, output, status, needs_result):
         self.output, self.status = output, status
         self.run, self.age_s, self.damage = read_status(status), math.inf, ""
-        # the lock before the result: a run that ends in between shows as finished
+        # look at the lock before the result: a run that ends in between then shows as finished
         self.lock = Holder(output)
         self.begun, self.result = os.path.realpath(output), None
         new = self.begun + ".new"
-        # else left behind: a run without --overwrite came after it
+        # an OUT.h5.new older than OUT.h5 is left over: a run without --overwrite came later
         self.is_new = os.path.exists(new) and not (
             os.path.exists(self.begun) and os.path.getmtime(self.begun) > os.path.getmtime(new))
         self.begun = new if self.is_new else self.begun
@@ -87,7 +87,7 @@ class Job:
             self._look_for_damage()
 
     def said(self, key, otherwise=0):
-        """Of the status file."""
+        """Return a value of the status file, `otherwise` if it is missing."""
         value = (self.run or {}).get(key)
         return otherwise if value is None else value
 
@@ -118,11 +118,11 @@ class Job:
             self.state, self.damage = "damaged", self._file.damaged_rows()
             self.result["damaged"] = self._file.n_damaged
 
-    # The result is the truth about rows, the status file about the run; a status file of an earlier
-    # run is ignored.
+    # The result decides about rows, the status file about the run; that of an earlier run is
+    # ignored.
 
     def _is_running(self):
-        """Does the run that wrote the status file still run, as far as that says?"""
+        """Return whether the run that wrote the status file still runs, as far as the file says."""
         if self.run is None:
             return False
         updated = seconds(self.said("updated", ""))
@@ -133,15 +133,15 @@ class Job:
             self.said("host", "") != socket.gethostname() or is_alive(self.said("pid")))
 
     def _state(self, is_running):
-        # OUT.h5.new that is finished has yet to become OUT.h5
+        # a finished OUT.h5.new has yet to become OUT.h5
         is_done = bool(self.result) and self.result["finished"] and not self.is_new
         said, is_locked = self.said("state", ""), self.lock.is_active
         if said == "running":
             is_its_lock = (self.lock.pid, self.lock.host) == (self.said("pid"), self.said("host"))
             if is_done and not is_locked:
-                return "finished"  # its last status comes in a moment
+                return "finished"  # the final status is written in a moment
             return "running" if is_running or (is_locked and not is_its_lock) else "died"
-        # a lock: another run has begun, and not written its status yet
+        # a lock alone: another run has begun, but has not written its status yet
         if not is_locked and not is_done:
             if said == "failed":
                 return "failed"
@@ -153,7 +153,8 @@ class Job:
 
     @property
     def is_told_by_run(self):
-        """While a run is on, its own counts are newer than the result's."""
+        """Return whether to take counts from the run: while it runs they are newer than the
+        result's."""
         return self.run is not None and (self.state == "running" or not self.has_result)
 
     def counts(self):
@@ -269,6 +270,6 @@ def main(options):
         job = Job(output, status, bool(options.json))
         print(json.dumps(answer(job), indent=2, ensure_ascii=False) if options.json else
               "\n".join(lines(job, options.ranks)))
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:  # JSON, but not of a run
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:  # JSON, but not a run's
         raise Failure(OUTPUT, f"{output} or {status} is damaged: {error!r}") from error
     return STATES[job.state][0]

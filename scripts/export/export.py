@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`starmill export`: a result as rvspecfit's files, or as one FITS table of all columns."""
+"""`starmill export`: write a result as rvspecfit's files, or as one FITS table of all columns."""
 
 import contextlib
 import functools
@@ -25,7 +25,7 @@ from progress import Progress  # noqa: E402
 
 INCOMPLETE = 3  # exit status: products or rows are missing
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
-            "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords of an input that are copied
+            "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords copied from an input
 
 
 def check(options):
@@ -52,7 +52,7 @@ def check(options):
 
 
 def name_of(path, subdirs, prefix):
-    """Of the product of an input below the folder, without .gz."""
+    """Return the path of an input's product below the output folder, without .gz."""
     *folders, name = path.split("/")
     below = [f for f in folders if f not in ("", ".")][-2:] if subdirs else []
     if ".." in below:
@@ -86,10 +86,10 @@ def make_folder(folder):
 
 
 def primary(result, kind, n_left_out, i=None, file=None):
-    """The first header: versions, library, configuration and command as rvspecfit names them, and
-    of one input the grouping of its spectra.  kind: by which is_done recognises it."""
+    """Return the primary header: versions, library, configuration and command under rvspecfit's
+    names, and the grouping of spectra if it is for one input.  kind: lets is_done recognise it."""
     header, said, files = head(""), result.provenance, result.catalog["files"]
-    header["LONGSTRN"] = "OGIP 1.0"  # some values go on in CONTINUE
+    header["LONGSTRN"] = "OGIP 1.0"  # long values continue in CONTINUE cards
     header["EXPORTED"] = kind, "by starmill export"
     header["RUNID"] = words(said["RUN_ID"]), "of the result"
     if n_left_out:
@@ -115,7 +115,7 @@ def primary(result, kind, n_left_out, i=None, file=None):
 
 
 class Export:
-    """The products of a result; each process has its own."""
+    """The products of a result; each process has its own Export."""
 
     def __init__(self, options):
         self.options = options
@@ -127,8 +127,8 @@ class Export:
             if options.to != "fits" else []
 
     def product(self, i):
-        """What became of the product of input i: what ("written", "existing", "unreadable",
-        "left out", "refused"), says (a line of what went wrong), n_damaged."""
+        """Make the product of input i.  Return what ("written", "existing", "unreadable", "left
+        out", "refused"), says (what went wrong, or None) and n_damaged."""
         if self.result.catalog["files/ERROR"][i]:
             return types.SimpleNamespace(what="unreadable", says=None, n_damaged=0)
         path = os.path.join(self.options.output, self.names[i])
@@ -147,7 +147,7 @@ class Export:
             return types.SimpleNamespace(what="left out", says=str(failure), n_damaged=0)
 
     def _write(self, path, i):
-        """How many rows are damaged."""
+        """Write the product of input i; return its number of damaged rows."""
         result = self.result
         start, stop = rvtab.span(result, i)
         whole = result.whole(start, stop)
@@ -169,7 +169,7 @@ class Export:
         return n_left_out
 
     def table(self):
-        """(was it written, damaged rows) of the table of all rows."""
+        """Write the table of all rows; return (was it written, number of damaged rows)."""
         result, path = self.result, self.options.output
         header = is_done(path, self.kind, result, self.options.overwrite)
         if header is not None:
@@ -185,18 +185,19 @@ class Export:
 
 # --- the job ------------------------------------------------------------------------------------
 
-_export = None  # of a process that makes products
+_export = None  # each worker process has its own
 
 
 def product(options, i):
-    """By a worker process, with a result of its own: no two processes use one open file."""
+    """Make a product in a worker, from the worker's own open result: processes share no open
+    file."""
     global _export
     _export = _export or Export(options)
     return _export.product(i)
 
 
 def products(export, options):
-    """The products of all inputs, one after the other."""
+    """Yield the products of all inputs in order."""
     n = len(export.names)
     n_worker = min(int(options.workers or len(os.sched_getaffinity(0))), max(1, n))
     make_folder(options.output)
@@ -209,7 +210,7 @@ def main(options):
     start = time.monotonic()
     check(options)
     catch_stops()
-    warnings.simplefilter("ignore")  # of astropy, on odd headers of inputs
+    warnings.simplefilter("ignore")  # astropy's, about odd headers of inputs
     export = Export(options)
     refuse_input(options.output, export.result.reads(options))
     result, n, refused, n_damaged = export.result, {}, [], 0

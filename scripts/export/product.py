@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A FITS file that an export makes: under a temporary name until it is whole, HDU by HDU, with its
-data in pieces, so that memory does not grow with the survey."""
+"""A FITS file made by an export: written under a temporary name until it is complete, one HDU after
+the other, data in pieces so that memory does not grow with the survey."""
 
 import contextlib
 import fcntl
@@ -11,11 +11,11 @@ from astropy.io import fits as pyfits
 
 from basics import OUTPUT, Failure
 
-BLOCK, LONGEST = 2880, 4095  # bytes of FITS; of a keyword's text
+BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
 
 
 def printable(values):
-    """Bytes [n] as FITS texts: what it does not allow becomes '?', the padding blanks."""
+    """Return bytes [n] as FITS texts: '?' for characters FITS forbids, blanks as padding."""
     values = np.ascontiguousarray(values)
     codes = values.view(np.uint8).reshape(len(values), -1)
     used = np.logical_and.accumulate(codes != 0, axis=1)
@@ -24,16 +24,16 @@ def printable(values):
 
 
 def words(text):
-    """A text as the value of a keyword."""
+    """Return a text as the value of a keyword."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
     text = printable(np.array([raw or b" "]))[0].decode()
     if len(text) > LONGEST:
         text = text[:LONGEST - 3] + "..."
-    return text.replace("'", '"')  # astropy takes a quote before a blank for the value's end
+    return text.replace("'", '"')  # astropy ends a value at a quote before a blank
 
 
 class Checksum:
-    """The ones' complement sum of bytes that come in pieces, as DATASUM has it."""
+    """The ones' complement sum, as in DATASUM, of bytes added in pieces."""
 
     def __init__(self):
         self._sum, self._rest = 0, b""
@@ -49,7 +49,7 @@ class Checksum:
 
 
 def encoded(value):
-    """32 bits as the 16 letters and digits of CHECKSUM (FITS standard, appendix J)."""
+    """Return 32 bits as the 16 letters and digits of CHECKSUM (FITS standard, appendix J)."""
     columns = []
     for byte in value.to_bytes(4, "big"):
         codes = [48 + byte // 4 + (byte % 4 if i == 0 else 0) for i in range(4)]
@@ -63,7 +63,8 @@ def encoded(value):
 
 
 def head(kind, *axes, bitpix=8):
-    """The header of an HDU: "IMAGE", "BINTABLE" or "" of the first one; axes: the fastest first."""
+    """Return an HDU's header.  kind: "IMAGE", "BINTABLE", or "" for the first; axes: fastest
+    first."""
     header = pyfits.Header()
     header["XTENSION" if kind else "SIMPLE"] = kind or True
     header["BITPIX"], header["NAXIS"] = bitpix, len(axes)
@@ -77,8 +78,8 @@ def head(kind, *axes, bitpix=8):
 
 
 class Product:
-    """with Product(path) as product: ...; a link stays one.  Failure: another export writes it, or
-    it cannot be written."""
+    """Write a product: with Product(path) as product; a symbolic link is kept.  Failure if another
+    export writes it, or it cannot be written."""
 
     def __init__(self, path):
         self.path = os.path.realpath(path)
@@ -90,7 +91,7 @@ class Product:
         return self
 
     def _begin(self):
-        """The temporary file, perhaps of an export that was killed; its lock ends with it."""
+        """Open and lock the temporary file, which a killed export may have left."""
         while True:
             file = open(self.temporary, "ab", opener=lambda path, flags: os.open(
                 path, flags & ~os.O_APPEND | os.O_NOFOLLOW, 0o666))
@@ -101,8 +102,8 @@ class Product:
                 raise Failure(OUTPUT, f"{self.path} is being written by another export: wait "
                                       "until that has ended") from error
             except OSError:
-                pass  # a file system without locks
-            with contextlib.suppress(FileNotFoundError):  # it became the product meanwhile
+                pass  # the file system has no locks
+            with contextlib.suppress(FileNotFoundError):  # it has become the product meanwhile
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(self.temporary)):
                     file.truncate(0)
                     return file
@@ -130,7 +131,7 @@ class Product:
                                   "its disk, or choose another output") from error
 
     def append(self, header, pieces=()):
-        """An HDU with its checksums; pieces: bytes of its data."""
+        """Append an HDU with its checksums; pieces: bytes of its data."""
         data, n = Checksum(), 0
         header["DATASUM"], header["CHECKSUM"] = "0" * 10, "0" * 16
         start = self._write(header.tostring().encode("ascii"))
@@ -150,7 +151,7 @@ class Product:
             self._file.seek(end)
 
     def _write(self, piece):
-        """Its place in the file."""
+        """Write bytes and return where they start in the file."""
         with self._told():
             at = self._file.tell()
             self._file.write(piece)
@@ -158,8 +159,8 @@ class Product:
 
 
 def is_done(path, kind, result, overwrite):
-    """The header of an export of this kind and result that is at path and not older than it; None:
-    there is none, and path may be written.  Failure: something else is there."""
+    """Return the header of an up-to-date export of this kind and result at path, or None if path
+    may be written.  Failure if something else is there."""
     if not os.path.lexists(path):
         return None
     is_file = os.path.isfile(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rvmod of an input: its best-fit models, as images of the arms with a row for each exposure."""
+"""rvmod of an input: its best-fit models, an image per arm with a row for each exposure."""
 
 import h5py
 import numpy as np
@@ -10,7 +10,7 @@ from export.rvtab import PIECE, copy_rows
 
 
 def arms(models, n_exposure):
-    """{name: (wavelengths, fluxes)}, datasets [pixels] or [exposures][pixels]."""
+    """Return {arm: (wavelengths, fluxes)}, datasets [n_pix] or [n_exposure][n_pix]."""
     found = {}
     for name, arm in models.file["models"].items():
         if isinstance(arm, h5py.Group):
@@ -23,7 +23,7 @@ def arms(models, n_exposure):
 
 
 def runs(rows, most):
-    """Slices of neighbours among ascending rows, at most so many each."""
+    """Yield slices of consecutive rows, at most `most` each; rows ascend."""
     ends = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1), len(rows)]
     for a, b in zip(ends[:-1], ends[1:]):
         for at in range(a, b, most):
@@ -31,7 +31,8 @@ def runs(rows, most):
 
 
 def image(product, name, dataset, kind, rows, unit=None):
-    """kind: numpy's type in FITS's order; rows: of the dataset, None: it is one row."""
+    """Append an image.  kind: numpy's big-endian type; rows: of the dataset, None if it is one
+    row."""
     n_pix = dataset.shape[-1]
     axes = (n_pix,) if rows is None else (n_pix, len(rows))
     header = head("IMAGE", *axes, bitpix=-8 * np.dtype(kind).itemsize)
@@ -44,10 +45,10 @@ def image(product, name, dataset, kind, rows, unit=None):
 
 
 def write(product, result, models, file, spectra):
-    """spectra: by exposure."""
+    """Write the models of an input; spectra: one entry per exposure."""
     rows = spectra.exposure
     for name, (wave, flux) in arms(models, len(result.catalog["exposures/FILE"])).items():
-        # one row has one set of wavelengths, as rvspecfit writes it
+        # a single row gets one-dimensional wavelengths, as in rvspecfit
         own = wave.ndim == 2 and len(rows) != 1
         image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],
               ">f8", rows if own else None, ("Angstrom", "in vacuum"))

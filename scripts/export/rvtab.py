@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rvtab of an input, as rvspecfit writes it: RVTAB, and rows of the tables of a DESI input."""
+"""rvtab of an input, as rvspecfit writes it: RVTAB, and the matching rows of a DESI input's
+tables."""
 
 import collections
 import contextlib
@@ -11,11 +12,11 @@ from basics import INPUT, OUTPUT, Failure
 from export import table
 from look.result import text
 
-PIECE = 4 << 20  # bytes of a table that are copied at once
+PIECE = 4 << 20  # bytes of a table copied at once
 ALONE = "export with --no-fibermap"
 
-# Columns of RVTAB in rvspecfit's order, then those that only starmill has: (name, FITS type, column
-# of /catalog, None: that of /fits of this name).  {arm} and {label}: one after the other for each.
+# Columns of RVTAB in rvspecfit's order, then starmill's own: (name, FITS type, column of /catalog;
+# None: the column of /fits with this name).  {arm} and {label} stand for each in turn.
 RVTAB = (
     *((name, "D", None) for name in (
         "VRAD", "VRAD_ERR", "VRAD_SKEW", "VRAD_KURT", "VSINI", "LOGG", "LOGG_ERR", "TEFF",
@@ -49,13 +50,13 @@ def columns(result):
 
 # --- the input -------------------------------------------------------------------------------
 
-# spectra of an input that are exported: rows [n] of the result, of the input's FIBERMAP (None: some
-# are of other inputs), their targets, and rows of /catalog/exposures and of the models
+# exported spectra of an input: rows [n] of the result, rows of the input's FIBERMAP (None: some
+# belong to other inputs), their targets, and rows of /catalog/exposures and of the models
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 
 def span(result, i):
-    """The first row of input i, and the row after its last one."""
+    """Return the first row of input i and the row after its last."""
     start, n = (int(result.catalog["files"][name][i]) for name in ("ROW_START", "N_ROW"))
     if not 0 <= start <= start + n <= result.n_row:
         raise Failure(OUTPUT, f"{result.path} is damaged: it lacks rows of {result.files[i]}")
@@ -63,7 +64,7 @@ def span(result, i):
 
 
 def carried(result, i, whole, by_exposure):
-    """The first exposure of each row of input i that is whole, or all exposures."""
+    """Return the first exposure of each undamaged row of input i, or all its exposures."""
     start, stop = span(result, i)
     row = start + np.flatnonzero(whole)
     first, n, number, target = (result.catalog[name][start:stop][whole] for name in (
@@ -84,7 +85,7 @@ def carried(result, i, whole, by_exposure):
 
 @contextlib.contextmanager
 def reading(path):
-    """What goes wrong with an input costs its own products."""
+    """Turn an error in an input into a Failure of INPUT, which costs that input's product only."""
     try:
         yield
     except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError,
@@ -94,8 +95,8 @@ def reading(path):
 
 @contextlib.contextmanager
 def opened(result, i, spectra):
-    """The DESI file that input i is, with the targets that were fitted; None: it is of another
-    format, or has no FIBERMAP."""
+    """Open input i if it is a DESI file and check its targets; yield None if it has another format
+    or no FIBERMAP."""
     if text(result.catalog["files/FORMAT"][i]) != "desi":
         yield None
         return
@@ -118,7 +119,7 @@ def opened(result, i, spectra):
 
 
 def check_targets(path, here, spectra):
-    """Are the fitted targets those of the rows of FIBERMAP?"""
+    """Check that the rows of FIBERMAP hold the targets that were fitted."""
     for row, target in zip(spectra.input.tolist(), spectra.target.tolist()):
         if not 0 <= row < len(here) or here[row] != target:
             raise Failure(INPUT, f"{path}: row {row} of FIBERMAP is not target {target}, which was "
@@ -126,7 +127,7 @@ def check_targets(path, here, spectra):
 
 
 def raw(hdu):
-    """Rows of a table as FITS has them, without a conversion of values."""
+    """Return rows of a table in FITS's bytes, values unconverted."""
     rows = hdu.data.view(np.ndarray)
     if rows.dtype.itemsize != hdu.header["NAXIS1"]:
         raise ValueError(f"{hdu.name}: its columns and the width of its rows differ")
@@ -134,7 +135,7 @@ def raw(hdu):
 
 
 def copy_rows(product, file, name, rows):
-    """Rows of a table, by number, as a new HDU with the input's header."""
+    """Copy rows of a table, by number, to a new HDU with the input's header."""
     path, hdu = file.filename(), file[name]
     with reading(path):
         data, header = raw(hdu), hdu.header.copy()
@@ -149,7 +150,7 @@ def copy_rows(product, file, name, rows):
 
 
 def copy_tables(product, file, spectra):
-    """The tables of an input with a row for each of FIBERMAP, and the exposures of its targets."""
+    """Copy an input's tables that have a row for each of FIBERMAP, and its targets' exposures."""
     with reading(file.filename()):
         tables = {hdu.name: len(raw(hdu)) for hdu in file if isinstance(hdu, pyfits.BinTableHDU)
                   and hdu.name in ("FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP")}

@@ -9,26 +9,26 @@ from basics import OUTPUT, Failure
 from export.product import head, printable, words
 from look.result import text
 
-# source: dataset of the result, None: it has none, all values are missing
+# source: dataset of the result; None: all values are missing
 Column = collections.namedtuple("Column", "name form n unit words source")
 
-FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "J", "u1": "B"}  # that holds a type unchanged
+FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "J", "u1": "B"}  # FITS letter that keeps the type
 TYPE = {"D": ">f8", "K": ">i8", "J": ">i4", "E": ">f4", "B": "u1", "L": "u1"}
 
 
 def is_fits_unit(unit):
-    """Logarithms and units in words are none, and programs complain about them."""
+    """Return whether FITS knows the unit; programs complain about logarithms and words."""
     return unit != "dex" and not unit.startswith("log(") and "parameter" not in unit
 
 
 def column(name, source, form=None):
-    """form: letter of its FITS type; None: the one that holds its values unchanged."""
+    """Describe a column.  form: letter of its FITS type; None: the one that keeps its values."""
     if source is None:
         return Column(name, form or "D", 1, "", "the library has no such label", None)
     unit, meaning = (text(source.attrs.get(key, b"")) for key in ("unit", "description"))
     if not is_fits_unit(unit):
         unit, meaning = "", f"{meaning}; unit: {unit}"
-    unit = unit.replace("km/s", "km s-1") if unit == "km/s" else unit  # as rvspecfit has it
+    unit = unit.replace("km/s", "km s-1") if unit == "km/s" else unit  # as in rvspecfit
     if source.dtype.kind == "S":
         return Column(name, "A", source.dtype.itemsize, unit, meaning, source)
     natural = FORM.get(source.dtype.str[1:])
@@ -39,11 +39,11 @@ def column(name, source, form=None):
 
 
 def whole(result):
-    """All columns of /fits, then those of /catalog but TARGETID."""
+    """Return all columns of /fits, then those of /catalog except TARGETID."""
     names = result.names(result.fits)
     columns = [column(name, result.fits[name]) for name in names]
     for name in result.names(result.catalog):
-        if name != "TARGETID":  # a label may be called as a column of the catalogue
+        if name != "TARGETID":  # a label may have the name of a catalogue column
             columns.append(column("CATALOG_" * (name in names) + name, result.catalog[name]))
     return columns
 
@@ -54,7 +54,7 @@ def row_type(columns):
 
 
 def packed(columns, values, n):
-    """n rows in FITS's bytes; values(source): [n] or [n, values] of a column."""
+    """Return n rows in FITS's bytes; values(source): a column's values [n] or [n][n_value]."""
     rows = np.empty(n, row_type(columns))
     for c in columns:
         if c.source is None:
@@ -66,7 +66,7 @@ def packed(columns, values, n):
         elif c.form == "L":
             value = np.where(value, ord("T"), ord("F"))
         elif value.dtype == np.uint32:
-            value = (value ^ np.uint32(1 << 31)).view(np.int32)  # by TZERO
+            value = (value ^ np.uint32(1 << 31)).view(np.int32)  # shifted by TZERO
         rows[c.name] = value.reshape(rows[c.name].shape)
     return rows.tobytes()
 
@@ -87,7 +87,7 @@ def header(columns, name, n):
 
 
 def write(product, columns, name, result, start, whole):
-    """Rows of a result from start on as an HDU, those that are whole [n]."""
+    """Append the rows of a result from start on that are whole [n], as an HDU."""
     found = header(columns, name, whole.sum())
     found["PARORDER"] = (words(" ".join(result.parameters)), "order of parameters in a covariance")
     for prefix, meanings in (("WARN", result.warnings), ("INFO", result.infos)):
@@ -100,7 +100,7 @@ def write(product, columns, name, result, start, whole):
 
 
 def write_files(product, result):
-    """The inputs, by the number that the column FILE has."""
+    """Append the table of inputs, numbered as in the column FILE."""
     files, names = result.catalog["files"], ("PATH", "FORMAT", "FRAME", "REDROCK", "ERROR")
     columns = [column(name, files[name]) for name in names]
     n = len(result.files)
