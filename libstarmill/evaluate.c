@@ -10,7 +10,7 @@
 
 /* ---- the likelihood ---- */
 
-/* Derivatives by v sin i in km/s instead of the parameter in which a fit steps. */
+/* Convert derivatives from the fit's inner rotation parameter to v sin i in km/s. */
 static void to_vsini(const starmill_library *h, const double *theta, int n_par, mill_eval *eval)
 {
   const int j = MILL_PAR_VSINI, kind = h->set.rotation;
@@ -27,7 +27,7 @@ typedef struct loglike_out {
   double *m2ll, *penalty, *gradient, *curvature;
 } loglike_out;
 
-/* Points that lie together, all within the limits. */
+/* Evaluate n consecutive points, all within the limits. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_eval *eval)
 {
@@ -59,7 +59,7 @@ static double *at(double *out, size_t i)
   return out ? out + i : NULL;
 }
 
-enum { MOST_POINTS = 1024 /* that are answered before they are handed out */ };
+enum { MOST_POINTS = 1024 /* points of one request to the pipeline */ };
 
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
@@ -152,7 +152,7 @@ struct starmill_model {
   double m2ll, penalty;
   int n_arm, n_piece;
   starmill_model_arm arm[MILL_MAX_ARM];
-  starmill_piece *piece; /* [n_piece], pointers into the memory behind them */
+  starmill_piece *piece; /* [n_piece], with pointers into the arrays below */
   double *wave, *continuum, *coefficient;
   float *flux, *template_flux;
 };
@@ -165,7 +165,7 @@ void starmill_model_free(starmill_model *model)
             model->template_flux, model);
 }
 
-/* Segment i, whose pixels begin at `first` of the model's. */
+/* Copy segment i to the model's pixels from `first` on. */
 static void copy_piece(const starmill_library *h, const starmill_star *star, int i, size_t first,
                        starmill_model *m)
 {

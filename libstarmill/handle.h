@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the handles of libstarmill are made of. */
+/** The structs behind libstarmill's handles, and functions that its files share. */
 #ifndef MILL_HANDLE_H
 #define MILL_HANDLE_H
 
@@ -10,72 +10,72 @@
 #include "libstarmill/include/starmill/starmill.h"
 #include "src/pipeline/pipeline.h"
 
-/** Of the velocity offset of an arm. */
+/** Names of an arm's velocity offset: parameter and column. */
 typedef struct offset_names {
   char name[MILL_MAX_NAME + 8], column[MILL_MAX_NAME + 16];
 } offset_names;
 
-/** Library, settings and pipeline.  Stars and files count as users too. */
+/** Library, settings and pipeline.  Each star and file holds one reference, counted in n_user. */
 struct starmill_library {
-  pthread_mutex_t mutex; /**< of all below */
+  pthread_mutex_t mutex; /**< guards all members below */
   int n_user;
   mill_library lib;
   offset_names offset[MILL_MAX_ARM];
   mill_config config;
-  mill_fit_settings set; /**< of the pipeline */
+  mill_fit_settings set; /**< settings of the pipeline */
   mill_spectra_settings spectra;
   const mill_backend *backend;
   mill_pipeline *pipeline;
-  int64_t n_star;           /**< made so far */
+  int64_t n_star;           /**< stars made so far */
   int64_t held;             /**< number of the star in the pipeline; 0: none */
-  mill_fit_result prepared; /**< of it */
+  mill_fit_result prepared; /**< the held star as prepared */
 };
 
 struct starmill_star {
   starmill_library *library;
   int64_t number; /**< from 1 */
   int64_t target_id;
-  int status;                    /**< of a star without segments */
-  int is_fixed;                  /**< model error counts */
-  double fixed_at[MILL_MAX_PAR]; /**< as it is here */
+  int status;                    /**< reason why a star has no segments */
+  int is_fixed;                  /**< the model error is included */
+  double fixed_at[MILL_MAX_PAR]; /**< parameters at which it is evaluated */
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment] of the batch, each holds its wavelength set */
+  mill_raw_segment *segment; /**< [n_segment] in batch; each references its wavelength set */
   mill_read_batch batch;     /**< the pixels */
 };
 
-/** Put the outcome err of a call into the caller's error, NULL allowed; returns it. */
+/** Copy code err and its message into the caller's error, which may be NULL; returns err. */
 int mill_tell(int err, starmill_error *error);
 
-/** MILL_ERR_USAGE where there is no i-th of n, counted from 0, of what is called what. */
+/** Return MILL_ERR_USAGE unless 0 <= i < n; the message calls the item `what`. */
 int mill_check_index(const char *what, int64_t i, int64_t n);
 
-/** One thread at a time: HDF5 is not thread-safe. */
+/** Lock HDF5, which is not thread-safe. */
 void mill_hdf5_lock(void);
 void mill_hdf5_unlock(void);
 
-/** Give up one use of a handle whose mutex is held, which is unlocked; the last one frees it. */
+/** Drop one reference and unlock the mutex, which the caller holds; the last one frees. */
 void mill_library_release(starmill_library *library);
 
-/** Spectra in memory as a star; library->mutex is held. */
+/** Make a star from spectra in memory.  The caller holds library->mutex. */
 int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum, int n,
                    starmill_star **star);
 
-/** Free a star while library->mutex is held. */
+/** Free a star.  The caller holds library->mutex. */
 void mill_star_drop(starmill_star *star);
 
-/** The star as the pipeline takes it, in place `row`. */
+/** Return the star in the pipeline's form, as row `row`; it borrows the segments and start. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
-/** Have the star in the pipeline to be evaluated.  MILL_ERR_INPUT where it cannot be. */
+/** Load the star into the pipeline.  MILL_ERR_INPUT if it cannot be evaluated. */
 int mill_star_hold(starmill_library *library, const starmill_star *star);
 
-/** Parameters of the library's model. */
+/** Return the number of parameters. */
 int mill_n_par(const starmill_library *library);
 
-/** What is said of one; i_par is one. */
+/** Describe parameter i_par, which must be valid. */
 starmill_parameter mill_parameter(const starmill_library *library, int i_par);
 
-/** Can a template be made at these parameters? */
+/** Return whether a template can be made at theta [n_par]. */
 int mill_is_within(const starmill_library *library, const double *theta);
 
 #endif

@@ -21,7 +21,7 @@ _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int
 
 static pthread_mutex_t hdf5_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* How the caller has HDF5 print its errors, which the readers switch off. */
+/* The caller's HDF5 error handler, restored on unlock: the readers switch printing off. */
 static struct {
   H5E_auto2_t print;
   void *data;
@@ -89,12 +89,12 @@ static int read_config(starmill_library *h, const char *config)
   return MILL_OK;
 }
 
-/* Velocity offsets are parameters by the name of their arm. */
+/* Name each velocity offset after its arm. */
 static void name_offsets(starmill_library *h)
 {
   for (int a = 0; a < h->lib.n_arm; a++) {
     offset_names *o = &h->offset[a];
-    char arm[MILL_MAX_NAME]; /* a copy: gcc with sanitizers takes h's own for what is written */
+    char arm[MILL_MAX_NAME]; /* a copy: gcc with sanitizers suspects an overlap within h */
     memcpy(arm, h->lib.arm[a].name, sizeof arm);
     const size_t n = (size_t)snprintf(o->column, sizeof o->column, "VRAD_OFFSET_");
     snprintf(o->name, sizeof o->name, "offset_%s", arm);
@@ -190,7 +190,7 @@ int mill_is_within(const starmill_library *h, const double *theta)
          theta[MILL_PAR_VSINI] <= h->set.max_vsini_km_s;
 }
 
-/* ---- what is in it ---- */
+/* ---- content ---- */
 
 int starmill_library_n_par(const starmill_library *library)
 {

@@ -16,8 +16,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Leave the segments that can be fitted; the status of a star without any says why, what can be
-   mended first. */
+/* Keep the segments that can be fitted, and set the status that a star without any gets: the
+   reason that the user can mend comes first. */
 static int take_segments(starmill_star *star)
 {
   int err = MILL_OK;
@@ -37,7 +37,7 @@ static int take_segments(starmill_star *star)
       continue;
     }
     MILL_TRY(err);
-    star->segment[star->n_segment++] = *s; /* in place of those that are left out */
+    star->segment[star->n_segment++] = *s; /* overwrite skipped segments */
   }
   star->status = no_lsf    ? MILL_STATUS_NO_RESOLUTION
                  : outside ? MILL_STATUS_OUTSIDE_LIBRARY
@@ -46,7 +46,7 @@ done:
   return err;
 }
 
-/* The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
+/* Make a star from a batch with one object's segments; takes ownership of the batch's memory. */
 static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
                          starmill_star **star)
 {
@@ -74,7 +74,7 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* ivar with the systematic error, in the memory of the batch. */
+/* Add the systematic error to ivar; the new array belongs to the batch. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
@@ -115,7 +115,7 @@ static int add_channels(void *state, mill_spectra *spectra, const int64_t *expos
 
 static const mill_format in_memory = {.name = "memory", .read = add_channels};
 
-/* One more than the highest exposure. */
+/* Check the spectra and set n_exposure to the highest exposure number + 1. */
 static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_exposure)
 {
   enum { MOST = 1 << 16 };
@@ -227,7 +227,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
 
 /* ---- from files ---- */
 
-/* CFITSIO may have been built for one thread. */
+/* Lock the readers if CFITSIO was built without thread support. */
 static void files_lock(void)
 {
   if (!mill_spectra_threads())

@@ -17,7 +17,7 @@ _Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_T
 
 enum { MAX_COLUMN = 1024, NAME = 96, PATH = NAME + 8, UNIT = 64, TEXT = 256 };
 
-/* A column, its texts and its values. */
+/* A column: its texts and its values. */
 typedef struct table_column {
   char name[NAME], unit[UNIT], description[TEXT];
   int type, n_value;
@@ -26,10 +26,10 @@ typedef struct table_column {
 
 struct starmill_table {
   int64_t n_row;
-  int n_column, n_fits; /* known so far; of /fits */
+  int n_column, n_fits; /* columns found so far; those of /fits */
   int64_t n_room;
-  table_column **column; /* each stays where it is */
-  mill_h5_file file;     /* id 0: rows of a fit */
+  table_column **column; /* each allocated alone, so that pointers stay valid */
+  mill_h5_file file;     /* id 0: a table of a fit, without a file */
   char *path;
 };
 
@@ -85,24 +85,24 @@ static int make_columns(const starmill_library *h, int64_t n_row, mill_columns *
   return MILL_OK;
 }
 
-/* A fit of stars, each from several starts. */
+/* A fit of n stars, each from n_start points. */
 typedef struct fit_task {
   const starmill_star *const *star;
   int n, n_start;
   const double *start;
   size_t n_deriv;
-  int64_t next;          /* star and start */
+  int64_t next;          /* i_star x n_start + i_start */
   mill_fit_result *best; /* [n] */
 } fit_task;
 
-/* Is a row better than what has been found so far? */
+/* Return whether a row beats the best so far. */
 static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE)
     return 1;
   if ((row->status == MILL_STATUS_FITTED) != (best->status == MILL_STATUS_FITTED))
     return row->status == MILL_STATUS_FITTED;
-  /* several starts may end at the same numbers, in any order */
+  /* several starts may reach the same m2ll, in any order: take the one with fewest evaluations */
   return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
@@ -196,7 +196,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Type of the values of a dataset, -1: none that a column has. */
+/* Return the column type of a dataset's values; -1: not a column type. */
 static int type_of(hid_t type)
 {
   const size_t n_byte = H5Tget_size(type);
@@ -216,7 +216,7 @@ static int type_of(hid_t type)
   }
 }
 
-/* What a dataset is; is_column 0: no column of n_row rows. */
+/* Open a dataset and describe it; is_column 0: its type or shape is not a column's. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {
@@ -241,7 +241,7 @@ static int describe(const starmill_table *t, const char *path, table_column *c, 
   return MILL_OK;
 }
 
-/* Path of a column's dataset: of /fits unless its name has a folder. */
+/* Build the path of a column's dataset: in /fits unless the name has a folder. */
 static void path_of(const char *name, char path[PATH])
 {
   snprintf(path, PATH, "%s%s", strchr(name, '/') ? "" : "fits/", name);
@@ -338,7 +338,7 @@ done:
   return err;
 }
 
-/* ---- columns of both ---- */
+/* ---- columns of fits and files ---- */
 
 int64_t starmill_table_n_row(const starmill_table *table)
 {
@@ -369,7 +369,7 @@ int starmill_table_column_at(const starmill_table *table, int i_column, starmill
   return mill_tell(err, error);
 }
 
-/* Find a column; one of a file that is not of /fits is added. */
+/* Find a column and read its data; a column of a file outside /fits is added to the table. */
 static int find_column(starmill_table *t, const char *name, table_column **column)
 {
   int i = 0;
@@ -390,7 +390,7 @@ int starmill_table_column(starmill_table *table, const char *name, starmill_colu
                           starmill_error *error)
 {
   table_column *c = NULL;
-  mill_hdf5_lock(); /* of the table too */
+  mill_hdf5_lock(); /* guards the table too */
   const int err = find_column(table, name, &c);
   if (err == MILL_OK)
     *column = shown(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What every test shares: the list of a program's tests, comparisons that reject NaN, and the test
- *  data. */
+/** Shared by all tests: the list of a program's tests, comparisons that reject NaN, and paths of
+ *  test data. */
 #ifndef MILL_TEST_H
 #define MILL_TEST_H
 
@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-/** MILL_TEST(name) { ... } is a test of this program; MILL_RUN_TESTS(set_up, tear_down) runs all of
- *  them in the order of their definition and returns how many failed. */
+/** MILL_TEST(name) { ... } defines a test; MILL_RUN_TESTS(set_up, tear_down) runs all tests of the
+ *  program in the order of their definition and returns how many failed. */
 #define MILL_TEST(name)                                                                            \
   static void test_##name(void **state);                                                           \
   enum { place_of_test_##name = __COUNTER__ };                                                     \
@@ -28,7 +28,7 @@
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
-/** The usual mains: set_up before all tests, begin before each of them, random inputs of a seed. */
+/** Define main: with set_up before all tests, with begin before each, or printing a random seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \
@@ -63,7 +63,7 @@ static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tea
   return _cmocka_run_group_tests("tests", list, n, set_up, tear_down);
 }
 
-/* written so that a NaN on either side fails */
+/* Written so that a NaN on either side fails. */
 #define assert_close(actual, expected, tolerance)                                                  \
   do {                                                                                             \
     const double mill_a = (actual), mill_e = (expected), mill_t = (tolerance);                     \
@@ -72,8 +72,8 @@ static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tea
                mill_t, mill_a - mill_e);                                                           \
   } while (0)
 
-/** These want kernels/base/error.h: a call that succeeds, one that does not, and what
- *  its message has, in one line. */
+/** Check that a call succeeds, that the message is one line with a text, or that a call fails with
+ *  a code and such a message.  Include kernels/base/error.h first. */
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
     if ((call) != MILL_OK)                                                                         \
@@ -92,8 +92,8 @@ static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tea
     assert_says(text);                                                                             \
   } while (0)
 
-/** Path of a file of the test data in a static buffer, or NULL (and a line
- *  that says SKIPPED and why) when it is not there. */
+/** Return the path of a test data file, in one of four static buffers used in turn.  If the
+ *  file is missing, print a SKIPPED line with the reason and return NULL. */
 static inline const char *mill_test_data_path(const char *name)
 {
   static char path[4][2048];
@@ -111,7 +111,7 @@ static inline const char *mill_test_data_path(const char *name)
   return out;
 }
 
-/** Skip this test, and say why, where there is nothing to test (tested is 0 or NULL). */
+/** Skip this test and print the reason if `tested`, the thing to test, is 0 or NULL. */
 #define mill_test_needs(tested, reason)                                                            \
   do {                                                                                             \
     if (!(tested)) {                                                                               \
@@ -120,7 +120,7 @@ static inline const char *mill_test_data_path(const char *name)
     }                                                                                              \
   } while (0)
 
-/** The path, or skip this test. */
+/** Define variable as the path of a test data file, or skip this test. */
 #define mill_test_data(variable, name)                                                             \
   const char *variable = mill_test_data_path(name);                                                \
   do {                                                                                             \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fit one spectrum and print what comes out: fit_star LIBRARY.h5 SPECTRUM.txt, where each line of
- * the text has wavelength (Angstrom, vacuum), flux and its error.
+/* Fit one spectrum and print the parameters: fit_star LIBRARY.h5 SPECTRUM.txt.  Each line of
+ * the text file has wavelength (Angstrom, vacuum), flux and its error.
  * cc fit_star.c $(pkg-config --cflags --libs starmill) */
 #include <starmill/starmill.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fits that the ranks of a program share, on the communicator of that program.
+/** Share a fit among the ranks of your program, on your communicator.
  *
- *  libstarmill itself calls no MPI; these functions are compiled into the program, by the MPI that
- *  it was built with, which must be the one of the parallel HDF5 that libstarmill uses.  Each rank
- *  opens the library and makes the stars that are its own (row % ranks == rank, say) with the
- *  functions of starmill.h; these are collective over comm, and end with the same code on all
- *  ranks: where one has failed, with its code and message.  error may not be NULL.
+ *  libstarmill itself calls no MPI.  These inline functions are compiled into your program with
+ *  its MPI, which must be the MPI of libstarmill's parallel HDF5.  Each rank opens the library
+ *  and makes its own stars (say, row % ranks == rank) with the functions of starmill.h.  The
+ *  functions here are collective over comm and return the same code on all ranks: 0, or code and
+ *  message of the first rank that failed.  error must not be NULL.
  *
- *  A row has the same bits whichever rank fits it, on one kind of processor.
+ *  On one kind of processor, a row has the same bits on any rank.
  */
 #ifndef STARMILL_STARMILL_MPI_H
 #define STARMILL_STARMILL_MPI_H
@@ -19,7 +19,7 @@
 
 #include "starmill/starmill.h"
 
-/** The code of the first rank that has failed, and its message in *error; else 0. */
+/** Return 0 if no rank failed, else the code of the first that did, with its message in *error. */
 static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *error)
 {
   struct {
@@ -38,8 +38,8 @@ static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *er
   return error->code;
 }
 
-/** starmill_fit of the n stars of this rank, 0 allowed; the table has its rows alone, and is NULL
- *  where it has no star. */
+/** Fit the n stars of this rank with starmill_fit; n may be 0.  *table has the rows of this rank
+ *  only, NULL if n is 0. */
 static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
                                    const starmill_star *const *star, int n, const double *start,
                                    int n_start, starmill_table **table, starmill_error *error)
@@ -55,12 +55,12 @@ static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
   return agreed;
 }
 
-/** A column of the rows of all ranks, those of rank 0 first, on rank root: n_row rows in *data,
- *  which the caller frees; 0 and NULL elsewhere.
+/** Gather a column from all ranks on rank root, rank 0's rows first: *n_row rows in *data, which
+ *  the caller frees; 0 and NULL on the other ranks.
  *
- *  table     of this rank; NULL: it has no rows
+ *  table     the table of this rank; NULL: it has no rows
  *  name      the same on all ranks
- *  row_bytes bytes of a row of the column, the same on all ranks: of its type by n_value */
+ *  row_bytes size of one row of the column, type size x n_value; the same on all ranks */
 static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *table,
                                       const char *name, int row_bytes, int64_t *n_row, void **data,
                                       starmill_error *error)
