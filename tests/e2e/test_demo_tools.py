@@ -1,81 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demo's tables and pictures from made-up results whose errors are known exactly.
+"""The demo's tables and pictures from made-up results whose errors are known exactly: results, truth
+and spectra are written here."""
 
-Needs neither the program nor the test data: results, truth and spectra are
-written here.
-"""
-
-import os
 import re
-import runpy
-import shutil
-import struct
-import subprocess
-import sys
-import tempfile
-import traceback
-import unittest
 
-SOURCE = os.environ.get(
-    "MILL_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-)
-TOOLS = os.path.join(SOURCE, "tools")
+from base import *  # noqa: F403
 
-try:
-    import h5py
-    import numpy as np
-    from astropy.io import fits as pyfits
-except ImportError as missing:
-    print(f"SKIPPED: {missing} (Debian: python3-h5py python3-astropy)")
-    sys.exit(77)
 try:
     import matplotlib.image
     import PIL  # noqa: F401, which the pictures need too
-except ImportError:
-    matplotlib = None
+except ImportError as missing:
+    skip(f"{missing} (Debian: python3-matplotlib python3-pil)")
 
-
-def run_tool(folder, name, *args):
-    """Run a script of tools/ in a folder: a fork of this process, which has its modules already.
-
-    Loading them takes a second, and the tools run some sixty times.
-    """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.chdir(folder)
-                os.environ["MPLCONFIGDIR"] = folder
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-                sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
-                sys.argv = [os.path.join(TOOLS, name), *args]
-                sys.path.insert(0, TOOLS)
-                sys.dont_write_bytecode = True
-                runpy.run_path(sys.argv[0], run_name="__main__")
-                status = 0
-            except SystemExit as end:
-                if isinstance(end.code, str):
-                    print(end.code, file=sys.stderr)
-                else:
-                    status = end.code or 0
-            except BaseException:  # pylint: disable=broad-except
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-        _, status = os.waitpid(child, 0)
-        texts = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
-    return subprocess.CompletedProcess([name, *args], os.waitstatus_to_exitcode(status), *texts)
-
+TOOLS = os.path.join(SOURCE, "tools")
+sys.path[:0] = [TOOLS, os.path.join(SOURCE, "scripts")]
+sys.dont_write_bytecode = True
+import demo_plot  # noqa: E402
+from look import drawing  # noqa: E402
 
 NAMES = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
-FITTED, NO_USABLE_ARM = 1, 3
+NO_USABLE_ARM = 3
 CHISQ, BAD_SPECTRUM, HULL = 1, 32, 256
 ARMS = {"b": (3600.0, 5800.0), "r": (5760.0, 7620.0), "z": (7520.0, 9824.0)}
 
@@ -122,7 +66,7 @@ def wavelengths(name):
     return np.arange(low, high, 8.0)
 
 
-def write_truth(path, table, hdu="TRUTH"):
+def write_truth(path, table):
     columns = [pyfits.Column("TARGETID", "K", array=[s["TARGETID"] for s in table])]
     columns += [pyfits.Column(k, "D", array=[s["true"][k] for s in table]) for k in NAMES]
     columns += [pyfits.Column("SN", "D", array=[s["SN"] for s in table])]
@@ -130,7 +74,7 @@ def write_truth(path, table, hdu="TRUTH"):
     files = pyfits.BinTableHDU.from_columns(
         [pyfits.Column("FILE", "16A", array=["coadd-0.fits"])], name="FILES")
     pyfits.HDUList([pyfits.PrimaryHDU(), files,
-                    pyfits.BinTableHDU.from_columns(columns, name=hdu)]).writeto(path)
+                    pyfits.BinTableHDU.from_columns(columns, name="TRUTH")]).writeto(path)
 
 
 def write_fit(path, table):
@@ -184,45 +128,43 @@ def write_spectra(path, models_path, table, fitted):
     pyfits.HDUList(hdus).writeto(path)
 
 
-class DemoTools(unittest.TestCase):
+class DemoTools(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="starmill-demo-tools.")
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         table = stars()
         for i, star in enumerate(table):
             star["fits_row"] = i
         # another order in the fit than in the truth
-        rows = [s for s in table if s["STATUS"] is not None]
-        np.random.default_rng(1).shuffle(rows)
-        cls.table, cls.rows = table, rows
-        write_truth(cls.path("truth.fits"), table)
-        write_fit(cls.path("fit.h5"), rows)
-        write_spectra(cls.path("coadd-0.fits"), cls.path("models.h5"), table, rows)
-        os.mkdir(cls.path("pictures"))
-
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.folder, name)
+        cls.rows = [s for s in table if s["STATUS"] is not None]
+        np.random.default_rng(1).shuffle(cls.rows)
+        write_truth(tmp("truth.fits"), table)
+        write_fit(tmp("fit.h5"), cls.rows)
+        write_spectra(tmp("coadd-0.fits"), tmp("models.h5"), table, cls.rows)
+        os.mkdir(tmp("pictures"))
 
     def tool(self, name, *args):
-        return run_tool(self.folder, name, *args)
+        return subprocess.run([sys.executable, "-B", os.path.join(TOOLS, name), *args], cwd=TMP,
+                              env={**os.environ, "MPLCONFIGDIR": TMP}, capture_output=True,
+                              text=True, check=False, timeout=PATIENCE)
 
-    def printed(self):
+    def test_table(self):
         done = self.tool("demo_table.py", "fit.h5", "truth.fits")
         self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        for want in (f"{3 * N_BIN} stars without a defect and without a warning",
+                     r"Left out: 3 stars with a warning \(HULL 3\).$",
+                     r"Left out: 1 stars that were not fitted \(NO_USABLE_ARM\).$",
+                     r"^sky +2  not selected 2 +-  -$",
+                     r"^no_arm +1  NO_USABLE_ARM +-  BAD_SPECTRUM$",
+                     r"^noise +1  FITTED +-  CHISQ, HULL$",
+                     r"^half_masked +1  FITTED +-0\.50 ± 1\.50  -$"):
+            self.assertRegex(done.stdout, f"(?m){want}")
+        self.statistics(done.stdout.splitlines())
+        self.ten_stars([line.split() for line in done.stdout.splitlines()
+                        if line.lstrip().startswith("39627")])
 
-    def assertFails(self, done, *parts):
-        """One line of standard error with all parts."""
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for part in parts:
-            self.assertIn(part, done.stderr)
-
-    def test_statistics_by_sn(self):
+    def statistics(self, lines):
         found, name = {}, None
-        for line in self.printed().splitlines():
+        for line in lines:
             row = re.fullmatch(r"(?:([A-Z]+) \([^)]*\))? +(\S+)  +(\d+)" + 4 * r" +(\S+)", line)
             if row:
                 name = row[1] or name
@@ -247,113 +189,53 @@ class DemoTools(unittest.TestCase):
                 self.assertAlmostEqual(found[key][i], numbers[i], delta=rounding, msg=key)
             self.assertAlmostEqual(found[key][4], numbers[4], delta=0.00501, msg=key)
 
-    def test_what_is_left_out_is_said(self):
-        text = self.printed()
-        self.assertIn(f"{3 * N_BIN} stars without a defect and without a warning", text)
-        self.assertIn("Left out: 3 stars with a warning (HULL 3).", text)
-        self.assertIn("Left out: 1 stars that were not fitted (NO_USABLE_ARM).", text)
-
-    def test_defects(self):
-        text = self.printed()
-        for want in (r"sky +2  not selected 2 +-  -",
-                     r"no_arm +1  NO_USABLE_ARM +-  BAD_SPECTRUM",
-                     r"noise +1  FITTED +-  CHISQ, HULL",
-                     r"half_masked +1  FITTED +-0\.50 ± 1\.50  -"):
-            self.assertRegex(text, f"(?m)^{want}$")
-
-    def test_ten_stars(self):
-        lines = [line for line in self.printed().splitlines() if line.lstrip().startswith("39627")]
+    def ten_stars(self, lines):
         self.assertEqual(len(lines), 10)
         by_id = {s["TARGETID"]: s for s in self.rows}
-        last_sn = 0.0
-        for line in lines:
-            words = line.split()
+        sn = [by_id[int(words[0])]["SN"] for words in lines]
+        self.assertEqual(sn, sorted(sn))
+        for words in lines:
             star = by_id[int(words[0])]
-            self.assertGreaterEqual(star["SN"], last_sn)
-            last_sn = star["SN"]
             for k, recovered, true in zip(NAMES, words[2::2], words[3::2]):
                 rounding = 0.51 if k == "TEFF" else 0.051 if k == "VSINI" else 0.0051
                 self.assertAlmostEqual(float(recovered), star["true"][k] + star["delta"][k],
                                        delta=rounding)
                 self.assertAlmostEqual(float(true.strip("()")), star["true"][k], delta=rounding)
 
-    def test_few_stars_have_no_scatter(self):
-        table = [s for s in self.rows if s["KIND"] == "star" and s["STATUS"] == FITTED][:4]
-        write_fit(self.path("few.h5"), [dict(s, RVS_WARN=0) for s in table])
-        done = self.tool("demo_table.py", "few.h5", "truth.fits")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^ +all +4 +- +- +- +-$")
-        self.assertIn("4 stars from faint to bright", done.stdout)
-
-    def test_star_without_truth(self):
-        stray = dict(self.rows[0], TARGETID=12345)
-        write_fit(self.path("stray.h5"), self.rows + [stray])
-        for done in (self.tool("demo_table.py", "stray.h5", "truth.fits"), self.draw("stray.h5")):
-            self.assertFails(done, "truth.fits", "stray.h5", "12345")
-
-    def test_nothing_to_compare(self):
-        write_fit(self.path("empty.h5"), [])
-        failed = [s for s in self.rows if s["STATUS"] != FITTED]
-        write_fit(self.path("failed.h5"), failed)
-        for name, why in (("empty.h5", "no star"), ("failed.h5", "no fitted star")):
-            for done in (self.tool("demo_table.py", name, "truth.fits"), self.draw(name)):
-                self.assertFails(done, name, why)
-
-    def test_files_that_are_something_else(self):
-        with open(self.path("zero"), "wb"):
-            pass
-        write_truth(self.path("other.fits"), self.table, hdu="OTHER")
-        for fit, truth, name in (("zero", "truth.fits", "zero"), ("fit.h5", "zero", "zero"),
-                                 ("absent.h5", "truth.fits", "absent.h5"),
-                                 ("models.h5", "truth.fits", "models.h5"),
-                                 ("fit.h5", "other.fits", "other.fits")):
-            self.assertFails(self.tool("demo_table.py", fit, truth), "demo_table.py", name)
-
-    # --- pictures -----------------------------------------------------------
-
-    def draw(self, fit="fit.h5", models="models.h5"):
-        if not matplotlib:
-            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
-        return self.tool("demo_plot.py", fit, models, "truth.fits", "pictures")
+    def test_files_of_another_survey(self):
+        write_fit(tmp("stray.h5"), self.rows + [dict(self.rows[0], TARGETID=12345)])
+        shutil.copy(tmp("models.h5"), tmp("others.h5"))
+        with h5py.File(tmp("others.h5"), "r+") as file:
+            file["models/TARGETID"][...] += 1
+        for args, parts in ((("demo_table.py", "stray.h5", "truth.fits"),
+                             ("truth.fits", "stray.h5", "12345")),
+                            (("demo_plot.py", "fit.h5", "others.h5", "truth.fits", "pictures"),
+                             ("others.h5", "another fit"))):
+            self.assertOneLine(self.tool(*args), *parts, status=1)
 
     def test_pictures(self):
-        done = self.draw()
+        done = self.tool("demo_plot.py", "fit.h5", "models.h5", "truth.fits", "pictures")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-        # that there are lines and points, by the hues that only they have (thin lines
-        # are paler than their colour): model red over blue, residuals blue over red;
-        # low S/N green over blue, high S/N blue over green
+        # that there are lines and points, by the hues that only they have: model red over blue,
+        # residuals blue over red; low S/N green over blue, high S/N blue over green
         red, green, blue = range(3)
-        wanted = {"spectra.png": ((red, blue), (blue, red)),
-                  "recovery.png": ((green, blue), (blue, green))}
-        self.assertEqual(sorted(os.listdir(self.path("pictures"))), sorted(wanted))
-        for name, hues in wanted.items():
-            path = self.path(os.path.join("pictures", name))
-            with open(path, "rb") as file:
-                head = file.read(24)
-            self.assertEqual(head[:8], b"\x89PNG\r\n\x1a\n")
-            width, height = struct.unpack(">II", head[16:])
-            self.assertTrue(1000 <= width <= 1400 and 700 <= height <= 1600, (width, height))
-            self.assertLess(os.path.getsize(path), 250_000)
-            pixels = 255.0 * matplotlib.image.imread(path)[:, :1100, :3]  # without the colour bar
+        for name, hues in (("spectra.png", ((red, blue), (blue, red))),
+                           ("recovery.png", ((green, blue), (blue, green)))):
+            # without the colour bar
+            pixels = 255.0 * matplotlib.image.imread(tmp("pictures/" + name))[:, :1100, :3]
             for more, less in hues:
                 n_pixel = (pixels[..., more] - pixels[..., less] > 60.0).sum()
                 self.assertGreater(n_pixel, 500, f"{name}: {more} over {less}")
 
     def test_spectra_of_the_right_rows(self):
-        if not matplotlib:
-            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
-        sys.path.insert(0, TOOLS)
-        sys.dont_write_bytecode = True
-        import demo_plot
-
-        survey = demo_plot.Survey(self.path("fit.h5"), self.path("truth.fits"))
-        survey.files = [self.path(name) for name in survey.files]
+        survey = demo_plot.Survey(tmp("fit.h5"), tmp("truth.fits"))
+        survey.files = [tmp(name) for name in survey.files]
         shown = demo_plot.choose(survey)
         self.assertEqual(len(set(shown)), 4)
         self.assertTrue(survey.good[shown].all())
         # 6800 K and S/N 70 are nearest to the third bin, 4400 K and S/N 10 to the first
         self.assertEqual([survey.sn[shown[0]], survey.sn[shown[3]]], [39.9, 5.0])
-        with h5py.File(self.path("models.h5"), "r") as file:
+        with h5py.File(tmp("models.h5"), "r") as file:
             for row in shown:
                 arms = demo_plot.spectrum(survey, file["models"], row)
                 level = 1.0 + self.rows[row]["fits_row"] / 1000.0
@@ -367,12 +249,6 @@ class DemoTools(unittest.TestCase):
                     np.testing.assert_allclose(model, level + MODEL_ABOVE, rtol=1e-6)
 
     def test_binned(self):
-        if not matplotlib:
-            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
-        sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-        sys.dont_write_bytecode = True
-        from look import drawing
-
         wave = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # the last one fills no bin
         flux, ivar = np.array([2.0, 8.0, 0.0, 0.0, 9.0]), np.array([1.0, 3.0, 0.0, 0.0, 1.0])
         model = np.array([1.0, 2.0, 5.0, 7.0, 9.0])
@@ -382,17 +258,6 @@ class DemoTools(unittest.TestCase):
         np.testing.assert_allclose(weight, [4.0, 0.0])
         np.testing.assert_allclose(model, [1.75, 6.0])
 
-    def test_models_of_something_else(self):
-        shutil.copy(self.path("models.h5"), self.path("shifted.h5"))
-        with h5py.File(self.path("shifted.h5"), "r+") as file:
-            file["models/r/wavelength"][...] += 1.0
-        self.assertFails(self.draw(models="shifted.h5"), "wavelengths", "arm r")
-        self.assertFails(self.draw(models="absent.h5"), "absent.h5")
-        shutil.copy(self.path("models.h5"), self.path("others.h5"))
-        with h5py.File(self.path("others.h5"), "r+") as file:
-            file["models/TARGETID"][...] += 1
-        self.assertFails(self.draw(models="others.h5"), "others.h5", "another fit")
-
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()
