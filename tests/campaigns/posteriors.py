@@ -3,9 +3,9 @@
 """Posteriors against emcee and by simulation-based calibration, on stars of the test library.
 
     cmake --build build/release --target test_fit_posterior
-    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS [FIGURE]]
+    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS]
     tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
-    tests/campaigns/posteriors.py errors POST.h5 [FIGURE]
+    tests/campaigns/posteriors.py errors POST.h5
 
 The first two take minutes of one core.  The test program makes the stars (labels uniform in the
 coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
@@ -54,7 +54,7 @@ def weights(draws):
     return inside / draws[:, 2]
 
 
-def calibrate(program, n, figure=None):
+def calibrate(program, n=400):
     ranks, n_left = [], 0
     found = stars(program, n, SN_CALIBRATE, 400)
     for star in found:
@@ -77,27 +77,7 @@ def calibrate(program, n, figure=None):
         ks = stats.kstest(ranks[:, j], "uniform").pvalue
         worst = min(worst, p, ks)
         print(f"{name:8} p(chi2, 10 bins) {p:.3f}  p(KS) {ks:.3f}  {counts}")
-    if figure:
-        draw_ranks(ranks, figure)
     return worst > 0.01
-
-
-def draw_ranks(ranks, path):
-    """Histograms of ranks, with the band in which 99 % of uniform ones have a bin."""
-    from matplotlib.figure import Figure  # only here
-
-    n, n_bin = len(ranks), 10
-    low, high = stats.binom.interval(0.99, n, 1 / n_bin)
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
-    for axes, name, rank in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, NAMES, ranks.T):
-        axes.axhspan(low, high, color="0.88")
-        axes.axhline(n / n_bin, color="0.5", linewidth=0.8)
-        axes.hist(rank, bins=n_bin, range=(0, 1), histtype="step", color="#1f5fa8", linewidth=1.6)
-        axes.set_title(name, fontsize=10)
-        axes.set_ylim(bottom=0)
-    figure.supxlabel("rank of the truth among samples of the posterior")
-    figure.supylabel("stars")
-    figure.savefig(path, dpi=110)
 
 
 # ---- the fit's errors ----
@@ -111,7 +91,7 @@ def bits(column):
             for name, bit in zip(column.attrs["NAMES"], column.attrs["BITS"])}
 
 
-def errors(path, figure):
+def errors(path):
     import h5py  # only here
 
     with h5py.File(path, "r") as f:
@@ -154,40 +134,7 @@ def errors(path, figure):
         rows = done & (fits["POST_FLAG"] & bit != 0)
         if rows.any():
             print(f"{name}: {rows.sum()} stars, {(rows & flagged).sum()} of them flagged by the fit")
-    if figure:
-        draw_errors(fits, order, ratio, done, flagged, figure)
     return True
-
-
-def draw_errors(fits, order, ratio, done, flagged, path):
-    from matplotlib.figure import Figure  # only here
-
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    random = np.random.default_rng(1)
-    for rows, colour, name in ((done & ~flagged, "#1f5fa8", "not flagged by the fit"),
-                               (done & flagged, "#d1495b", "flagged")):
-        style = {"color": colour, "marker": ".", "linestyle": "", "markersize": 4}
-        left.plot((fits["VSINI"] / fits["VSINI_ERR"])[rows], ratio[rows, order.index("VSINI")],
-                  label=name, **style)
-        for k in range(2, len(order)):
-            right.plot(k - 2 + random.uniform(-0.3, 0.3, rows.sum()), ratio[rows, k], **style)
-    left.set_xscale("symlog", linthresh=1)
-    left.set_xlim(left=-0.1)
-    left.set_xlabel("v sin i / its error")
-    left.set_ylabel("posterior's standard deviation / formal error")
-    left.set_title("v sin i", fontsize=10)
-    left.legend(fontsize=8, loc="lower right")
-    right.set_xticks(range(len(order) - 2), order[2:])
-    right.set_title("labels", fontsize=10)
-    left.set_yscale("log")
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
-    left.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    left.set_yticks([], minor=True)
-    for axes in (left, right):
-        axes.axhspan(0.8, 1.25, color="0.9", zorder=0)
-        axes.axhline(1, color="0.5", linewidth=0.8)
-    figure.savefig(path, dpi=110)
 
 
 class Likelihood:
@@ -250,11 +197,7 @@ def compare(program):
 
 if __name__ == "__main__":
     job, program, *more = sys.argv[1:]
-    if job == "calibrate":
-        fine = calibrate(program, int(more[0]) if more else 400, more[1] if len(more) > 1 else None)
-    elif job == "errors":
-        fine = errors(program, more[0] if more else None)
-    else:
-        fine = {"emcee": compare}[job](program)
+    jobs = {"calibrate": calibrate, "emcee": compare, "errors": errors}
+    fine = jobs[job](program, *map(int, more))
     print("passed" if fine else "FAILED")
     sys.exit(0 if fine else 1)

@@ -37,7 +37,7 @@ MEDIAN_ERROR, WIDTH_ERROR = 1.253, 0.962
 
 
 def distance(library, true, packed):
-    """Distance of true labels inside the nearest facet of a library's hulls (docs/use/formats.md), in
+    """Distance of true labels inside the nearest facet of the hulls (docs/use/formats.md), in
     errors, [n]; below 0 outside.  packed: COVAR [n][] of VRAD, VSINI and the labels."""
     with h5py.File(library) as file:
         label = [dict(file[f"labels/label{i}"].attrs)

@@ -111,14 +111,6 @@ class GpuProgramme(unittest.TestCase):
         self.assertNotIn("doctor", self.calls, "check is done")
         self.assertIn("| cuda_backend | passed |", said)
 
-    def test_usage(self):
-        for args in (["some"], ["--limit"], ["--limit", "x"]):
-            self.programme(*args, status=2)
-        self.assertIn("profile", self.programme("help"))
-        done = subprocess.run([SCRIPT], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("is no bundle", done.stderr)
-
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

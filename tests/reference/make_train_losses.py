@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The losses of a network's first epochs by PyTorch, as `starmill library train` has them.
 
-usage: make_train_losses.py [options] GRID.h5
-       make_train_losses.py --store LOSSES.json
-       make_train_losses.py --make-grid GRID.h5
+usage: make_train_losses.py LOSSES.json
 
 The script repeats the training of a grid file's first arm from the file alone
-(docs/use/libraries.md, "PyTorch beside starmill"): statistics and components by NumPy's SVD,
+(docs/develop/performance.md): statistics and components by NumPy's SVD,
 models left out, first weights and the order of the models from the counters of starmill's random
-numbers, steps by torch.optim.AdamW with torch's gradients.  The options are those of starmill
-library train, by the same names.  --make-grid writes a small grid of line spectra; --store trains
-CASES on it and writes tests/reference/train_losses.json.
+numbers, steps by torch.optim.AdamW with torch's gradients.  It trains CASES on a small grid of line
+spectra and writes tests/reference/train_losses.json; tests make the grid without torch.
 
-Needs NumPy, h5py and torch (ours: 2.15.0); --make-grid does without torch.
+Needs NumPy, h5py and torch (ours: 2.15.0).
 """
 
-import argparse
 import json
 import math
 import os
@@ -186,18 +182,15 @@ def losses_of(p, o, u):
     return huber_loss(u, u * 0, reduction="none").sum(1) / p.n_pix
 
 
-def train(p, o, dtype_name="float32", after=None, fused=False, compiled=False):
-    """[(loss, loss of models left out)] of every epoch; after() is called after each.  fused: one
-    pass over the parameters for a step of AdamW; compiled: by torch.compile."""
+def train(p, o, dtype_name="float32"):
+    """[(loss, loss of models left out)] of every epoch."""
     import torch
 
     dtype = getattr(torch, dtype_name)
     model = make_model(p, o, dtype)
-    if compiled:
-        model = torch.compile(model)
     x, target, scale = (torch.from_numpy(a).to(dtype) for a in (p.x, p.target, p.scale))
     adam = torch.optim.AdamW(model.parameters(), lr=o.rate, betas=(0.9, 0.999), eps=1e-8,
-                             weight_decay=o.decay, fused=fused)
+                             weight_decay=o.decay)
     curve = []
     for epoch in range(o.epochs):
         for group in adam.param_groups:
@@ -216,32 +209,10 @@ def train(p, o, dtype_name="float32", after=None, fused=False, compiled=False):
                     for i in range(p.n_train, p.n, o.batch)]
         valid = torch.cat(left).mean().item() + p.floor[1] if left else math.nan
         curve.append((total / p.n_train + p.floor[0], valid))
-        if after:
-            after()
     return curve
 
 
 # ---- a small grid --------------------------------------------------------------------------------
-
-
-def write_grid(path, names, label, arms, settings):
-    """A grid file of good models; arms: [(name, first wavelength, ln step, flux [n][n_pix])]."""
-    n = len(label)
-    with h5py.File(path, "w") as file:
-        file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
-                          generator=np.bytes_("make_train_losses.py"), settings=np.bytes_(settings),
-                          complete=np.int32(1))
-        file["labels/name"] = np.array(names, "S64")
-        file["models/label"] = np.asarray(label, float)
-        file["models/name"] = np.array([f"model {i}" for i in range(n)], "S64")
-        file["models/status"] = np.ones(n, "i1")
-        file["models/why"] = np.array([""] * n, "S128")
-        for i, (name, first, step, flux) in enumerate(arms):
-            arm = file.create_group(f"arms/arm{i}")
-            arm.attrs.update(name=np.bytes_(name), ln_wave0=math.log(first), ln_step=step,
-                             n_pix=np.int32(flux.shape[1]), template_sigma_aa=0.5,
-                             sigma_origin=np.bytes_("made up"))
-            arm["flux"] = flux.astype("f4")
 
 
 def make_spectra(n_model, n_pix, n_line, seed):
@@ -265,41 +236,22 @@ def make_spectra(n_model, n_pix, n_line, seed):
 
 
 def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
+    """A grid file of one arm, all of its models good."""
     label, flux = make_spectra(n_model, n_pix, n_line, seed)
-    write_grid(path, ["teff", "logg", "feh", "alpha"], label, [("b", 4000.0, 2e-4, flux)],
-               f"make_train_losses.py: {n_model} models of {n_line} lines, seed {seed}")
-
-
-# ------------------------------------------------------------------------------------------------
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("grid", metavar="GRID.h5", nargs="?")
-    parser.add_argument("--make-grid", action="store_true", help="write GRID.h5 and end")
-    parser.add_argument("--store", metavar="LOSSES.json", help="write the losses of CASES and end")
-    add_options(parser)
-    o = take_options(parser.parse_args())
-    if not o.grid and not o.store:
-        parser.error("needs GRID.h5 or --store LOSSES.json")
-    if o.store:
-        store(o.store)
-    elif o.make_grid:
-        make_grid(o.grid)
-    else:
-        show(o)
-    return 0
-
-
-def show(o):
-    """Train, and print the losses in single and in double precision."""
-    p = make_problem(o.grid, o)
-    print(f"{p.n_train} models learned, {p.n - p.n_train} left out, {p.n_pix} pixels, "
-          f"{len(p.bias)} outputs of the last layer")
-    print("epoch  loss in float32, float64   of models left out in float32, float64")
-    curves = [train(p, o, name) for name in ("float32", "float64")]
-    for i, (single, double) in enumerate(zip(*curves)):
-        print(f"{i + 1:5d}  {single[0]:.6e} {double[0]:.6e}   {single[1]:.6e} {double[1]:.6e}")
+    with h5py.File(path, "w") as file:
+        file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
+                          generator=np.bytes_("make_train_losses.py"), settings=np.bytes_("none"),
+                          complete=np.int32(1))
+        file["labels/name"] = np.array(["teff", "logg", "feh", "alpha"], "S64")
+        file["models/label"] = np.asarray(label, float)
+        file["models/name"] = np.array([f"model {i}" for i in range(n_model)], "S64")
+        file["models/status"] = np.ones(n_model, "i1")
+        file["models/why"] = np.array([""] * n_model, "S128")
+        arm = file.create_group("arms/arm0")
+        arm.attrs.update(name=np.bytes_("b"), ln_wave0=math.log(4000.0), ln_step=2e-4,
+                         n_pix=np.int32(n_pix), template_sigma_aa=0.5,
+                         sigma_origin=np.bytes_("made up"))
+        arm["flux"] = flux
 
 
 def words_for_starmill(o):
@@ -330,30 +282,12 @@ def store(path):
         file.write(f'{{"made by": {json.dumps(made)},\n "cases": [\n  {text}]}}\n')
 
 
-def add_options(parser):
-    """Options of the training, named and meant as those of starmill library train."""
-    help_of = dict(epochs="passes over all models, at the end of a cosine of rates",
-                   hidden="neurons of the hidden layers", batch="models of a step",
-                   rate="learning rate of the first epoch", least_rate="to which it falls",
-                   decay="decoupled weight decay", loss="l2, l1 or huber (delta 1)",
-                   sn="S/N of the noise that is the unit of the loss",
-                   last="components or pixels: what the last layer makes",
-                   components="0: as many as leave 1e-8 of the variance, at most 256",
-                   left_out="part of the models that is not learned", seed="of random numbers")
-    for name, default in DEFAULTS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default,
-                            help=f"{help_of[name]} ({default})")
-
-
 def options_of(case):
     """The defaults and what differs from them."""
-    return take_options(types.SimpleNamespace(**{**DEFAULTS, **case}))
-
-
-def take_options(args):
-    args.width = [int(n) for n in args.hidden.split(",")]
-    return args
+    o = types.SimpleNamespace(**{**DEFAULTS, **case})
+    o.width = [int(n) for n in o.hidden.split(",")]
+    return o
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    store(sys.argv[1])
