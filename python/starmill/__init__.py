@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Templates, likelihoods and fits of stellar spectra, by libstarmill.
 
-What this module computes is what ``starmill fit`` computes, bit for bit.  A `Library` holds
+Results equal those of ``starmill fit`` bit for bit.  A `Library` holds
 templates and the settings of a fit, a `Spectrum` the pixels of one arm in one exposure, and a
 `Star` the spectra of one star, loaded into a library.
 
@@ -13,8 +13,8 @@ templates and the settings of a fit, a `Spectrum` the pixels of one arm in one e
 
 Parameters are ordered as `Library.parameters` says: velocity and v sin i in km/s, then the
 library's labels.  Wavelengths are in Angstrom, in vacuum unless ``air`` is set.  Calls release the
-interpreter's lock; those of one library wait for each other, so threads that are to work in parallel
-take a library each.
+interpreter's lock.  Calls on one library run one at a time: to work in parallel, open one library
+per thread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TYPES = {
 
 
 class StarmillError(Exception):
-    """A call that failed; ``code`` is one of enum starmill_code."""
+    """A failed call; ``code`` is a value of enum starmill_code."""
 
     def __init__(self, code: int, message: str):
         super().__init__(message)
@@ -52,7 +52,7 @@ class StarmillError(Exception):
 
 
 def _call(function, *arguments) -> None:
-    """Call a function whose last parameter is the error."""
+    """Call a C function whose last parameter is the error; raise StarmillError if it fails."""
     error = _ffi.new("starmill_error *")
     if function(*arguments, error) != 0:
         raise StarmillError(error.code, _text(error.message))
@@ -63,7 +63,7 @@ def _text(chars) -> str:
 
 
 def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):
-    """Contiguous float64 of that shape, and a pointer to it; None: NULL."""
+    """Return values as a contiguous float64 array, and a pointer to it; None gives NULL."""
     if values is None:
         return None, _ffi.NULL
     array = np.ascontiguousarray(values, dtype=np.float64)
@@ -73,7 +73,7 @@ def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):
 
 
 def version() -> str:
-    """Version and revision of libstarmill."""
+    """Return version and revision of libstarmill."""
     return f"{_text(_lib.starmill_version())} ({_text(_lib.starmill_revision())})"
 
 
@@ -93,14 +93,14 @@ class Spectrum:
     """One spectrum of one arm in one exposure.
 
     wave, flux   [n_pix]; flux in any unit, wave in Angstrom, ascending
-    ivar, error  [n_pix] inverse variance, or standard deviation, of the flux: one of them
-    name         of the library's arm; None: cut by wavelength into the arms
+    ivar, error  [n_pix] inverse variance or standard deviation of the flux: give one of the two
+    name         the library's arm; None: cut the spectrum by wavelength into the arms
     mask         [n_pix] not 0: a bad pixel
     resolution   [n_diag, n_pix] resolution matrix as DESI stores it
     sigma        [n_pix] or a number: Gaussian sigma of the line-spread function, Angstrom
-    systematic   [n_pix] or a number: error that is added in quadrature, in the unit of the flux
-    exposure     0, 1, ...: spectra of one arm are exposures of their own
-    air          wavelengths are those in air
+    systematic   [n_pix] or a number: error to add in quadrature, in the unit of the flux
+    exposure     0, 1, ...; number spectra of the same arm as separate exposures
+    air          True: wave is in air
     """
 
     wave: ArrayLike
@@ -147,7 +147,7 @@ class Spectrum:
         return array
 
     def _fill(self, to) -> list:
-        """Fill a starmill_spectrum; what must live as long as it is used is returned."""
+        """Fill a starmill_spectrum; keep the returned list as long as it is in use."""
         name = None if self.name is None else _ffi.new("char[]", self.name.encode())
         to.name = _ffi.NULL if name is None else name
         to.exposure, to.n_pix, to.air = self.exposure, self.wave.size, self.air
@@ -164,8 +164,8 @@ class Spectrum:
 class Library:
     """A template library with the settings of a fit.
 
-    config holds keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
-    spectra of DESI give ``format="desi"``, which masks the dichroic as ``starmill fit`` does.
+    config takes keys of docs/use/configuration.md: ``Library(path, npoly=15, max_vel=500)``.  For
+    DESI spectra, give ``format="desi"``, which masks the dichroic as ``starmill fit`` does.
     """
 
     def __init__(self, path: str, **config: Any):
@@ -195,7 +195,7 @@ class Library:
 
     @property
     def arms(self) -> dict[str, tuple[float, float]]:
-        """Arms and the wavelengths that spectra may have in them."""
+        """Wavelength range [Angstrom] that spectra may cover, by arm."""
         found, one = {}, _ffi.new("starmill_arm *")
         for i in range(_lib.starmill_library_n_arm(self._handle)):
             _call(_lib.starmill_library_arm, self._handle, i, one)
@@ -211,7 +211,7 @@ class Library:
         return _text(_lib.starmill_library_backend(self._handle))
 
     def star(self, spectra: Union[Spectrum, Sequence[Spectrum]]) -> "Star":
-        """A star of spectra, which are copied."""
+        """Make a star from one or more spectra, which are copied."""
         spectra = [spectra] if isinstance(spectra, Spectrum) else list(spectra)
         array = _ffi.new("starmill_spectrum[]", len(spectra))
         keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(spectra)]
@@ -221,11 +221,11 @@ class Library:
         return Star(self, handle[0], [spectrum.wave.size for spectrum in spectra])
 
     def open(self, path: str) -> "SpectraFile":
-        """A file of spectra in any format that ``starmill fit`` reads."""
+        """Open a spectra file in any format of ``starmill fit``."""
         return SpectraFile(self, path)
 
     def theta(self, **values: float) -> Floats:
-        """Parameters by name, as likelihoods take them; those that are not named are 0."""
+        """Return theta [n_par] from parameters by name; the others are 0."""
         names = [parameter.name for parameter in self.parameters]
         theta = np.zeros(len(names))
         for name, value in values.items():
@@ -240,7 +240,7 @@ class Library:
 
     def constrain(self, fixed: Optional[Mapping[str, float]] = None,
                   priors: Optional[Mapping[str, tuple[float, float]]] = None) -> None:
-        """Fix parameters, and set Gaussian priors (mean, sigma), for all that follows."""
+        """Fix parameters and set Gaussian priors (mean, sigma) for all later calls."""
         names = [parameter.name for parameter in self.parameters]
         held, mean = np.full(len(names), np.nan), np.zeros(len(names))
         sigma = np.zeros(len(names))
@@ -264,16 +264,16 @@ class Star:
 
     @property
     def n_piece(self) -> int:
-        """Parts of spectra, each in one arm, that can be fitted."""
+        """Number of pieces to fit; a piece is the part of a spectrum in one arm."""
         return _lib.starmill_star_n_piece(self._handle)
 
     def set_target_id(self, target_id: int) -> None:
-        """TARGETID of the star in tables of results."""
+        """Set the star's TARGETID in result tables."""
         _lib.starmill_star_set_target_id(self._handle, target_id)
 
 
 class SpectraFile:
-    """A file of spectra: ``len``, and stars by row."""
+    """A spectra file: ``len`` gives the number of rows, indexing a row's `Star`."""
 
     def __init__(self, library: Library, path: str):
         handle = _ffi.new("starmill_file **")
@@ -295,7 +295,7 @@ class SpectraFile:
         return (self[row] for row in range(len(self)))
 
     def row(self, row: int) -> tuple[str, int]:
-        """Name as /catalog/IDENTIFIER has it, and TARGETID (-1: none)."""
+        """Return a row's name as in /catalog/IDENTIFIER, and its TARGETID (-1: none)."""
         one = _ffi.new("starmill_row *")
         _call(_lib.starmill_file_row, self._handle, row, one)
         return _text(one.identifier), one.target_id
@@ -303,8 +303,8 @@ class SpectraFile:
 
 @dataclass
 class Piece:
-    """Model of a part of a spectrum: flux = template x continuum, which is a sum of functions with
-    coefficients, and what a library with a model error says of the template's own errors."""
+    """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error if
+    included.  The continuum is the sum of coefficient x basis function."""
 
     spectrum: int
     arm: str
@@ -319,8 +319,8 @@ class Piece:
 
 @dataclass
 class Model:
-    """A star's model: -2 ln L and what a fit adds to it, by arm chi-square (chisq), that of the
-    continuum alone (chisq_c), good pixels (n_pix) and S/N (sn), and its pieces."""
+    """A star's model: -2 ln L, the penalty that a fit adds, the pieces and, by arm, chi-square
+    (chisq), chi-square of the continuum alone (chisq_c), good pixels (n_pix) and S/N (sn)."""
 
     m2ll: float
     penalty: float
@@ -332,7 +332,7 @@ class Model:
     _n_pix: Optional[list[int]] = field(repr=False, default=None)
 
     def spectrum(self, i: int) -> NDArray[np.float32]:
-        """The model on the pixels of the i-th Spectrum of the star, NaN where there is none."""
+        """Return the model flux on the pixels of the star's i-th Spectrum, NaN outside pieces."""
         pieces = [p for p in self.pieces if p.spectrum == i]
         n_pix = self._n_pix[i] if self._n_pix else max(p.first + p.flux.size for p in pieces)
         flux = np.full(n_pix, np.nan, dtype=np.float32)
@@ -350,11 +350,11 @@ def _points(library: Library, theta: ArrayLike) -> tuple[Floats, bool]:
 
 
 def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penalty: bool = False):
-    """-2 ln L at theta [n_par] or [n, n_par]; inf beyond the limits of velocity and v sin i.
+    """Compute -2 ln L at theta [n_par] or [n, n_par]; inf if velocity or v sin i is out of limits.
 
-    penalty: with priors and the penalty outside the library's hulls, as a fit minimises it.
-    derivatives: also the gradient [.., n_par] and the curvature [.., n_par, n_par] of -2 ln L
-    without them, so that m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
+    penalty: add priors and the penalty outside the library's hulls, as a fit does.
+    derivatives: also return gradient [.., n_par] and curvature [.., n_par, n_par], without penalty:
+    m2ll(theta + x) ~ m2ll + gradient x + x curvature x.
     """
     handle = star.library._handle
     points, single = _points(star.library, theta)
@@ -373,21 +373,21 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
 
 
 def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
-    """ln L at theta [n_par] or [n, n_par], with priors and the penalty outside the library's hulls
-    unless penalty is False; -inf beyond the limits of velocity and v sin i.  For samplers."""
+    """Compute ln L for samplers at theta [n_par] or [n, n_par]; -inf if velocity or v sin i is out
+    of limits.  penalty: include priors and the penalty outside the library's hulls."""
     return -0.5 * minus2loglike(star, theta, penalty=penalty)
 
 
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
-    """Let the library's model error, where it has one, count in all that follows for the star, as
-    it is at theta [n_par]: a fit counts it as it is at its solution.  None: it does not count."""
+    """Include the library's model error, evaluated at theta [n_par], in later calls for the star; a
+    fit does so at its solution.  None: leave it out.  No effect without a model error."""
     points = None if theta is None else _points(star.library, theta)[0]
     _call(_lib.starmill_fix_model_error, star.library._handle, star._handle,
           _ffi.NULL if points is None else _ffi.from_buffer("double[]", points))
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
-    """The model of a star at theta [n_par], with all that belongs to it."""
+    """Compute a star's model at theta [n_par], by arm and by piece."""
     library = star.library
     points, _ = _points(library, theta)
     if len(points) != 1:
@@ -426,8 +426,8 @@ def _piece(names: list[str], piece) -> Piece:
 def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional[str] = None,
              resolution: Optional[ArrayLike] = None, sigma: Optional[ArrayLike] = None,
              air: bool = False) -> NDArray[np.float32]:
-    """Template at theta [n_par] on wavelengths [n_pix], with a line-spread function as Spectrum has
-    it; NaN beyond the library's arms."""
+    """Compute the template at theta [n_par] on wavelengths [n_pix]; NaN outside the library's arms.
+    resolution and sigma give the line-spread function, as in Spectrum."""
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)
     points, _ = _points(library, theta)
@@ -441,8 +441,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
 
 
 def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
-    """Where a fit would start: the templates that match best at all velocities, the best first.
-    theta [.., n_par], and their chi-squares, of which only differences have a meaning."""
+    """Find where a fit would start: the n templates that match best over all velocities.
+    Returns, best first, theta [.., n_par] and chi-square [..], up to a constant."""
     handle = star.library._handle
     n_par = _lib.starmill_library_n_par(handle)
     theta, chisq, found = np.empty((n, n_par)), np.empty(n), _ffi.new("int *")
@@ -452,7 +452,7 @@ def guess(star: Star, n: int = 5) -> tuple[Floats, Floats]:
 
 
 class Table:
-    """Results: columns of /fits (docs/use/formats.md) as NumPy arrays, by name."""
+    """A result table: columns of /fits (docs/use/formats.md) by name, as NumPy arrays."""
 
     def __init__(self, handle, library: Optional[Library] = None):
         self._handle = _ffi.gc(handle, _lib.starmill_table_free)
@@ -482,7 +482,7 @@ class Table:
         return found
 
     def __getitem__(self, name: str) -> NDArray:
-        """A column; of a file also "catalog/IDENTIFIER"."""
+        """Read a column by name; a result file also has paths like "catalog/IDENTIFIER"."""
         if name in self._read:
             return self._read[name]
         one = _ffi.new("starmill_column *")
@@ -498,7 +498,7 @@ class Table:
         return self._read[name]
 
     def theta(self, row: int, library: Optional[Library] = None) -> Floats:
-        """Parameters of a row, as likelihoods and models take them."""
+        """Return a row's parameters [n_par]; a table read from a file needs the library."""
         library = library or self._library
         if library is None:
             raise ValueError("the table comes from a file: give the library")
@@ -508,7 +508,7 @@ class Table:
         return theta
 
     def covariance(self, row: int) -> Floats:
-        """Covariance of velocity, v sin i and labels [n, n]; zeros for fixed parameters."""
+        """Return a row's covariance [n, n] of velocity, v sin i and labels; 0 where fixed."""
         packed = self["COVAR"][row]
         n = int(np.sqrt(2 * packed.size))
         matrix = np.zeros((n, n))
@@ -519,14 +519,14 @@ class Table:
 def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
         fixed: Optional[Mapping[str, float]] = None,
         priors: Optional[Mapping[str, tuple[float, float]]] = None) -> Table:
-    """Fit stars of one library; a row of the table for each, whose STATUS is 1 where it was fitted.
+    """Fit stars of one library; the table has one row per star, with STATUS 1 if it was fitted.
 
-    start   [n_star, n_start, 2 + n_label] parameters to start from, of which the best solution is
-            kept; None: the initial guess
-    fixed   parameters that keep a value: a fit of the velocity alone fixes all others
+    start   [n_star, n_start, 2 + n_label] points to start from; the best solution is kept.
+            None: start from the initial guess
+    fixed   values of parameters to hold; to fit the velocity alone, fix all others
     priors  Gaussian priors, (mean, sigma)
 
-    fixed and priors hold for this fit, instead of those of the library.
+    fixed and priors replace the library's for this fit only.
     """
     if not stars:
         raise ValueError("no stars")
@@ -551,7 +551,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
 
 
 def open_result(path: str) -> Table:
-    """A result file of ``starmill fit``."""
+    """Open a result file of ``starmill fit``."""
     table = _ffi.new("starmill_table **")
     _call(_lib.starmill_table_open, str(path).encode(), table)
     return Table(table[0])

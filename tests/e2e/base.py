@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What end-to-end tests share that need no test data: running the program, reading results.
+"""Shared by end-to-end tests without test data: running the program, reading results.
 
-A test script skips as a whole (exit 77) when the program or a Python package is
-not there.  Everything is written below one temporary folder.
+A test script skips as a whole (exit 77) if the program or a Python package is
+missing.  All files are written below one temporary folder.
 """
 
 import atexit

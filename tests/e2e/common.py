@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What end-to-end tests share that need the test data: paths, libraries, cut inputs.
+"""Shared by end-to-end tests with test data: paths, libraries, cut inputs.
 
-All of base.py as well.  A script that imports this skips as a whole (exit 77)
-where the test data are not there.
+Includes all of base.py.  A script that imports this skips as a whole (exit 77)
+if the test data are missing.
 """
 
 import gzip
