@@ -33,11 +33,11 @@ class SetupArm:
 
     @property
     def n_pix(self):
-        """The first pixel is at min, the last at or beyond max."""
+        """Return the number of pixels: the first is at min, the last at or beyond max."""
         return int(np.ceil(np.log(self.max / self.min) / self.ln_step - 1e-9)) + 1
 
     def sigma_aa(self, wave):
-        """The Gaussian sigma that it asks for, A; None: that of the input."""
+        """Return the requested Gaussian sigma in A at wave, or None to keep the input's."""
         points = self.sigma or self.resolving_power
         if not points:
             return None
@@ -140,7 +140,7 @@ def read_arms(root):
 
 
 def read_setup(path):
-    """[SetupArm]; a Failure of USAGE says "FILE:LINE: what is wrong"."""
+    """Read [SetupArm] from a YAML file; a Failure of USAGE says "FILE:LINE: what is wrong"."""
     try:
         with open(path, encoding="utf-8") as file:
             content = file.read(MAX_BYTES + 1)

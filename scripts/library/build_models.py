@@ -15,7 +15,7 @@ N_SERIAL = 500  # files that one process looks at sooner than several start
 
 
 def read_names(option, path):
-    """The names of a list, one a line; # begins a remark."""
+    """Return the names in a list, one a line; # begins a comment."""
     if not path:
         return None
     try:
@@ -30,7 +30,7 @@ def read_names(option, path):
 
 
 def not_met(option, path, wanted, names):
-    """What to say of names in a list that no model has, or None."""
+    """Return a message about listed names that no model has, or None."""
     missing = sorted(os.fsdecode(n) for n in (wanted or set()) - set(names))
     if not missing:
         return None
@@ -40,7 +40,7 @@ def not_met(option, path, wanted, names):
 
 
 def inside(ranges, labels, names):
-    """Which models [n] have labels in all of the ranges."""
+    """Return which models [n] have their labels inside all of the ranges."""
     out = np.full(len(labels), True)
     for name, (low, high) in ranges.items():
         x = labels[:, names.index(name)]

@@ -10,7 +10,8 @@ BLOCK = 128  # spectra at once
 
 
 def most(x):
-    """As many components as spectra [n][n_pix] can have: centred ones have one dimension less."""
+    """Return the largest number of components of spectra [n][n_pix]; centring costs one
+    dimension."""
     return min(x.shape) - 1
 
 

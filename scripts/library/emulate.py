@@ -11,7 +11,7 @@ from library.library_data import SplineGrid
 
 
 def flux(library, i_arm, values):
-    """Flux [n][n_pix] of an arm at labels values [n][n_label] in their units."""
+    """Return the flux [n][n_pix] of an arm at labels values [n][n_label], in the labels' units."""
     y = output(library, i_arm, values)
     return np.exp(y, out=y) if library.arm[i_arm].emulator.log_flux else y
 
@@ -39,7 +39,8 @@ def silu(z):
 
 
 def front(part, x):
-    """Components [n][n_out] of splines or radial functions at mapped labels x [n][n_label]."""
+    """Return components [n][n_out] of splines or radial functions at mapped labels x
+    [n][n_label]."""
     return grid_front(part, x) if isinstance(part, SplineGrid) else radial_front(part, x)
 
 
@@ -54,15 +55,15 @@ def radial_front(part, x):
 
 
 def monomials(u, degree):
-    """1, a, b, aa, ab, bb, aaa, ... of u [n][n_axis]."""
+    """Return the monomials 1, a, b, aa, ab, bb, aaa, ... of u [n][n_axis]."""
     return np.stack([np.prod(u[:, list(which)], axis=1) for n in range(degree + 1)
                      for which in itertools.combinations_with_replacement(range(u.shape[1]), n)],
                     axis=1)
 
 
 def grid_basis(knot, degree, x):
-    """The degree + 1 B-splines that may differ from zero at x [n], and the first one's index [n];
-    beyond the knots they go on linearly."""
+    """Return the degree + 1 B-splines that may be non-zero at x [n], and the index [n] of the
+    first; beyond the knots they continue linearly."""
     n_node = len(knot) - degree - 1
     inside = np.clip(x, knot[degree], knot[n_node])
     first = np.clip(np.searchsorted(knot, inside, side="right") - 1 - degree, 0,

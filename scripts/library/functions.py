@@ -32,7 +32,7 @@ class Maker:
         self.smoothing = np.array([smoothing]) if smoothing > 0 else SMOOTHINGS
 
     def make(self, grid, models, library, fill_gaps):
-        """The rest of a library whose arms have no emulators yet; lines of text about it."""
+        """Complete a library whose arms have no emulators yet; return lines of text about it."""
         n = len(models)
         if not 1 <= len(grid.label) <= MAX_AXIS:
             raise Failure(INPUT, f"models with {len(grid.label)} labels; this emulator takes 1 to "
@@ -75,7 +75,7 @@ class Maker:
         return lattice
 
     def make_layer(self, grid, i_arm, models):
-        """(weight, bias, scores of the models, what they leave) of an arm."""
+        """Return (weight, bias, scores of the models, remaining rms) of an arm."""
         def try_layer(n):
             x = grid.flux(i_arm, models)
             np.log(x, out=x)

@@ -31,7 +31,8 @@ class Grid:
     arm: list  # Arm without emulator
 
     def good(self, unfinished):
-        """Which models are good [n]; refuses a file that is not complete without unfinished."""
+        """Return which models are good [n]; refuse an incomplete file unless `unfinished` is
+        set."""
         n = int((self.status == TO_DO).sum())
         if n and not unfinished:
             raise Failure(INPUT, f"{self.path}: {n} of its {len(self.status)} models are still to "
@@ -39,7 +40,7 @@ class Grid:
         return np.flatnonzero(self.status == GOOD)
 
     def flux(self, i_arm, models, what="flux"):
-        """Float32 [n][n_pix] of models in ascending order, or their continuum: None without."""
+        """Return float32 [n][n_pix] of models in ascending order; None for a missing continuum."""
         at = f"arms/arm{i_arm}/{what}"
         if what != "flux" and at not in self.file:
             return None
@@ -118,7 +119,7 @@ def read_arm(group, n_model, source):
 
 
 def describe_grid(path):
-    """Lines of text."""
+    """Yield lines of text that describe a grid file."""
     grid = open_grid(path)
     yield f"{path}: grid file, {'complete' if grid.complete else 'not complete'}"
     yield grid.settings.rstrip("\n")

@@ -70,7 +70,7 @@ def writing(path):
 
 
 def create(path, label_names, models, arms, settings, generator):
-    """The whole file, under a temporary name and then path, with the room for all spectra."""
+    """Create the whole file, with room for all spectra, under a temporary name, then rename it."""
     temporary = f"{path}.tmp-{os.getpid()}"
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
                             + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
@@ -131,7 +131,7 @@ def make_arm(group, arm, n_model):
 
 
 class Writer:
-    """Of the rows of a file that create() made, for several processes at once."""
+    """Write rows of a file that create() made; several processes may write at once."""
 
     def __init__(self, path):
         self.path = path
@@ -147,7 +147,7 @@ class Writer:
             os.close(self._fd)
 
     def put(self, name, i, row):
-        """Row i of a dataset."""
+        """Write row i of a dataset."""
         at, dtype, shape = self._at[name]
         data = np.asarray(row, dtype)
         assert data.shape == shape
@@ -162,7 +162,7 @@ class Writer:
 
 
 def datasets(file):
-    """(name, dataset) of those that have a row for each model."""
+    """Yield (name, dataset) of those with a row for each model."""
     for group in (file["models"], *file["arms"].values()):
         for name, dataset in group.items():
             if name != "sigma":
@@ -180,6 +180,6 @@ def revise(path, models):
 
 
 def finish(path):
-    """No model is still to do."""
+    """Mark the file complete: no model is still to do."""
     with writing(path), h5py.File(path, "r+") as file:
         file.attrs.modify("complete", np.int32(1))

@@ -11,8 +11,8 @@ from library.library_data import MAX_FACET, MAX_HULL, Hull
 
 
 def make_hulls(labels, mapped, kind="pairs"):
-    """Hulls of points mapped [n][n_label]: of every pair of labels ("pairs"), of every pair without
-    isolated points ("dense"), or one of all labels ("whole")."""
+    """Return hulls of points mapped [n][n_label]: of every pair of labels ("pairs"), of every pair
+    without isolated points ("dense"), or one of all labels ("whole")."""
     n_label = len(labels)
     if n_label == 1:
         return [Hull(np.array([0]), np.array([[-1, mapped.min()], [1, -mapped.max()]]))]
@@ -35,8 +35,8 @@ def make_hulls(labels, mapped, kind="pairs"):
 
 
 def near(x):
-    """Which points [n][2] are not alone: one far from the others would open the hull over labels
-    that nothing is known of."""
+    """Return which points [n][2] have neighbours: an isolated one would open the hull over labels
+    that no model covers."""
     if len(x) <= 3:
         return np.ones(len(x), bool)
     third = KDTree(x).query(x, 4)[0][:, 3]
@@ -44,7 +44,7 @@ def near(x):
 
 
 def pair_facets(x):
-    """Facets through the corners of points [n][2], counterclockwise."""
+    """Return the facets through the corners of points [n][2], counterclockwise."""
     corner = x[ConvexHull(x).vertices]
     corner = np.roll(corner, -np.lexsort((corner[:, 1], corner[:, 0]))[0], axis=0)
     side = np.roll(corner, -1, axis=0) - corner

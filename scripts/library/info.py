@@ -24,7 +24,7 @@ def main(options):
 
 
 def describe(library):
-    """Lines of text."""
+    """Yield lines of text that describe a library."""
     yield f"library {library.name or '(no name)'}"
     yield f"file    {library.path}"
     yield f"hash    {library.hash}"

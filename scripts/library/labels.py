@@ -15,19 +15,19 @@ KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
 
 
 def describe(name):
-    """A label of that name; one that is not known has no scale yet."""
+    """Return a label of that name; an unknown one has no scale yet."""
     column, unit, scale = KNOWN.get(name, (re.sub("[^A-Z0-9]", "_", name.upper()), "", 0.0))
     return Label(name, column, unit, scale=scale)
 
 
 def make_labels(names, values):
-    """(labels, mapped labels [n][n_label]) of models with values [n][n_label]."""
+    """Return (labels, mapped labels [n][n_label]) of models with values [n][n_label]."""
     labels = [measure(describe(name), values[:, i]) for i, name in enumerate(names)]
     return labels, np.stack([label.map(values[:, i]) for i, label in enumerate(labels)], axis=1)
 
 
 def measure(label, value):
-    """Mapping, range, mean, spread and scale from the values [n]."""
+    """Set mapping, range, mean, spread and scale of a label from values [n]; return it."""
     label.min, label.max = float(value.min()), float(value.max())
     label.mapping = int(label.name == "teff")
     if label.mapping and not label.min > 0:

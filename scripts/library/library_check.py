@@ -11,7 +11,7 @@ from library.library_data import (MAX_ARM, MAX_AXIS, MAX_CENTER, MAX_COEF, MAX_E
 
 
 def check(library, where):
-    """Complete, finite, consistent and within the limits, or a Failure."""
+    """Raise a Failure unless the library is complete, finite, consistent and within the limits."""
     def need(good, message):
         if not good:
             raise Failure(USAGE, f"{where}: {message}")
@@ -47,7 +47,7 @@ def check(library, where):
 
 
 def is_name(text):
-    """Names become keys of configuration files and columns."""
+    """Return whether a text can be a name, which becomes a configuration key and a column."""
     return 0 < len(text) < 32 and text.isascii() and text.replace("_", "a").isalnum()
 
 

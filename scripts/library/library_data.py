@@ -109,7 +109,7 @@ class Library:
         return len(self.label)
 
     def map(self, values):
-        """Mapped labels of values [..., n_label]."""
+        """Return the mapped labels of values [..., n_label]."""
         return np.stack([label.map(np.asarray(values)[..., i])
                          for i, label in enumerate(self.label)], axis=-1)
 
@@ -119,7 +119,7 @@ def wavelengths(ln_wave0, ln_step, n_pix):
 
 
 def n_poly(n_axis, degree):
-    """Monomials of n_axis variables up to a degree."""
+    """Return the number of monomials of n_axis variables up to a degree."""
     n = 1
     for i in range(1, degree + 1):
         n = n * (n_axis + i) // i
@@ -127,7 +127,7 @@ def n_poly(n_axis, degree):
 
 
 def hull_distance(library, values):
-    """The largest facet value over all hulls at values [n][n_label], 0 inside."""
+    """Return the largest facet value over all hulls at values [n][n_label], 0 inside."""
     mapped = library.map(values)
     distance = np.zeros(len(mapped))
     for hull in library.hull:

@@ -21,7 +21,7 @@ FORMAT, VERSION = "starmill library", 3
 
 
 def digest(library):
-    """SHA-256 of what a fit depends on, lower-case hexadecimal."""
+    """Return the SHA-256, in lower-case hexadecimal, of everything a fit depends on."""
     sha = hashlib.sha256()
 
     def put(kind, *values):
@@ -90,7 +90,7 @@ def _put_emulator(put, emulator):
 
 
 def read(path):
-    """The library of a file, whose contents agree with its hash."""
+    """Read a library from a file and check its contents against its hash."""
     try:
         with h5py.File(path, "r") as file:
             library = _read_all(path, file)
@@ -174,7 +174,7 @@ def _read_arm(group, n_label):
 
 
 def refuse_links(path, file):
-    """Links to elsewhere would let a file read others."""
+    """Refuse links out of the file, which would let it read other files."""
     def look(name, item):
         if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
             raise Failure(USAGE, f"{path}: dataset /{name} is stored outside of the file")
@@ -192,7 +192,7 @@ def refuse_links(path, file):
 
 
 def text_of(group, name):
-    """Attribute of a group, of either kind of text."""
+    """Return an attribute of a group, stored as either kind of text."""
     if name not in group.attrs:
         raise KeyError(f"attribute {name} of {group.name} is missing")
     value = group.attrs[name]
@@ -207,7 +207,7 @@ def count_of(file, group, name, most):
 
 
 def array_of(group, name, dtype, n_dim):
-    """A dataset of numbers with as many dimensions."""
+    """Return a numeric dataset that has n_dim dimensions."""
     if name not in group:
         raise KeyError(f"dataset {group.name.rstrip('/')}/{name} is missing")
     data = group[name]

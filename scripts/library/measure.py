@@ -34,13 +34,13 @@ class ModelSet:
 
 
 def robust(x):
-    """Median and scatter of x [n, ...]."""
+    """Return the median and scatter of x [n, ...]."""
     median = np.median(x, axis=0)
     return median, 1.4826 * np.median(np.abs(x - median), axis=0)
 
 
 def distribution(x):
-    """Median, 95 %, 99 % and largest of x, which is reordered."""
+    """Return the median, 95 %, 99 % and maximum of x; x is reordered."""
     x, last = x.ravel(), x.size - 1
     at = [int(part * last) for part in (0.5, 0.95, 0.99, 1)]
     x.partition(at)

@@ -53,7 +53,7 @@ class RadialFit:
         self.left_out /= root
 
     def _factor(self, u, root, degree):
-        """QR of the weighted monomials of the highest degree that the points determine."""
+        """Factor (QR) the weighted monomials of the highest degree that the points determine."""
         n, n_label = u.shape
         for self.degree in range(degree, 0, -1):
             if comb(n_label + self.degree, n_label) + 1 >= n:

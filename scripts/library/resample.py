@@ -47,7 +47,8 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """For spectra at these ascending wavelengths, A; nothing where they are the last ones."""
+        """Prepare for spectra at these ascending wavelengths, A; do nothing if they are
+        unchanged."""
         if wave is self._wave:
             return
         if len(wave) < 4 or not wave[0] <= self.min_aa or not wave[-1] >= self.max_aa:
@@ -98,8 +99,8 @@ class ArmCut:
         self._n_sub = n_sub
 
     def apply(self, flux):
-        """The arm [n_pix] of a spectrum's flux density, at the wavelengths of prepare(), in the
-        same unit; what is beyond min_aa and max_aa may be bad."""
+        """Return the arm [n_pix] of a spectrum's flux density at the wavelengths of prepare(), in
+        the same unit; samples beyond min_aa and max_aa may be bad."""
         x, y = self._wave[self._used], flux[self._used]
         lost = ~np.isfinite(y)
         below = np.flatnonzero(lost[:-1] & (x[1:] <= self.min_aa))
@@ -135,7 +136,8 @@ def smooth_median(y):
 
 
 def level_of(flux, how):
-    """What an arm's flux is divided by; how: none, median or smooth-median (of ln flux)."""
+    """Return the level an arm's flux is divided by; how: none, median or smooth-median (of ln
+    flux)."""
     if how == "none":
         return 1.0
     return np.median(flux) if how == "median" else np.exp(smooth_median(np.log(flux)))

@@ -40,7 +40,7 @@ class Spectrum:
 
 
 def find_one(path, hdus, request):
-    """The HDU of the spectrum."""
+    """Return the index of the HDU that holds the spectrum."""
     for i, hdu in enumerate(hdus):
         if (has_columns(hdu, request.columns[:2]) if request.columns else
                 hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}):
@@ -76,8 +76,8 @@ def read_table(path, hdus, i, request):
 
 
 def read_one(path, request, first=None):
-    """The spectrum of a file.  first: one that was read before; --wave-file is not read again for
-    as many pixels."""
+    """Read the spectrum of a file.  first: one read before; --wave-file is reused for the same
+    number of pixels."""
     with opened(path) as hdus:
         i = find_one(path, hdus, request)
         if request.columns:

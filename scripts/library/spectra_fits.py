@@ -24,7 +24,7 @@ HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
 
 @contextlib.contextmanager
 def opened(path):
-    """The HDUs of a file; all that astropy finds wrong in it, here or later, is a Failure."""
+    """Yield the HDUs of a file; any error astropy finds in it, now or later, becomes a Failure."""
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.simplefilter("ignore")
         try:
@@ -85,7 +85,7 @@ def check_whole(path, hdus, i):
 
 
 def card(path, hdus, i, key):
-    """A finite number of a header; None: there is no such card."""
+    """Return a finite number from a header, or None if there is no such card."""
     value = hdus[i].header.get(key)
     if value is None or isinstance(value, fits.card.Undefined):
         return None
@@ -152,7 +152,8 @@ class Origin:
 
 
 def air_to_vacuum(wave):
-    """Piskunov's fit of the inverse of Ciddor (1996), as io/surveys has it; from 2000 A on."""
+    """Convert wavelengths above 2000 A to vacuum: Piskunov's fit of the inverse of Ciddor (1996),
+    as in io/surveys."""
     s2 = (1e4 / wave) ** 2
     n = (1 + 0.00008336624212083 + 0.02408926869968 / (130.1065924522 - s2)
          + 0.0001599740894897 / (38.92568793293 - s2))
@@ -160,7 +161,7 @@ def air_to_vacuum(wave):
 
 
 def medium_of(header):
-    """("air" or "vacuum", its card), or None."""
+    """Return ("air" or "vacuum", its card), or None."""
     for key in ("WAVEFRAM", "AIRORVAC", "WAVEMED", "MEDIUM", "VACUUM", "CTYPE1"):
         text = text_card(header, key).upper()
         if key == "VACUUM":
@@ -175,7 +176,7 @@ def medium_of(header):
 
 
 def to_vacuum(path, hdus, i, request, wave, origin):
-    """The checked wavelengths in vacuum, A; origin gets the medium."""
+    """Check the wavelengths and return them in vacuum, A; origin gets the medium."""
     medium = request.medium
     if not medium:
         found = medium_of(hdus[i].header)

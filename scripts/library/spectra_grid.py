@@ -19,7 +19,7 @@ FATES = ("used", "a label is not known", "a label is outside the range to keep",
 
 
 def doppler(vel_km_s):
-    """What wavelengths are multiplied by."""
+    """Return the factor that multiplies wavelengths at this velocity."""
     beta = vel_km_s / C_KM_S
     return np.sqrt((1 + beta) / (1 - beta))
 

@@ -29,7 +29,7 @@ class Request:
 
 
 def items(option, text):
-    """(NAME, VALUE) of NAME=VALUE,..."""
+    """Return the (NAME, VALUE) pairs of NAME=VALUE,..."""
     out = [item.partition("=")[::2] for item in text.split(",")]
     if not all(name and value and len(name) < 32 for name, value in out):
         raise Failure(USAGE, f"--{option} {text}: expected NAME=... separated by commas")
@@ -37,7 +37,7 @@ def items(option, text):
 
 
 def number(text):
-    """NaN where it is none."""
+    """Return a text as a number, NaN if it is not one."""
     try:
         return float(text)
     except ValueError:
@@ -59,7 +59,7 @@ def read_labels(text):
 
 
 def read_ranges(option, text, labels):
-    """{name: (min, max)} of NAME=MIN:MAX,..., names those of labels."""
+    """Return {name: (min, max)} of NAME=MIN:MAX,...; names are those of labels."""
     out = {}
     for name, value in items(option, text):
         low, _, high = value.partition(":")
@@ -104,8 +104,8 @@ def request_of(options, n_column=2):
 
 
 def list_files(paths, request):
-    """The files of a folder in the order of their names, else paths; and whether it is one file of
-    many spectra."""
+    """Return the files of a folder sorted by name, or paths; and whether it is one file of many
+    spectra."""
     if len(paths) != 1 or not os.path.isdir(paths[0]):
         if len(paths) == 1 and (request.table or request.columns or request.name_pattern):
             raise Failure(USAGE, "--table, --columns and --name-pattern are for files with one "
@@ -121,7 +121,7 @@ def list_files(paths, request):
 
 
 def stem(path):
-    """Name of a file without its folder and its end."""
+    """Return a file's name without its folder and extension."""
     name = os.path.basename(path)
     match = STEM.fullmatch(name)
     return match[1] if match else name
@@ -154,7 +154,7 @@ def read_pattern(pattern, names):
 
 
 def labels_of_name(pattern, names, name):
-    """[n_label] of a file's name; None: it does not have the pattern."""
+    """Return [n_label] from a file's name, or None if it does not match the pattern."""
     compiled, divisor = read_pattern(pattern, names)
     match = compiled.fullmatch(name)
     signs = str.maketrans("pm", "+-")

@@ -18,13 +18,13 @@ WIDE_DEG = 60  # a survey that reaches further from its middle is drawn on the w
 
 
 def scott(values):
-    """Width of the kernel along one of two axes; outliers do not widen it."""
+    """Return the kernel's width along one of two axes; outliers do not widen it."""
     spread = min(np.std(values, ddof=1), half_width(values) if len(values) > 4 else np.inf)
     return spread * len(values) ** (-1 / 6)
 
 
 def plane(x, y, x_range, y_range, n_cell=N_CELL):
-    """Stars per unit of x and y at the middles of n_cell cells of each range: [y][x]."""
+    """Return stars per unit of x and y at the centres of n_cell cells of each range: [y][x]."""
     cells, sigma, n_rim = [], [], []
     for values, (low, high) in ((y, y_range), (x, x_range)):
         step = (high - low) / n_cell
@@ -45,7 +45,7 @@ def unit_vectors(ra, dec):
 
 
 def middle_of_empty(ra):
-    """The right ascension in the middle of the widest range without a star."""
+    """Return the right ascension in the middle of the widest range without a star."""
     ra = np.sort(ra % 360)
     gap = np.diff(ra, append=ra[0] + 360)
     widest = int(np.argmax(gap))
@@ -78,7 +78,7 @@ def sky_frame(ra, dec, n_cell=N_CELL):
 
 
 def sky(ra, dec, wcs, shape):
-    """Stars per square degree: [row][column] of the map; NaN beyond the sky.
+    """Return stars per square degree, [row][column] of the map; NaN beyond the sky.
 
     What the kernel would lose at the edge of the sky it keeps."""
     x, y = wcs.wcs_world2pix(ra, dec, 0)

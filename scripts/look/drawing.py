@@ -26,12 +26,12 @@ MAX_RESIDUAL = 5.0
 
 
 def literal(words):
-    """Text of a file for matplotlib, which would read what stands between dollars as mathematics."""
+    """Return text of a file for matplotlib, which reads text between dollars as mathematics."""
     return words.replace("$", r"\$")
 
 
 def png(figure, dpi):
-    """The bytes of a picture with a palette."""
+    """Return a picture as the bytes of a PNG with a palette."""
     memory, small = io.BytesIO(), io.BytesIO()
     figure.savefig(memory, format="png", dpi=dpi)
     plt.close(figure)
@@ -43,7 +43,7 @@ def png(figure, dpi):
 
 
 def binned(wave, flux, ivar, model, n):
-    """Means over n pixels, weighted by ivar."""
+    """Return means over n pixels, weighted by ivar."""
     n_bin = len(wave) // n
     wave, flux, ivar, model = (v[: n_bin * n].reshape(n_bin, n) for v in (wave, flux, ivar, model))
     weight = ivar.sum(axis=1)

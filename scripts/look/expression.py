@@ -27,7 +27,7 @@ SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
 
 
 def truth(values):
-    """Integers are true where they are not 0."""
+    """Return values as booleans: integers are true if they are not 0."""
     values = np.asarray(values)
     if values.dtype.kind not in "biu":
         raise TypeError("a number or a text is neither true nor false: compare it with another")
@@ -48,7 +48,7 @@ class Expression:
         self.rows(0, 0)
 
     def rows(self, start, stop):
-        """Whether it is true in each of the rows start to stop."""
+        """Return whether the expression is true in each of the rows start to stop."""
         self._span = slice(start, stop)
         try:
             with np.errstate(all="ignore"):

@@ -31,7 +31,8 @@ class Models:
             raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
 
     def of(self, row):
-        """[{arm: (wavelengths, fluxes)}] by exposure of a row; None: it was not fitted."""
+        """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not
+        fitted."""
         if self.result.fits["STATUS"][row] != FITTED:
             return None
         first = int(self.result.catalog["FIRST_EXPOSURE"][row])
@@ -117,7 +118,7 @@ class Refitted:
                      f"{was:.3f}")
 
     def of(self, row):
-        """Likewise."""
+        """Return the models of a row, as Models.of does."""
         return self.models.of(self.row_of[row]) if row in self.row_of else None
 
 

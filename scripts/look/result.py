@@ -40,7 +40,7 @@ def plain(name):
 
 
 def number(value, digits):
-    """With a minus sign, not a hyphen; an en dash where there is none."""
+    """Format a number with a real minus sign; an en dash if it is missing."""
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
@@ -76,7 +76,7 @@ class Block:
         return self.of(self._result.column(name))
 
     def of(self, column):
-        """Values of a dataset."""
+        """Return the values of a dataset in these rows."""
         return column[self._span][self._whole]
 
 
@@ -237,19 +237,19 @@ class Result:
                              "prints all identifiers")
 
     def row(self, row):
-        """All values of a row, texts as text."""
+        """Return all values of a row, texts as text."""
         values = {name: self.column(name)[row] for name in self.names()}
         return {k: text(v) if isinstance(v, bytes) else v for k, v in values.items()}
 
     def sn(self, values):
-        """S/N of a star: that of its best arm; values by column name, numbers or arrays."""
+        """Return the S/N of a star's best arm; values by column name, numbers or arrays."""
         best = values[f"SN_{self.arms[0]}"]
         for arm in self.arms[1:]:
             best = np.maximum(best, values[f"SN_{arm}"])
         return best
 
     def words(self, bits, of):
-        """Names of the bits that are set."""
+        """Return the names of the bits that are set."""
         return [name for bit, (name, _) in of.items() if int(bits) & bit]
 
     def input_path(self, i):
@@ -294,7 +294,7 @@ class Result:
             return found.group(1)
 
     def reads(self, options):
-        """(what, path) of all files that are read for a picture or a list."""
+        """Return (what, path) of all files read for a picture or a list."""
         return [("the result", self.path), ("the models", getattr(options, "models", None) or ""),
                 ("the models", self.models_path() or ""),
                 ("the library", getattr(options, "library", None) or ""),

@@ -21,7 +21,7 @@ Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta err
 
 
 def half_width(values):
-    """Half the width of the central 68.27 %: a standard deviation that outliers do not spoil."""
+    """Return half the width of the central 68.27 %, a standard deviation robust to outliers."""
     values = values[np.isfinite(values)]
     if len(values) < 5:
         return np.nan
@@ -38,7 +38,7 @@ def mixed(keys):
 
 
 def object_keys(objects):
-    """A number for each name; 0 for none."""
+    """Return a number for each name, 0 for an empty one."""
     words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
     pad = -words.shape[1] % 8
     words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)

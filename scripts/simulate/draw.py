@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from basics import USAGE, Failure
 from library.library_data import hull_distance
 
-# streams of random numbers of one index
+# streams of random numbers for one index
 STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on
 
 KINDS = ("star",  # a clean one; the others have a defect
@@ -58,12 +58,12 @@ class Stars:
     redrock: np.ndarray  # [n][2] uniform and normal number of redrock's redshift
 
     def is_empty(self):
-        """[n]: no star, only noise."""
+        """Return [n]: the rows that hold only noise and no star."""
         return np.isin(self.kind, ("sky", "noise"))
 
 
 def check_library(library):
-    """Can labels be drawn inside the hulls?"""
+    """Check that labels can be drawn inside the library's hulls."""
     n_inside = (hull_distance(library, _points(library, generator(1, STAR, 0), 20000)) <= 0).sum()
     if n_inside < 20:
         raise Failure(USAGE, f"{library.path}: {n_inside} of 20000 points between the labels' "
@@ -72,14 +72,14 @@ def check_library(library):
 
 
 def _points(library, random, n):
-    """[n][n_label] between the labels' limits."""
+    """Return points [n][n_label] between the labels' limits."""
     low, high = (np.array([getattr(label, end) for label in library.label])
                  for end in ("min", "max"))
     return low + (high - low) * random.random((n, library.n_label))
 
 
 def _labels(library, randoms):
-    """[n][n_label] of n generators: uniform inside the hulls."""
+    """Return labels [n][n_label], uniform inside the hulls, one row per generator."""
     values = np.empty((len(randoms), library.n_label))
     todo = np.arange(len(randoms))
     while len(todo):
@@ -96,7 +96,7 @@ def _log_uniform(u, low, high):
 
 
 def _velocities(u, sigma_km_s):
-    """Normal around 0, without those beyond the cut."""
+    """Return velocities, normal around 0 and cut at VEL_CUT_KM_S."""
     beyond = ndtr(-VEL_CUT_KM_S / max(sigma_km_s, 1e-9))
     return sigma_km_s * np.clip(ndtri(beyond + u * (1.0 - 2.0 * beyond)), -40, 40)
 
@@ -146,13 +146,13 @@ def kinds(per_1000, index):
 
 
 def target_ids(index):
-    """As DESI packs them (Myers et al. 2023, AJ 165, 50): 22 bits of object in its brick, 20 of
-    brick, 16 of imaging release, then a bit that says "mock"."""
+    """Return target ids packed as DESI does (Myers et al. 2023, AJ 165, 50): 22 bits of object in
+    its brick, 20 of brick, 16 of imaging release, then a bit that says "mock"."""
     return index & 0x3FFFFF | (index >> 22) + 1 << 22 | 9010 << 42 | 1 << 58
 
 
 def draw(survey, first, n):
-    """Stars first to first + n of a survey (simulate.survey.Survey)."""
+    """Return stars first to first + n of a survey (simulate.survey.Survey)."""
     set_, library = survey.settings, survey.library
     index = np.arange(first, first + n, dtype=np.int64)
     randoms = [generator(set_.seed, STAR, i) for i in index]

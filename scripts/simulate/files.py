@@ -75,12 +75,12 @@ class FitsOutput:
                                   "choose another output") from error
 
     def put(self, name, row, values):
-        """values [n]...: rows row to row + n of an HDU."""
+        """Write values [n]... to rows row to row + n of an HDU."""
         data = np.ascontiguousarray(values, values.dtype.newbyteorder(">"))
         with self._guard(), open(self.temporary, "r+b", buffering=0) as file:
             file.seek(self.start[name] + row * (data.nbytes // len(data)))
             left = memoryview(data).cast("B")
-            while left:  # a disk may take a part
+            while left:  # one call may write only a part
                 left = left[file.write(left):]
 
     def commit(self):
@@ -88,13 +88,13 @@ class FitsOutput:
             os.replace(self.temporary, self.path)
 
     def drop(self):
-        """What was not committed."""
+        """Remove a file that was not committed."""
         with contextlib.suppress(FileNotFoundError):
             os.remove(self.temporary)
 
 
 def _table(name, columns, n_row):
-    """Header and bytes of a table of (name, type, unit) columns."""
+    """Return the header and number of bytes of a table of (name, type, unit) columns."""
     dtype = np.dtype([column[:2] if isinstance(column[1], str) else (column[0], *column[1])
                       for column in columns])
     header = fits.BinTableHDU(np.zeros(0, dtype), name=name).header

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folder of a mock survey: whose files are in it, and who writes there."""
+"""The folder of a mock survey: who owns its files, and who may write."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ OURS = re.compile(r"(?:(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.
 
 
 def is_same(survey, path):
-    """Does the file belong to this survey?  It must be one of starmill simulate."""
+    """Return whether the file belongs to this survey; refuse one not made by starmill simulate."""
     found = None
     if os.path.isfile(path):
         with open(path, "rb") as file:  # a card, or in the catalog's first line
@@ -25,7 +25,8 @@ def is_same(survey, path):
 
 
 def is_complete(survey):
-    """Are all files there?  Refuses files of others, and of another survey without --overwrite."""
+    """Return whether all files exist; refuse foreign files, and without --overwrite another
+    survey."""
     n_file = 0
     for name in sorted(os.listdir(survey.folder)):
         ours = OURS.fullmatch(name)
@@ -66,8 +67,8 @@ def make_folder(folder):
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Makes the folder, takes its lock, removes leftovers.  Gives the lock, None where the
-    survey is complete, as another job may have written it meanwhile."""
+    """Make the folder, lock it and remove leftovers.  Yield the lock, or None if the survey is
+    complete, as another job may have finished it meanwhile."""
     make_folder(survey.folder)
     with OutputLock(survey.path(TRUTH)) as lock:
         complete = is_complete(survey)

@@ -60,7 +60,7 @@ class InstrumentArm:
 
 
 def lsf_sigma(group, wave_aa):
-    """Gaussian sigma in A of the line-spread function, which includes the pixel."""
+    """Return the Gaussian sigma in A of the line-spread function, pixel included."""
     x = (wave_aa - 6700.0) / 3100.0
     fwhm_aa = 1.72 + 0.04 * x + 0.10 * x * x
     return fwhm_aa / 2.3548200450309493 * (0.96 + 0.02 * group)
@@ -113,7 +113,7 @@ def _arm(name, wave0_aa, step_aa, n_pix, peak, blue, red):
 
 
 def arms():
-    """The arms b, r and z."""
+    """Return the arms b, r and z."""
     return [_arm("b", 3600.0, 0.8, 2751, 0.26, (3900.0, 180.0), (5780.0, 40.0)),
             _arm("r", 5760.0, 0.8, 2326, 0.34, (5740.0, 40.0), (7640.0, 40.0)),
             _arm("z", 7520.0, 0.8, 2881, 0.36, (7560.0, 40.0), (9700.0, 150.0))]

@@ -13,8 +13,8 @@ COSMIC_SHARE, DEAD_SHARE = 0.001, 0.001  # of all pixels
 
 
 def noiseless(survey, stars):
-    """Of each arm [n][n_pix]: flux through the line-spread function, by its median over arm r; 0
-    without a star."""
+    """Return the flux [n][n_pix] of each arm through the line-spread function, divided by its
+    median over arm r; 0 without a star."""
     n = len(stars.index)
     out = [np.zeros((n, arm.n_pix)) for arm in survey.arms]
     there = np.flatnonzero(~stars.is_empty())
@@ -108,7 +108,7 @@ def _defect(kind, random, flux, ivar, mask):
 
 
 def _good_sn(flux, ivar, mask):
-    """Median S/N of the good pixels of an arm, 0 without any."""
+    """Return the median S/N of an arm's good pixels, 0 if there are none."""
     good = (mask == 0) & np.isfinite(flux) & (ivar > 0)
     return np.median(flux[good] * np.sqrt(ivar[good])) if good.any() else 0.0
 
@@ -145,8 +145,8 @@ def _observe_star(survey, stars, i, ideal, out):
 
 
 def observe(survey, stars):
-    """(flux, ivar, mask) [n][n_pix] of each arm in 1e-17 erg / (s cm2 A), float32 and int32, and
-    the arms' median S/N [n][3]."""
+    """Return (flux, ivar, mask) [n][n_pix] of each arm in 1e-17 erg / (s cm2 A), float32 and int32,
+    and the arms' median S/N [n][3]."""
     n = len(stars.index)
     ideal = noiseless(survey, stars)
     out = [tuple(np.zeros((n, arm.n_pix), dtype) for dtype in ("f4", "f4", "i4"))

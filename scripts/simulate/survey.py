@@ -105,12 +105,12 @@ class Survey:
 
 
 def shipped_file(name):
-    """Of share/starmill, or of the source."""
+    """Return the path of a shipped file, in share/starmill or in the source tree."""
     return os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", name))
 
 
 def path_of_library(given):
-    """--library, else the one that came with the program."""
+    """Return --library, or by default the shipped library."""
     shipped = shipped_file("libraries/fgk.h5")
     if not given and not os.path.exists(shipped):
         raise Failure(USAGE, "no library to draw stars from: give --library LIB.h5 (none was "
@@ -189,7 +189,7 @@ def missing(survey):
 
 
 def make(survey, job):
-    """Missing files, then catalog and truth; returns how many files were there, and rows made."""
+    """Make missing files, then catalog and truth; return how many files existed, and rows made."""
     todo = list(missing(survey))
     n_kept = n_file = sum(not names for names in todo)
     n_row = sum(survey.n_row(i) for i, names in enumerate(todo) if "coadd" in names)
