@@ -124,10 +124,11 @@ static void own_lock_but(const char *line, const char *value, char out[1024])
   out[0] = '\0';
   for (char *end; (end = strchr(at, '\n')); at = end + 1) {
     *end = '\0';
+    const size_t n = strlen(out);
     if (line && strncmp(at, line, strlen(line)) == 0)
-      sprintf(out + strlen(out), "%s %s\n", line, value);
+      snprintf(out + n, 1024 - n, "%s %s\n", line, value);
     else
-      sprintf(out + strlen(out), "%s\n", at);
+      snprintf(out + n, 1024 - n, "%s\n", at);
   }
 }
 
