@@ -143,9 +143,8 @@ class EveryJob(ProgramTest):
                 self.assertIn(damaged, done.stderr)
 
     def test_a_standard_output_that_takes_no_more(self):
-        for name in READ_ONLY:
+        for name, (args, _) in {**READ_ONLY, "select": JOBS["select"]}.items():
             with self.subTest(job=name), open("/dev/full", "w", encoding="ascii") as full:
-                args = READ_ONLY[name][0]
                 done = subprocess.run(command(*name.split(), *args), env=ENVIRONMENT, stdout=full,
                                       stderr=subprocess.PIPE, text=True, check=False,
                                       timeout=PATIENCE)
