@@ -18,6 +18,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/data/library.h"
 #include "kernels/math/rbf.h"
+#include "src/libraries/emulator.h"
 
 /* xorshift64*: the same numbers on every machine, in [-1, 1) */
 static inline double test_library_random(uint64_t *state)
@@ -372,6 +373,22 @@ static inline int test_library_to(mill_library *lib, int kind)
   return kind == MILL_EMULATOR_GRID
              ? test_library_to_grid(lib)
              : (kind == MILL_EMULATOR_RBF ? test_library_to_rbf(lib) : MILL_OK);
+}
+
+/** Spectrum of an arm at labels [n_label], as the guess makes it: flux [n_pix]. */
+static inline int test_emulator_eval(const mill_library *lib, int arm, const double *label,
+                                     double *flux)
+{
+  int err = MILL_OK;
+  const int n_pix = lib->arm[arm].n_pix;
+  mill_lanes *all = NULL;
+  MILL_TRY(MILL_ALLOC(n_pix, &all));
+  MILL_TRY(mill_emulator_lanes(lib, arm, 1, label, 1, all));
+  for (int i = 0; i < n_pix; i++)
+    flux[i] = all[i].v[0][0];
+done:
+  mill_free(all);
+  return err;
 }
 
 #endif

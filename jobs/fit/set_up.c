@@ -96,14 +96,14 @@ done:
   return err;
 }
 
-/* Where the configuration names no arms, the cameras of the inputs' format.  Collective; a sample
- * has the arms of its fit. */
+/* Where the configuration names no arms and the library has one, the cameras of the inputs' format.
+ * Collective; a sample has the arms of its fit. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
   const mill_format *format = NULL;
   mill_input_request request;
-  if (config->n_arm > 0 || call->options->fit)
+  if (config->n_arm > 0 || setup->lib.n_arm != 1 || call->options->fit)
     return MILL_OK;
   mill_fit_options_inputs(call->options, &request);
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0

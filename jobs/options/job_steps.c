@@ -5,16 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/system/log.h"
-#include "src/system/stop_signal.h"
-
-int mill_job_begin(const mill_mpi *mpi)
-{
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = mill_log_open(mpi->rank, mpi->size, MILL_LOG_INFO, NULL);
-  return mill_mpi_agree(mpi, err);
-}
+#include "kernels/base/error.h"
 
 int mill_job_flush(const char *what)
 {

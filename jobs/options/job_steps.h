@@ -3,11 +3,6 @@
 #ifndef MILL_JOB_STEPS_H
 #define MILL_JOB_STEPS_H
 
-#include "src/ranks/mpi_context.h"
-
-/** Catch the signals that stop a job, and log to standard error.  Collective. */
-int mill_job_begin(const mill_mpi *mpi);
-
 /** MILL_ERR_OUTPUT where the printed text, "the summary", has not reached standard output. */
 int mill_job_flush(const char *what);
 

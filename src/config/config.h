@@ -146,9 +146,9 @@ int mill_config_check(const mill_config *config);
  *  MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
-/** Take the cameras [n] of a format as arms, where the configuration names none and the library has
- *  one arm, which bears no camera's name: those that it covers, for mill_config_cut_arms.
- *  Otherwise nothing changes: the library's arms are used as they are. */
+/** Take the cameras [n] of a format as arms, in a configuration that names none, of a library with
+ *  one arm: those that it covers, for mill_config_cut_arms.  Nothing changes if it covers none or
+ *  its arm bears a camera's name: then it is used as it is. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, mill_config *config);
 

@@ -133,7 +133,7 @@ void mill_config_take_cameras(const mill_library *lib, const char *format,
 {
   int first, end;
   for (int i = 0; i < n; i++)
-    if (config->n_arm > 0 || lib->n_arm != 1 || mill_library_find_arm(lib, camera[i].arm) >= 0)
+    if (mill_library_find_arm(lib, camera[i].arm) >= 0)
       return;
   for (int i = 0; i < n; i++) {
     window(config, &lib->arm[0], &camera[i], &first, &end);

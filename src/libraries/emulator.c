@@ -109,17 +109,3 @@ done:
   MILL_FREE(x, y, front);
   return err;
 }
-
-int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux)
-{
-  int err = MILL_OK;
-  const int n_pix = lib->arm[arm].n_pix;
-  mill_lanes *all = NULL;
-  MILL_TRY(MILL_ALLOC(n_pix, &all));
-  MILL_TRY(mill_emulator_lanes(lib, arm, 1, label, 1, all));
-  for (int i = 0; i < n_pix; i++)
-    flux[i] = all[i].v[0][0];
-done:
-  mill_free(all);
-  return err;
-}

@@ -21,9 +21,6 @@ typedef struct mill_lanes {
 #define MILL_LANES_BEST(name) name##_any
 #endif
 
-/** Spectrum of an arm at labels [n_label]; flux [n_pix] out.  MILL_ERR_MEMORY. */
-int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux);
-
 /** Spectra of an arm at n sets of labels.
  *
  *  label [n][n_label]     in

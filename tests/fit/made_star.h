@@ -18,7 +18,6 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "src/config/config.h"
-#include "src/libraries/emulator.h"
 #include "src/pipeline/pipeline.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"
@@ -162,7 +161,7 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
   static double flux[MADE_GRID], rotated[MADE_GRID], second[MADE_GRID], c[MADE_GRID];
   static double weight[MADE_GRID];
   double pixel[MADE_MAX_PIX];
-  made_check(mill_emulator_eval(lib, s->arm, theta + 2, flux));
+  made_check(test_emulator_eval(lib, s->arm, theta + 2, flux));
   const double r = theta[1] / (MILL_C_KM_S * arm->ln_step);
   const int half = (int)ceil(r) + 3;
   assert_true(half < MADE_GRID);

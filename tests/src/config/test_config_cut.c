@@ -2,7 +2,6 @@
 /* Arms of a configuration that are parts of a library's only arm. */
 #include "tests/src/config/config_fixture.h"
 
-#include "src/libraries/emulator.h"
 #include "tests/test_library.h"
 
 static mill_config config;
@@ -42,7 +41,7 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
     double whole[2048], part[2048], wave[2048];
     float fraction[2048], component[2][2048];
     assert_true(n_whole <= 2048);
-    assert_int_equal(mill_emulator_eval(&lib, 0, label, whole), MILL_OK);
+    assert_int_equal(test_emulator_eval(&lib, 0, label, whole), MILL_OK);
     memcpy(wave, lib.arm[0].wave_aa, (size_t)n_whole * sizeof *wave);
     assert_int_equal(test_library_add_error(2, &lib), MILL_OK);
     memcpy(fraction, lib.arm[0].error.fraction, (size_t)n_whole * sizeof *fraction);
@@ -60,7 +59,7 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
       assert_true(arm->n_pix < n_whole);
       assert_close(exp(arm->ln_wave0), wave[first], 1e-9);
       assert_memory_equal(arm->wave_aa, wave + first, (size_t)arm->n_pix * sizeof *wave);
-      assert_int_equal(mill_emulator_eval(&lib, a, label, part), MILL_OK);
+      assert_int_equal(test_emulator_eval(&lib, a, label, part), MILL_OK);
       assert_memory_equal(part, whole + first, (size_t)arm->n_pix * sizeof *part);
       assert_int_equal(arm->emulator.grid.linear, k == 3);
       const size_t n_byte = (size_t)arm->n_pix * sizeof *fraction;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mill_emulator_eval, which makes the templates of the initial guess, with the fronts' references. */
+/* mill_emulator_lanes, which makes the templates of the initial guess, with the fronts' references. */
 #include "tests/mill_test.h"
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/libraries/emulator.h"
 #include "tests/rbf_reference.h"
 #include "tests/spline_reference.h"
 #include "tests/test_library.h"
@@ -26,7 +25,7 @@ static void compare(int kind)
         x[l] = 1.6 * test_library_random(&random);
         label[l] = mill_label_unmap(&lib.label[l], x[l]);
       }
-      assert_ok(mill_emulator_eval(&lib, a, label, flux));
+      assert_ok(test_emulator_eval(&lib, a, label, flux));
       if (kind == MILL_EMULATOR_GRID)
         ref_spline_grid(&net->grid, x, -1, h);
       else
