@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the Python jobs share; imports the standard library only."""
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -60,20 +61,23 @@ def printable(words):
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
-def refuse_input(path, reads):
-    """Refuse an output that is one of the files read.  reads: (what it is, path) of each."""
-    try:
-        is_there = os.stat(path)
-    except OSError:  # nothing, or a link to nothing
-        is_there = None
+def refuse_input(path, reads, ends=("",)):
+    """Refuse an output that is one of the files read, or would be; also a file beside it, path with
+    one of the ends.  reads: (what it is, path or None) of each."""
+    written = [path + end for end in ends]
+    names = [os.path.realpath(one) for one in written]
+    there = [os.stat(one) for one in written if os.path.exists(one)]
     for what, read in reads:
-        try:
-            same = is_there is not None and os.path.samestat(is_there, os.stat(read))
-        except OSError:
+        if not read:
             continue
-        if same:
-            raise Failure(USAGE, f"--output {path} and {what} {read} are one file: give another "
-                                 "name for the output")
+        try:
+            about = os.stat(read)
+        except OSError:
+            about = None  # the code that opens it reports why
+        if os.path.realpath(read) in names or (
+                about and any(os.path.samestat(about, one) for one in there)):
+            raise Failure(USAGE, f"--output {path} and {what} {read} are one file, or would be: "
+                                 "give another name for the output")
 
 
 def check_output(path, overwrite, reads):
@@ -103,17 +107,41 @@ def version(program):
     return f"{name} ({revision.split()[-1]})"
 
 
+@contextlib.contextmanager
+def writing(path):
+    """Turn an error of what writes path into a Failure of OUTPUT that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}: make room or choose "
+                              "another output") from error
+
+
+def make_folder(folder):
+    """Make the folder of --output, or one below it, unless it is there; Failure of OUTPUT if it is
+    no folder that can be used."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError as error:
+        if not os.path.isdir(folder):
+            raise Failure(OUTPUT, f"--output {folder} exists and is not a folder: choose another "
+                                  "name") from error
+    except OSError as error:
+        raise Failure(OUTPUT, f"--output {folder} cannot be made: {error.strerror}; create its "
+                              "parent first") from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
+
+
 def write_whole(path, pieces):
     """Write bytes to a temporary file and rename it, so path never holds half a file."""
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
-        with open(temporary, "xb") as file:
+        with writing(path), open(temporary, "xb") as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise Failure(OUTPUT, f"{path} cannot be written: {error.strerror}") from error
+            os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)

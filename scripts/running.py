@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from basics import INTERNAL, STOP_SIGNALS, STOPPED, USAGE, Failure
+from basics import INTERNAL, STOP_SIGNALS, STOPPED, USAGE, Failure, refuse_input
 
 
 def tell(message):
@@ -26,19 +26,7 @@ def check_roles(output, reads):
         raise Failure(USAGE, f"--output {output} is the temporary file of --overwrite for "
                              f"{output[:-4]}: give another name; a run begun with --overwrite is "
                              "continued by its own command")
-    written = [os.path.realpath(output + end) for end in ("", ".lock", ".new")]
-    numbers = [(s.st_dev, s.st_ino) for s in map(os.stat, filter(os.path.exists, written))]
-    for what, path in reads:
-        if path is None:
-            continue
-        try:
-            about = os.stat(path)
-        except OSError:
-            about = None  # the code that opens it reports why
-        if os.path.realpath(path) in written or (
-                about and (about.st_dev, about.st_ino) in numbers):
-            raise Failure(USAGE, f"--output {output} and {what} {path} are one file, or would be: "
-                                 "give another name for the output")
+    refuse_input(output, reads, ("", ".lock", ".new"))
 
 
 # ---- the end ----
@@ -87,9 +75,9 @@ def each(function, items, n_worker):
         for item in items:
             waiting.append(pool.submit(_call, item))
             if len(waiting) > 4 * n_worker:
-                yield _result(waiting.popleft())
+                yield waiting.popleft().result()
         while waiting:
-            yield _result(waiting.popleft())
+            yield waiting.popleft().result()
     except BrokenProcessPool as error:
         for child in multiprocessing.active_children():
             child.kill()  # the pool would wait for them, and they ignore SIGTERM
@@ -113,14 +101,4 @@ def _follow(parent):
 
 
 def _call(item):
-    try:
-        return _function(item), None
-    except Failure as failure:  # a Failure cannot be sent between processes
-        return None, (failure.status, str(failure))
-
-
-def _result(future):
-    value, failure = future.result()
-    if failure:
-        raise Failure(*failure)
-    return value
+    return _function(item)

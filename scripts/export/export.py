@@ -9,7 +9,8 @@ import time
 import types
 import warnings
 
-from basics import INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages, printable, refuse_input
+from basics import (INPUT, OUTPUT, USAGE, Failure, catch_stops, check_packages, make_folder,
+                    printable, refuse_input)
 
 check_packages("export", "numpy", "h5py", "astropy")
 
@@ -70,16 +71,6 @@ def names_of(result, subdirs, prefix):
             raise Failure(USAGE, f"two inputs would have the product {name}: {what}")
         seen.add(name)
     return names
-
-
-def make_folder(folder):
-    try:
-        os.mkdir(folder)
-    except FileExistsError as error:
-        if not os.path.isdir(folder):
-            raise Failure(OUTPUT, f"--output {folder}: is not a folder") from error
-    except OSError as error:
-        raise Failure(OUTPUT, f"the folder {folder} cannot be made: {error.strerror}") from error
 
 
 # --- products ---------------------------------------------------------------------------------
@@ -199,10 +190,8 @@ def product(options, i):
 def products(export, options):
     """Yield the products of all inputs in order."""
     n = len(export.names)
-    n_worker = min(int(options.workers or len(os.sched_getaffinity(0))), max(1, n))
+    n_worker = min(running.n_workers(options.workers), max(1, n))
     make_folder(options.output)
-    if not os.access(options.output, os.W_OK | os.X_OK):
-        raise Failure(OUTPUT, f"--output: cannot write in the folder {options.output}")
     yield from running.each(functools.partial(product, options), range(n), n_worker)
 
 

@@ -9,7 +9,7 @@ import os
 import numpy as np
 from astropy.io import fits as pyfits
 
-from basics import OUTPUT, Failure
+from basics import OUTPUT, Failure, writing
 
 BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
 
@@ -86,7 +86,7 @@ class Product:
         self.temporary = self.path + ".tmp"
 
     def __enter__(self):
-        with self._told():
+        with writing(self.path):
             self._file = self._begin()
         return self
 
@@ -112,7 +112,7 @@ class Product:
     def __exit__(self, kind, *_):
         try:
             if kind is None:
-                with self._told():
+                with writing(self.path):
                     self._file.flush()
                     os.fsync(self._file.fileno())
                     os.replace(self.temporary, self.path)
@@ -121,14 +121,6 @@ class Product:
                 os.remove(self.temporary)
             with contextlib.suppress(OSError):
                 self._file.close()
-
-    @contextlib.contextmanager
-    def _told(self):
-        try:
-            yield
-        except OSError as error:
-            raise Failure(OUTPUT, f"{self.path} cannot be written: {error.strerror}: make room on "
-                                  "its disk, or choose another output") from error
 
     def append(self, header, pieces=()):
         """Append an HDU with its checksums; pieces: bytes of its data."""
@@ -145,14 +137,14 @@ class Product:
         both = Checksum()
         both.add(total.to_bytes(4, "big"))
         header["CHECKSUM"] = encoded(0xffffffff - both.add(header.tostring().encode("ascii")))
-        with self._told():
+        with writing(self.path):
             self._file.seek(start)
             self._file.write(header.tostring().encode("ascii"))
             self._file.seek(end)
 
     def _write(self, piece):
         """Write bytes and return where they start in the file."""
-        with self._told():
+        with writing(self.path):
             at = self._file.tell()
             self._file.write(piece)
         return at

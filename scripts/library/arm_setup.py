@@ -15,8 +15,8 @@ import yaml
 from basics import USAGE, Failure
 from library.library_data import MAX_ARM, MAX_PIX, MIN_PIX
 from library.spectra_options import number
+from wavelength import FWHM_PER_SIGMA
 
-FWHM_PER_SIGMA = 2.3548200450309493
 MAX_POINT = 64
 MAX_BYTES = 1 << 20
 

@@ -5,7 +5,8 @@ made (docs/use/libraries.md, "A grid of models")."""
 import glob
 import os
 
-from basics import INPUT, USAGE, Failure, check_packages, printable, refuse_foreign, version
+from basics import (INPUT, STOPPED, USAGE, Failure, check_packages, printable, refuse_foreign,
+                    version)
 
 check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
@@ -14,7 +15,7 @@ import time  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from library.arm_setup import FWHM_PER_SIGMA, read_setup  # noqa: E402
+from library.arm_setup import read_setup  # noqa: E402
 from library.build_models import check_labels, mark_doubles, select_models  # noqa: E402
 from library.grid_models import describe_models, open_grid  # noqa: E402
 from library.grid_write import (BAD, GOOD, TO_DO, WHY, GridArm, Writer, create,  # noqa: E402
@@ -25,7 +26,8 @@ from library.spectra_files import Source  # noqa: E402
 from library.spectra_options import list_files, request_of  # noqa: E402
 from lock import OutputLock  # noqa: E402
 from progress import Progress  # noqa: E402
-from running import STOPPED, Stop, check_roles, each, n_workers, tell  # noqa: E402
+from running import Stop, check_roles, each, n_workers, tell  # noqa: E402
+from wavelength import FWHM_PER_SIGMA  # noqa: E402
 
 N_TRIED = 3  # models of which one must be good before a file is made
 FLOAT32 = np.finfo("f4")

@@ -9,8 +9,9 @@ import h5py
 import numpy as np
 
 from basics import INPUT, Failure
-from library.library_data import LIGHT_KM_S, MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
+from library.library_data import MAX_ARM, MAX_LABEL, MAX_PIX, MIN_PIX, Arm, wavelengths
 from library.library_file import refuse_links, text_of
+from wavelength import C_KM_S
 
 TO_DO, GOOD, BAD = 0, 1, 2
 MAX_NAMED_BAD = 20
@@ -131,7 +132,7 @@ def describe_models(grid):
         sigma = ("at the instrument's resolution" if arm.template_sigma_aa < 0 else
                  f"sigma {arm.template_sigma_aa:.4g} A")
         yield (f"arm {arm.name}: {arm.wave_aa[0]:.2f} to {arm.wave_aa[-1]:.2f} A, {arm.n_pix} "
-               f"pixels of {LIGHT_KM_S * arm.ln_step:.3f} km/s, {sigma} ({arm.sigma_origin})")
+               f"pixels of {C_KM_S * arm.ln_step:.3f} km/s, {sigma} ({arm.sigma_origin})")
     good = grid.values[grid.status == GOOD]
     for i, name in enumerate(grid.label):
         low, high = (good[:, i].min(), good[:, i].max()) if len(good) else (np.inf, -np.inf)

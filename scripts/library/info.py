@@ -8,8 +8,9 @@ check_packages("library info", "numpy", "h5py")
 import numpy as np  # noqa: E402
 
 from library.grid_models import describe_grid  # noqa: E402
-from library.library_data import LIGHT_KM_S, SplineGrid  # noqa: E402
+from library.library_data import SplineGrid  # noqa: E402
 from library.library_file import read  # noqa: E402
+from wavelength import C_KM_S  # noqa: E402
 
 
 def main(options):
@@ -49,7 +50,7 @@ def describe(library):
 
 def describe_arm(library, arm):
     yield (f"  {arm.name} ({arm.setup}): {arm.wave_aa[0]:.3f} to {arm.wave_aa[-1]:.3f} A, "
-           f"{arm.n_pix} pixels of {LIGHT_KM_S * arm.ln_step:.4f} km/s")
+           f"{arm.n_pix} pixels of {C_KM_S * arm.ln_step:.4f} km/s")
     sigma = ("the instrument's resolution" if arm.template_sigma_aa < 0 else
              f"sigma {arm.template_sigma_aa:g} A, for spectra with a resolution matrix")
     yield f"    templates at {sigma}{': ' if arm.sigma_origin else ''}{arm.sigma_origin}"

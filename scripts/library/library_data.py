@@ -10,7 +10,6 @@ MAX_LABEL, MAX_AXIS, MAX_HULL, MAX_FACET, MAX_ARM = 16, 6, 16, 100000, 8
 MIN_PIX, MAX_PIX, MAX_LAYER, MAX_WIDTH, MAX_NODE = 8, 1 << 20, 12, 1024, 256
 MAX_COEF, MAX_CENTER, MAX_ERROR, MAX_GUESS, MAX_VSINI = 1 << 28, 1 << 16, 16, 100000, 8
 MAX_SIGMA_WIDTH = 0.25  # largest plausible sigma of the templates, by the width of the arm
-LIGHT_KM_S = 299792.458
 MAX_FRACTION = 10.0  # of the flux: a larger model error makes a template useless
 
 

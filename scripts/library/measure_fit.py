@@ -6,8 +6,8 @@ import numpy as np
 
 from basics import INPUT, Failure
 from library import emulate
+from wavelength import C_KM_S
 
-C_KM_S = 299792.458
 N_CONT = 10  # Legendre polynomials an arm
 EDGE = 8  # pixels at either end of an arm that take no part, so that templates can move
 MAX_SHIFT = EDGE - 2

@@ -15,10 +15,10 @@ from library.resample import ArmCut  # noqa: E402
 from library.spectra_files import read_all  # noqa: E402
 from library.spectra_grid import is_good  # noqa: E402
 from library.spectra_options import MAX_LABEL, Request  # noqa: E402
+from wavelength import FWHM_PER_SIGMA  # noqa: E402
 
 LEAST_LEVEL = 0.01  # of the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # what cards are rounded to
-FWHM_PER_SIGMA = 2.3548200450309493
 BLOCK = 64  # spectra that are emulated at once
 
 

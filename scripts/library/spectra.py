@@ -8,8 +8,6 @@ import os
 
 from basics import INPUT, USAGE, Failure, check_output, check_packages
 
-FWHM_PER_SIGMA = 2.3548200450309493
-
 
 # ---- options ----
 
@@ -55,6 +53,7 @@ def check_options(options):
 def resolution(options, path, low, high, fwhm):
     """Gaussian sigma in A of spectra from low to high A, -1 for the instrument's own, and where it
     is from; fwhm: of the header, NaN without."""
+    from wavelength import FWHM_PER_SIGMA
     if options.at_instrument_resolution:
         return -1.0, "--at-instrument-resolution"
     if options.sigma:
@@ -153,7 +152,7 @@ def print_spectra(made, names):
 
 def print_made(made, settings, spectra):
     from library.residuals import line
-    from library.spectra_grid import C_KM_S
+    from wavelength import C_KM_S
     arm, functions, names = made.library.arm[0], made.functions, spectra.names
     print(spectra.origin)
     if settings.sigma_aa < 0:

@@ -15,7 +15,8 @@ from library.labels import make_labels
 from library.library_data import Emulator, Library, Radial
 from library.measure import MAX_SPECTRA, ModelSet, robust
 from library.radial import SMOOTHINGS, RadialFit
-from library.spectra_grid import C_KM_S, LEAST_SPECTRA, OUTLIER, Grid
+from library.spectra_grid import LEAST_SPECTRA, OUTLIER, Grid
+from wavelength import C_KM_S
 
 N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # with similar labels, that a spectrum is compared with

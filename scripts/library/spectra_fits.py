@@ -17,6 +17,7 @@ from astropy.io import fits
 
 from basics import INPUT, Failure
 from library.spectra_options import number
+from wavelength import vacuum
 
 GZIP_LIMIT = 4096 << 20  # bytes that are unpacked
 HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
@@ -151,15 +152,6 @@ class Origin:
                 f"({self.medium_key}){', converted to vacuum' if self.is_air else ''}")
 
 
-def air_to_vacuum(wave):
-    """Convert wavelengths above 2000 A to vacuum: Piskunov's fit of the inverse of Ciddor (1996),
-    as in io/surveys."""
-    s2 = (1e4 / wave) ** 2
-    n = (1 + 0.00008336624212083 + 0.02408926869968 / (130.1065924522 - s2)
-         + 0.0001599740894897 / (38.92568793293 - s2))
-    return np.where(wave >= 2000, wave * n, wave)
-
-
 def medium_of(header):
     """Return ("air" or "vacuum", its card), or None."""
     for key in ("WAVEFRAM", "AIRORVAC", "WAVEMED", "MEDIUM", "VACUUM", "CTYPE1"):
@@ -193,7 +185,7 @@ def to_vacuum(path, hdus, i, request, wave, origin):
                              f"pixel {p} and {wave[-1]:.6g} at the last one ({origin.wavelengths}) "
                              "are not wavelengths in Angstrom: they must ascend between 100 and "
                              f"1e6; {HELP_WAVE}")
-    return air_to_vacuum(wave) if origin.is_air else wave
+    return vacuum(wave) if origin.is_air else wave
 
 
 def rule_of_header(path, hdus, i):

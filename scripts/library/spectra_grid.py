@@ -6,8 +6,8 @@ from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure
 from library.library_data import Arm
+from wavelength import C_KM_S
 
-C_KM_S = 299792.458
 LEAST_SPECTRA = 12  # that a library needs
 LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # the first: as the fit's splines need
 MOST_GAP = 0.2  # part of a spectrum's pixels that may be bad: they are filled

@@ -15,9 +15,9 @@ from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, literal
 from look.models import open_models  # noqa: E402
 from look.result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
 from look.spectra import Inputs  # noqa: E402
+from wavelength import C_KM_S  # noqa: E402
 
 DPI = 130
-C_KM_S = 299792.458
 MAX_PIXELS = 1500  # of an arm's panel: more are averaged, for there is no room for them
 # lines to look at, in vacuum and at rest, the most telling first
 LINES = (

@@ -11,6 +11,7 @@ import numpy as np
 from astropy.io import fits as pyfits
 
 from basics import INPUT, Failure
+from wavelength import vacuum
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
@@ -18,14 +19,6 @@ Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model No
 SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
 MAX_OPEN = 4
 NEAR = 0.01  # of a pixel
-
-
-def vacuum(wave):
-    """Of wavelengths in air: Piskunov's fit of the inverse of Morton (2000), as VALD has it."""
-    s2 = (1e4 / wave) ** 2
-    n = (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
-         + 1.599740894897e-4 / (38.92568793293 - s2))
-    return np.where(wave > 2000, wave * n, wave)
 
 
 def channel(name, wave, flux, ivar, mask, air):

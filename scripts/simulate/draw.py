@@ -8,6 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from basics import USAGE, Failure
 from library.library_data import hull_distance
+from wavelength import C_KM_S
 
 # streams of random numbers for one index
 STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on
@@ -29,7 +30,6 @@ KINDS = ("star",  # a clean one; the others have a defect
          "high_velocity",  # 900 km/s
          "galaxy")  # a star that redrock calls a GALAXY
 
-C_KM_S = 299792.458
 VEL_CUT_KM_S = 900.0  # no velocity is beyond
 N_TILE_STAR = 5000
 N_TRY = 16  # points at once of which one may lie inside the hulls

@@ -7,9 +7,9 @@ import os
 import numpy as np
 from astropy.io import fits
 
-from basics import OUTPUT, Failure
-from simulate.draw import C_KM_S
+from basics import Failure, writing
 from simulate.instrument import N_DIAG, N_GROUP
+from wavelength import C_KM_S
 
 N_FIBER = 5000  # of the instrument, 500 a petal
 BROKEN, REACH = 1 << 2, 1 << 3  # a forbidden and an allowed bit of the fiber status
@@ -57,7 +57,7 @@ class FitsOutput:
 
     def _begin(self, primary, hdus):
         """hdus: headers, each with the bytes of its data, which are 0 until they are put."""
-        with self._guard(), open(self.temporary, "xb") as file:
+        with writing(self.path), open(self.temporary, "xb") as file:
             end = file.write(primary.tostring().encode())
             for header, n_byte in hdus:
                 file.seek(end)
@@ -66,25 +66,17 @@ class FitsOutput:
                 end += -(-n_byte // 2880) * 2880
             file.truncate(end)
 
-    @contextlib.contextmanager
-    def _guard(self):
-        try:
-            yield
-        except OSError as error:
-            raise Failure(OUTPUT, f"{self.path} cannot be written: {error.strerror}: make room or "
-                                  "choose another output") from error
-
     def put(self, name, row, values):
         """Write values [n]... to rows row to row + n of an HDU."""
         data = np.ascontiguousarray(values, values.dtype.newbyteorder(">"))
-        with self._guard(), open(self.temporary, "r+b", buffering=0) as file:
+        with writing(self.path), open(self.temporary, "r+b", buffering=0) as file:
             file.seek(self.start[name] + row * (data.nbytes // len(data)))
             left = memoryview(data).cast("B")
             while left:  # one call may write only a part
                 left = left[file.write(left):]
 
     def commit(self):
-        with self._guard():
+        with writing(self.path):
             os.replace(self.temporary, self.path)
 
     def drop(self):

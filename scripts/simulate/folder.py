@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 
-from basics import OUTPUT, Failure
+from basics import OUTPUT, Failure, make_folder
 from lock import OutputLock
 
 TRUTH, CATALOG = "truth.fits", "catalog.txt"
@@ -49,20 +49,6 @@ def clear(survey):
         if ours and (ours[1] or survey.overwrite or name == TRUTH):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(survey.path(name))
-
-
-def make_folder(folder):
-    try:
-        os.mkdir(folder)
-    except FileExistsError as error:
-        if not os.path.isdir(folder):
-            raise Failure(OUTPUT, f"--output {folder} exists and is not a folder: choose another "
-                                  "name") from error
-    except OSError as error:
-        raise Failure(OUTPUT, f"--output {folder}: cannot make the folder: {error.strerror}; "
-                              "create its parent first") from error
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
 
 
 @contextlib.contextmanager

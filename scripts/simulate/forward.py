@@ -12,8 +12,9 @@ from scipy.linalg import solve_banded
 from scipy.ndimage import correlate1d
 
 from basics import USAGE, Failure
-from simulate.draw import C_KM_S, REST, generator
+from simulate.draw import REST, generator
 from simulate.instrument import HALF, N_DIAG, N_GROUP
+from wavelength import C_KM_S
 
 MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
 MIN_PIX = 200  # of a part; without it the library has no such arm

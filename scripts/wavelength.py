@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Conventions of wavelengths, resolutions and velocities that several jobs share."""
+
+import numpy as np
+
+C_KM_S = 299792.458
+FWHM_PER_SIGMA = 2.3548200450309493  # of a Gaussian: 2 sqrt(2 ln 2)
+
+
+def vacuum(wave):
+    """Convert air wavelengths above 2000 A to vacuum, A: Piskunov's fit of the inverse of Morton
+    (2000, ApJS 130, 403), as VALD and io/surveys/spectra.c have it."""
+    s2 = (1e4 / wave) ** 2
+    n = (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
+         + 1.599740894897e-4 / (38.92568793293 - s2))
+    return np.where(wave >= 2000, wave * n, wave)
