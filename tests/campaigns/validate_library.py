@@ -17,6 +17,7 @@ made; fits that are there are not repeated.
                        (a pattern in quotes), and a table (FITS or CSV) whose column TARGETID or
                        NAME names the star, with those of TEFF, LOGG, FEH, ALPHAFE and VRAD
                        that are published
+  --hot                stars of 7000 to 15000 K, log g from 2, not of 4000 to 7250 K
   --with-miles         beside the libraries one of MILES spectra
   --threads N          of the fits (1)
 
@@ -53,7 +54,9 @@ FWHM_AA = 2.5  # of MILES
 KEEP = {"TEFF": (4000, 7250), "LOGG": (0.5, 5), "FEH": (-2.5, 0.5)}
 TYPES = (
     ("all", lambda s: s["TEFF"] > 0),
-    ("F: Teff from 6000 K", lambda s: s["TEFF"] >= 6000),
+    ("B: Teff from 10000 K", lambda s: s["TEFF"] >= 10000),
+    ("A: 8000 to 10000 K", lambda s: (s["TEFF"] >= 8000) & (s["TEFF"] < 10000)),
+    ("F: 6000 to 8000 K", lambda s: (s["TEFF"] >= 6000) & (s["TEFF"] < 8000)),
     ("G: 5200 to 6000 K", lambda s: (s["TEFF"] >= 5200) & (s["TEFF"] < 6000)),
     ("K: below 5200 K", lambda s: s["TEFF"] < 5200),
     ("dwarfs: log g from 3.5", lambda s: s["LOGG"] >= 3.5),
@@ -328,11 +331,14 @@ def main():
     parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA", ""))
     parser.add_argument("--sets", default="lamost,sdss,miles,repeats")
     parser.add_argument("--stars", nargs=4, action="append", default=[])
+    parser.add_argument("--hot", action="store_true")
     parser.add_argument("--with-miles", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("work")
     parser.add_argument("library", nargs="+")
     args = parser.parse_args()
+    if args.hot:
+        KEEP.update(TEFF=(7000, 15000), LOGG=(2, 5))
     unknown = set(args.sets.split(",")) - {"lamost", "sdss", "miles", "repeats", ""}
     if unknown:
         parser.error("no set " + ", ".join(sorted(unknown)))

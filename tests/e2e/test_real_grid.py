@@ -46,29 +46,35 @@ class Plan(unittest.TestCase):
         self.assertEqual(len(set(models)), 400)
         for teff, logg, feh, alpha in models:
             self.assertTrue(4000 <= teff <= 7250 and -2.5 <= feh <= 0.5 and -0.1 <= alpha <= 0.5)
-            self.assertTrue(plan.lowest_logg(teff) - 0.005 <= logg <= 5)
+            self.assertTrue(plan.FGK.lowest_logg(teff) - 0.005 <= logg <= 5)
         self.assertEqual([plan.labels_from(plan.name_of(m)) for m in models], models)
         self.assertIsNone(plan.labels_from("t4000_g+0.50"))
+        hot = plan.plan(100, plan.OBA)
+        self.assertEqual([{m[i] for m in hot[:16]} for i in range(4)],
+                         [{7000.0, 15000.0}, {2.0, 2.5, 5.0}, {-2.5, 0.5}, {0.0, 0.4}])
+        self.assertEqual([plan.labels_from(plan.name_of(m)) for m in hot], hot)
 
     def test_any_first_models_fill_all_of_the_space(self):
         # Each eighth of each label has its share: chance alone would leave one in 300
         # of 100 points an eighth with less than 4 of the 12.5 expected.
         for n in (100, 200, 400):
             models = plan.plan(n)
-            for i, (low, high) in ((0, plan.TEFF), (3, plan.ALPHA)):
+            for i, (low, high) in ((0, plan.FGK.TEFF), (3, plan.FGK.ALPHA)):
                 count = [0] * 8
                 for m in models:
                     count[min(7, int(8 * (m[i] - low) / (high - low)))] += 1
                 self.assertGreaterEqual(min(count), n // 25, (n, i, count))
-            dense = sum(m[2] >= plan.FEH_DENSE for m in models) / n
+            dense = sum(m[2] >= plan.FGK.FEH_DENSE for m in models) / n
             self.assertTrue(0.55 < dense < 0.75, dense)
 
     def test_gravity_and_microturbulence(self):
-        self.assertEqual([plan.lowest_logg(t) for t in (4000, 6000, 6250, 7000, 7250)],
+        self.assertEqual([plan.FGK.lowest_logg(t) for t in (4000, 6000, 6250, 7000, 7250)],
                          [0.5, 0.5, 0.75, 1.5, 2.0])
         for labels, km_s in (((5777, 4.44), 1.04), ((4750, 2.5), 1.34), ((4000, 1.0), 1.72)):
             self.assertAlmostEqual(plan.microturbulence(*labels), km_s, delta=0.02)
         self.assertEqual(plan.microturbulence(4000, 4.5), plan.microturbulence(4600, 4.5))
+        self.assertEqual([plan.microturbulence(t, 4) for t in (7250, 8250, 12000, 15000)],
+                         [1.97, 2.35, 1.0, 1.0])
 
 
 class Bookkeeping(unittest.TestCase):
@@ -121,6 +127,25 @@ class Atmospheres(unittest.TestCase):
         self.assertEqual(a.fill_single_gaps(nodes), 1)
         self.assertIn((4250.0, 2.0, -1.0), nodes)
 
+    def test_atlas_is_read_and_has_an_axis_of_alpha(self):
+        layer = " 1.0E-02  %.1f 1.0E+03 1.0E+12 1.0E-01 0. 0. 0. 0. 0.\n"
+        labels = [(t, 4.0, 0.0, f) for t in (3500.0, 13000.0, 14000.0, 15000.0) for f in (0.0, 0.4)]
+        text = "".join("TEFF %.0f GRAVITY 4 LTE\nREAD DECK6 72 RHOX\n" % x[0] + 72 * (layer % x[0])
+                       + "PRADK\n" for x in labels)
+        folder = tempfile.mkdtemp(dir=TMP)
+        put(os.path.join(folder, "kurucz_data.txt.gz"), gzip.compress(text.encode()))
+        names = ("teff", "logg", "metal", "alpha")
+        index = [dict(zip(names, x), nlines=75) for x in labels]
+        at = a.Atmospheres(a.read_atlas(folder, index, plan.OBA.TEFF))
+        self.assertEqual(at.axes[0], [13000, 14000, 15000])
+        columns, width = at.columns(13600.0, 4.0, 0.0, 0.1)
+        self.assertEqual(width, (3, 1, 1, 2))
+        np.testing.assert_allclose(columns[3], [13600, -2, 3, 12, -1])
+        path = os.path.join(folder, "model")
+        a.write_atlas(path, columns, 4.0)
+        self.assertEqual(content(path, "r").splitlines()[1].split()[1:4],
+                         ["13600.00", "1.000000e+03", "1.000000e+12"])
+
     def test_alpha_is_taken_as_metals_of_the_same_mass(self):
         at = a.Atmospheres(self.nodes())
         got, _ = at.atmosphere(5000, 3.0, -1.0, 0.4)
@@ -154,6 +179,9 @@ class Lists(unittest.TestCase):
         self.assertEqual(rows["26.000", 1][0][1].split()[3], "1.400")
         path = os.path.join(folder, "list")
         self.assertEqual(lines.write(path, [rows], 3895, 3905), 1)
+        helium = dict(lines.atoms_of_hot_stars()["2.000", 1])  # Turbospectrum's order: width 7th
+        self.assertEqual(helium[4471.479].split()[:3] + helium[4471.479].split()[6:7],
+                         ["4471.479", "20.964", "-0.007", "-3.60"])
         self.assertEqual(content(path, "r").splitlines()[0].split(), ["'", "26.000'", "1", "1"])
 
 
@@ -213,9 +241,9 @@ class Run(ProgramTest):
         os.makedirs(os.path.join(self.work, "lines"))
         os.makedirs(os.path.join(self.work, "turbospectrum", "DATA"))
         for i in range(len(lines.PIECES)):
-            for kind in ("atoms", "molecules", "tio"):
+            for kind in lines.KINDS:
                 put(os.path.join(self.work, "lines", "%s%d.list" % (kind, i)), "")
-        put(os.path.join(self.work, "lines", "done"), repr(lines.PIECES) + "\n")
+        put(os.path.join(self.work, "lines", "done"), repr((lines.PIECES, lines.KINDS)) + "\n")
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
@@ -258,6 +286,13 @@ class Run(ProgramTest):
         self.assertLess(np.abs(ratio - expected)[near].max(), 5e-4)
         self.assertTrue((np.abs(np.diff(wave) - 0.125) < 1e-9).all())
         self.assertAlmostEqual(ratio.max(), 1, delta=2e-4)
+        hot = np.full((72, 5), 2.0)
+        hot[:, 0] = 7000
+        a.save(os.path.join(self.work, "atmospheres-oba.npz"), {(7000.0, 2.0, -2.5, 0.0): hot})
+        self.assertIn("ended: 1 good", self.tool("compute", self.work, "--plan", "oba",
+                                                 "--models", "1"))
+        self.assertEqual(sorted(os.listdir(models + "-oba")),
+                         ["settings.json", "t7000_g+2.00_m-2.50_a+0.00.fits"])
         path = os.path.join(models, "settings.json")
         put(path, json.dumps({**json.loads(content(path)), "sigma_aa": 1.0}))
         self.assertIn("other settings", self.tool("compute", self.work, code=1))

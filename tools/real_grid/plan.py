@@ -12,20 +12,66 @@ import re
 # Labels of a model, in the order of every tuple here.
 LABELS = ("teff", "logg", "feh", "alpha")
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
-TEFF = (4000.0, 7250.0)
-LOGG_MAX = 5.0
-FEH = (-2.5, 0.5)
-ALPHA = (-0.1, 0.5)
 
-# Lowest log g by effective temperature: below it radiation drives winds, and no
-# hydrostatic atmosphere was published.
-LOGG_MIN = ((4000.0, 0.5), (6000.0, 0.5), (6500.0, 1.0), (7000.0, 1.5), (7250.0, 2.0))
 
-# Most stars are more metal-rich than this, and there lines change most with the labels.
-FEH_DENSE, SHARE_SPARSE = -1.0, 0.35
+class Grid:
+    """The labels that a plan covers.
 
-# Giants hotter than this are rare, and their spectra change little: half as many of them.
-TEFF_RARE, LOGG_RARE = 6000.0, 3.3
+    Below the lowest log g, given by effective temperature, radiation drives winds and no
+    hydrostatic atmosphere was published. A share of the models has [Fe/H] below feh_dense: most
+    stars have more, and lines change most with the labels there. Giants above rare (Teff) and
+    below rare (log g) are few, and their spectra change little: half as many of them.
+    """
+
+    LOGG_MAX = 5.0
+    FEH = (-2.5, 0.5)
+    FEH_DENSE = -1.0
+
+    def __init__(self, name, teff, logg_min, alpha, share_sparse, rare, light):
+        self.name, self.TEFF, self.LOGG_MIN, self.ALPHA = name, teff, logg_min, alpha
+        self.SHARE_SPARSE, self.RARE, self.LIGHT = share_sparse, rare, light
+
+    def lowest_logg(self, teff):
+        """Lowest log g of the grid at an effective temperature (K)."""
+        for (t0, g0), (t1, g1) in zip(self.LOGG_MIN, self.LOGG_MIN[1:]):
+            if teff <= t1:
+                return g0 + (g1 - g0) * (teff - t0) / (t1 - t0)
+        return self.LOGG_MIN[-1][1]
+
+    def labels_of(self, unit):
+        """Labels at a point of the unit cube [0,1]^4, rounded as file names give them."""
+        teff = round(self.TEFF[0] * (self.TEFF[1] / self.TEFF[0]) ** unit[0])
+        low, share = self.lowest_logg(teff), self.SHARE_SPARSE
+        logg = low + (self.LOGG_MAX - low) * unit[1]
+        if unit[2] < share:
+            feh = self.FEH[0] + (self.FEH_DENSE - self.FEH[0]) * unit[2] / share
+        else:
+            feh = self.FEH_DENSE + (self.FEH[1] - self.FEH_DENSE) * (unit[2] - share) / (1 - share)
+        alpha = self.ALPHA[0] + (self.ALPHA[1] - self.ALPHA[0]) * unit[3]
+        return (float(teff), round(logg, 2), round(feh, 2), round(alpha, 2))
+
+
+# The last numbers are the least and the largest share of a star's light between 3540 and 10010 A.
+FGK = Grid(
+    "fgk",
+    (4000.0, 7250.0),
+    ((4000.0, 0.5), (6000.0, 0.5), (6500.0, 1.0), (7000.0, 1.5), (7250.0, 2.0)),
+    (-0.1, 0.5),
+    0.35,
+    (6000.0, 3.3),
+    (0.25, 0.8),
+)
+# The lowest log g of ATLAS9 atmospheres, but not below 2.
+OBA = Grid(
+    "oba",
+    (7000.0, 15000.0),
+    ((7000.0, 2.0), (11250.0, 2.0), (11750.0, 2.5), (15000.0, 2.5)),
+    (0.0, 0.4),
+    0.3,
+    (7000.0, 3.0),
+    (0.15, 0.8),
+)
+GRIDS = {grid.name: grid for grid in (FGK, OBA)}
 
 # Positive root of x^5 = x + 1: its negative powers are the steps of the additive
 # recurrence with the lowest discrepancy known in four dimensions.
@@ -34,28 +80,7 @@ PLASTIC = 1.1673039782614187
 N_CORNER = 16
 
 
-def lowest_logg(teff):
-    """Lowest log g of the grid at an effective temperature (K)."""
-    for (t0, g0), (t1, g1) in zip(LOGG_MIN, LOGG_MIN[1:]):
-        if teff <= t1:
-            return g0 + (g1 - g0) * (teff - t0) / (t1 - t0)
-    return LOGG_MIN[-1][1]
-
-
-def labels_of(unit):
-    """Labels at a point of the unit cube [0,1]^4, rounded as file names give them."""
-    teff = round(TEFF[0] * (TEFF[1] / TEFF[0]) ** unit[0])
-    low = lowest_logg(teff)
-    logg = low + (LOGG_MAX - low) * unit[1]
-    if unit[2] < SHARE_SPARSE:
-        feh = FEH[0] + (FEH_DENSE - FEH[0]) * unit[2] / SHARE_SPARSE
-    else:
-        feh = FEH_DENSE + (FEH[1] - FEH_DENSE) * (unit[2] - SHARE_SPARSE) / (1 - SHARE_SPARSE)
-    alpha = ALPHA[0] + (ALPHA[1] - ALPHA[0]) * unit[3]
-    return (float(teff), round(logg, 2), round(feh, 2), round(alpha, 2))
-
-
-def plan(n_model):
+def plan(n_model, grid=FGK):
     """The first n_model labels of the grid; a longer plan begins with a shorter one.
 
     The 16 corners come first, since no emulator extrapolates well. Then points of
@@ -70,15 +95,15 @@ def plan(n_model):
             out.append(labels)
 
     for corner in range(N_CORNER):
-        add(labels_of([(corner >> i) & 1 for i in range(4)]))
+        add(grid.labels_of([(corner >> i) & 1 for i in range(4)]))
     i = 0
     while len(out) < n_model:
         i += 1
         unit = [(0.5 + i * PLASTIC ** -(d + 1)) % 1.0 for d in range(4)]
         if i % 4 == 0:
             unit[i // 4 % 4] = float(i // 16 % 2)
-        labels = labels_of(unit)
-        rare = labels[0] > TEFF_RARE and labels[1] < LOGG_RARE
+        labels = grid.labels_of(unit)
+        rare = labels[0] > grid.RARE[0] and labels[1] < grid.RARE[1]
         if rare and (i * (math.sqrt(5) - 1) / 2) % 1.0 < 0.5:
             continue
         add(labels)
@@ -86,14 +111,20 @@ def plan(n_model):
 
 
 def microturbulence(teff, logg):
-    """Microturbulence in km/s: a smooth function near what is measured in FGK stars.
+    """Microturbulence in km/s: a smooth function near what is measured in stars.
 
     1.0 in the Sun, 1.4 at 6500 K on the main sequence, 1.3 in giants of the clump,
     1.7 at 4000 K and log g 1. The parabola in Teff has its minimum at 4667 K and is
-    constant below.
+    constant below. From 7250 K on its slope runs to zero at 8250 K, where A stars have most
+    (2.3; Gebran et al. 2014 have 3), and it falls to 1.0 at 12000 K.
     """
-    t = max(teff - 5500.0, -2500.0 / 3.0)
-    return round(max(0.7, 1.07 + 2.5e-4 * t + 1.5e-7 * t * t - 0.25 * (logg - 4.0)), 2)
+    t = min(max(teff - 5500.0, -2500.0 / 3.0), 1750.0)
+    xi = 1.07 + 2.5e-4 * t + 1.5e-7 * t * t
+    up = min(max((teff - 7250.0) / 1000.0, 0.0), 1.0)
+    xi += 0.775 * (up - 0.5 * up * up)
+    down = min(max((teff - 8250.0) / 3750.0, 0.0), 1.0)
+    xi += (1.0 - xi) * down * down * (3.0 - 2.0 * down)
+    return round(max(0.7, xi - 0.25 * (logg - 4.0)), 2)
 
 
 def name_of(labels):
@@ -101,7 +132,7 @@ def name_of(labels):
     return "t%04d_g%+.2f_m%+.2f_a%+.2f" % labels
 
 
-NAME = re.compile(r"t(\d{4})_g([+-]\d\.\d\d)_m([+-]\d\.\d\d)_a([+-]\d\.\d\d)$")
+NAME = re.compile(r"t(\d{4,5})_g([+-]\d\.\d\d)_m([+-]\d\.\d\d)_a([+-]\d\.\d\d)$")
 
 
 def labels_from(name):

@@ -84,17 +84,36 @@ def composition(labels):
     ]
 
 
-def synthesize(work, labels):
+def atmospheres_path(work, grid):
+    return os.path.join(work, "atmospheres%s.npz" % ("-oba" if grid is plan.OBA else ""))
+
+
+def is_spherical(labels, grid):
+    return grid is plan.FGK and labels[1] < LOGG_SPHERICAL
+
+
+def kinds_of(teff, grid):
+    """The kinds of line lists that matter at an effective temperature."""
+    kinds = ["atoms"] + ["molecules"] * (teff < lines.TEFF_MOLECULES)
+    kinds += ["tio"] * (teff < lines.TEFF_TIO)
+    return kinds + ["hot"] * (grid is plan.OBA)
+
+
+def synthesize(work, labels, grid):
     """Wavelengths in air, flux and continuum (erg/cm2/s/A) of each piece."""
     teff, logg, feh, alpha = labels
     vmicro = plan.microturbulence(teff, logg)
-    atmos = atmospheres.Atmospheres(atmospheres.load(os.path.join(work, "atmospheres.npz")))
+    atmos = atmospheres.Atmospheres(atmospheres.load(atmospheres_path(work, grid)))
     columns, _ = atmos.atmosphere(teff, logg, feh, alpha)
     program = os.path.join(work, "turbospectrum")
     folder = tempfile.mkdtemp(prefix="model", dir=os.path.join(work, "scratch"))
     try:
         os.symlink(os.path.join(program, "DATA"), os.path.join(folder, "DATA"))
-        atmospheres.write_model(os.path.join(folder, "model"), columns, logg, vmicro)
+        model = os.path.join(folder, "model")
+        if grid is plan.OBA:
+            atmospheres.write_atlas(model, columns, logg)
+        else:
+            atmospheres.write_model(model, columns, logg, vmicro)
         first, last = lines.PIECES[0][0] - 10, lines.PIECES[-1][1] + 10
         run(
             os.path.join(program, "babsma_lu"),
@@ -117,9 +136,7 @@ def synthesize(work, labels):
         out = []
         for i, (first, last, step) in enumerate(lines.PIECES):
             lists = ["DATA/Hlinedata"]
-            for kind in (
-                ("atoms", "molecules", "tio") if teff < lines.TEFF_TIO else ("atoms", "molecules")
-            ):
+            for kind in kinds_of(teff, grid):
                 name = "%s%d.list" % (kind, i)
                 path = os.path.join(work, "lines", name)
                 if os.path.getsize(path):
@@ -142,7 +159,7 @@ def synthesize(work, labels):
                     + [("NFILES", "%d" % len(lists))]
                     + lists
                     + [
-                        ("SPHERICAL", "T" if logg < LOGG_SPHERICAL else "F"),
+                        ("SPHERICAL", "FT"[is_spherical(labels, grid)]),
                         "30",
                         "300.00",
                         "15",
@@ -241,21 +258,22 @@ def check_overlap(before, after, edge):
         )
 
 
-def check(labels, at, flux, cont):
+def check(labels, at, flux, cont, grid=plan.FGK):
     """What every star's spectrum has in common."""
     if (flux > 1.02 * cont).any():
         raise BadModel("flux above the continuum after smoothing")
-    # Between a third and nine tenths of a star's light is at these wavelengths.
-    share = np.sum(flux) * STEP_AA / (STEFAN * labels[0] ** 4)
-    if not 0.25 < share < 0.8:
-        raise BadModel("%.2f of sigma Teff^4 is emitted here, 0.25 to 0.8 expected" % share)
+    share, (low, high) = np.sum(flux) * STEP_AA / (STEFAN * labels[0] ** 4), grid.LIGHT
+    if not low < share < high:
+        raise BadModel(
+            "%.2f of sigma Teff^4 is emitted here, %g to %g expected" % (share, low, high)
+        )
     ratio = np.median(flux / cont)
     if not 0.3 < ratio < 1.005:
         raise BadModel("median of flux over continuum %.3f" % ratio)
     return share
 
 
-def write(path, labels, at, flux, cont, origin):
+def write(path, labels, at, flux, cont, grid, origin):
     from astropy.io import fits
 
     table = fits.BinTableHDU.from_columns(
@@ -274,7 +292,7 @@ def write(path, labels, at, flux, cont, origin):
     ]
     cards += [
         ("VMICRO", plan.microturbulence(labels[0], labels[1]), "[km/s] microturbulence"),
-        ("SPHERIC", labels[1] < LOGG_SPHERICAL, "spherical transfer"),
+        ("SPHERIC", is_spherical(labels, grid), "spherical transfer"),
         ("MEDIUM", "vacuum", "wavelengths"),
         ("FWHM", round(SIGMA_AA * 2.3548200450309493, 6), "[Angstrom] Gaussian"),
         ("STEP", STEP_AA, "[Angstrom]"),
@@ -286,9 +304,9 @@ def write(path, labels, at, flux, cont, origin):
     fits.HDUList([primary, table]).writeto(path, overwrite=True)
 
 
-def compute(work, labels, part, origin):
+def compute(work, labels, part, grid, origin):
     """Computes one model into the file part; the share of its light that lies in range."""
-    at, flux, cont = join(synthesize(work, labels))
-    share = check(labels, at, flux, cont)
-    write(part, labels, at, flux, cont, origin)
+    at, flux, cont = join(synthesize(work, labels, grid))
+    share = check(labels, at, flux, cont, grid)
+    write(part, labels, at, flux, cont, grid, origin)
     return share
