@@ -35,6 +35,7 @@ struct starmill_star {
   starmill_library *library;
   int64_t number; /**< from 1 */
   int64_t target_id;
+  int is_other;                  /**< mill_catalog_row.is_other */
   int status;                    /**< reason why a star has no segments */
   int is_fixed;                  /**< the model error is included */
   double fixed_at[MILL_MAX_PAR]; /**< parameters at which it is evaluated */

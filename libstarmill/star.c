@@ -189,8 +189,11 @@ void starmill_star_set_target_id(starmill_star *star, int64_t target_id)
 
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start)
 {
-  return (mill_star){
-      .row = row, .n_segment = star->n_segment, .segment = star->segment, .start = start};
+  return (mill_star){.row = row,
+                     .n_segment = star->n_segment,
+                     .segment = star->segment,
+                     .warn = star->is_other ? MILL_WARN_CLASS : 0,
+                     .start = start};
 }
 
 static const char *status_text(int status)
@@ -340,6 +343,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                              row->n_exposure, &batch));
   MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
+  (*star)->is_other = row->is_other;
 done:
   mill_read_batch_clear(&batch);
   return err;

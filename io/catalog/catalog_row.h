@@ -15,8 +15,10 @@ typedef struct mill_catalog_row {
   int32_t fiber, exp_id;
   int64_t ref_id;
   char ref_cat[16];
-  double z; /**< redrock, NaN when there is none */
+  double z;      /**< redrock, NaN when there is none */
+  int32_t zwarn; /**< its warnings, or SDSS's; 0: none, or not known */
   char spectype[8], subtype[24];
+  int is_other;                    /**< a class without warnings says galaxy or quasar */
   int32_t healpix;                 /**< of the file's division of the sky, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
   int32_t tile_id, night;          /**< of all exposures, YYYYMMDD; -1: none, or several */

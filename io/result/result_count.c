@@ -14,6 +14,7 @@ static void count_row(int32_t status, int64_t warn, int32_t info, mill_result_su
   if (status != MILL_STATUS_FITTED)
     return;
   summary->n_warned += warn != 0;
+  summary->n_not_stellar += (warn & MILL_WARN_NOT_STELLAR) != 0;
   summary->n_good += (warn & MILL_WARN_VELOCITY) == 0;
   for (int bit = 0; bit < MILL_N_RESULT_BIT; bit++) {
     summary->n_warn[bit] += warn >> bit & 1;

@@ -113,6 +113,7 @@ typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;                  /**< fitted rows with a warning */
   int64_t n_good;                    /**< rows with VRAD_GOOD */
+  int64_t n_not_stellar;             /**< fitted rows with a bit of MILL_WARN_NOT_STELLAR */
   int64_t n_warn[MILL_N_RESULT_BIT]; /**< fitted rows with each bit of RVS_WARN, */
   int64_t n_info[MILL_N_RESULT_BIT]; /**< and of FIT_INFO */
   int32_t old;                       /**< enum mill_old_result */

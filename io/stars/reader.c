@@ -316,6 +316,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* the first of its rows is in this file: the object's row stayed there */
     row->target_id = s->index.row[part[0].row].target_id;
+    row->is_other = s->index.row[part[0].row].is_other;
     memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));

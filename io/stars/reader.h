@@ -43,6 +43,7 @@ typedef struct mill_reader_row {
   int64_t row;       /**< of /fits */
   int64_t target_id; /**< with object: of the catalog; -1 and empty where the file is unreadable */
   char object[sizeof((mill_catalog_row *)0)->object];
+  int is_other;      /**< mill_catalog_row.is_other */
   int64_t model_row; /**< of its first exposure among all exposures of the catalog */
   int n_exposure;
   int first_segment; /**< of the batch's segments, which are ordered by exposure, then arm */

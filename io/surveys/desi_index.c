@@ -337,6 +337,7 @@ static void fill_row(const char *path, const fibermap *map, const division *all,
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
   if (match) {
     row->z = match->z;
+    row->zwarn = match->zwarn;
     memcpy(row->spectype, match->spectype, sizeof row->spectype);
     memcpy(row->subtype, match->subtype, sizeof row->subtype);
   }

@@ -15,6 +15,7 @@
 
 typedef struct columns {
   int64_t *target_id;
+  int32_t *zwarn;
   double *z;
   mill_fits_texts spectype, subtype;
 } columns;
@@ -22,6 +23,7 @@ typedef struct columns {
 static const mill_fits_wish wish[] = {
     {"TARGETID", MILL_AS_INT64, offsetof(columns, target_id), -1, 1},
     {"Z", MILL_AS_DOUBLE, offsetof(columns, z), NAN, 1},
+    {"ZWARN", MILL_AS_INT32, offsetof(columns, zwarn), 0, 0},
     {"SPECTYPE", MILL_AS_TEXT, offsetof(columns, spectype), 0, 1},
     {"SUBTYPE", MILL_AS_TEXT, offsetof(columns, subtype), 0, 0}};
 enum { N_WISH = sizeof wish / sizeof *wish };
@@ -55,6 +57,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
     mill_redshift *row = &out->row[out->n++];
     row->target_id = key[i].key;
     row->z = c.z[key[i].place];
+    row->zwarn = c.zwarn[key[i].place];
     mill_fits_text_copy(path, "SPECTYPE", mill_fits_text_at(&c.spectype, key[i].place),
                         row->spectype, sizeof row->spectype);
     mill_fits_text_copy(path, "SUBTYPE", mill_fits_text_at(&c.subtype, key[i].place), row->subtype,

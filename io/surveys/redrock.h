@@ -11,6 +11,7 @@
 typedef struct mill_redshift {
   int64_t target_id;
   double z;
+  int32_t zwarn;                 /**< 0 when the file has none */
   char spectype[8], subtype[24]; /**< empty when the file has none */
 } mill_redshift;
 
@@ -22,7 +23,7 @@ typedef struct mill_redrock {
   double file_mtime;  /**< s since 1970-01-01 UTC */
 } mill_redrock;
 
-/** Read TARGETID, Z, SPECTYPE and SUBTYPE (optional) of HDU REDSHIFTS, else
+/** Read TARGETID, Z, SPECTYPE and, optional, SUBTYPE and ZWARN of HDU REDSHIFTS, else
  *  ZBEST.  Of several rows of one TARGETID the first counts.
  *  MILL_ERR_INPUT names file, HDU and column. */
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out);

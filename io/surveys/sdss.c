@@ -230,6 +230,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_RA", &row->target_ra, &found));
   MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_DEC", &row->target_dec, &found));
   MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "Z", &row->z, &found));
+  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "ZWARNING", &row->zwarn, &found));
   MILL_CHECK(read_text(s, "CLASS", NULL, row->spectype, sizeof row->spectype));
   MILL_CHECK(read_text(s, "SUBCLASS", NULL, row->subtype, sizeof row->subtype));
   /* SDSS-I and II say what a fibre was put on in SOURCETYPE */

@@ -45,6 +45,12 @@ int mill_selection_keeps_redrock(const mill_selection *select, double z, const c
   return strcmp(spectype, "STAR") == 0 || fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;
 }
 
+int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row)
+{
+  return (strcmp(row->spectype, "GALAXY") == 0 || strcmp(row->spectype, "QSO") == 0) &&
+         row->zwarn == 0 && !(fabs(row->z) * MILL_C_KM_S < select->redrock_max_vel_km_s);
+}
+
 int mill_selection_keeps_star(const mill_selection *select, int in_class, double z,
                               const char *spectype)
 {

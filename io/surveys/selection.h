@@ -3,6 +3,7 @@
 #ifndef MILL_SELECTION_H
 #define MILL_SELECTION_H
 
+#include "io/catalog/catalog_row.h"
 #include "src/config/config.h"
 
 /** Is the target among the wanted ones?  No list: every target is. */
@@ -17,6 +18,9 @@ int mill_selection_keeps_fiberstatus(const mill_selection *select, uint64_t fibe
 /** By redrock: SPECTYPE STAR or |z| c below the limit; NaN and a limit of NaN select nothing.
  *  Always true when select->redrock is 0. */
 int mill_selection_keeps_redrock(const mill_selection *select, double z, const char *spectype);
+
+/** Is it a galaxy or quasar by a class without warnings, and not as slow as a star? */
+int mill_selection_is_other(const mill_selection *select, const mill_catalog_row *row);
 
 /** By redrock and by target classes.  Where both select, either of them keeps a row, or both must
  *  (select->select_by).

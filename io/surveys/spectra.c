@@ -697,6 +697,8 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
   mill_rows_identify(spectra->name, index);
+  for (int64_t i = 0; i < index->n_row; i++)
+    index->row[i].is_other = mill_selection_is_other(select, &index->row[i]);
 done:
   mill_watch_end(watch);
   if (err != MILL_OK)

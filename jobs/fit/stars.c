@@ -123,7 +123,10 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   memset(left, 0, sizeof *left);
   release_wavesets(stars);
   MILL_CHECK(take_segments(stars, row, left));
-  *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
+  *star = (mill_star){.row = row->row,
+                      .n_segment = stars->n_held,
+                      .segment = stars->segment,
+                      .warn = row->is_other ? MILL_WARN_CLASS : 0};
   if (task->setup->start)
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
   star->try_all = task->call->options->fit && star->start &&

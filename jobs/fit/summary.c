@@ -139,7 +139,10 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
   print_reasons(summary);
   if (n_fitted > 0)
-    printf("velocities   %lld good (VRAD_GOOD)\n", (long long)summary->n_good);
+    printf("velocities   %lld good (VRAD_GOOD), %lld of no star (NO_STAR, CLASS), %lld with other "
+           "warnings\n",
+           (long long)summary->n_good, (long long)summary->n_not_stellar,
+           (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
   /* with --overwrite it would begin again, except where that made another file */
   if (n_left > 0)

@@ -34,6 +34,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   result->chisq_tot = NAN;
   result->chisq_c_tot = NAN;
   result->rchisq_tot = NAN;
+  result->chisq_data = result->chisq_c_data = result->chisq_noise = NAN;
   for (int a = 0; a < lib->n_arm; a++) {
     result->chisq[a] = NAN;
     result->chisq_c[a] = NAN;

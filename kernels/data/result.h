@@ -45,14 +45,20 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_OUTLIER, 1024, "OUTLIER", "one pixel dominates the chi-square")                      \
   X(MILL_WARN_POOR_FIT, 2048, "POOR_FIT", "reduced chi-square far above what the noise allows")    \
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
-  X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")
+  X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")                 \
+  X(MILL_WARN_NO_STAR, 16384, "NO_STAR",                                                           \
+    "the template explains too little of what the continuum alone leaves: no star of the library") \
+  X(MILL_WARN_CLASS, 32768, "CLASS", "redrock or the survey classifies it as galaxy or quasar")
 
 /** Warnings that make a velocity unreliable; labels at an edge, outside the hulls or undetermined,
  * and fast rotation, do not. */
 #define MILL_WARN_VELOCITY                                                                         \
   (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
    MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
-   MILL_WARN_NONFINITE)
+   MILL_WARN_NONFINITE | MILL_WARN_NO_STAR | MILL_WARN_CLASS)
+
+/** Warnings that say that the spectrum is hardly a star's. */
+#define MILL_WARN_NOT_STELLAR (MILL_WARN_NO_STAR | MILL_WARN_CLASS)
 
 #define MILL_WARN_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
@@ -110,6 +116,8 @@ typedef struct mill_fit_result {
   double m2ll;      /**< -2 ln L with priors and hull penalty at the solution */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
+  /** chisq_tot and chisq_c_tot without model error, and what noise has of the first */
+  double chisq_data, chisq_c_data, chisq_noise;
   int64_t n_pix_tot;
   /** by arm of the library, summed over exposures */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];

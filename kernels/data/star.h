@@ -49,6 +49,7 @@ typedef struct mill_star {
   uint64_t identity; /**< identity of the star for its random numbers; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
+  int64_t warn;        /**< bits of RVS_WARN that are known before the fit */
   int try_all;         /**< also starts from the guess: it has several minima */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
 } mill_star;

@@ -296,6 +296,32 @@ MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
   MILL_BARRIER(b);
 }
 
+/** Chi-square of a segment's good pixels without model error, for the best continuum times a
+ *  template (NULL: a constant), NaN when there is none; *noise: what noise has of it.  s->scratch is
+ *  lost. */
+MILL_BLOCK_CALLED double mill_block_data_chisq(mill_block own, const mill_model *m,
+                                               const mill_segment *s, const mill_real *templ,
+                                               double level, mill_workspace *work, double *noise)
+{
+  mill_block *b = &own;
+  mill_segment data = *s;
+  double chisq, negative, largest;
+  data.model = NULL;
+  if (s->error_fixed) {
+    data.d = s->own_d;
+    data.is = s->own_is;
+    data.sum_ln_var = s->own_sum_ln_var;
+    data.dd = s->own_dd;
+    data.n_error = 0;
+  }
+  const double f = mill_block_project(*b, m, &data, templ, level, 0.0, work);
+  mill_block_residual(b, &data, templ, level, 1, work, &chisq, &negative, &largest);
+  MILL_BARRIER(b);
+  *noise = mill_block_noise(b, &data);
+  MILL_BARRIER(b);
+  return isfinite(f) ? chisq : (double)NAN;
+}
+
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
 MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
@@ -314,12 +340,19 @@ MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
   mill_block_gain(b, s, &gain, &n_block);
   const double f_c = mill_block_project(*b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
+  MILL_BARRIER(b);
+  double noise, unused_noise;
+  const double data_c = mill_block_data_chisq(*b, m, s, none, 1.0, work, &unused_noise);
+  const double data = mill_block_data_chisq(*b, m, s, smooth, level, work, &noise);
   MILL_SERIAL(b)
   {
     eval->f += f;
     /* without a projection the coefficients at hand are another star's */
     eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
     eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
+    eval->chisq_data += data;
+    eval->chisq_c_data += data_c;
+    eval->chisq_noise += noise;
     eval->block_gain[s->arm] += gain;
     eval->n_block[s->arm] += n_block;
     eval->negative += negative;

@@ -93,6 +93,28 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
   *n_block = total[1];
 }
 
+/** Pixels between the two of a difference that shows noise: more than noise of resampled pixels is
+ *  correlated over, less than what a line's width is. */
+enum { MILL_NOISE_LAG = 3 };
+
+/** Chi-square of the segment's good pixels that their noise, of whatever size, and what is narrower
+ *  than MILL_NOISE_LAG pixels account for: by differences of residuals, from model / sigma in
+ *  s->scratch. */
+MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
+{
+  double part[2] = {0.0, 0.0}, total[2];
+  MILL_FOR(b, i, s->n_pix - MILL_NOISE_LAG)
+  {
+    const int k = i + MILL_NOISE_LAG, both = s->good[i] && s->good[k];
+    const double here = (double)s->d[i] - (double)s->scratch[i];
+    const double there = (double)s->d[k] - (double)s->scratch[k];
+    part[0] += both ? 0.5 * (here - there) * (here - there) : 0.0;
+    part[1] += both;
+  }
+  mill_block_sum_n(b, part, 2, total);
+  return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
+}
+
 /** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)

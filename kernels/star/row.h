@@ -13,6 +13,15 @@
  *  many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
+/** A star's template lowers the chi-square of the continuum alone by MILL_STAR_GAIN, in units of the
+ *  noise, and by MILL_STAR_PART (MILL_STAR_BROAD where v sin i is at its upper limit) of that and
+ *  what it leaves above noise and MILL_STAR_ERRORS of its standard deviations. */
+#define MILL_STAR_GAIN   50.0
+#define MILL_STAR_PART   0.2
+#define MILL_STAR_BROAD  0.5
+#define MILL_STAR_ERRORS 3.0
+/** Faster rotation is a warning (km/s). */
+#define MILL_VSINI_FAST 100.0
 
 /** End the fit of this star with a status. */
 MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
@@ -220,6 +229,20 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
     r->covar[i] *= r->err_scale * r->err_scale;
 }
 
+/** Is this hardly a star of the library?  By chi-squares without model error, which would make a
+ *  good fit of anything, and noise as the residuals have it, as errors may be too small. */
+MILL_HD static inline int mill_fit_no_star(const mill_model *m, const mill_fit_result *r)
+{
+  const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
+  const double gain = r->chisq_c_data - r->chisq_data;
+  const double misfit = r->chisq_data - noise * (1.0 + MILL_STAR_ERRORS / sqrt(n));
+  const int is_broad = !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_VSINI_FAST &&
+                       r->vsini_km_s == mill_par_max(m, MILL_PAR_VSINI);
+  const double part = is_broad ? MILL_STAR_BROAD : MILL_STAR_PART;
+  return !(gain >= MILL_STAR_GAIN && gain * n >= MILL_STAR_GAIN * noise &&
+           gain >= part * (gain + (misfit > 0.0 ? misfit : 0.0)));
+}
+
 /** Bits of RVS_WARN of a finished fit, mapped its labels and f its -2 ln L. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mill_slot *slot,
                                                    const double *mapped, double f)
@@ -240,7 +263,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
        r->vrad_km_s < m->set.min_vel_km_s + 5.0 || r->vrad_km_s > m->set.max_vel_km_s - 5.0},
       {MILL_WARN_VEL_ERR, !(r->vrad_err_km_s <= 100.0)},
       {MILL_WARN_LABEL_EDGE, at_edge},
-      {MILL_WARN_VSINI, r->vsini_km_s > 100.0},
+      {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
       /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
       {MILL_WARN_HULL, mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE},
       {MILL_WARN_NEGATIVE, slot->eval.negative > 100.0},
@@ -249,6 +272,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
       {MILL_WARN_NOT_CONVERGED, !slot->best.converged},
       {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
+      {MILL_WARN_NO_STAR, mill_fit_no_star(m, r)},
   };
   for (int i = 0; i < (int)(sizeof rule / sizeof rule[0]); i++)
     warn |= rule[i].holds ? rule[i].bit : 0;
@@ -276,6 +300,9 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
+  r->chisq_data = slot->eval.chisq_data;
+  r->chisq_c_data = slot->eval.chisq_c_data;
+  r->chisq_noise = slot->eval.chisq_noise;
   for (int a = 0; a < m->n_arm; a++) {
     if (r->n_pix[a] == 0)
       continue;

@@ -27,6 +27,8 @@ typedef struct mill_eval {
   double profile[MILL_N_PROFILE];
   double profile_arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW]; /**< of each arm alone, the first ones */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
+  /** Of all arms, without model error, and what noise has of chisq_data. */
+  double chisq_data, chisq_c_data, chisq_noise;
   double max_resid2; /**< largest squared residual of a good pixel */
   double negative;   /**< squared significance of negative model pixels */
   /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */

@@ -105,7 +105,8 @@ def reason_table(reasons, of, links):
 def flags_section(survey, links):
     n = survey.result.n_row
     body = "<h3>State of the rows</h3>" + reason_table(survey.reasons("status"), n, links)
-    for kind, title in (("warning", "Warnings of fitted rows"), ("info", "Facts about fitted rows")):
+    for kind, title in (("velocity", "Velocities of fitted rows"),
+                        ("warning", "Warnings of fitted rows"), ("info", "Facts about fitted rows")):
         reasons = survey.reasons(kind)
         body += f"<h3>{title}</h3>"
         body += reason_table(reasons, survey.n_fitted, links) if reasons else \

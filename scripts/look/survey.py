@@ -15,6 +15,8 @@ MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
+VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
+              2: ("WARNED", "another warning concerns the velocity")}
 
 Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
 Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta error")
@@ -54,7 +56,9 @@ class Survey:
 
     def __init__(self, result):
         self.result = result
-        self.counts = {"status": {}, "warning": {}, "info": {}, "posterior": {}}
+        self.counts = {"status": {}, "velocity": {}, "warning": {}, "info": {}, "posterior": {}}
+        self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
+                                if name in ("NO_STAR", "CLASS"))
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
@@ -95,6 +99,10 @@ class Survey:
         self.n_good += int(((status == FITTED) & (warn == 0)).sum())
         for code in np.unique(status):
             self._add("status", int(code), block.rows[status == code])
+        velocity = np.where(block["VRAD_GOOD"] == 1, 0,
+                            np.where(warn & self._not_stellar != 0, 1, 2))
+        for code in VELOCITIES:
+            self._add("velocity", code, block.rows[(status == FITTED) & (velocity == code)])
         post = block["POST_FLAG"] if self.result.posteriors else np.zeros_like(info)
         for kind, bits, of in (("warning", warn, self.result.warnings),
                                ("info", info, self.result.infos),
@@ -110,8 +118,8 @@ class Survey:
 
     def reasons(self, kind):
         """[Reason] that there are, the most frequent first; kind: a key of counts."""
-        words = {"status": self.result.statuses, "warning": self.result.warnings,
-                 "info": self.result.infos, "posterior": self.result.posteriors}[kind]
+        words = {"status": self.result.statuses, "velocity": VELOCITIES,
+                 "warning": self.result.warnings, "info": self.result.infos, "posterior": self.result.posteriors}[kind]
         found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)

@@ -342,6 +342,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->sample.identity = star->identity;
   mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;
+  to->result.warn |= star->warn;
 }
 
 int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)

@@ -263,6 +263,11 @@ class RealFiles(EndToEnd):
                 np.abs(zbest["Z"]) * 299792.458 < 1500
             )
             self.assertTrue(kept <= {int(t) for t in zbest["TARGETID"][star]})
+            # without selection these galaxies are fitted, and say what they are
+            self.fit(f"galaxy-{name}.h5", path)
+            fits = read(self.path)
+            self.assertEqual((fits["RVS_WARN"] & 32768 != 0).tolist(), (~star).tolist())
+            self.assertEqual((fits["VRAD_GOOD"] & ~star).tolist(), fits["VRAD_GOOD"].tolist())
         # a file without its redrock neighbour cannot be selected by it
         lonely = cut("coadd-lonely.fits", [3])
         done = self.fit("lonely.h5", "--redrock", lonely, status=3)

@@ -409,6 +409,7 @@ class Report(Look):
         best = np.max([f["SN_B"], f["SN_R"], f["SN_Z"]], axis=0)
         self.assertEqual((got["rows"], got["fitted"], got["good"]),
                          (1000, fitted.sum(), good.sum()))
+        self.assertEqual(got["velocity-GOOD"], (f["VRAD_GOOD"][fitted] == 1).sum())
         self.assertEqual(got["status-UNREADABLE"], 1)
         self.assertEqual(got["warning-HULL"], (fitted & (f["RVS_WARN"] & 256 != 0)).sum())
         self.assertEqual(got["median-sn"], np.median(best[fitted & (best > 0)]))

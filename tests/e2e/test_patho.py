@@ -6,7 +6,7 @@ from common import *  # noqa: F403
 NOT_SELECTED = None
 
 # What a row with a meaningless fit may carry besides the warnings that name its defect.
-MEANINGLESS = {"CHISQ", "VEL_LIMIT", "VEL_ERR", "LABEL_EDGE", "VSINI", "BAD_HESSIAN", "HULL",
+MEANINGLESS = {"CHISQ", "NO_STAR", "VEL_LIMIT", "VEL_ERR", "LABEL_EDGE", "VSINI", "BAD_HESSIAN", "HULL",
                "NOT_CONVERGED"}
 
 # KIND: STATUS, warnings that must be set, others that may be, arms that are dropped.

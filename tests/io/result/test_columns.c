@@ -223,7 +223,7 @@ MILL_TEST(backend_is_a_column_where_ranks_differ)
 /* Only warnings that concern the velocity spoil it, one by one. */
 MILL_TEST(a_velocity_is_good_apart_from_the_labels)
 {
-  static const int64_t spoils = 1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192;
+  static const int64_t spoils = 1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192 | 16384 | 32768;
   make_columns(0, MILL_STATUS_FITTED);
   const size_t at = column("VRAD_GOOD")->at;
   for (int status = MILL_STATUS_NOT_DONE; status < MILL_N_STATUS; status++)
