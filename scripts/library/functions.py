@@ -17,6 +17,32 @@ N_COMPONENT = 128  # of an arm, by default
 LEFT = 1e-5  # rms of ln flux that components of linear interpolation may leave of a model
 SMOOTHING = 1e-8  # through the models, which have no errors
 MIN_MODEL, MAX_RADIAL = 12, 20000  # the time of radial functions goes with the third power
+MAX_LENGTH, N_LENGTH = 32, 250  # ratio of lengths, and models to choose them by
+
+
+def choose_length(x, score, degree, smoothing):
+    """Return the lengths [n_label] along mapped labels x [n, n_label], of which the least is 1, that
+    make the functions closest to the scores [n, n_component] of models left out in turn."""
+    some = np.linspace(0, len(x) - 1, min(len(x), N_LENGTH)).astype(int)
+
+    def error(power):
+        fit = RadialFit(x[some], 2.0**power, np.ones(len(some)), score[some], degree, smoothing)
+        square = (fit.left_out**2).sum(axis=1)
+        return np.log(square + np.finfo(float).tiny).mean()
+
+    best = np.zeros(x.shape[1])
+    least = error(best)
+    for step in (1.0, 0.5):
+        moves, i = [s * e for e in np.eye(len(best)) for s in (step, -step)], 0
+        failed = 0
+        while failed < len(moves):
+            power = best + moves[i]
+            power -= power.min()
+            e = error(power) if power.max() <= np.log2(MAX_LENGTH) else np.inf
+            better = e < least - 1e-3
+            best, least, failed = (power, e, 0) if better else (best, least, failed + 1)
+            i = i if better else (i + 1) % len(moves)
+    return 2.0**best
 
 
 class Maker:
@@ -51,7 +77,9 @@ class Maker:
             lattice = self.find_lattice(library, mapped, [grid.name[i] for i in models], fill_gaps)
         layers = [self.make_layer(grid, i, models) for i in range(len(library.arm))]
         if self.kind == "radial":
-            fronts, lines = self.make_radial(mapped, [score for _, _, score, _ in layers])
+            size = [np.linalg.norm(weight, axis=0) for weight, _, _, _ in layers]
+            fronts, lines = self.make_radial(mapped, [score for _, _, score, _ in layers],
+                                             np.concatenate(size))
         else:
             fronts = [self.make_grid(lattice, score) for _, _, score, _ in layers]
             what = "linear interpolation" if self.kind == "linear" else "cubic splines"
@@ -109,16 +137,17 @@ class Maker:
             coef = np.moveaxis(spline.c, 0, axis)
         return SplineGrid(degree, knots, np.ascontiguousarray(coef, "f4"))
 
-    def make_radial(self, mapped, scores):
-        """Of all arms at once: what takes the time depends on the labels alone."""
-        length = np.ones(mapped.shape[1])
-        fit = RadialFit(mapped, length, np.ones(len(mapped)), np.concatenate(scores, axis=1),
-                        self.degree, self.smoothing)
+    def make_radial(self, mapped, scores, size):
+        """Of all arms at once: what takes the time depends on the labels alone; size [n_score] is
+        what a unit of a score is in the arm's pixels."""
+        score = np.concatenate(scores, axis=1)
+        length = choose_length(mapped, score * size, self.degree, self.smoothing)
+        fit = RadialFit(mapped, length, np.ones(len(mapped)), score, self.degree, self.smoothing)
         ends = np.cumsum([score.shape[1] for score in scores])[:-1]
         fronts = [Radial(fit.degree, length, mapped, np.ascontiguousarray(coef, "f4"))
                   for coef in np.split(fit.coef, ends, axis=1)]
         return fronts, [f"radial functions, smoothing {fit.smooth.min():.3g} to "
-                        f"{fit.smooth.max():.3g}"]
+                        f"{fit.smooth.max():.3g}, lengths {', '.join(f'{x:.3g}' for x in length)}"]
 
     def choose_left_out(self, grid, models, n_wanted, seed):
         """Which models to leave out [n], that the others lie around: none at the end of a label of

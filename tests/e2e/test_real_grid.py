@@ -202,12 +202,12 @@ class Checks(unittest.TestCase):
         bad["no continuum"] = good * [1, 0.2, 1]
         path = tmp("spectrum")
         np.savetxt(path, good, fmt="%.5f")
-        wave, flux, cont = synthesis.read_spectrum(path, 1)
+        wave, flux, cont = synthesis.read_spectrum(path, lines.PIECES[1])
         self.assertEqual((len(wave), flux[0]), (len(cont), 2.0))
         for why, data in bad.items():
             np.savetxt(path, data, fmt="%.5f")
             with self.assertRaisesRegex(synthesis.BadModel, why):
-                synthesis.read_spectrum(path, 1)
+                synthesis.read_spectrum(path, lines.PIECES[1])
 
     def test_pieces_that_do_not_meet(self):
         pieces = []

@@ -11,6 +11,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from basics import Failure  # noqa: E402
+from library.functions import choose_length  # noqa: E402
 from library.lattice import Lattice  # noqa: E402
 from library.library_data import Label  # noqa: E402
 
@@ -406,6 +407,15 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
                            "left out, too few for a model error", status=3)
         self.assertFalse(os.path.exists(tmp("no.h5")))
+
+
+class LengthTest(unittest.TestCase):
+    def test_labels_that_matter_less_are_longer(self):
+        x = np.random.default_rng(SEED).normal(size=(60, 3))
+        wave = np.sin(2 * x[:, :1]) + 0.3 * np.cos(x[:, 1:2]) + 0.05 * np.sin(2 * x[:, 2:])
+        length = choose_length(x, wave, 1, np.array([1e-8]))
+        self.assertEqual(length[0], 1)
+        self.assertTrue((length[1:] >= 2).all(), length)
 
 
 class GapsTest(unittest.TestCase):

@@ -88,6 +88,10 @@ def atmospheres_path(work, grid):
     return os.path.join(work, "atmospheres%s.npz" % ("-oba" if grid is plan.OBA else ""))
 
 
+def pieces_of(grid):
+    return lines.PIECES_HOT if grid is plan.OBA else lines.PIECES
+
+
 def is_spherical(labels, grid):
     return grid is plan.FGK and labels[1] < LOGG_SPHERICAL
 
@@ -121,7 +125,7 @@ def synthesize(work, labels, grid):
                 [
                     ("LAMBDA_MIN", "%.1f" % first),
                     ("LAMBDA_MAX", "%.1f" % last),
-                    ("LAMBDA_STEP", "1.0"),
+                    ("LAMBDA_STEP", "4.0" if grid is plan.OBA else "1.0"),
                     ("MODELINPUT", "model"),
                     ("MARCS-FILE", ".false."),
                     ("MODELOPAC", "opac"),
@@ -134,7 +138,7 @@ def synthesize(work, labels, grid):
             "opac",
         )
         out = []
-        for i, (first, last, step) in enumerate(lines.PIECES):
+        for i, (first, last, step) in enumerate(pieces_of(grid)):
             lists = ["DATA/Hlinedata"]
             for kind in kinds_of(teff, grid):
                 name = "%s%d.list" % (kind, i)
@@ -170,15 +174,15 @@ def synthesize(work, labels, grid):
                 "bsyn%d.log" % i,
                 "spectrum",
             )
-            out.append(read_spectrum(os.path.join(folder, "spectrum"), i))
+            out.append(read_spectrum(os.path.join(folder, "spectrum"), pieces_of(grid)[i]))
             os.remove(os.path.join(folder, "spectrum"))
         return out
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_spectrum(path, i):
-    first, last, step = lines.PIECES[i]
+def read_spectrum(path, piece):
+    first, last, step = piece
     try:
         data = np.loadtxt(path, usecols=(0, 1, 2))
     except (OSError, ValueError) as e:
@@ -218,12 +222,12 @@ def smooth(wave, values, step, at, sigma):
     return sums, total
 
 
-def join(pieces):
+def join(pieces, ranges=lines.PIECES):
     """Vacuum wavelengths, flux and continuum as stored; checks where pieces overlap."""
     at = FIRST_AA + STEP_AA * np.arange(round((LAST_AA - FIRST_AA) / STEP_AA) + 1)
     sums, total = np.zeros((2, len(at))), np.zeros(len(at))
     for i, (wave, flux, cont) in enumerate(pieces):
-        first, last, step = lines.PIECES[i]
+        first, last, step = ranges[i]
         if i:
             check_overlap(pieces[i - 1], pieces[i], first)
         keep = (wave >= first - 0.5 * step) & (wave < last - 0.5 * step)
@@ -306,7 +310,7 @@ def write(path, labels, at, flux, cont, grid, origin):
 
 def compute(work, labels, part, grid, origin):
     """Computes one model into the file part; the share of its light that lies in range."""
-    at, flux, cont = join(synthesize(work, labels, grid))
+    at, flux, cont = join(synthesize(work, labels, grid), pieces_of(grid))
     share = check(labels, at, flux, cont, grid)
     write(part, labels, at, flux, cont, grid, origin)
     return share
