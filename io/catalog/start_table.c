@@ -43,6 +43,7 @@ typedef struct raw_table {
   const char *path;
   const mill_library *lib;
   const mill_fit_settings *set;
+  int library; /* the rows that count have it in LIBRARY; 0: all do */
   int64_t n_row;
   int64_t *id;           /* [n_row], NULL: the table has none */
   char *object;          /* row i at object + i * stride, NULL: none */
@@ -166,8 +167,8 @@ done:
 
 /* The columns of /fits that a start needs. */
 typedef struct places {
-  const mill_stored_column *par[MILL_MAX_PAR]; /* NULL: fixed */
-  const mill_stored_column *id, *info;
+  const mill_stored_column *par[MILL_MAX_PAR];   /* NULL: fixed */
+  const mill_stored_column *id, *info, *library; /* NULL: it does not matter */
 } places;
 
 /* The column of /fits that has one of the names, whatever the case; NULL: none has. */
@@ -186,6 +187,8 @@ static int find_places(const raw_table *raw, const mill_stored_rows *rows, place
 {
   *at = (places){.id = find_column(rows, (const char *[]){key_name[0], NULL}, MILL_TYPE_I64),
                  .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32)};
+  if (raw->library > 0)
+    at->library = find_column(rows, (const char *[]){"LIBRARY", NULL}, MILL_TYPE_U8);
   if (!at->id || !at->info)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path,
                       at->id ? "FIT_INFO" : key_name[0]);
@@ -220,7 +223,7 @@ static int read_objects(const mill_h5_file *file, raw_table *raw)
 }
 
 /* A packed row of /fits; 0: it is damaged, and gets no key by which it could be found.  A row that
- * is not done has no values. */
+ * is not done or does not count has no values. */
 static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *at, const char *row,
                     int64_t i)
 {
@@ -240,7 +243,7 @@ static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *
       memcpy(theta, row + at->par[j]->at, sizeof *theta);
     else
       *theta = raw->set->fixed_value[j];
-    if (!is_whole)
+    if (!is_whole || (at->library && row[at->library->at] != raw->library))
       *theta = NAN;
   }
   return 1;
@@ -372,12 +375,12 @@ static void digest(mill_start_table *t)
 }
 
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_start_table **out)
+                          const mill_open_limits *limits, int library, mill_start_table **out)
 {
   int err = MILL_OK;
   int fd;
   char first[4] = "";
-  raw_table raw = {.path = path, .lib = lib, .set = set};
+  raw_table raw = {.path = path, .lib = lib, .set = set, .library = library};
   *out = NULL;
   MILL_TRY(mill_regular_open(path, "a FITS table or a result to start from", MILL_ERR_CONFIG, &fd));
   const int is_hdf5 =

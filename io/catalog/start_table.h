@@ -27,12 +27,13 @@ enum mill_start_found {
  *  its column of the result file or by its own name.  Of a FITS file the first table with
  *  all of them is taken.  A parameter that set->fixed fixes needs no column: its value is
  *  the fixed one.  Of several rows of one star the first that is finite counts.
+ *  library: of a result of several libraries only the rows with this code count; 0: all.
  *
  *  MILL_ERR_CONFIG names the file and what is missing in it; MILL_ERR_MEMORY;
  *  MILL_ERR_OUTPUT when the scratch folder cannot take an unpacked .gz.  limits may be NULL
  *  (io/fits/fits_guard.h).  Not collective. */
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_start_table **out);
+                          const mill_open_limits *limits, int library, mill_start_table **out);
 void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star: by target_id unless it is -1, else by object (at most sizeof

@@ -15,8 +15,9 @@ enum scope {
   ONCE,
   LABEL,
   ARM,
-  OFFSET, /* an arm, with velocity_offsets */
-  MIXED,  /* backends */
+  OFFSET,  /* an arm, with velocity_offsets */
+  MIXED,   /* backends */
+  SEVERAL, /* libraries */
   POST
 };
 
@@ -164,6 +165,8 @@ static const line fits_line[] = {
      "samples, only with --draws: one after the other, each with all parameters in ORDER"},
     {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
      "backend that fitted the row, only with cuda+cpu; see attributes"},
+    {SEVERAL, "LIBRARY", MILL_TYPE_U8, 1, R(library), 0, "",
+     "library that the row was fitted with, only with several; see attributes"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values in column order, without CRC and STATUS"},
     {ONCE, "STATUS", I32, 1, R(status), 0, "",
@@ -252,6 +255,7 @@ static int n_repeat(enum scope scope, const made_for *m)
             [ARM] = {0, m->n_arm},
             [OFFSET] = {MILL_WITH_OFFSETS, m->n_arm},
             [MIXED] = {MILL_WITH_BACKEND, 1},
+            [SEVERAL] = {MILL_WITH_LIBRARY, 1},
             [POST] = {MILL_WITH_POSTERIOR, 1}};
   return of[scope].needs && !(m->with & of[scope].needs) ? 0 : of[scope].n;
 }

@@ -72,9 +72,10 @@ typedef struct mill_columns {
 
 /** Columns that not every run has. */
 enum mill_columns_with {
-  MILL_WITH_OFFSETS = 1,  /**< of velocity_offsets */
-  MILL_WITH_BACKEND = 2,  /**< BACKEND: ranks fit on several backends */
-  MILL_WITH_POSTERIOR = 4 /**< of `starmill sample` */
+  MILL_WITH_OFFSETS = 1,   /**< of velocity_offsets */
+  MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
+  MILL_WITH_POSTERIOR = 4, /**< of `starmill sample` */
+  MILL_WITH_LIBRARY = 8    /**< LIBRARY: several libraries */
 };
 
 /** And POST_DRAWS with n samples of each star. */

@@ -288,12 +288,12 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   MILL_CHECK_MPI(MPI_Query_thread(&level));
   if (level < MPI_THREAD_MULTIPLE)
     return MILL_ERROR(MILL_ERR_MPI, "MPI must be initialised with MPI_THREAD_MULTIPLE");
-  MILL_CHECK(mill_columns_fits(info->lib, info->lib->path,
-                               (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
-                                   (info->posteriors ? MILL_WITH_POSTERIOR : 0) |
-                                   MILL_WITH_DRAWS(info->n_draw) |
-                                   (info->gpu ? MILL_WITH_BACKEND : 0),
-                               &file->columns));
+  MILL_CHECK(mill_columns_fits(
+      info->lib, info->lib->path,
+      (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+          (info->posteriors ? MILL_WITH_POSTERIOR : 0) | MILL_WITH_DRAWS(info->n_draw) |
+          (info->gpu ? MILL_WITH_BACKEND : 0) | (info->n_library > 1 ? MILL_WITH_LIBRARY : 0),
+      &file->columns));
   file->columns.backend = (uint8_t)info->backend;
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
 }

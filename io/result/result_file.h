@@ -34,6 +34,8 @@ typedef struct mill_input_file {
 /** Everything that describes a run; equal on every rank except index and backend. */
 typedef struct mill_run_info {
   const mill_library *lib;
+  const mill_library *library; /**< [n_library] where /fits says of each row which it was */
+  int n_library;
   const char *identity; /**< text of the science settings (mill_config_identity) */
   const char *config;   /**< the effective configuration (YAML) */
   const char *command;  /**< the command line */

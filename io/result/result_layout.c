@@ -84,6 +84,19 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
+/* Code, name and path, its meaning, of each library; their digests one a line. */
+static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
+{
+  meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
+  char hashes[MILL_MAX_LIBRARY * sizeof info->lib->hash] = "";
+  for (int i = 0; i < info->n_library; i++) {
+    list[1 + i] = (meaning){1 + i, info->library[i].name, info->library[i].path};
+    strcat(strcat(hashes, i ? "\n" : ""), info->library[i].hash);
+  }
+  MILL_CHECK(write_meanings(file, path, "fits/LIBRARY", "CODES", list, 1 + info->n_library));
+  return mill_ph5_attr_text(file, path, "fits/LIBRARY", "HASHES", hashes);
+}
+
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                        const mill_columns *columns)
 {
@@ -117,6 +130,8 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                                        {MILL_ROW_BACKEND_GPU, "GPU", info->gpu}};
     WRITE_MEANINGS("fits/BACKEND", "CODES", backend_meaning);
   }
+  if (info->n_library > 1)
+    MILL_TRY(write_libraries(file, path, info));
 done:
   MILL_H5_CLOSE(group);
   return err;

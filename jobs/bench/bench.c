@@ -38,7 +38,9 @@ static const char *const work_words[] = {"all", "fit", "train", "particles", NUL
 
 /* The tasks bits name the tasks that use an option. */
 static const mill_option rows[] = {
-    {"library", KEY(library, "template_lib"), .tasks = FIT | CROSSOVER},
+    {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library,
+     .offset = offsetof(mill_bench_options, fit), .argument = "FILE", .tasks = FIT | CROSSOVER,
+     .help = "template library (default: template_lib of the configuration, else the shipped one)"},
     {"config", MILL_OPTION_TEXT, AT(fit.config), .tasks = FIT | CROSSOVER,
      .help = "YAML configuration"},
     {"catalog", MILL_OPTION_TEXT, AT(fit.catalog), .tasks = FIT | RATES | CROSSOVER,
@@ -161,7 +163,12 @@ static int configure(mill_bench *job)
     MILL_CHECK(mill_config_read(&job->config, job->options.fit.config));
   MILL_CHECK(mill_fit_options_apply(&job->options.fit, &job->config));
   MILL_CHECK(mill_config_check(&job->config));
-  (void)mill_shipped_library(job->config.template_lib, sizeof job->config.template_lib);
+  if (job->config.n_template_lib > 1)
+    return MILL_ERROR(MILL_ERR_USAGE, "bench measures one library, not %d: choose it by --library",
+                      job->config.n_template_lib);
+  if (job->config.n_template_lib == 0 &&
+      mill_shipped_libraries(job->config.template_lib[0], sizeof job->config.template_lib[0], 1))
+    job->options.fit.library[job->options.fit.n_library++] = job->config.template_lib[0];
   return MILL_OK;
 }
 

@@ -39,6 +39,8 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
 
   const mill_run_info info = {
       .lib = &setup->lib,
+      .library = setup->library,
+      .n_library = setup->n_library,
       .identity = identity,
       .config = config,
       .command = call->command,

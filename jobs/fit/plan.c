@@ -174,8 +174,10 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   const double rate = rate_of(plan);
   const mill_work_plan work = {
       .inputs = inputs, .rate = rate > 0 ? rate : mill_usual_gpu_rate(), .n_held = plan->n_held};
-  const int with = (plan->config->fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
-                   (strcmp(plan->config->backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0);
+  const int with =
+      (plan->config->fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+      (strcmp(plan->config->backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0) |
+      (plan->config->n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, with, columns));
   MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));

@@ -21,8 +21,9 @@ static const mill_option rows[] = {
     {.name = "files"},
     {"fit", TEXT(fit), .may_differ = 1,
      .help = "result of starmill fit to sample, with its configuration, from its solutions"},
-    {"library", KEY(library, "template_lib"),
-     .help = "template library of the fit (default: the path that the fit used)"},
+    {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
+     .help = "template library of the fit (default: the path that the fit used); of several, the "
+             "one whose stars are sampled"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},

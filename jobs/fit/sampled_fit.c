@@ -44,13 +44,12 @@ static int open_fit(const char *path, mill_h5_file *file)
   return MILL_OK;
 }
 
-int mill_sampled_read_config(const char *path, mill_config *config, char *hash, size_t size)
+int mill_sampled_read_config(const char *path, mill_config *config)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char *text = NULL;
   MILL_TRY(open_fit(path, &file));
-  MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, size));
   MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/CONFIG", &text));
   MILL_TRY(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
   if (strlen(path) >= sizeof config->start)
@@ -58,6 +57,36 @@ int mill_sampled_read_config(const char *path, mill_config *config, char *hash, 
   snprintf(config->start, sizeof config->start, "%s", path);
 done:
   mill_free(text);
+  mill_h5_close(&file);
+  return err;
+}
+
+int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  char hash[MILL_MAX_LIBRARY * sizeof lib->hash] = "";
+  *code = 0;
+  if (n_library > 1)
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s was fitted with %d libraries, and a sample takes the stars of one: choose "
+        "it by --library",
+        path, n_library);
+  MILL_TRY(open_fit(path, &file));
+  MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  if (strcmp(hash, lib->hash) == 0)
+    goto done;
+  if (mill_h5_has_attr(&file, "fits/LIBRARY", "HASHES"))
+    MILL_TRY(mill_h5_read_attr_text(&file, "fits/LIBRARY", "HASHES", hash, sizeof hash));
+  const char *at = strstr(hash, lib->hash);
+  if (!at)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
+              "library of the fit with --library",
+              path, lib->path, hash, lib->hash);
+  *code = 1 + (int)((size_t)(at - hash) / sizeof lib->hash); /* a line is a digest and its end */
+done:
   mill_h5_close(&file);
   return err;
 }

@@ -6,9 +6,13 @@
 #include "io/stars/inputs.h"
 #include "jobs/options/options.h"
 
-/** The configuration of the fit over what config holds, with the fit as the table to start from;
- *  hash [size]: of its library.  MILL_ERR_CONFIG: it is no result. */
-int mill_sampled_read_config(const char *path, mill_config *config, char *hash, size_t size);
+/** The configuration of the fit over what config holds, with the fit as the table to start from.
+ *  MILL_ERR_CONFIG: it is no result. */
+int mill_sampled_read_config(const char *path, mill_config *config);
+
+/** Is lib, the only one of n_library, that of the fit, or one of several: its code in LIBRARY, else
+ *  0?  MILL_ERR_USAGE, MILL_ERR_CONFIG. */
+int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
 /** Narrow config->select.target_id down to the fitted stars with a flag, an S/N or the share asked
  *  for, where any is; targets that are listed must be in the fit.  After

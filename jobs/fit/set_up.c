@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/catalog/input_table.h"
+#include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
@@ -15,6 +16,7 @@
 #include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "src/pipeline/device_model.h"
+#include "src/pipeline/several.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
@@ -43,8 +45,7 @@ static int load_config(void *context)
   if (options->config)
     MILL_TRY(mill_config_read(&setup->config, options->config));
   if (options->fit)
-    MILL_TRY(mill_sampled_read_config(options->fit, &setup->config, setup->fit_hash,
-                                      sizeof setup->fit_hash));
+    MILL_TRY(mill_sampled_read_config(options->fit, &setup->config));
   MILL_TRY(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
     MILL_TRY(mill_sampled_choose(options, &setup->config));
@@ -57,9 +58,12 @@ static int load_config(void *context)
   if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
               options->fit ? "sample" : "fit");
-  setup->library_came =
-      mill_shipped_library(setup->config.template_lib, sizeof setup->config.template_lib);
-  if (setup->config.template_lib[0] == '\0')
+  mill_config *config = &setup->config;
+  if (config->n_template_lib == 0)
+    config->n_template_lib = setup->library_came =
+        mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0],
+                               options->fit ? 1 : MILL_MAX_LIBRARY);
+  if (config->n_template_lib == 0)
     MILL_FAIL(MILL_ERR_USAGE,
               "no library: give --library FILE or template_lib in the configuration (none was "
               "shipped with this program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
@@ -78,19 +82,23 @@ done:
   return err;
 }
 
-static int load_library(void *context)
+/* Read the libraries; a sample has one, of those of its fit. */
+static int load_libraries(void *context)
 {
   const mill_fit_call *call = ((loading *)context)->call;
   mill_fit_setup *setup = ((loading *)context)->setup;
   int err = MILL_OK;
+  const mill_config *config = &setup->config;
   const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library", setup->config.template_lib);
-  MILL_TRY(mill_library_read(setup->config.template_lib, &setup->lib));
-  if (call->options->fit && strcmp(setup->fit_hash, setup->lib.hash) != 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s was fitted with another library than %s (hashes %.12s and %.12s): give the "
-              "library of the fit with --library",
-              call->options->fit, setup->config.template_lib, setup->fit_hash, setup->lib.hash);
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library", config->template_lib[0]);
+  for (int i = 0; i < config->n_template_lib; i++) {
+    MILL_TRY(mill_library_read(config->template_lib[i], &setup->library[i]));
+    setup->n_library = i + 1;
+  }
+  if (call->options->fit)
+    MILL_TRY(mill_sampled_check_library(call->options->fit, setup->library, setup->n_library,
+                                        &setup->start_library));
+  setup->lib = setup->library[0];
 done:
   mill_watch_end(watch);
   return err;
@@ -118,21 +126,70 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-static int bind_library(void *context)
+/* Narrow the arms to the wavelengths that a library has. */
+static int narrow_arms(const mill_library *lib, mill_library *all)
+{
+  for (int a = 0; a < all->n_arm; a++) {
+    const mill_arm *own = &lib->arm[a];
+    mill_arm *arm = &all->arm[a];
+    int end = arm->n_pix, first = 0;
+    while (first < end && arm->wave_aa[first] < own->wave_aa[0])
+      first++;
+    while (end > first && arm->wave_aa[end - 1] > own->wave_aa[own->n_pix - 1])
+      end--;
+    if (end - first < 2)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s and %s have no wavelengths of arm %s in common",
+                        all->path, lib->path, arm->name);
+    arm->ln_wave0 += arm->ln_step * first;
+    arm->wave_aa += first;
+    arm->n_pix = end - first;
+  }
+  return MILL_OK;
+}
+
+/* The view of all libraries. */
+static int unite_libraries(mill_fit_setup *setup)
+{
+  int label[MILL_MAX_LABEL];
+  mill_sha256 sha;
+  setup->lib = setup->library[0];
+  for (int k = 1; k < setup->n_library; k++) {
+    MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
+    MILL_CHECK(narrow_arms(&setup->library[k], &setup->lib));
+  }
+  if (setup->n_library == 1)
+    return MILL_OK;
+  mill_sha256_init(&sha);
+  for (int k = 0; k < setup->n_library; k++) {
+    char *name = setup->lib.name;
+    const size_t n = k > 0 ? strlen(name) : 0;
+    snprintf(name + n, sizeof setup->lib.name - n, "%s%s", k > 0 ? " + " : "",
+             setup->library[k].name);
+    mill_sha256_update(&sha, setup->library[k].hash, sizeof setup->library[k].hash);
+  }
+  mill_sha256_final(&sha, setup->lib.hash);
+  return MILL_OK;
+}
+
+static int bind_libraries(void *context)
 {
   const mill_fit_call *call = ((loading *)context)->call;
   mill_fit_setup *setup = ((loading *)context)->setup;
   int err = MILL_OK;
+  mill_config *config = &setup->config;
   const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: cutting its arms", setup->config.template_lib);
-  MILL_TRY(mill_config_cut_arms(&setup->config, &setup->lib));
-  MILL_TRY(mill_config_bind(&setup->config, &setup->lib));
-  MILL_TRY(mill_config_arms(&setup->config, &setup->lib, setup->arm_wanted));
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: cutting its arms", config->template_lib[0]);
+  for (int k = setup->n_library - 1; k >= 0; k--) { /* the configuration stays that of the first */
+    MILL_TRY(mill_config_cut_arms(config, &setup->library[k]));
+    MILL_TRY(mill_config_bind(config, &setup->library[k]));
+  }
+  MILL_TRY(unite_libraries(setup));
+  MILL_TRY(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   if (call->options->fit) /* before there is an output */
-    MILL_TRY(mill_device_model_check(&setup->lib, &setup->config.fit));
-  if (setup->library_came && call->mpi->rank == 0)
+    MILL_TRY(mill_device_model_check(&setup->lib, &config->fit));
+  for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
     mill_log_info("no --library: fitting with %s, the library shipped with starmill",
-                  setup->config.template_lib);
+                  config->template_lib[k]);
 done:
   mill_watch_end(watch);
   return err;
@@ -148,7 +205,8 @@ static int load_start(void *context)
     return MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
-  MILL_TRY(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits, &setup->start));
+  MILL_TRY(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits,
+                                 setup->start_library, &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
            mill_start_table_hash(setup->start));
 done:
@@ -180,7 +238,8 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   if (options->input_table && setup->config.join_by_name)
     return MILL_ERROR(MILL_ERR_USAGE, "--input-table lists files one by one, but join_by_name "
                                       "joins rows of several files: use only one of them");
-  MILL_CHECK(mill_file_roles_read(roles, "the library", setup->config.template_lib));
+  for (int i = 0; i < setup->config.n_template_lib; i++)
+    MILL_CHECK(mill_file_roles_read(roles, "the library", setup->config.template_lib[i]));
   MILL_CHECK(mill_file_roles_read(roles, "--config", options->config));
   MILL_CHECK(mill_file_roles_read(roles, "--catalog", options->catalog));
   MILL_CHECK(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
@@ -250,9 +309,9 @@ int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_TRY(mill_mpi_agree(call->mpi, err));
   MILL_TRY(mill_fit_watch_stops(call, setup));
   warn_of_file_pointers(call->mpi);
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_library, &all));
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_libraries, &all));
   MILL_TRY(choose_cameras(call, setup));
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, bind_library, &all));
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, bind_libraries, &all));
   MILL_TRY(mill_mpi_rank0_first(call->mpi, load_start, &all));
   MILL_TRY(mill_fit_same_settings(call->mpi, &setup->config, &setup->lib));
 done:
@@ -268,6 +327,7 @@ int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup)
 void mill_fit_setup_clear(mill_fit_setup *setup)
 {
   mill_start_table_free(setup->start);
-  mill_library_clear(&setup->lib);
+  for (int i = 0; i < setup->n_library; i++)
+    mill_library_clear(&setup->library[i]);
   mill_config_clear(&setup->config);
 }

@@ -26,11 +26,15 @@ typedef struct mill_fit_call {
 /** Data read before the inputs. */
 typedef struct mill_fit_setup {
   mill_config config;
+  mill_library library[MILL_MAX_LIBRARY];
+  int n_library;
+  /** The first library, which has the labels of all; of several with the wavelengths that all have,
+   *  and the digest of all digests as hash.  It owns nothing. */
   mill_library lib;
   mill_start_table *start; /**< NULL: none was given */
   int arm_wanted[MILL_MAX_ARM];
   int library_came;  /**< with the program, as no --library names another */
-  char fit_hash[72]; /**< of the library of the fit that is sampled; empty: this is a fit */
+  int start_library; /**< code of the library whose rows of the start table count; 0: all */
   mill_running running;
   char status_path[MILL_STATUS_PATH];
   char stop_file[MILL_STATUS_PATH + 8];

@@ -6,7 +6,7 @@
 #include "io/stars/reader.h"
 #include "jobs/fit/complaints.h"
 #include "jobs/fit/share.h"
-#include "src/pipeline/pipeline.h"
+#include "src/pipeline/several.h"
 
 /** A set of wavelengths that a row of the batch had. */
 typedef struct mill_recent_set {
@@ -18,7 +18,8 @@ typedef struct mill_stars {
   const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
-  mill_pipeline *pipeline; /**< NULL until the caller has made it */
+  mill_several *several;   /**< NULL until the caller has made it */
+  mill_pipeline *pipeline; /**< of the first library: its wavelength sets */
   mill_complaints complaints;
   mill_batch *batch;               /**< NULL: none is at hand */
   int i_row;                       /**< the batch's next row */

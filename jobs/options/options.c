@@ -25,9 +25,9 @@ static int take_pattern(const mill_option *row, const char *text, void *base);
 
 static const mill_option rows[] = {
     {.name = "files"},
-    {"library", KEY(library, "template_lib"),
+    {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
      .help = "template library (default: template_lib of the configuration, else the shipped "
-             "one)"},
+             "one); given several times, each star is fitted with the one that suits it"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
@@ -124,6 +124,15 @@ static int take_pattern(const mill_option *row, const char *text, void *base)
   grown[options->n_pattern++] = (char *)(uintptr_t)text; /* of argv, never written */
   mill_free(options->pattern);
   options->pattern = grown;
+  return MILL_OK;
+}
+
+int mill_fit_take_library(const mill_option *row, const char *text, void *base)
+{
+  mill_fit_options *options = (mill_fit_options *)(void *)((char *)base + row->offset);
+  if (options->n_library == MILL_MAX_LIBRARY)
+    return MILL_ERROR(MILL_ERR_USAGE, "--library is given more than %d times", MILL_MAX_LIBRARY);
+  options->library[options->n_library++] = text;
   return MILL_OK;
 }
 
@@ -246,8 +255,21 @@ static void apply_arms(const mill_fit_options *options, mill_config *config)
   config->n_arm = options->n_arm;
 }
 
+/* The libraries of the command line replace those of the configuration. */
+static int apply_libraries(const mill_fit_options *options, mill_config *config)
+{
+  for (int i = 0; i < options->n_library; i++) {
+    const mill_option row = {
+        .name = "library", .kind = MILL_OPTION_PATH, .size = sizeof config->template_lib[i]};
+    MILL_CHECK(mill_option_read(&row, row.name, options->library[i], config->template_lib[i]));
+    config->n_template_lib = i + 1;
+  }
+  return MILL_OK;
+}
+
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 {
+  MILL_CHECK(apply_libraries(options, config));
   for (const mill_option *row = rows; row->name; row++) {
     const char *at = (const char *)options + row->offset, *text = NULL;
     int flag = 0;

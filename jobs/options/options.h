@@ -12,7 +12,9 @@
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan, skip_done;
-  const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
+  const char *library[MILL_MAX_LIBRARY];
+  int n_library;
+  const char *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *readers, *slots, *target_id_file, *min_sn, *min_sn_from, *objtype, *npoly;
   const char *target_class, *select_by, *min_exp_id, *max_exp_id;
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];
@@ -66,6 +68,9 @@ typedef struct mill_fit_options {
 /** Parse argv, argv[0] being the job's name; argv is permuted.
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
+
+/** take of an option --library, which may be repeated, in the mill_fit_options at its offset. */
+int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
 /** take of an option --targetid in a mill_fit_options (src/config/option.h). */
 int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base);

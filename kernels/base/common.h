@@ -45,6 +45,7 @@ enum {
   MILL_MAX_LABEL = 16,       /**< labels of a library (Teff, log g, ...) */
   MILL_MAX_PAR = 18,         /**< velocity, v sin i, the labels and velocity offsets */
   MILL_MAX_ARM = 8,          /**< arms of a library */
+  MILL_MAX_LIBRARY = 4,      /**< libraries of a fit */
   MILL_MAX_LAYER = 12,       /**< layers of an emulator */
   MILL_MAX_WIDTH = 1024,     /**< neurons of a hidden layer */
   MILL_MAX_GRID_AXIS = 6,    /**< labels of a grid emulator (4096 terms) */

@@ -30,6 +30,8 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
   result->m2ll = NAN;
+  result->excess = NAN;
+  result->guess_chisq = result->guess_tie = INFINITY;
   result->hull_dist = NAN;
   result->chisq_tot = NAN;
   result->chisq_c_tot = NAN;

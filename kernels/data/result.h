@@ -113,7 +113,14 @@ typedef struct mill_fit_result {
   double err_scale, vrad_err_formal_km_s, vsini_err_formal_km_s;
   double label_err_formal[MILL_MAX_LABEL];
   double covar[MILL_MAX_COVAR];
-  double m2ll;      /**< -2 ln L with priors and hull penalty at the solution */
+  double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
+  /** What libraries are compared by: m2ll with the continuum at its best instead of integrated, whose
+   *  determinant has the templates' unit, less 2 ln sigma and 1 of each good pixel. */
+  double excess;
+  /** Chi-square of the best template of the guess, of which only differences have a meaning, and
+   *  the largest of another library's that may belong to a better fit; infinite: no guess. */
+  double guess_chisq, guess_tie;
+  uint8_t library;  /**< 1 + index of the library, where there are several; 0: none */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
   /** chisq_tot and chisq_c_tot without model error, and what noise has of the first */

@@ -49,7 +49,9 @@ typedef struct mill_star {
   uint64_t identity; /**< identity of the star for its random numbers; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
-  int64_t warn;        /**< bits of RVS_WARN that are known before the fit */
+  int64_t warn;  /**< bits of RVS_WARN that are known before the fit */
+  int has_limit; /**< only fitted where the guess's chi-square is at most guess_limit */
+  double guess_limit;
   int try_all;         /**< also starts from the guess: it has several minima */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
 } mill_star;

@@ -296,6 +296,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
   r->m2ll = f;
+  r->excess = f - slot->eval.f + slot->eval.excess;
   mill_map_labels(m, theta, mapped);
   r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;

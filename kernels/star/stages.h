@@ -29,6 +29,7 @@ typedef struct mill_eval {
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   /** Of all arms, without model error, and what noise has of chisq_data. */
   double chisq_data, chisq_c_data, chisq_noise;
+  double excess;     /**< of a final answer: F beyond that of noise (mill_fit_result) */
   double max_resid2; /**< largest squared residual of a good pixel */
   double negative;   /**< squared significance of negative model pixels */
   /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */
@@ -80,10 +81,12 @@ typedef struct mill_starts {
   double f[MILL_MAX_START];                   /**< F where each start ended */
   int label[MILL_MAX_START];                  /**< of guess_label, which its labels may be */
   int n, i;
-  enum mill_doubt doubt;      /**< of the first start's solution */
-  int low_sn;                 /**< S/N below second_start_sn */
-  int has_given;              /**< start from `given` in place of the guesses */
-  int try_all;                /**< and from all guesses after it */
+  enum mill_doubt doubt; /**< of the first start's solution */
+  int low_sn;            /**< S/N below second_start_sn */
+  int has_given;         /**< start from `given` in place of the guesses */
+  int try_all;           /**< and from all guesses after it */
+  int has_limit;         /**< fit only where the guess's chi-square is at most `limit` */
+  double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
   int n_minimum; /**< where starts have ended, with the solution until the sample begins */
   double minimum[MILL_MAX_START][MILL_MAX_PAR], minimum_f[MILL_MAX_START];

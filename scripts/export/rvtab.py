@@ -29,12 +29,15 @@ RVTAB = (
     ("RR_SPECTYPE", "A", "SPECTYPE"), ("RR_SUBTYPE", "A", "SUBTYPE"),
     (("{label}", "{label}_ERR"), "D", None), ("VSINI_ERR", "D", None), ("M2LL", "D", None),
     ("VRAD_GOOD", "L", None), ("FIT_INFO", "J", None), ("STATUS", "J", None),
+    ("LIBRARY", "B", None),
     ("OBJECT", "A", "OBJECT"), ("TILEID", "J", "TILEID"), ("NIGHT", "J", "NIGHT"))
 
 
 def columns(result):
     found = {}
     for names, form, source in RVTAB:
+        if names == "LIBRARY" and not result.has(names):
+            continue
         if isinstance(names, str):
             names = [names]
         elif "{arm}" in names[0]:

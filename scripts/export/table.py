@@ -95,6 +95,8 @@ def write(product, columns, name, result, start, whole):
             found[f"{prefix}{bit.bit_length() - 1:02d}"] = (words(word), f"bit of value {bit}")
     for code, (word, _) in result.statuses.items():
         found[f"STATUS{code:02d}"] = (words(word), f"code {code}")
+    for code, (word, _) in result.libraries.items():
+        found[f"LIBRAR{code:02d}"] = (words(word), f"library {code}")
     product.append(found, (packed(columns, block.of, len(block.rows))
                            for block in result.blocks(start, whole)))
 

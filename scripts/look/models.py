@@ -68,8 +68,10 @@ class Refitted:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
         targets = [int(result.fits["TARGETID"][r]) for r in rows]
-        command = [options.program, "fit", "--config", config, "--library",
-                   os.path.abspath(options.library) if options.library else result.provenance["LIBRARY_PATH"],
+        libraries = [os.path.abspath(options.library)] if options.library else \
+            [path for _, path in result.libraries.values()]
+        command = [options.program, "fit", "--config", config,
+                   *(word for path in libraries for word in ("--library", path)),
                    "--backend", "cpu", "--quiet", "--log-level", "error",
                    "--output", output, "--models", os.path.join(folder, "models.h5")]
         if min(targets) >= 0:
@@ -97,7 +99,7 @@ class Refitted:
         again = Result(output)
         if again.provenance["LIBRARY_HASH"] != result.provenance["LIBRARY_HASH"]:
             raise Failure(USAGE, f"{result.path} was fitted with another library than "
-                                 f"{command[5]}: give the library of the fit with --library")
+                                 f"{' and '.join(libraries)}: give the library of the fit with --library")
         return again
 
     def _pair(self, again, rows):

@@ -63,8 +63,8 @@ def run_section(survey):
         ("command", f"<code>{escape(command[:MAX_COMMAND])}"
                     f"{'…' if len(command) > MAX_COMMAND else ''}</code>"),
         ("program", escape(f"starmill {p['VERSION']}, revision {p['REVISION']}")),
-        ("library", escape(f"{p['LIBRARY_NAME']}, {p['LIBRARY_PATH']}, hash "
-                           f"{p['LIBRARY_HASH'][:12]}")),
+        ("library", escape("".join(f"{name}, {path}, " for name, path in result.libraries.values())
+                           + f"hash {p['LIBRARY_HASH'][:12]}")),
         ("machine", escape(f"{p['HOST']}, {p['DEVICE']}; {counted(p['N_RANK'], 'rank')} of "
                            f"{counted(p['N_THREAD'], 'thread')} where it was begun")),
         ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "

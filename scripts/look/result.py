@@ -83,7 +83,7 @@ class Block:
 class Result:
     """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
     parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
-    (name, meaning)}; files: paths of the inputs as they were given; block: rows to read at once."""
+    (name, meaning)}; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the inputs as they were given; block: rows to read at once."""
 
     def __init__(self, path):
         self.path = path
@@ -116,6 +116,9 @@ class Result:
                     value, bytes) else value.flat[0] if isinstance(value, np.ndarray) else value
                 if isinstance(self.provenance[name], bytes):
                     self.provenance[name] = text(self.provenance[name])
+            self.libraries = self._words("LIBRARY", "CODES") if "LIBRARY" in self.fits else {
+                1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
+            self.libraries.pop(0, None)
             self.finished = bool(int(self.provenance["FINISHED"]))
             self.checked, self.checked_catalog = (
                 text(table[crc].attrs["COLUMNS"]).split()
@@ -298,7 +301,7 @@ class Result:
         return [("the result", self.path), ("the models", getattr(options, "models", None) or ""),
                 ("the models", self.models_path() or ""),
                 ("the library", getattr(options, "library", None) or ""),
-                ("the library", self.provenance["LIBRARY_PATH"]),
+                *(("the library", path) for _, path in self.libraries.values()),
                 *(("the input", self.input_path(i)) for i in range(len(self.files)))]
 
     def models_path(self):

@@ -81,8 +81,9 @@ typedef struct mill_arm_choice {
 } mill_arm_choice;
 
 typedef struct mill_config {
-  char template_lib[1024]; /**< library file */
-  char start[1024];        /**< table that fits start from; empty: none, the guess */
+  char template_lib[MILL_MAX_LIBRARY][1024]; /**< library files */
+  int n_template_lib;
+  char start[1024];      /**< table that fits start from; empty: none, the guess */
   char start_hash[65];   /**< of its contents, by the reader of the table; never read or printed */
   mill_fit_settings fit; /**< fixed and priors only after mill_config_bind */
   mill_selection select;

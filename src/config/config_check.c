@@ -199,6 +199,8 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
         return wrong(where, "priors", NULL, i,
                      "%s has a prior and a fixed value; remove it from priors or from fix_param",
                      config->prior[i].name);
+  MILL_CHECK(check_words("template_lib", config->template_lib[0], sizeof config->template_lib[0],
+                         config->n_template_lib, where));
   MILL_CHECK(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                          config->select.n_objtype, where));
   MILL_CHECK(check_classes(&config->select, where));

@@ -45,7 +45,11 @@ static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AI
 
 const mill_option mill_config_key[MILL_N_KEY] = {
     /* the identity holds the library's hash instead */
-    {"template_lib", PATH(template_lib), .section = "Model", .help = "library file",
+    {"template_lib", MILL_OPTION_NAMES, .offset = offsetof(mill_config, template_lib),
+     .size = sizeof((mill_config *)0)->template_lib[0], .max = MILL_MAX_LIBRARY,
+     .offset2 = offsetof(mill_config, n_template_lib), .argument = "path or list of paths",
+     .section = "Model",
+     .help = "library file, or several of which each star is fitted with the one that suits it",
      .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
     {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm}`"),
      SCIENCE, .unit = "Angstrom, vacuum",

@@ -334,6 +334,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   mill_slot *to = &s->host;
   to->n_segment = star->n_segment;
   to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
+  to->starts.has_limit = star->has_limit;
+  to->starts.limit = star->guess_limit;
   if (star->start) {
     to->starts.has_given = 1;
     to->starts.try_all = star->try_all;

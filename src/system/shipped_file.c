@@ -30,10 +30,14 @@ void mill_shipped_file(const char *name, char *path, size_t size)
   }
 }
 
-int mill_shipped_library(char *path, size_t size)
+int mill_shipped_libraries(char *path, size_t size, int most)
 {
-  if (path[0] != '\0')
-    return 0;
-  mill_shipped_file(MILL_SHIPPED_LIBRARY, path, size);
-  return path[0] != '\0';
+  static const char *const name[] = {MILL_SHIPPED_LIBRARIES};
+  const int n_all = (int)(sizeof name / sizeof *name), n = n_all < most ? n_all : most;
+  for (int i = 0; i < n; i++) {
+    mill_shipped_file(name[i], path + (size_t)i * size, size);
+    if (path[(size_t)i * size] == '\0')
+      return 0;
+  }
+  return n;
 }

@@ -11,10 +11,12 @@
  *  [size].  path is empty where neither has it, or a path is too long. */
 void mill_shipped_file(const char *name, char *path, size_t size);
 
-/** Default library of fit and simulate. */
-#define MILL_SHIPPED_LIBRARY "libraries/fgk.h5"
+/** Default libraries of a fit, commas between them: each star takes the one that suits it. */
+#define MILL_SHIPPED_LIBRARY   "libraries/fgk.h5"
+#define MILL_SHIPPED_LIBRARIES MILL_SHIPPED_LIBRARY
 
-/** Fall back to the shipped library where path [size] is empty; returns 1 if used. */
-int mill_shipped_library(char *path, size_t size);
+/** The shipped libraries' paths, `most` of them at most, into path [most][size]; how many, 0 where one is not
+ *  there. */
+int mill_shipped_libraries(char *path, size_t size, int most);
 
 #endif

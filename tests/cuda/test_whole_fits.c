@@ -107,7 +107,8 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n, int n_slot)
   snprintf(slots, sizeof slots, "%d", n_slot);
   snprintf(threads, sizeof threads, "%d", from_environment("STARMILL_GPU_THREADS", 1));
   const mill_fit_options options = {.quiet = 1,
-                                    .library = getenv("STARMILL_GPU_LIBRARY"),
+                                    .library = {getenv("STARMILL_GPU_LIBRARY")},
+                                    .n_library = 1,
                                     .output = output,
                                     .slots = slots,
                                     .threads = threads,

@@ -32,7 +32,7 @@ int fuzz_start(const uint8_t *bytes, size_t n)
   name_label(&lib, "teff", "TEFF");
   name_label(&lib, "alpha", "ALPHAFE");
   mill_error_clear();
-  const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, &table);
+  const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, 0, &table);
   fuzz_check_code("start table", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;

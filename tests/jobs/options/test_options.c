@@ -44,8 +44,9 @@ MILL_TEST(options_reach_the_configuration)
   static const struct {
     const char *words, *yaml, *before; /* before: what the file says; NULL: nothing */
   } c[] = {
-      {"--library l.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 --redrock",
-       "{template_lib: l.h5, threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
+      {"--library l.h5 --library m,n.h5 --threads 3 --slots 7 --readers 2 --npoly 12 --minsn -2.5 "
+       "--redrock",
+       "{template_lib: [l.h5, 'm,n.h5'], threads: 3, slots: 7, readers: 2, npoly: 12, minsn: -2.5, "
        "redrock: true}",
        NULL},
       {"--objtype TGT,SKY --target-class MWS_ANY,STD_* --select-by all --minexpid 3 "

@@ -120,7 +120,7 @@ static int has_line(const char *text, const char *line)
 }
 
 static const char *const given[][2] = {
-    {"template_lib: 'a b: #c.h5'", "template_lib: \"a b: #c.h5\""},
+    {"template_lib: ['a b: #c.h5', d,e]", "template_lib: [\"a b: #c.h5\", \"d\", \"e\"]"},
     {"arms: [{name: b, fwhm: 2.7}, {name: z, min: 7e3, max: 9000, channel: RED, "
      "resolving_power: 1800}]",
      "arms: [{name: \"b\", fwhm: 2.7}, {name: \"z\", min: 7000, max: 9000, channel: \"RED\", "
@@ -295,7 +295,8 @@ MILL_TEST(what_is_printed_is_read)
     const double x = number[i % 8];
     mill_config_default(&config);
     mill_config_default(&again);
-    snprintf(config.template_lib, sizeof config.template_lib, "%s", text[i]);
+    config.n_template_lib = text[i][0] != '\0';
+    snprintf(config.template_lib[0], sizeof config.template_lib[0], "%s", text[i]);
     snprintf(config.scratch, sizeof config.scratch, "%s", text[i]);
     if (text[i][0]) {
       config.n_fixed = config.select.n_objtype = config.n_arm = 1;

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fit with two libraries, made of cool and of hot stars of MILES: which star takes which, that the
+row is that of its library alone, and what the parts of the program make of it."""
+
+import signal
+
+from common import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
+MILES = data("real/miles/miles_v9.1_packed.fits.gz")
+if not os.path.exists(MILES):
+    skip(f"no test data at {MILES}")
+COOL, HOT = 1, 2  # LIBRARY
+CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\n"
+
+
+class Several(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        with pyfits.open(MILES) as hdus:
+            flux, card, table = hdus[0].data, hdus[0].header, hdus["LABELS"].data
+            few = tmp("few.fits")
+            hdus[0].data, hdus["LABELS"].data = flux[::4], table[::4]
+            hdus.writeto(few)
+        # the hot library has no label feh, and begins later
+        cls.library = [tmp("cool.h5"), tmp("hot.h5")]
+        for path, *options in ((cls.library[0], "--range", "4700,5300", "--keep", "teff=3500:8000"),
+                               (cls.library[1], "--range", "4710,5300", "--keep", "teff=6000:20000",
+                                "--labels", "teff=TEFF,logg=LOGG")):
+            run("library", "spectra", *options, "--components", 12, "--left-out", 0, "--output",
+                path, few)
+        wave = card["CRVAL1"] + card["CDELT1"] * np.arange(flux.shape[1])
+        keep = [i for i in range(1, len(flux), 4) if 3800 < table["TEFF"][i] < 18000
+                and np.isfinite(table["LOGG"][i] + table["FEH"][i])][::4]
+        cls.teff = table["TEFF"][keep]
+        make_generic.write(tmp("stars.fits"), [dict(
+            NAME=f"star{i}", TARGETID=i, WAVELENGTH=wave, FLUX=flux[i],
+            IVAR=np.full(len(wave), (50 / np.median(flux[i])) ** 2),
+            LSF_SIGMA=np.full(len(wave), 2.5 / 2.3548)) for i in keep], "air")
+        put("run.yaml", CONFIG)
+        cls.both = cls.several("both.h5", "--models", tmp("both-models.h5"), "--threads", 2)
+
+    @classmethod
+    def command(cls, out, *args, library=None):
+        libraries = [w for path in library or cls.library for w in ("--library", path)]
+        return ["fit", *libraries, "--config", tmp("run.yaml"), "--quiet", "--output", tmp(out), *args,
+                tmp("stars.fits")]
+
+    @classmethod
+    def several(cls, out, *args, **how):
+        run(*cls.command(out, *args, library=how.pop("library", None)), **how)
+        return read(tmp(out))
+
+    def test_each_star_has_the_row_of_the_better_library(self):
+        both = self.both
+        self.assertEqual(set(both["STATUS"]), {FITTED})
+        np.testing.assert_array_equal(both["LIBRARY"][self.teff < 5500], COOL)
+        np.testing.assert_array_equal(both["LIBRARY"][self.teff > 8500], HOT)
+        np.testing.assert_array_equal(np.isnan(both["FEH"]), both["LIBRARY"] == HOT)
+        alone = [self.several(f"alone{k}.h5", "--models", tmp(f"models{k}.h5"), library=[path])
+                 for k, path in enumerate(self.library)]
+        models = [read(tmp(name), "models/opt")["flux"]
+                  for name in ("both-models.h5", "models0.h5", "models1.h5")]
+        for k in (COOL, HOT):
+            own = both["LIBRARY"] == k
+            for name, values in alone[k - 1].items():
+                if name not in ("CRC", "COVAR"):  # of other columns, of fewer labels
+                    self.assertEqual(values[own].tobytes(), both[name][own].tobytes(), (k, name))
+            self.assertEqual(models[k][own].tobytes(), models[0][own].tobytes())
+        own = both["LIBRARY"] == HOT  # parameters of the first 4 by 4, and a row of zeros for feh
+        at = [0, 1, 2, 3, 5, 6, 7, 9, 10, 12]
+        np.testing.assert_array_equal(both["COVAR"][own][:, at], alone[1]["COVAR"][own])
+        np.testing.assert_array_equal(np.delete(both["COVAR"][own], at, 1), 0)
+        # continuous over the overlap: no worse than the worse library
+        near = (self.teff > 6000) & (self.teff < 8000)
+        error = [np.median(abs(t["TEFF"] - self.teff)[near]) for t in (both, *alone)]
+        self.assertLessEqual(error[0], max(error[1:]))
+
+    def test_rows_depend_on_neither_ranks_nor_slots_nor_kills(self):
+        other = self.several("ranks.h5", "--threads", 1, "--slots", 3, ranks=2)
+        self.assertEqual(differing(other, self.both), [])
+        words = self.command("killed.h5", "--threads", 1, "--slots", 1)
+        process = start(*words)
+        wait_until(lambda: has_rows(tmp("killed.h5")), process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.assertIn(0, read(tmp("killed.h5"))["STATUS"])
+        done = starmill(*self.command("killed.h5", library=self.library[:1]))
+        self.assertOneLine(done, "killed.h5", "another library", status=4)
+        run(*words)
+        self.assertEqual(differing(read(tmp("killed.h5")), self.both), [])
+
+    def test_what_must_know_of_it(self):
+        with h5py.File(tmp("both.h5")) as f:
+            attrs, hashes = f["fits/LIBRARY"].attrs, []
+            for path in self.library:
+                with h5py.File(path) as library:
+                    hashes.append(library.attrs["hash"])
+            self.assertEqual(attrs["HASHES"].split(), hashes)
+            self.assertEqual([os.path.basename(p) for p in attrs["MEANINGS"][1:]], [b"cool.h5", b"hot.h5"])
+        done = starmill(*self.command("no.h5", library=self.library[::-1]))
+        self.assertOneLine(done, "cool.h5 has the label feh", "name first", status=2)
+        stars = [int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]) for k in (COOL, HOT)]
+        sample = ["sample", "--fit", tmp("both.h5"), "--walkers", 12, "--max-evaluations", 2400,
+                  "--targetid", "{},{}".format(*stars), "--output", tmp("post.h5"), tmp("stars.fits")]
+        self.assertOneLine(starmill(*sample), "choose it by --library", status=2)
+        run(*sample, "--library", self.library[1])
+        post = read(tmp("post.h5"))
+        self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])),
+                         dict(zip(stars, (NO_FIT, FITTED))))
+
+
+if __name__ == "__main__":
+    main()
