@@ -304,9 +304,9 @@ static int check_error(const mill_arm *arm, const char *where)
     return REFUSED(where,
                    "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
                    arm->name, error->correlation, arm->n_pix);
-  if (error->n_component < 0 || error->n_component > MILL_MAX_ERROR)
+  if (error->n_component < 0 || error->n_component > MILL_MAX_COMPONENT)
     return REFUSED(where, "the model error of arm %s has %d components, this program takes 0 to %d",
-                   arm->name, error->n_component, MILL_MAX_ERROR);
+                   arm->name, error->n_component, MILL_MAX_COMPONENT);
   for (int j = 0; j < error->n_component; j++)
     if (!(error->sigma[j] >= 0 && error->sigma[j] <= MILL_LIBRARY_MAX_ERROR))
       return REFUSED(

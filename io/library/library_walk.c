@@ -361,7 +361,7 @@ static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
   MILL_CHECK(transfer(w, &(attribute){"correlation", 'd', 0, 0}, &error->correlation));
   path_of(w, "components", at);
   if (w->way == READ && mill_h5_exists(w->file, at))
-    MILL_CHECK(shape(w, "components", 2, SIZES(1, n), SIZES(MILL_MAX_ERROR, n), dim));
+    MILL_CHECK(shape(w, "components", 2, SIZES(1, n), SIZES(MILL_MAX_COMPONENT, n), dim));
   error->n_component = (int)dim[0];
   count(w, error->n_component);
   if (error->n_component == 0)

@@ -236,8 +236,14 @@ static const mill_arm_choice cameras[] = {
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650}};
 
 const mill_format mill_format_lamost = {
-    "lamost",       "LAMOST low-resolution files: table COADD, or an image of five rows",
-    recognise,      open_file,
-    close_file,     index_file,
-    read_exposures, 0,
-    cameras,        sizeof cameras / sizeof *cameras};
+    "lamost",
+    "LAMOST low-resolution files: table COADD, or an image of five rows",
+    recognise,
+    open_file,
+    close_file,
+    index_file,
+    read_exposures,
+    0,
+    cameras,
+    sizeof cameras / sizeof *cameras,
+    0.06};

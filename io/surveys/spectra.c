@@ -446,6 +446,8 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
   s->ivar = at;
   MILL_CHECK(keep(spectra, channel->mask, first, n, &at));
   s->mask = at;
+  const double width_error = spectra->settings.config->fit.lsf_width_error;
+  s->width_error = width_error < 0.0 ? spectra->format->lsf_width_error : width_error;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
     MILL_CHECK(keep_matrix(spectra, channel, p, &s->resolution));

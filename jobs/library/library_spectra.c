@@ -93,7 +93,7 @@ const mill_option_table mill_library_spectra_table = {
              "(default 0.1); 0: no report"),
         {"seed", MILL_OPTION_SEED, .argument = "N",
          .help = "seed of the choice of spectra to leave out (default 1)"},
-        COUNT("model-error", 0, MILL_MAX_ERROR,
+        COUNT("model-error", 0, MILL_MAX_COMPONENT,
               "measure the model error on the spectra left out, with N components, for use by fits "
               "(default: no)"),
         NOISE_ROW,
@@ -122,7 +122,7 @@ const mill_option_table mill_library_error_table = {
              "keep their model error"),
         {"medium", MILL_OPTION_CHOICE, .words = medium_auto_words,
          .help = "medium of the wavelengths; auto (default) follows the header"},
-        COUNT("components", 0, MILL_MAX_ERROR, "principal components per arm (default 8)"),
+        COUNT("components", 0, MILL_MAX_COMPONENT, "principal components per arm (default 8)"),
         COUNT("continuum", 4, MILL_MAX_CONT,
               "continuum functions per spectrum in an arm, as in the fits (default 10)"),
         NOISE_ROW,

@@ -64,7 +64,7 @@ const mill_option_table mill_library_train_table = {
          .help = "principal components per arm (default: network, enough to leave 1e-8 of the "
                  "variance, at most 256; radial and splines, 128; linear, enough to leave 1e-5 of "
                  "the worst model's flux, at most 1024)"},
-        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
+        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_COMPONENT, .argument = "N",
          .help = "measure the model error on the models left out, with N components, for use by "
                  "fits (default: no)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,

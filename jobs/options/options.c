@@ -75,6 +75,7 @@ static const mill_option rows[] = {
     {"format", KEY(format, "format")},
     {"lsf", KEY(lsf, "lsf")},
     {"resolving-power", KEY(resolving_power, "resolving_power")},
+    {"lsf-width-error", KEY(lsf_width_error, "lsf_width_error")},
     {"medium", KEY(medium, "medium")},
     {.name = "fit"},
     {"npoly", KEY(npoly, "npoly")},

@@ -51,7 +51,9 @@ enum {
   MILL_MAX_GRID_AXIS = 6,    /**< labels of a grid emulator (4096 terms) */
   MILL_MAX_HULL = 16,        /**< hulls of a library */
   MILL_MAX_CONT = 24,        /**< continuum functions of a segment */
-  MILL_MAX_ERROR = 16,       /**< components of the model error of an arm */
+  MILL_MAX_COMPONENT = 16,   /**< components of the model error of an arm */
+  MILL_WIDTH_ROWS = 2,       /**< components of the width of a line-spread function */
+  MILL_MAX_ERROR = 18,       /**< of a segment: both */
   MILL_MAX_ROWS = 48,        /**< components, continuum functions and parameters together */
   MILL_MAX_GUESS_START = 10, /**< templates of the guess that a star may start from */
   MILL_MAX_WALKER = 128,     /**< walkers that sample a posterior */

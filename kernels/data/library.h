@@ -112,10 +112,10 @@ typedef struct mill_emulator {
  *  error"): components, each with an unknown amplitude in a star, and the rms outside of them. */
 typedef struct mill_model_error {
   float *fraction;  /**< [n_pix] rms of what the components leave, owned; NULL: no model error */
-  int n_component;  /**< 0 ... MILL_MAX_ERROR */
+  int n_component;  /**< 0 ... MILL_MAX_COMPONENT */
   float *component; /**< [n_component][n_pix], owned; NULL without */
-  double sigma[MILL_MAX_ERROR]; /**< standard deviations of the components' shares */
-  double correlation;           /**< pixels over which what the components leave is correlated */
+  double sigma[MILL_MAX_COMPONENT]; /**< standard deviations of the components' shares */
+  double correlation; /**< pixels over which what the components leave is correlated */
 } mill_model_error;
 
 /** Largest plausible sigma, as a fraction of the width of its arm. */

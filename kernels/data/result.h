@@ -67,8 +67,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "v sin i within 2 errors of its lower limit, or at it: VSINI_ERR is then a 1-sigma upper "     \
-    "limit")                                                                                       \
+    "the square of v sin i within 2 errors of its least, or at it: VSINI_ERR is then a 1-sigma "   \
+    "upper limit")                                                                                 \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
     "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK",                                                             \

@@ -62,6 +62,9 @@ typedef struct mill_fit_settings {
   enum mill_rotation_kind rotation; /**< how rotation acts below a grid step */
   double n_cont_per_1000aa;         /**< as many by width, where more: mill_continuum_count */
   int model_error; /**< 1: what the library knows of its templates' errors is used */
+  /** Of the factor of a line-spread function's width: standard deviation; 0: it is 1, negative:
+   *  that of the input's format. */
+  double lsf_width_error;
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */

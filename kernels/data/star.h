@@ -36,6 +36,7 @@ typedef struct mill_raw_segment {
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
+  double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
   /* what its reader knows of it; the pipeline does not ask */
   enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
   int i_file;                /**< of the catalog */

@@ -45,7 +45,7 @@
 #include "kernels/math/primitives.h"
 
 /** Sums that one call of mill_block_sum_n may take. */
-enum { MILL_BLOCK_MAX_SUM = 768 };
+enum { MILL_BLOCK_MAX_SUM = 776 };
 
 #include MILL_PRIMITIVES_BLOCK
 

@@ -323,9 +323,11 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
   slot->request = MILL_REQ_FINAL;
 }
 
-MILL_HD static inline int mill_has_model_error(const mill_model *m)
+MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
 {
   int has = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    has |= slot->segment[i].own_d != NULL;
   for (int a = 0; a < m->n_arm; a++)
     has |= m->arm[a].error.fraction != NULL;
   return has;
@@ -337,7 +339,7 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
 {
   const mill_polish *p = &slot->polish;
   if (slot->settled || slot->starts.i > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
-      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m))
+      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m, slot))
     return;
   slot->settled = 1;
   slot->fix_error = 1;
@@ -350,7 +352,8 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
  *  so that their F can be compared.  If so, fix it there and polish once more. */
 MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
 {
-  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) || !mill_has_model_error(m))
+  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) ||
+      !mill_has_model_error(m, slot))
     return 0;
   slot->settled = 2;
   slot->best.i_start = slot->starts.i = 0;

@@ -413,8 +413,8 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  const int half =
-      mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 1, work);
+  const int half = mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
+                                              1, slot->blur[i_arm], work);
   int n_used = 0, n_done = 0, n_seen = 0;
   for (int i = 0; i < slot->n_segment; i++) {
     const int used = slot->segment[i].used && slot->segment[i].arm == i_arm;
@@ -422,7 +422,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     n_seen += used && slot->segment[i].n_good > 0;
   }
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
-  const int n_share = slot->fix_error && arm->error.fraction ? (n_seen > 0 ? n_seen : 1) : 0;
+  const int n_share = slot->fix_error ? (n_seen > 0 ? n_seen : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)
@@ -435,7 +435,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
         mill_block_template_row(*b, m, arm, r, half, work, rotated, bend);
       mill_block_pixel_row(b, m, s, vel, r, rotated, bend, work);
     }
-    mill_block_jacobian(*b, m, s, n_share, work, &slot->eval);
+    mill_block_jacobian(*b, m, s, s->own_d ? n_share : 0, work, &slot->eval);
     n_done++;
   }
 }
@@ -481,8 +481,8 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
   } /* no thread reads these before the barriers of the spline */
   if (!kept) {
     mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
-    const int half =
-        mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, work);
+    const int half = mill_block_rotation_kernel(
+        *b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, slot->blur[i_arm], work);
     mill_block_template_row(*b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
   } else {
     mill_block_spline(*b, arm, templ, (mill_real *)work->bend);

@@ -73,6 +73,7 @@ typedef struct mill_model_arm {
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
   const double *stored_mean; /**< mean [n_stored][1 + n_label] */
   mill_model_error error;    /**< fraction NULL: none, or not wanted */
+  double template_sigma_aa;  /**< as in mill_arm */
 } mill_model_arm;
 
 /** Distance of rows over a segment's pixels, such that a GPU may load four floats at once. */

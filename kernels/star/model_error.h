@@ -3,7 +3,8 @@
  *
  *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
  *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have
- *  unit variance.  It is fixed once, with a template, a velocity and a continuum, and from then on
+ *  unit variance.  One more is the template's derivative by ln(width of the line-spread function),
+ *  times that width's relative error.  The covariance is fixed once, with a template, a velocity and a continuum, and from then on
  *  F is a Gaussian likelihood of known covariance: weights is and d = flux is with the diagonal in
  *  them, and E = L^-1 C with L L^T = 1 + C^T C, so that the inverse covariance is 1 - E^T E.
  */
@@ -12,6 +13,7 @@
 
 #include "kernels/math/block.h"
 #include "kernels/math/linalg.h"
+#include "kernels/star/prepare.h"
 #include "kernels/star/template.h"
 
 /** A product of 1 + variance is taken the logarithm of beyond this. */
@@ -82,6 +84,9 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
   }
   MILL_BARRIER(b);
 }
+
+/** Pixels on each side that a second derivative is made of. */
+enum { MILL_BEND_REACH = 4 };
 
 /** Width of pixel i in ln wavelength. */
 MILL_HD static inline double mill_error_width(const mill_waveset *ws, int i)
@@ -180,6 +185,11 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   const mill_model_error *e = &arm->error;
   const double scale = (double)n_share * e->correlation * arm->ln_step;
   double part[2] = {0.0, 0.0}, product = 1.0;
+  if (!e->fraction) {
+    total[0] = 0.0;
+    total[1] = s->own_dd;
+    return;
+  }
   MILL_FOR(b, i, s->n_pix)
   {
     const int k = work->index[i];
@@ -232,6 +242,51 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
+/** Squared sigma of the line-spread function at a pixel, in pixels; of a matrix that of the Gaussian
+ *  with its sum of squares, as in mill_find_narrow.  0: it has no number. */
+MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
+                                             int i)
+{
+  const int n = s->n_pix, h = s->n_diag / 2;
+  double width = 0.0;
+  if (s->lsf_aa) {
+    const double wave = exp(s->ws->ln_wave[i]), blur = s->blur_ln * wave;
+    const double lack = (double)s->lsf_aa[i], templ = arm->template_sigma_aa;
+    width = sqrt(lack * lack + templ * templ + blur * blur) / (wave * mill_error_width(s->ws, i));
+  } else if (n > 2 * h) {
+    double sum, square;
+    mill_sum_row(s->n_diag, n, s->raw_res, i < h ? h : (i >= n - h ? n - 1 - h : i), &sum, &square);
+    width = sum * sum / (3.5449077018110318 * square); /* 2 sqrt(pi) */
+  }
+  return width < (double)n ? width * width : 0.0;
+}
+
+/** The rows of C after the components': what standard deviations of the line-spread function's width
+ *  do to the template, of a factor at all pixels and of one that rises from -1 to 1 along them.  By
+ *  the heat equation that is sigma^2 times the template's second derivative; times the continuum in
+ *  s->scratch, over sigma. */
+MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
+                                         const mill_real *templ, int n_share)
+{
+  /* the least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of one pixel and more */
+  const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
+  const double scale = s->width_error * sqrt((double)n_share);
+  const int n = s->n_pix;
+  float *even = s->error + (size_t)arm->error.n_component * mill_row_pitch(n);
+  float *sloped = even + mill_row_pitch(n);
+  MILL_FOR(b, i, n)
+  {
+    double bend = 0.0;
+    for (int j = 1; j <= MILL_BEND_REACH && i >= MILL_BEND_REACH && i < n - MILL_BEND_REACH; j++)
+      bend += a[j - 1] * ((double)templ[i - j] - 2.0 * (double)templ[i] + (double)templ[i + j]);
+    const double x =
+        scale * mill_lsf_width2(arm, s, i) * bend * (double)s->scratch[i] * (double)s->is[i];
+    even[i] = (float)x;
+    sloped[i] = (float)(x * (2.0 * (double)i / (double)(n - 1) - 1.0));
+  }
+  MILL_BARRIER(b);
+}
+
 /** Fix the model error of a released segment for a star with n_share segments of its arm, which
  *  have their errors in common: each then counts for less.
  *
@@ -244,7 +299,7 @@ MILL_BLOCK_CALLED void mill_block_fix_error(mill_block own, const mill_model *m,
 {
   mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int n = s->n_pix, n_error = arm->error.n_component;
+  const int n = s->n_pix, n_error = mill_n_error(arm, s->width_error);
   const float *cont = s->ws->cont;
   MILL_FOR(b, i, n)
   {
@@ -257,6 +312,8 @@ MILL_BLOCK_CALLED void mill_block_fix_error(mill_block own, const mill_model *m,
   double total[2], ln_det = 0.0, taken = 0.0;
   mill_block_weigh_error(b, arm, s, templ, level, n_share, work, total);
   mill_block_draw_error(b, m, s, level, n_share, work);
+  if (s->width_error > 0.0)
+    mill_block_draw_width(b, arm, s, templ, n_share);
   /* without numbers there is no likelihood either */
   const int ok = n_error > 0 && mill_block_factor_error(b, s, n_error, work) == 0;
   if (ok) {

@@ -7,7 +7,8 @@
 
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i this many errors (of its inner parameter) above its limit is resolved. */
+/** v sin i is resolved when its square, in which -2 ln L is about quadratic below the width of the
+ *  line-spread function, is this many errors above that of its limit. */
 #define MILL_VSINI_RESOLVED 2.0
 /** Waves of the residuals are reported when they are this fraction of an arm's chi-square and this
  *  many standard deviations above noise. */
@@ -149,11 +150,10 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
       r->info |= MILL_INFO_VSINI_ZERO;
     return 1;
   }
+  const double least = m->set.min_vsini_km_s, rise = mill_vsini_rise(m->set.rotation, vsini);
   for (int i = 0; i < n; i++)
     if (idx[i] == MILL_PAR_VSINI &&
-        mill_par_inner(m, MILL_PAR_VSINI, vsini) -
-                mill_par_inner(m, MILL_PAR_VSINI, m->set.min_vsini_km_s) <
-            MILL_VSINI_RESOLVED * sqrt(inv[i * n + i]))
+        vsini * vsini - least * least < 2.0 * MILL_VSINI_RESOLVED * rise * sqrt(inv[i * n + i]))
       r->info |= MILL_INFO_VSINI_ZERO;
   return 1;
 }

@@ -17,6 +17,8 @@ typedef struct mill_segment {
   const mill_waveset *ws;
   const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
   double templ_pix;     /**< sigma in pixels that deconv takes out of the matrix; 0: none */
+  double blur_ln;       /**< sigma in ln wavelength of what acts on the grid, not in lsf_aa */
+  double width_error;   /**< relative, of the line-spread function: standard deviation; 0: none */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
@@ -40,12 +42,13 @@ typedef struct mill_segment {
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/model_error_impl.h): d and is have the part that is independent from
+  /* model error (kernels/star/model_error.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  float *error; /**< [components][mill_row_pitch(n_pix)] E: the inverse covariance is 1 - E^T E */
+  float *error;          /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
+                     1 - E^T E */
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
@@ -62,6 +65,9 @@ typedef struct mill_slot {
   enum mill_rough rough;
   int n_segment;
   mill_segment *segment;
+  /** Sigma in grid points of the part of each arm's line-spread functions that acts on the grid,
+   *  where templates are too sharp for the pixels; 0: none. */
+  double blur[MILL_MAX_ARM];
   double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
   double theta[MILL_MAX_PAR]; /**< of the request */
   int stored; /**< 1 + index of the stored template that answers this Jacobian; 0: none */
@@ -86,6 +92,13 @@ typedef struct mill_slot {
 
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
+
+/** Rows of error of a segment: the components of its arm, and the width of its line-spread
+ *  function. */
+MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
+{
+  return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0);
+}
 
 /** Parameter that is the velocity offset of an arm; -1: it has none. */
 MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
@@ -197,8 +210,8 @@ enum mill_star_count {
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
   MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
-  MILL_COUNT_OWN,       /**< n_pix where the arm has a model error, else 0 */
-  MILL_COUNT_ERROR,     /**< components * mill_row_pitch(n_pix) of it */
+  MILL_COUNT_OWN,       /**< n_pix where a segment has a model error, else 0 */
+  MILL_COUNT_ERROR,     /**< mill_n_error * mill_row_pitch(n_pix) */
   MILL_COUNT_BLOCKS,    /**< mill_guess_lanes(n_block) * guess_n * 2 * MILL_GUESS_LANE */
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */

@@ -17,6 +17,8 @@ enum {
       2 * MILL_TILE + 4 * MILL_SPLINE_FAR + 2 * MILL_SPLINE_NEAR + 4 * MILL_SPLINE_LAST,
   MILL_SPLINE_REACH = MILL_WIDE ? MILL_SPLINE_END : MILL_SPLINE_END_F32
 };
+/** How far the part of a line-spread function reaches that acts on the grid, in sigmas. */
+#define MILL_BLUR_REACH 5.0
 /** Rows that share one pass over the resolution rows' weights. */
 enum { MILL_RESOLVE_ROWS = 4 };
 
@@ -78,12 +80,50 @@ MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
+/** Convolve the kernels of half width half in work with a Gaussian of sigma grid points; returns the
+ *  half width of the result.  work->sums: lost. */
+MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
+                                         mill_workspace *work)
+{
+  enum { GAUSS = MILL_MAX_ROTATION + 1 };
+  const int reach = (int)ceil(MILL_BLUR_REACH * sigma);
+  const int n = half + reach < MILL_MAX_ROTATION ? half + reach : MILL_MAX_ROTATION;
+  double *from = work->sums, *gauss = work->sums + GAUSS;
+  for (int r = 0; r < 2; r++) {
+    double *row = r == 0 ? work->kernel : work->kernel_slope;
+    MILL_BARRIER(b);
+    MILL_FOR(b, k, half + 1)
+    {
+      from[k] = row[k];
+    }
+    MILL_FOR(b, k, reach + 1)
+    {
+      gauss[k] = exp(-0.5 * (double)(k * k) / (sigma * sigma));
+    }
+    MILL_BARRIER(b);
+    MILL_FOR(b, k, n + 1)
+    {
+      double sum = 0.0, norm = 0.0;
+      for (int j = -reach; j <= reach; j++) {
+        const double g = gauss[j < 0 ? -j : j];
+        const int q = k > j ? k - j : j - k;
+        norm += g;
+        sum += q <= half ? g * from[q] : 0.0;
+      }
+      row[k] = sum / norm;
+    }
+  }
+  MILL_BARRIER(b);
+  return n;
+}
+
 /** Kernel weights of v sin i into work->kernel and their slopes with respect to its
  *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
- *  that holds the slopes too.  Returns the half width. */
+ *  that holds the slopes too.  blur: sigma in grid points of a Gaussian that acts as well; 0: none.
+ *  Returns the half width. */
 MILL_BLOCK_CALLED int mill_block_rotation_kernel(mill_block own, int kind,
                                                  const mill_model_arm *arm, double vsini_km_s,
-                                                 int want_slope, mill_workspace *work)
+                                                 int want_slope, double blur, mill_workspace *work)
 {
   mill_block *b = &own;
   const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
@@ -100,6 +140,8 @@ MILL_BLOCK_CALLED int mill_block_rotation_kernel(mill_block own, int kind,
     work->kernel[k] = w;
     work->kernel_slope[k] = slope * slope_scale;
   }
+  if (blur > 0.0)
+    return mill_block_blur_kernel(b, half, blur, work);
   MILL_BARRIER(b);
   return half;
 }

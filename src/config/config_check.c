@@ -46,7 +46,7 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
   case MILL_OPTION_REAL:
     memcpy(&x, at, sizeof x);
     mill_text_of_real(x, value);
-    is_right = (x >= k->min && x <= k->max) || (k->may_be_none && x < 0);
+    is_right = (x >= k->min && x <= k->max) || (k->without && x == -INFINITY);
     break;
   case MILL_OPTION_COUNT:
   case MILL_OPTION_CHOICE:

@@ -116,6 +116,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "source of the line-spread function", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
      .help = "wavelength over FWHM of the line-spread function; 0: none"},
+    {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
+     .unit = "of the width",
+     .help = "standard deviation of an unknown factor of the line-spread function's width, one for "
+             "each arm, that the likelihood is integrated over; 0: none; auto: that of the input's "
+             "format",
+     .more = " (below)"},
     {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
      .help = "medium of the wavelengths; auto follows the file",
      .more = "; air wavelengths are converted to vacuum"},
@@ -162,7 +168,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
      .range = "0 … 0xffffffff", .help = "mask bits to ignore"},
 
-    {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .may_be_none = 1, SCIENCE,
+    {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .without = "none", SCIENCE,
      .section = "Selection", .range = "finite",
      .help = "lowest S/N, compared with the highest S/N of the arms", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
@@ -268,6 +274,7 @@ void mill_config_default(mill_config *config)
   fit->rotation = MILL_ROT_SPLINE;
   fit->model_error = 1;
   fit->velocity_offset_sigma_km_s = 10.0;
+  fit->lsf_width_error = -INFINITY;
   fit->min_vel_km_s = -1000.0;
   fit->max_vel_km_s = 1000.0;
   fit->min_vsini_km_s = 0.0;

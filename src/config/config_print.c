@@ -149,7 +149,7 @@ static void print_value(const mill_config *config, const mill_option *k, FILE *o
     break;
   case MILL_OPTION_REAL:
     memcpy(&x, at, sizeof x);
-    fprintf(out, " %s\n", isfinite(x) ? mill_text_of_real(x, text) : "none");
+    fprintf(out, " %s\n", isfinite(x) ? mill_text_of_real(x, text) : k->without);
     break;
   case MILL_OPTION_COUNT:
     memcpy(&i, at, sizeof i);
@@ -216,12 +216,12 @@ static void print_type(const mill_option *k, FILE *out)
     for (int i = 0; k->words[i]; i++)
       fprintf(out, "%s%s", i ? ", " : "", k->words[i]);
   else
-    fputs(k->argument                    ? k->argument
-          : k->kind == MILL_OPTION_PATH  ? "path"
-          : k->kind == MILL_OPTION_COUNT ? "whole number"
-          : k->may_be_none               ? "number or none"
-                                         : "number",
-          out);
+    fprintf(out, "%s%s%s",
+            k->argument                    ? k->argument
+            : k->kind == MILL_OPTION_PATH  ? "path"
+            : k->kind == MILL_OPTION_COUNT ? "whole number"
+                                           : "number",
+            k->without ? " or " : "", or_empty(k->without));
 }
 
 int mill_config_print_keys(FILE *out)

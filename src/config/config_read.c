@@ -440,8 +440,8 @@ static int read_key(reader *in, const yaml_node_t *node)
     MILL_CHECK(get_text(in, node, k->size, at));
     break;
   case MILL_OPTION_REAL:
-    if (k->may_be_none && is_plain(node) &&
-        (is_null(node) || strcasecmp(scalar(node), "none") == 0))
+    if (k->without && is_plain(node) &&
+        (is_null(node) || strcasecmp(scalar(node), k->without) == 0))
       *(double *)at = -INFINITY;
     else
       MILL_CHECK(get_real(in, node, at));

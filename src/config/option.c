@@ -43,7 +43,8 @@ const char *mill_option_takes(const mill_option *row, char out[256])
     snprintf(out, 256, "an integer from 0 to %llu", (unsigned long long)UINT64_MAX);
     break;
   case MILL_OPTION_REAL:
-    snprintf(out, 256, "a number%s%s", range, row->may_be_none ? " or none" : "");
+    snprintf(out, 256, "a number%s%s%s", range, row->without ? " or " : "",
+             row->without ? row->without : "");
     break;
   case MILL_OPTION_PAIR:
     snprintf(out, 256, "%s, two numbers%s", row->argument, range);
@@ -79,7 +80,7 @@ static int read_seed(const char *text, uint64_t *value)
 
 static int read_real(const mill_option *row, const char *text, double *value)
 {
-  if (row->may_be_none && strcmp(text, "none") == 0) {
+  if (row->without && strcmp(text, row->without) == 0) {
     *value = -INFINITY;
     return 1;
   }

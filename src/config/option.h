@@ -20,7 +20,7 @@ enum mill_option_kind {
   MILL_OPTION_CHOICE,      /**< int: index of one of words */
   MILL_OPTION_COUNT,       /**< int, min to max */
   MILL_OPTION_INTEGER,     /**< int64_t, min to max */
-  MILL_OPTION_REAL,        /**< double, min to max; -inf where may_be_none */
+  MILL_OPTION_REAL,        /**< double, min to max; -inf where without */
   MILL_OPTION_PAIR,        /**< double at offset and at offset2, min to max, ascending */
   MILL_OPTION_SEED,        /**< uint64_t */
   MILL_OPTION_NAMES,       /**< char[max][size], their number an int at offset2 */
@@ -33,7 +33,7 @@ typedef struct mill_option {
   char letter; /**< short form of an option; 0: none */
   size_t offset, size, offset2;
   double min, max;          /**< both 0: any */
-  int may_be_none;          /**< a REAL that may be the word none */
+  const char *without;      /**< word that a REAL may be instead of a number; NULL: none */
   const char *const *words; /**< ends with NULL */
   const char *argument;     /**< what --help calls the value, and the documentation the type */
   const char *help;         /**< NULL: that of the key */

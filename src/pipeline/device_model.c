@@ -88,15 +88,17 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* by the width of an arm there may be any number of functions up to the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
-  for (int a = 0; a < lib->n_arm && s->model_error; a++)
-    if (lib->arm[a].error.n_component + n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
+  for (int a = 0; a < lib->n_arm && s->model_error; a++) {
+    const int n_error =
+        lib->arm[a].error.n_component + (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0);
+    if (n_error + n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_RANGE,
-          "arm %s has %d components of model error, with up to %d continuum functions and %d "
-          "parameters more than %d; lower npoly, leave npoly_per_1000aa out, or give "
-          "model_error: false",
-          lib->arm[a].name, lib->arm[a].error.n_component, n_cont, MILL_PAR_LABEL0 + lib->n_label,
-          MILL_MAX_ROWS);
+          "arm %s has %d components of model and line-spread function error, with up to %d "
+          "continuum functions and %d parameters more than %d; lower npoly, leave "
+          "npoly_per_1000aa out, or give model_error: false",
+          lib->arm[a].name, n_error, n_cont, MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
+  }
   for (int a = 0; a < lib->n_arm; a++)
     /* the first test keeps a half width within int */
     if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
@@ -297,6 +299,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   arm->ln_wave0 = from->ln_wave0;
   arm->ln_step = from->ln_step;
   arm->log_flux = e->log_flux;
+  arm->template_sigma_aa = from->template_sigma_aa;
   arm->kind = e->kind;
   arm->n_layer = e->n_layer;
   if (from->n_pix < 4 * MILL_SPLINE_END)

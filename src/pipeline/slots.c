@@ -12,6 +12,12 @@
 /** Slots get their first memory in blocks of about this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
+/** Templates are made at least this broad before they are taken at the pixels, in sigmas over
+ *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than this part of the
+ *  square of what they lack of the line-spread function. */
+#define SHARPEST     0.7
+#define LARGEST_BLUR 0.8
+
 /** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
  *  once with a star. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
@@ -161,10 +167,16 @@ static int with_sigma(const mill_slots *s, const mill_raw_segment *raw)
   return raw->sigma_aa && !with_matrix(s, raw) && convolves(s, raw->arm);
 }
 
+/** Error of the width of this segment's line-spread function; 0 where it has none. */
+static double width_error(const mill_slots *s, const mill_raw_segment *raw)
+{
+  return with_matrix(s, raw) || with_sigma(s, raw) ? raw->width_error : 0.0;
+}
+
 /** Difference between a segment's line-spread function and the templates' resolution, and its
  *  number of diagonals (0: none); returns bits of FIT_INFO. */
 static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const double *wave_aa,
-                       float *lsf_aa, int *n_diag, int *info)
+                       double blur_ln, float *lsf_aa, int *n_diag, int *info)
 {
   const double templ = s->lib->arm[raw->arm].template_sigma_aa;
   const int n = raw->n_pix;
@@ -181,7 +193,8 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
       lsf_aa[i] = 0.0f;
       continue;
     }
-    const double lack = sqrt(sigma * sigma - templ * templ);
+    const double blur = blur_ln * wave_aa[i];
+    const double lack = sqrt(sigma * sigma - templ * templ - blur * blur);
     const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
     const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
     const double reach = MILL_LSF_REACH * lack / pixel;
@@ -204,10 +217,39 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
+/** Sigma in ln wavelength of the part of an arm's line-spread functions that acts on the grid: as
+ *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
+ *  they are broad enough, or where a segment has a matrix. */
+static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
+{
+  const double templ = s->lib->arm[arm].template_sigma_aa;
+  double wanted = 0.0, least = INFINITY;
+  for (int k = 0; k < star->n_segment; k++) {
+    const mill_raw_segment *raw = &star->segment[k];
+    mill_waveset_view ws;
+    if (raw->arm != arm)
+      continue;
+    if (!with_sigma(s, raw) || !mill_waveset_cache_view(s->waveset, raw->waveset, &ws))
+      return 0.0;
+    for (int i = 1; i < raw->n_pix - 1; i++) {
+      const double sigma = (double)raw->sigma_aa[i], wave = ws.wave_aa[i];
+      const double pixel = SHARPEST * 0.5 * (ws.wave_aa[i + 1] - ws.wave_aa[i - 1]);
+      if (!(sigma > 0.0) || !isfinite(sigma))
+        continue;
+      least = fmin(least, (sigma * sigma - templ * templ) / (wave * wave));
+      wanted = fmax(wanted, (pixel * pixel - templ * templ) / (wave * wave));
+    }
+  }
+  const double blur = sqrt(fmax(0.0, fmin(wanted, LARGEST_BLUR * least)));
+  return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
+}
+
 /** Check the segments of a star and plan their line-spread functions. */
 static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int *info)
 {
   float *lsf_aa = s->lsf_aa;
+  for (int a = 0; a < s->lib->n_arm; a++)
+    s->blur_ln[a] = plan_blur(s, star, a);
   for (int i = 0; i < star->n_segment; i++) {
     const mill_raw_segment *raw = &star->segment[i];
     mill_waveset_view ws;
@@ -217,7 +259,7 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, i
                         i, (long long)star->row);
     e->plan[i].n_diag = with_matrix(s, raw) ? raw->n_diag : 0;
     if (with_sigma(s, raw)) {
-      plan_sigma(s, raw, ws.wave_aa, lsf_aa, &e->plan[i].n_diag, info);
+      plan_sigma(s, raw, ws.wave_aa, s->blur_ln[raw->arm], lsf_aa, &e->plan[i].n_diag, info);
       lsf_aa += raw->n_pix;
     }
   }
@@ -239,10 +281,10 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
   const int with_parts = s->want_models == MILL_MODELS_WITH_PARTS;
   count[MILL_COUNT_PARTS] = with_parts ? n : 0;
   count[MILL_COUNT_COEF] = with_parts ? MILL_MAX_CONT : 0;
-  const mill_model_error *error = &s->model->arm[raw->arm].error;
-  count[MILL_COUNT_OWN] = error->fraction ? n : 0;
-  count[MILL_COUNT_ERROR] =
-      error->fraction ? (size_t)mill_row_pitch(raw->n_pix) * (size_t)error->n_component : 0;
+  const mill_model_arm *arm = &s->model->arm[raw->arm];
+  const int n_error = mill_n_error(arm, width_error(s, raw));
+  count[MILL_COUNT_OWN] = arm->error.fraction || n_error > 0 ? n : 0;
+  count[MILL_COUNT_ERROR] = (size_t)mill_row_pitch(raw->n_pix) * (size_t)n_error;
 }
 
 /** Elements of the arrays of a star's posterior. */
@@ -310,6 +352,8 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     to->n_pix = raw->n_pix;
     to->n_diag = e->plan[i].n_diag;
     to->ws = ws.device;
+    to->blur_ln = s->blur_ln[raw->arm];
+    to->width_error = width_error(s, raw);
     add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux);
     add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar);
     add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask); /* none: zeros */
@@ -341,6 +385,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
     to->starts.try_all = star->try_all;
     memcpy(to->starts.given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
+  for (int a = 0; a < s->lib->n_arm; a++)
+    to->blur[a] = s->blur_ln[a] / s->lib->arm[a].ln_step;
   to->sample.identity = star->identity;
   mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;

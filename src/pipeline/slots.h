@@ -55,6 +55,7 @@ typedef struct mill_slots {
   mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
   mill_slot host;         /**< last downloaded or to be uploaded */
   /* of the star that is being loaded */
+  double blur_ln[MILL_MAX_ARM]; /**< of the star that is loaded, as in mill_segment */
   float *lsf_aa; /**< sigma between templates and its line-spread functions, all segments; owned */
   size_t cap_lsf;
   mill_upload *piece; /**< what is uploaded [cap_piece], owned */

@@ -51,6 +51,7 @@ static inline void work_make(work_input *in, int kind)
     /* a sigma per pixel in some segments, narrower and wider than templates' */
     made_segment *m = &in->star[1].segment[k];
     m->with_sigma = 1;
+    m->width_error = 0.05;
     for (int p = 0; p < m->n_pix; p++)
       m->sigma_aa[p] = p % 17 == 0 ? 0.0f : (float)(0.4 + 0.6 * p / m->n_pix);
   }

@@ -30,6 +30,7 @@ typedef struct made_segment {
   float flux[MADE_MAX_PIX], ivar[MADE_MAX_PIX], res[MADE_N_DIAG * MADE_MAX_PIX];
   int32_t mask[MADE_MAX_PIX];
   int with_sigma;
+  double width_error;                    /**< relative, of the line-spread function */
   float sigma_aa[MADE_MAX_PIX];          /**< line-spread function, where with_sigma */
   double row[MADE_MAX_PIX][MADE_N_DIAG]; /**< resolution in row form, prepared, float32 values */
 } made_segment;
@@ -150,6 +151,9 @@ static inline double made_spline(int n, const double *x, const double *y, const 
          ((a * a * a - a) * second[i] + (b * b * b - b) * second[i + 1]) * h * h / 6;
 }
 
+/** Variance in A^2 of a further Gaussian that made_template convolves with. */
+static double made_more_aa2;
+
 /** Template of one segment at its pixels, after its resolution matrix or its sigma:
  *  the Gaussian of a sigma acts on the spline itself and not on its values at pixels.
  *  kind: enum mill_rotation_kind. */
@@ -191,7 +195,8 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
     second[i] -= c[i] * second[i + 1];
   const double beta = theta[0] / MILL_C_KM_S, shift = sqrt((1 - beta) / (1 + beta));
   for (int p = 0; p < s->n_pix; p++) {
-    const double lack = s->with_sigma ? made_lack_aa(lib, s, p) : 0;
+    const double of_sigma = s->with_sigma ? made_lack_aa(lib, s, p) : 0;
+    const double lack = sqrt(of_sigma * of_sigma + made_more_aa2);
     pixel[p] = made_spline(n, x, y, second, s->wave_aa[p] * shift);
     if (!(lack > 0))
       continue;
@@ -316,7 +321,8 @@ static inline void made_star_register(mill_pipeline *pipeline, int64_t row, made
                                       .ivar = s->ivar,
                                       .mask = s->mask,
                                       .resolution = s->n_diag ? s->res : NULL,
-                                      .sigma_aa = s->with_sigma ? s->sigma_aa : NULL};
+                                      .sigma_aa = s->with_sigma ? s->sigma_aa : NULL,
+                                      .width_error = s->width_error};
   }
   *out = (mill_star){.row = row, .n_segment = star->n_segment, .segment = star->raw};
 }

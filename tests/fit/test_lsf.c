@@ -116,13 +116,13 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&star[0], at, MILL_REQ_JACOBIAN, &a, &ra);
     evaluate(&with_matrix, at, MILL_REQ_JACOBIAN, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
-    /* weights and sigma in float32, 6e-8 of 40 sigma in 700 pixels with residuals r:
-     * 2 sum r 3e-6 is 1e-4 at the optimum, and grows with the residuals away from it */
-    assert_close(a.f, b.f, 1e-4 + 3e-7 * fabs(b.f));
+    /* a part of the sigma acts on the grid, where it is more exact than the matrix: that is
+     * 5e-5 of the templates' curvature, and 1e-3 in F at residuals of one sigma */
+    assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
       const double size = sqrt(b.hess[j * N_PAR + j]);
-      assert_close(a.grad[j], b.grad[j], 1e-4 * size + 1e-6 * fabs(b.grad[j]));
-      assert_close(a.hess[j * N_PAR + j], b.hess[j * N_PAR + j], 1e-5 * size * size);
+      assert_close(a.grad[j], b.grad[j], 1e-3 * size + 1e-5 * fabs(b.grad[j]));
+      assert_close(a.hess[j * N_PAR + j], b.hess[j * N_PAR + j], 2e-4 * size * size);
     }
   }
   template_sigma(0.5);
@@ -163,7 +163,8 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(0.45, through_the_change, 1e-8);
   check_noise_free(0.8, about_one, 1e-8);
   check_noise_free(0.8, through_the_change, 1e-6);
-  check_noise_free(1.2, about_one, 1e-6);
+  /* there templates of 0.5 A are first made 0.84 A broad, and the rest is less well sampled */
+  check_noise_free(1.2, about_one, 1e-4);
   check_noise_free(1.2, through_the_change, 3e-5);
 }
 

@@ -45,7 +45,7 @@ MILL_TEST(library_round_trip)
 /* Arms with and without. */
 MILL_TEST(model_error_round_trip)
 {
-  for (int n_component = 0; n_component <= MILL_MAX_ERROR; n_component += 8) {
+  for (int n_component = 0; n_component <= MILL_MAX_COMPONENT; n_component += 8) {
     mill_library *lib = new_library();
     make(4, 3, lib);
     assert_ok(test_library_add_error(n_component, lib));
@@ -344,7 +344,7 @@ MILL_TEST(error_check)
   WITH(error->component[11], INFINITY, "model error of arm r is not finite");
   WITH(error->sigma[1], -1, "component 1 of the model error of arm r");
   WITH(error->correlation, NAN, "arm r is correlated over");
-  WITH(error->n_component, MILL_MAX_ERROR + 1, "arm r has 17 components");
+  WITH(error->n_component, MILL_MAX_COMPONENT + 1, "arm r has 17 components");
   free_library(lib);
 }
 

@@ -39,7 +39,7 @@ static const mill_option rows[] = {
     {"integer", MILL_OPTION_INTEGER, AT(integer), .help = "an integer"},
     {"seed", MILL_OPTION_SEED, AT(seed), .help = "a seed"},
     {"real", MILL_OPTION_REAL, AT(real), .min = MILL_ABOVE_0, .max = DBL_MAX, .help = "a number"},
-    {"none", MILL_OPTION_REAL, AT(none), .may_be_none = 1, .help = "a number, or none (at all)"},
+    {"none", MILL_OPTION_REAL, AT(none), .without = "none", .help = "a number, or none (at all)"},
     {"pair", MILL_OPTION_PAIR, AT(low), .offset2 = offsetof(values, high), .max = 100,
      .argument = "MIN,MAX", .help = "a pair"},
     {"even", MILL_OPTION_OTHER, .take = take_even, .argument = "TEXT", .help = "a text"},
