@@ -114,8 +114,9 @@ typedef struct mill_fit_result {
   double label_err_formal[MILL_MAX_LABEL];
   double covar[MILL_MAX_COVAR];
   double m2ll; /**< -2 ln L with priors and hull penalty at the solution */
-  /** What libraries are compared by: m2ll with the continuum at its best instead of integrated, whose
-   *  determinant has the templates' unit, less 2 ln sigma and 1 of each good pixel. */
+  /** What libraries are compared by: chisq_data less good pixels, with priors and hull penalty.  A
+   *  model error and the determinant of the continuum functions, which has the templates' unit, say
+   *  nothing of which templates are better. */
   double excess;
   /** Chi-square of the best template of the guess, of which only differences have a meaning, and
    *  the largest of another library's that may belong to a better fit; infinite: no guess. */

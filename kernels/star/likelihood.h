@@ -333,13 +333,6 @@ MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
   const double f = mill_block_value(*b, m, s, vel_km_s, work);
-  MILL_SERIAL(b)
-  {
-    const double ln_det =
-        work->sums[0] + 2.0 * s->ws->n_cont * MILL_LN_SCALE(&m->arm[s->arm], work);
-    eval->excess += f - (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) -
-                    (s->error_fixed ? s->own_sum_ln_var : s->sum_ln_var) - (double)s->n_good;
-  }
   mill_block_residual(b, s, smooth, level, 1, work, &chisq, &negative, &largest);
   if (s->templ_flux)
     mill_block_parts(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);

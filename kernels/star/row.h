@@ -296,12 +296,12 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
   r->m2ll = f;
-  r->excess = f - slot->eval.f + slot->eval.excess;
   mill_map_labels(m, theta, mapped);
   r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
   r->chisq_data = slot->eval.chisq_data;
+  r->excess = r->chisq_data - (double)r->n_pix_tot + (f - slot->eval.f);
   r->chisq_c_data = slot->eval.chisq_c_data;
   r->chisq_noise = slot->eval.chisq_noise;
   for (int a = 0; a < m->n_arm; a++) {

@@ -29,7 +29,6 @@ typedef struct mill_eval {
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   /** Of all arms, without model error, and what noise has of chisq_data. */
   double chisq_data, chisq_c_data, chisq_noise;
-  double excess;     /**< of a final answer: F beyond that of noise (mill_fit_result) */
   double max_resid2; /**< largest squared residual of a good pixel */
   double negative;   /**< squared significance of negative model pixels */
   /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */

@@ -10,6 +10,8 @@
 
 enum { GROUP_SHARE = 2 /**< stars of a group for each slot */ };
 
+static const double EDGE = 1.25; /**< factor on the misfit of a row with HULL */
+
 /** A star of the group, with copies of its spectra. */
 typedef struct guest {
   mill_star star;
@@ -290,12 +292,19 @@ static void take_row(const member *m, const mill_fit_result *from, mill_fit_resu
     }
 }
 
+/** What rows of libraries are compared by.  Templates that are nearer to real spectra fit a star
+ *  beyond their labels as well as poorer ones that have its labels. */
+static double standing(const mill_fit_result *row)
+{
+  return row->warn & MILL_WARN_HULL && row->excess > 0.0 ? EDGE * row->excess : row->excess;
+}
+
 /** Is a row better than the best so far? */
 static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 {
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)
     return best->status == MILL_STATUS_NOT_DONE;
-  return best->status != MILL_STATUS_FITTED || row->excess < best->excess;
+  return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
 }
 
 /** Keep a row and its models, which are borrowed. */

@@ -2,9 +2,9 @@
 /** Stars fitted with the library of several that suits them: a pipeline for each.
  *
  *  A group of stars is copied and goes through the pipelines one after the other.  All libraries
- *  guess; a star is fitted with the one whose guess is best and with those that tie with it, and its
- *  row is that of the least mill_fit_result.excess, the first of equal ones.  So a row depends on
- *  its star alone.  With one library the group is none and this is its pipeline.
+ *  guess; a star is fitted with the one whose guess is best and with those that tie with it, and
+ *  its row is that of the least mill_fit_result.excess, larger where the solution has HULL; the
+ *  first of equal ones.  So a row depends on its star alone.  With one library this is its pipeline.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
