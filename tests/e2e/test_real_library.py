@@ -105,8 +105,11 @@ class RealLibrary(ProgramTest):
         done = tool("real-library", *recipe, out)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("60 models in", done.stderr)
-        done = tool("real-library", "--least", 50, "--limit", 0.1, "--no-model-error", *recipe, out)
+        # of the plan oba, whose library has no [alpha/Fe]
+        done = tool("real-library", "--plan", "oba", "--least", 50, "--limit", 0.1,
+                    "--no-model-error", *recipe, out)
         self.assertNotEqual(done.returncode, 0)
+        self.assertIn("bare.h5: 3 labels", done.stdout)
         self.assertIn("--limit", done.stderr)
         self.assertFalse(os.path.exists(out))
         done = tool("real-library", "--least", 50, *recipe, out)

@@ -51,10 +51,10 @@ TEFF_MOLECULES = 8500.0
 # Kinds of lists: each piece has a file of each.
 KINDS = ("atoms", "molecules", "tio", "hot")
 
-# Lines of hot stars that neither list has, from NIST's Atomic Spectra Database: wavelength in
-# air (A), excitation (eV), log gf and lg of the Stark width for each electron at 10000 K
-# (Dimitrijevic & Sahal-Brechot 1984 for the diffuse lines of low levels, else scaled with the
-# upper level). Fine structure closer than 0.1 A is one line.
+# Lines of hot stars that neither list has: wavelength in air (A), excitation (eV), log gf after
+# NIST's Atomic Spectra Database, and lg of the Stark width for each electron at 10000 K, which is
+# an estimate within a factor of two or three (Dimitrijevic & Sahal-Brechot 1984, JQSRT 31, 301, and
+# the upper levels). Fine structure closer than 0.1 A is one line.
 HOT = {
     ("2.000", 1): (
         (3613.642, 20.616, -1.656, -3.8),
