@@ -114,8 +114,8 @@ static inline int writer_label(const mill_h5_file *file, const char *at, const m
   const struct {
     const char *name;
     double value;
-  } number[] = {
-      {"mean", l->mean}, {"std", l->std}, {"min", l->min}, {"max", l->max}, {"scale", l->scale}};
+  } number[] = {{"mean", l->mean}, {"std", l->std},     {"min", l->min},
+                {"max", l->max},   {"scale", l->scale}, {"floor", l->floor}};
   MILL_CHECK(mill_h5_write_group(file, at));
   MILL_CHECK(mill_h5_write_attr_text(file, at, "name", l->name));
   MILL_CHECK(mill_h5_write_attr_text(file, at, "column", l->column));

@@ -83,6 +83,8 @@ static int check_labels(const mill_library *lib, const char *where)
                      label->max);
     if (!isfinite(label->scale) || !(label->scale > 0))
       return REFUSED(where, "the scale %g of label %s is not above 0", label->scale, label->name);
+    if (!isfinite(label->floor) || label->floor < 0)
+      return REFUSED(where, "the floor %g of label %s is below 0", label->floor, label->name);
   }
   return MILL_OK;
 }

@@ -6,7 +6,7 @@
 #include "kernels/data/library.h"
 
 /** The version of the format that is written and read. */
-enum { MILL_LIBRARY_FORMAT = 3 };
+enum { MILL_LIBRARY_FORMAT = 4 };
 
 /** Read a library; *lib must be zeroed, and is left cleared on failure.
  *  Fills lib->hash (digest of the contents, independent of file layout) and

@@ -190,11 +190,11 @@ static int counted(walk *w, const char *name, int most, int *value)
 static int walk_labels(walk *w, mill_library *lib)
 {
   static const attribute label[] = {
-      MEMBER(mill_label, 't', "name", name),  MEMBER(mill_label, 't', "column", column),
-      MEMBER(mill_label, 't', "unit", unit),  MEMBER(mill_label, 'i', "mapping", mapping),
-      MEMBER(mill_label, 'd', "mean", mean),  MEMBER(mill_label, 'd', "std", std),
-      MEMBER(mill_label, 'd', "min", min),    MEMBER(mill_label, 'd', "max", max),
-      MEMBER(mill_label, 'd', "scale", scale)};
+      MEMBER(mill_label, 't', "name", name),   MEMBER(mill_label, 't', "column", column),
+      MEMBER(mill_label, 't', "unit", unit),   MEMBER(mill_label, 'i', "mapping", mapping),
+      MEMBER(mill_label, 'd', "mean", mean),   MEMBER(mill_label, 'd', "std", std),
+      MEMBER(mill_label, 'd', "min", min),     MEMBER(mill_label, 'd', "max", max),
+      MEMBER(mill_label, 'd', "scale", scale), MEMBER(mill_label, 'd', "floor", floor)};
   enter_all(w, "labels");
   MILL_CHECK(counted(w, "n_label", MILL_MAX_LABEL, &lib->n_label));
   for (int i = 0; i < lib->n_label; i++) {
@@ -448,7 +448,7 @@ void mill_library_digest(const mill_library *lib, char hex[65])
 {
   walk w = {.way = DIGEST};
   mill_sha256_init(&w.sha);
-  digest_text(&w.sha, "starmill library contents 3");
+  digest_text(&w.sha, "starmill library contents 4");
   (void)walk_library(&w, (mill_library *)(uintptr_t)lib); /* only files can fail */
   mill_sha256_final(&w.sha, hex);
 }

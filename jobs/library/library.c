@@ -44,7 +44,8 @@ static const mill_option_table import_table = {
 
 static const mill_option_table head_table = {
     "starmill library",
-    "usage: starmill library build|import|spectra|train|model-error|info [options] FILE...\n"
+    "usage: starmill library build|import|spectra|train|correct|model-error|info [options] "
+    "FILE...\n"
     "\n"
     "Make and inspect template libraries.\n",
     NULL, (const mill_option[]){{0}}};
@@ -77,6 +78,7 @@ const mill_option_help *const mill_library_help[] = {HELP(&head_table),
                                                      HELP(&import_table),
                                                      HELP(&mill_library_spectra_table),
                                                      HELP(&mill_library_train_table),
+                                                     HELP(&mill_library_correct_table),
                                                      HELP(&mill_library_error_table),
                                                      HELP(&info_table),
                                                      NULL};
@@ -91,13 +93,15 @@ static const struct {
                     {"train", &script_train},
                     {"import", &script_import},
                     {"spectra", &mill_library_spectra},
+                    {"correct", &mill_library_correct},
                     {"model-error", &mill_library_error},
                     {"info", &script_info}};
 
 static int unknown(const char *name)
 {
   return MILL_ERROR(
-      MILL_ERR_USAGE, "%s%s; library has build, train, import, spectra, model-error and info",
+      MILL_ERR_USAGE,
+      "%s%s; library has build, train, import, spectra, correct, model-error and info",
       name ? "unknown sub-command " : "library needs a sub-command", name ? name : "");
 }
 

@@ -103,6 +103,22 @@ const mill_option_table mill_library_spectra_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
+/* Of spectra with known labels that a library is compared with. */
+#define LABELLED_ROWS                                                                              \
+  TEXT("spectra", "FILE.fits",                                                                     \
+       "an image of spectra and a table of their labels, as library spectra reads them"),          \
+      TEXT("columns", "TEFF,LOGG,...",                                                             \
+           "columns of the labels, in the library's order (default: the library's own)"),          \
+      {"medium", MILL_OPTION_CHOICE, .words = medium_auto_words,                                   \
+       .help = "medium of the wavelengths; auto (default) follows the header"},                    \
+      COUNT("continuum", 4, MILL_MAX_CONT,                                                         \
+            "continuum functions per spectrum in an arm, as in the fits (default 10)"),            \
+      NOISE_ROW,                                                                                   \
+      REAL(                                                                                        \
+          "spectra-sigma", 0, DBL_MAX, "A",                                                        \
+          "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, else " \
+          "that of the templates)")
+
 const mill_option_table mill_library_error_table = {
     "starmill library model-error",
     "usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5\n"
@@ -113,23 +129,34 @@ const mill_option_table mill_library_error_table = {
     PYTHON,
     (const mill_option[]){
         OUTPUT_ROWS,
-        TEXT("spectra", "FILE.fits",
-             "an image of spectra and a table of their labels, as library spectra reads them"),
-        TEXT("columns", "TEFF,LOGG,...",
-             "columns of the labels, in the library's order (default: the library's own)"),
+        LABELLED_ROWS,
         TEXT("arms", "b,r",
              "arms to measure (default: those at least half covered by the spectra); the others "
              "keep their model error"),
-        {"medium", MILL_OPTION_CHOICE, .words = medium_auto_words,
-         .help = "medium of the wavelengths; auto (default) follows the header"},
         COUNT("components", 0, MILL_MAX_COMPONENT, "principal components per arm (default 8)"),
-        COUNT("continuum", 4, MILL_MAX_CONT,
-              "continuum functions per spectrum in an arm, as in the fits (default 10)"),
-        NOISE_ROW,
-        REAL(
-            "spectra-sigma", 0, DBL_MAX, "A",
-            "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, else "
-            "that of the templates)"),
+        MILL_SCRIPT_HELP,
+        {0}}};
+
+const mill_option_table mill_library_correct_table = {
+    "starmill library correct",
+    "usage: starmill library correct --spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5\n"
+    "\n"
+    "correct learns from rest-frame spectra with known labels what the templates of a library get\n"
+    "wrong, as smooth functions of the labels, takes it out, and measures the error of the rest.\n"
+    "\n",
+    PYTHON,
+    (const mill_option[]){
+        OUTPUT_ROWS,
+        LABELLED_ROWS,
+        TEXT("assumed", "alpha,...",
+             "labels of the spectra that are assumed, not measured: the correction does not depend "
+             "on them"),
+        TEXT("range", "MIN,MAX", "wavelengths to correct, A in vacuum (default: of the spectra)"),
+        TEXT("mask", "MIN:MAX,...", "wavelengths not to correct, A in vacuum"),
+        COUNT("degree", 1, 3, "of the polynomials (default: chosen by spectra left out)"),
+        COUNT("components", 0, MILL_MAX_COMPONENT,
+              "principal components of the model error "
+              "(default 4)"),
         MILL_SCRIPT_HELP,
         {0}}};
 
@@ -139,6 +166,11 @@ const mill_script mill_library_spectra = {{&mill_library_spectra_table, NULL},
                                           "spectrum each",
                                           1,
                                           INT_MAX},
+                  mill_library_correct = {{&mill_library_correct_table, NULL},
+                                          "library.correct",
+                                          "one library",
+                                          1,
+                                          1},
                   mill_library_error = {{&mill_library_error_table, NULL},
                                         "library.model_error",
                                         "one library",

@@ -24,6 +24,7 @@ typedef struct mill_label {
   double mean, std;           /**< of the mapped value */
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
+  double floor;               /**< of its error where model error counts, in the label's unit */
   /** A star outside of these gets MILL_WARN_LABEL_EDGE, in the label's unit; both 0: no star does.
    *  mill_label_set_edges fills them when a fit loads the library. */
   double edge_min, edge_max;

@@ -118,6 +118,11 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
     mill_cholesky_inverse(n, a, n, inv, n);
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
+  for (int i = 0; i < n; i++) { /* what no number of pixels averages out of the templates' error */
+    const int l = idx[i] - MILL_PAR_LABEL0;
+    if (m->set.model_error && l >= 0 && l < m->n_label)
+      inv[i * n + i] += m->label[l].floor * m->label[l].floor;
+  }
   double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];
   for (int j = 0; j < np; j++) {
     sigma[j] = 0.0;

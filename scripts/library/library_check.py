@@ -79,6 +79,8 @@ def _check_labels(need, library):
              f"label {label.name} has the impossible range {label.min:g} to {label.max:g}")
         need(np.isfinite(label.scale) and label.scale > 0,
              f"the scale {label.scale:g} of label {label.name} is not above 0")
+        need(np.isfinite(label.floor) and label.floor >= 0,
+             f"the floor {label.floor:g} of label {label.name} is below 0")
 
 
 def _check_hulls(need, library):

@@ -24,6 +24,7 @@ class Label:
     min: float = 0.0  # of the training stars, in the label's unit
     max: float = 0.0
     scale: float = 0.0  # typical uncertainty, in the label's unit
+    floor: float = 0.0  # of its error where model error counts, in the label's unit
 
     def map(self, value):
         return ((np.log10(value) if self.mapping else np.asarray(value)) - self.mean) / self.std

@@ -14,7 +14,7 @@ from library.library_check import check
 from library.library_data import (MAX_ARM, MAX_COEF, MAX_HULL, MAX_LABEL, MAX_LAYER, MAX_PIX, Arm,
                                   Emulator, Hull, Label, Library, ModelError, Radial, SplineGrid)
 
-FORMAT, VERSION = "starmill library", 3
+FORMAT, VERSION = "starmill library", 4
 
 
 # ---- digest ------------------------------------------------------------------------------------
@@ -32,12 +32,13 @@ def digest(library):
             else:
                 sha.update(np.ascontiguousarray(value, kind).data)
 
-    put("t", "starmill library contents 3")
+    put("t", "starmill library contents 4")
     put("<i8", library.n_label)
     for label in library.label:
         put("t", label.name, label.column, label.unit)
         put("<i8", label.mapping)
-        put("<f8", label.mean, label.std, label.min, label.max, label.scale)
+        put("<f8", label.mean, label.std, label.min, label.max, label.scale,
+            label.floor)
     put("<i8", len(library.hull))
     for hull in library.hull:
         put("<i8", len(hull.label), hull.label, len(hull.facet))
@@ -129,7 +130,8 @@ def _read_all(path, file):
         library.label.append(Label(*(text_of(group, key) for key in ("name", "column", "unit")),
                                    int(group.attrs["mapping"]),
                                    *(float(group.attrs[key]) for key in
-                                     ("mean", "std", "min", "max", "scale"))))
+                                     ("mean", "std", "min", "max", "scale",
+                                      "floor"))))
     for i in range(count_of(file, "hulls", "n_hull", MAX_HULL)):
         library.hull.append(Hull(array_of(file, f"hulls/hull{i}/labels", "i4", 1),
                                  array_of(file, f"hulls/hull{i}/facets", "f8", 2)))

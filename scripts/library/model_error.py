@@ -111,12 +111,15 @@ def read_inside(options, library):
     return spectra
 
 
+def covers_half(arm, wave):
+    low, high = max(arm.wave_aa[0], wave[0]), min(arm.wave_aa[-1], wave[-1])
+    return high - low >= 0.5 * (arm.wave_aa[-1] - arm.wave_aa[0])
+
+
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
     """1 where the arm is measured."""
     arm, wanted = library.arm[i_arm], options.arms and options.arms.split(",")
-    low, high = max(arm.wave_aa[0], spectra.wave[0]), min(arm.wave_aa[-1], spectra.wave[-1])
-    half = 0.5 * (arm.wave_aa[-1] - arm.wave_aa[0])
-    if arm.name not in wanted if wanted else high - low < half:
+    if arm.name not in wanted if wanted else not covers_half(arm, spectra.wave):
         return 0
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)

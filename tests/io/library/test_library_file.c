@@ -80,7 +80,7 @@ MILL_TEST(library_digest_is_as_documented)
   mill_library *lib = new_library();
   lib->n_label = lib->n_hull = lib->n_arm = lib->n_guess = lib->n_guess_vsini = 1;
   lib->label[0] =
-      (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5, 0, 0};
+      (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5, 2.5, 0, 0};
   lib->hull[0].n_label = 1;
   lib->hull[0].n_facet = 2;
   COPY(lib->hull[0].facet, double, 1, -1.5, -1, -1.25);

@@ -146,7 +146,7 @@ static void expect_all_refused(int kind, size_t n, const damage *d)
 MILL_TEST(library_refuses_wrong_contents)
 {
   static const damage wrong[] = {
-      INT("/", "format_version", MILL_LIBRARY_FORMAT + 1, "has library format 4"),
+      INT("/", "format_version", MILL_LIBRARY_FORMAT + 1, "has library format 5"),
       WORD("/", "format", "starmill results", "not a starmill library"),
       INT("/", "format", 5, "attribute format of / is not a text"),
       WORD("arms/arm0", "activation", "relu", "activation of arm b"),
