@@ -15,7 +15,7 @@ from library.model_error import LEAST_LEVEL, covers_half, missing_sigma, read_in
 from wavelength import FWHM_PER_SIGMA  # noqa: E402
 
 TAPER_AA = 60  # at both ends of --range; a third of it around what --mask leaves out
-LEAST_STARS = 50
+LEAST_STARS = 30
 N_ROUND = 2  # the second takes what broader spectra and the emulator left of the first
 BLOCK_AA = 100  # of the two sets of ranges whose velocities and labels are compared
 TABLE_AA = 500  # of the printed sizes

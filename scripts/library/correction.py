@@ -101,7 +101,7 @@ def size_of(calibrators, x):
 
 def choose(calibrators, use, degrees=DEGREES):
     """(degree, ridge) whose left-out residuals are smallest in the median star; each step in degree
-    must earn 2 %."""
+    must earn 5 %, as labels of stars left out scatter more with more terms."""
     best, chosen = np.inf, None
     calibrators = calibrators.thinned(THIN)
     for degree in degrees:
@@ -109,7 +109,7 @@ def choose(calibrators, use, degrees=DEGREES):
                   ridge) for ridge in RIDGES]
         size, ridge = min(tried)
         print(f"degree {degree}, ridge {ridge:g}: {100 * size:.3f} % left out")
-        if size < 0.98 * best:
+        if size < 0.95 * best:
             best, chosen = size, (degree, ridge)
     return chosen
 

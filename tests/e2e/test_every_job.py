@@ -52,6 +52,8 @@ JOBS = {
     "library import": ((LIBRARY,), (LIBRARY,)),
     "library spectra": (OF_SPECTRA, (SPECTRA,)),
     "library train": (("--emulator", "radial", "--components", 4, "--left-out", 0, GRID), (GRID,)),
+    "library correct": (("--spectra", SPECTRA, "--medium", "vacuum", "--components", 0, ONE_ARM),
+                        (SPECTRA, ONE_ARM)),
     "library model-error": (("--spectra", SPECTRA, "--medium", "vacuum", ONE_ARM), (SPECTRA, ONE_ARM)),
     "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
     "particles": ((CONFIG,), (CONFIG,)),

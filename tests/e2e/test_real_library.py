@@ -112,7 +112,7 @@ class RealLibrary(ProgramTest):
         self.assertIn("bare.h5: 3 labels", done.stdout)
         self.assertIn("--limit", done.stderr)
         self.assertFalse(os.path.exists(out))
-        done = tool("real-library", "--least", 50, *recipe, out)
+        done = tool("real-library", "--least", 50, "--rows", "half", *recipe, out)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("40 spectra of MILES, 40 with a velocity", done.stdout)
         with h5py.File(out) as f:
