@@ -28,7 +28,7 @@ def small(kind, n_pix=2):
         wave = np.exp(8.25 + 2.0**-10 * np.arange(n_pix))
         weight = np.resize(weight, (n_pix, weight.shape[1]))
     return Library(
-        [Label("teff", "TEFF", "K", 1, 3.75, 0.125, 4000, 7000, 62.5)],
+        [Label("teff", "TEFF", "K", 1, 3.75, 0.125, 4000, 7000, 62.5, 2.5)],
         [Hull(np.array([0]), np.array([[1, -1.5], [-1, -1.25]]))],
         [Arm("b", "test_b", 8.25, 0.0009765625, wave, template_sigma_aa=0.5,
              emulator=Emulator([weight], [np.resize([0.125, -8], len(weight))], front))],

@@ -124,10 +124,11 @@ class RealLibrary(ProgramTest):
             wave, error = arm["wavelength"][:], arm["model_error"]
             size = np.sqrt(np.sum((error["sigmas"][:][:, None] * error["components"][:]) ** 2, axis=0)
                            + error["fraction"][:] ** 2)
-        # the line that the models lack, 0.25 in the mean of the unbroadened one, is what is wrong
+        # the line that the models lack is taken out by its mean; what stays is its spread over the
+        # stars, 0.144 (uniform) times 0.8 / 1.33 (the spectra's resolution), which 40 know to 11 %
         peak = wave[np.argmax(size)]
         self.assertLess(abs(peak - LINE), 1)
-        self.assertGreater(size.max(), 0.1)
+        self.assertAlmostEqual(size.max(), 0.087, delta=0.022)
         self.assertLess(np.median(size), 0.02)
 
         with open(tmp("published.csv"), "w") as f:

@@ -28,9 +28,9 @@ def f32(*x):
 
 
 def digest(kind, linear=False):
-    data = text("starmill library contents 3")
+    data = text("starmill library contents 4")
     data += integer(1) + text("teff", "TEFF", "K") + integer(1)
-    data += f64(3.75, 0.125, 4000, 7000, 62.5)
+    data += f64(3.75, 0.125, 4000, 7000, 62.5, 2.5)
     data += integer(1) + integer(1, 0) + integer(2) + f64(1, -1.5, -1, -1.25)
     data += integer(1) + text("b", "test_b") + integer(2) + f64(8.25, 0.0009765625, 0.5)
     data += f64(3827.625, 3831.375) + integer(1, kind)

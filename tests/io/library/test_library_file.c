@@ -157,13 +157,21 @@ MILL_TEST(library_digest)
   snprintf(lib->name, sizeof lib->name, "other");
   snprintf(lib->arm[1].source, sizeof lib->arm[1].source, "other");
   expect_digest(lib, first);
-  double *const wide[] = {&lib->label[3].mean,         &lib->label[0].std,
-                          &lib->label[1].min,          &lib->label[1].max,
-                          &lib->label[2].scale,        &lib->hull[1].facet[2],
-                          &lib->arm[1].ln_wave0,       &lib->arm[0].ln_step,
-                          &lib->arm[0].wave_aa[9],     &lib->arm[1].template_sigma_aa,
-                          &lib->guess_label[11],       &lib->guess_vsini_km_s[1],
-                          &lib->arm[1].error.sigma[0], &lib->arm[1].error.correlation};
+  double *const wide[] = {&lib->label[3].mean,
+                          &lib->label[0].std,
+                          &lib->label[1].min,
+                          &lib->label[1].max,
+                          &lib->label[2].scale,
+                          &lib->label[2].floor,
+                          &lib->hull[1].facet[2],
+                          &lib->arm[1].ln_wave0,
+                          &lib->arm[0].ln_step,
+                          &lib->arm[0].wave_aa[9],
+                          &lib->arm[1].template_sigma_aa,
+                          &lib->guess_label[11],
+                          &lib->guess_vsini_km_s[1],
+                          &lib->arm[1].error.sigma[0],
+                          &lib->arm[1].error.correlation};
   float *const narrow[] = {&lib->arm[0].emulator.weight[2][100], &lib->arm[1].emulator.bias[1][3],
                            &lib->arm[1].error.fraction[3], &lib->arm[1].error.component[5]};
   SEES(lib, wide, narrow);
@@ -224,6 +232,7 @@ MILL_TEST(library_check)
   WITH(lib->label[1].max, -1, "impossible range");
   WITH(lib->label[0].min, -1, "impossible range");
   WITH(lib->label[1].scale, NAN, "scale");
+  WITH(lib->label[1].floor, -1, "floor");
   WITH(lib->n_hull, 0, "0 hulls");
   WITH(lib->n_hull, MILL_MAX_HULL + 1, "17 hulls");
   WITH(lib->n_hull, 1, "label feh is in no hull");
