@@ -13,7 +13,7 @@ MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 if not os.path.exists(MILES):
     skip(f"no test data at {MILES}")
 COOL, HOT = 1, 2  # LIBRARY
-CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\n"
+CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.01\n"
 
 
 class Several(EndToEnd):
