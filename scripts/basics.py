@@ -54,6 +54,7 @@ def catch_stops():
 
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have held them
 
 
 def printable(words):
@@ -85,6 +86,17 @@ def check_output(path, overwrite, reads):
     refuse_input(path, reads)
     if os.path.lexists(path) and not overwrite:
         raise Failure(OUTPUT, f"{path} exists: give --overwrite to replace it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Failure(OUTPUT, f"{path} exists and is no regular file: give another name")
+
+
+def refuse_data(path):
+    """Refuse to replace spectra, a library or a result by a text or a picture."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            if file.read(9).startswith((b"SIMPLE  =", b"\x1f\x8b", b"\x89HDF")):
+                raise Failure(USAGE, f"--output {path} is a file of data, which --overwrite does not "
+                                     "replace: give another name, or remove it yourself")
 
 
 def refuse_foreign(path, made, option="--output"):

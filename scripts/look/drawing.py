@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 
-N_COLOUR = 128  # of the palette, which keeps the files small
+N_COLOUR = 256  # of the palette, which keeps the files small
 INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
 MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito: apart for every eye
 STYLE = {

@@ -4,7 +4,8 @@
 import io
 import os
 
-from basics import OUTPUT, USAGE, Failure, check_output, check_packages, write_whole
+from basics import (OUTPUT, USAGE, Failure, check_output, check_packages, refuse_data,
+                    write_whole)
 
 check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
 
@@ -167,8 +168,9 @@ def main(options):
         raise Failure(USAGE, f"these stars have {len(rows)} rows: give --output FILE.pdf, which has"
                              " a page for each")
     check_output(output, options.overwrite, result.reads(options))
+    refuse_data(output)
     models = open_models(result, rows, options)
-    inputs = Inputs(result)
+    inputs = Inputs(result, options.library)
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == ".png":

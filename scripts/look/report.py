@@ -3,7 +3,7 @@
 
 import os
 
-from basics import Failure, check_output, check_packages, printable, write_whole
+from basics import Failure, check_output, check_packages, printable, refuse_data, write_whole
 
 check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL")
 
@@ -203,7 +203,7 @@ class Stars:
             return
         try:
             self.models = open_models(result, rows, options)
-            self.inputs = Inputs(result)
+            self.inputs = Inputs(result, options.library)
         except Failure as failure:
             if options.models or options.library:  # what the user named
                 raise
@@ -290,6 +290,7 @@ def main(options):
     output = options.output or path + ".html"
     result = Result(path)
     check_output(output, options.overwrite, result.reads(options))
+    refuse_data(output)
     if result.n_row == 0:
         raise Failure(2, f"{path} has no rows: there is nothing to report")
     survey = Survey(result)

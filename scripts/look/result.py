@@ -118,7 +118,8 @@ class Result:
                     self.provenance[name] = text(self.provenance[name])
             self.libraries = self._words("LIBRARY", "CODES") if "LIBRARY" in self.fits else {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
-            self.libraries.pop(0, None)
+            self.libraries = {code: (name, self.found(path))
+                              for code, (name, path) in self.libraries.items() if code > 0}
             self.finished = bool(int(self.provenance["FINISHED"]))
             self.checked, self.checked_catalog = (
                 text(table[crc].attrs["COLUMNS"]).split()
@@ -258,8 +259,12 @@ class Result:
     def input_path(self, i):
         """Where input i is: relative paths count from the folder of the fit, or from this one where
         the survey was moved."""
-        path = os.path.join(self.provenance["FOLDER"], self.files[i])
-        return path if os.path.exists(path) else self.files[i]
+        return self.found(self.files[i])
+
+    def found(self, given):
+        """Where a file of the fit is, as input_path."""
+        path = os.path.join(self.provenance["FOLDER"], given)
+        return path if os.path.exists(path) else given
 
     def unchanged_input(self, i):
         """The path of input i, whose size and time of change are those that it had in the fit."""

@@ -4,7 +4,8 @@
 import os
 import sys
 
-from basics import OUTPUT, USAGE, Failure, check_output, check_packages, printable, write_whole
+from basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable, refuse_data,
+                    write_whole)
 
 check_packages("select", "numpy", "h5py")
 
@@ -58,6 +59,7 @@ def main(options):
     result = Result(path)
     if options.output:
         check_output(options.output, options.overwrite, result.reads(options))
+        refuse_data(options.output)
     selection = Selection(result, Expression(words, result), options.print or "targetid")
     if options.output:
         write_whole(options.output, selection.lines())

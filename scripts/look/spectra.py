@@ -11,7 +11,9 @@ import numpy as np
 from astropy.io import fits as pyfits
 
 from basics import INPUT, Failure
-from wavelength import vacuum
+from library import library_file
+from look.result import text
+from wavelength import C_KM_S, vacuum
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
@@ -141,8 +143,9 @@ READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "weave": re
 class Inputs:
     """The input files of a result, a few of them open."""
 
-    def __init__(self, result):
+    def __init__(self, result, library=None):
         self.result = result
+        self.errors = model_errors(result, library)
         self.formats = [v.decode() for v in result.catalog["files/FORMAT"][...]]
         self.medium = result.setting("medium")
         self.ignored = result.setting("mask_ignore") or 0
@@ -197,11 +200,14 @@ class Inputs:
             if more:
                 note = f"{len(exposures)} exposures, the best of each arm"
                 arms = arms + more
-        return sorted((self.marked(a) for a in arms), key=lambda a: a.wave[0]), note
+        vrad = float(self.result.fits["VRAD"][row])
+        fits = self.result.fits
+        errors = self.errors.get(int(fits["LIBRARY"][row]) if "LIBRARY" in fits else 1, {})
+        return sorted((self.marked(a, vrad, errors) for a in arms), key=lambda a: a.wave[0]), note
 
-    def marked(self, arm):
-        """With the pixels bad that the configuration masks, and errors no smaller than the floor
-        that the fit gives them; the model error is left out."""
+    def marked(self, arm, vrad, errors):
+        """With the pixels bad that the configuration masks, and the errors of the fit: no smaller
+        than its floor, and with the library's model error."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
             bad |= (arm.wave > low) & (arm.wave < high)
@@ -209,7 +215,49 @@ class Inputs:
         floor = self.result.setting("sigma_floor") or 0.0
         if floor > 0 and not bad.all():
             ivar = np.minimum(ivar, np.median(ivar[~bad]) / floor**2)
+        if arm.name in errors and arm.model is not None and np.isfinite(vrad):
+            fraction = fraction_at(errors[arm.name], arm.wave, vrad)
+            ivar = ivar / (1 + ivar * (fraction * arm.model) ** 2)
         return arm._replace(bad=bad, ivar=ivar)
+
+
+def model_errors(result, library):
+    """{library of the fit: {arm: that of the library with its model error}}; none where the fit
+    counts none, or a library is not there any more.  library: where an only one is."""
+    if result.setting("model_error") not in (True, "true"):
+        return {}
+    hashes = text(result.fits["LIBRARY"].attrs["HASHES"]).split() if "LIBRARY" in result.fits \
+        else [result.provenance["LIBRARY_HASH"]]
+    if len(hashes) > 1:
+        library = None
+    return {code: arms_with_error(result, library or path, hashes)
+            for code, (_, path) in result.libraries.items()}
+
+
+def arms_with_error(result, path, hashes):
+    try:
+        found = library_file.read(path)
+    except (Failure, OSError):
+        return {}
+    if found.hash not in hashes:
+        return {}
+    arms = {arm.name: arm for arm in found.arm if arm.error is not None}
+    names = {a.lower() for a in result.arms} - {arm.name for arm in found.arm}
+    if len(found.arm) == 1 and arms:  # one that was cut into cameras
+        arms |= {name: found.arm[0] for name in names}
+    return arms
+
+
+def fraction_at(arm, wave, vrad):
+    """The standard deviation of a model error in pixels of a star, as a part of the model."""
+    shift = np.sqrt((1 - vrad / C_KM_S) / (1 + vrad / C_KM_S))
+    width = np.gradient(np.log(wave))
+    variance = arm.error.fraction.astype(float) ** 2 * arm.error.correlation * arm.ln_step
+    found = np.interp(wave * shift, arm.wave_aa, variance) / width
+    if arm.error.component is not None:
+        rest = ((arm.error.component * arm.error.sigma[:, None]) ** 2).sum(axis=0)
+        found += np.interp(wave * shift, arm.wave_aa, rest)
+    return np.sqrt(found)
 
 
 def pieces(wave):

@@ -9,11 +9,16 @@ import collections
 
 import numpy as np
 
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
 from look.result import FITTED
 
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
+NEAR_AS = 1.5  # arcsec between rows of one star
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
               2: ("WARNED", "another warning concerns the velocity")}
@@ -50,6 +55,20 @@ def object_keys(objects):
     return np.where(objects == b"", np.uint64(0), key)
 
 
+def joined_by_place(key, place):
+    """A number for each star of the rows [n]: those of one key, and where a row shares its key with
+    no other, those within NEAR_AS of it.  place [n][2]: right ascension and declination, NaN: not
+    known."""
+    _, star, n = np.unique(key, return_inverse=True, return_counts=True)
+    known = np.flatnonzero(np.isfinite(place).all(axis=1))
+    ra, dec = np.radians(place[known]).T
+    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=1)
+    pair = known[cKDTree(unit).query_pairs(np.radians(NEAR_AS / 3600), output_type="ndarray")]
+    one, other = star[pair[(n[star[pair]] == 1).any(axis=1)]].T
+    graph = coo_matrix((np.ones(len(one)), (one, other)), (len(n), len(n)))
+    return connected_components(graph, directed=False)[1][star]
+
+
 class Survey:
     """n_fitted, n_good; every: k; sample: columns by name of the rows `rows`; sn: of their best arms;
     fitted, good: which of them are; worst: [(reduced chi-square, row)]; typical: rows; repeats."""
@@ -63,7 +82,7 @@ class Survey:
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
         self.worst = []
-        self._keys, self._key_rows = [], []
+        self._keys, self._key_rows, self._places = [], [], []
         sampled, rows = collections.defaultdict(list), []
         for block in result.blocks():
             self._count(block)
@@ -146,7 +165,8 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Of fitted rows without a warning, for every m-th star."""
+        """Of fitted rows without a warning, for every m-th star; rows without a name have a key of
+        their own where their positions may be paired."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -154,15 +174,20 @@ class Survey:
             by_name = object_keys(block["OBJECT"])
             key = np.where(named, key, by_name)
             named |= by_name != 0
-        use = named & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
+            key = np.where(named, key, mixed(~block.rows))
+        place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]], axis=1)
+        known = np.isfinite(place).all(axis=1) & (self.key_every == 1)
+        use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= mixed(key) % np.uint64(self.key_every) == 0
         self._keys.append(key[use])
         self._key_rows.append(block.rows[use])
+        self._places.append(np.where(known[:, None], place, np.nan)[use])
 
     def _find_repeats(self):
         """Differences of a star's first and second, third and fourth, ... rows, and their errors."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
-        self._keys = self._key_rows = None
+        key = joined_by_place(key, np.concatenate(self._places))
+        self._keys = self._key_rows = self._places = None
         order = np.lexsort((row, key))
         key, row = key[order], row[order]
         _, first, n = np.unique(key, return_index=True, return_counts=True)

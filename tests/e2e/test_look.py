@@ -278,6 +278,12 @@ class Outputs(Look):
         self.refused("report", FIT, "--overwrite", "--output", FIT, said=["are one file"])
         self.refused("plot", FIT, target, "--overwrite", "--output", tmp("link.png"),
                      said=["the input", "are one file"])
+        other, pipe = shutil.copy(SURVEY, tmp("other.png")), tmp("pipe")  # no file of the result
+        os.mkfifo(pipe)
+        for job in (("select", FIT, "TEFF > 0"), ("report", FIT), ("plot", FIT, target)):
+            self.refused(*job, "--overwrite", "--output", other, said=["is a file of data"])
+        self.refused("select", FIT, "TEFF > 0", "--overwrite", "--output", pipe, status=4,
+                     said=["is no regular file"])
         self.assertEqual({path: content(path) for path in before}, before)
 
 
@@ -395,6 +401,10 @@ class Report(Look):
             fits["VRAD"] = rng.normal(30, 5, n)
             fits["VRAD_ERR"][:] = 4.0
             catalog["OBJECT"][:] = b"<script>alert(1)</script>"
+            catalog["TARGET_RA"] = np.arange(n) * 0.3
+            catalog["TARGET_DEC"] = np.full(n, 60.0)
+            fits["TARGETID"][1], catalog["TARGET_RA"][1] = -1, catalog["TARGET_RA"][3] + 2e-4
+            catalog["OBJECT"][1] = b""
             fits["RVS_WARN"][:] = 0
             fits["RVS_WARN"][::10] = 256 + 8
             fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
@@ -422,8 +432,8 @@ class Report(Look):
             self.assertEqual(got[f"n-{a}"], at.sum())
             self.assertEqual(got[f"SN_{a}-p50"], np.median(f["SN_" + a][at]))
             self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
-        # pairs, one star after the other
-        delta = []
+        # pairs, one star after the other; one by its position
+        delta = [f["VRAD"][3] - f["VRAD"][1]]
         for t in np.unique(f["TARGETID"][good]):
             rows = np.flatnonzero(good & (f["TARGETID"] == t))
             delta += [f["VRAD"][b] - f["VRAD"][a] for a, b in zip(rows[::2], rows[1::2])]
