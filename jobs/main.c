@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
 #include "jobs/bench/bench.h"
@@ -159,6 +160,10 @@ static int run_watched(const mill_job_row *row, int argc, char **argv)
 {
   const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* else MPI's start tells */
   const int status = row->run(argc, argv);
+  if (status != 0) { /* nothing is left to do, and it may be for want of memory */
+    fflush(NULL);
+    _exit(status);
+  }
   if (is_watched)
     mill_watch_begin(MILL_WATCH_START, 0, "the end of the program");
   return status;

@@ -30,7 +30,8 @@ STATES = {  # state: (exit status, text to print)
     "stopped": (75, f"stopped in good order; {AGAIN}"),
     "died": (75, f"the last run died (killed, or its node lost); {AGAIN}"),
     "incomplete": (75, f"not finished, and no run is active; {AGAIN}"),
-    "damaged": (75, "finished, but some rows are damaged; the same command refits them")}
+    "damaged": (75, "finished, but some rows are damaged; the same command refits them, or where "
+                "CATALOG_CRC is wrong says what to do")}
 
 
 def shown(path):

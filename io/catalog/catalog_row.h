@@ -45,7 +45,8 @@ typedef struct mill_file_index {
   int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
   double file_mtime;
-  int64_t rows_hash; /**< digest that identifies the rows (mill_spectra_index) */
+  int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */
+  const char *warning; /**< what a user should know of the file, static; NULL: nothing */
   /** path of the redrock file by which rows were selected, owned, NULL: none */
   char *redrock;
   int64_t redrock_size;

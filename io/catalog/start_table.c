@@ -49,6 +49,7 @@ typedef struct raw_table {
   char *object;          /* row i at object + i * stride, NULL: none */
   size_t stride;         /* may lack a final zero in HDF5 */
   double *value;         /* [n_row], of one column */
+  unsigned char *known;  /* [n_row] of a result: does its CATALOG_CRC agree? */
   mill_start_table *out; /* its theta is filled */
 } raw_table;
 
@@ -230,7 +231,7 @@ static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *
   int is_whole;
   const int n_par = raw->out->n_par;
   const int32_t status = mill_stored_row_status(rows, row, &is_whole);
-  if (!is_whole && status != MILL_STATUS_NOT_DONE) {
+  if (!raw->known[i] || (!is_whole && status != MILL_STATUS_NOT_DONE)) {
     raw->id[i] = -1;
     raw->object[(size_t)i * raw->stride] = '\0';
     return 0;
@@ -263,8 +264,10 @@ static int read_rows(raw_table *raw, const mill_stored_rows *rows)
     const int64_t left = raw->n_row - start, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
     MILL_TRY(mill_stored_rows_read(rows, start, n, row, value));
     for (int64_t k = 0; k < n; k++)
-      if (!take_row(raw, rows, &at, row + (size_t)k * rows->row_size, start + k))
+      if (!take_row(raw, rows, &at, row + (size_t)k * rows->row_size, start + k)) {
         mill_damaged_rows_add(&damaged, start + k);
+        damaged.n_catalog += !raw->known[start + k];
+      }
   }
   if (damaged.n > 0)
     mill_log_warning("%s: %s; no fit starts from them", raw->path,
@@ -289,6 +292,8 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(MILL_ALLOC(n_row, &raw->id));
   MILL_TRY(MILL_ALLOC(n_row, &raw->out->info));
   MILL_TRY(read_objects(&file, raw));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->known));
+  MILL_TRY(mill_result_catalog_known(file.id, raw->path, raw->n_row, raw->known));
   MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, rows));
   MILL_TRY(read_rows(raw, rows));
 done:
@@ -401,7 +406,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   raw.out = NULL;
 done:
   mill_start_table_free(raw.out);
-  MILL_FREE(raw.id, raw.object, raw.value);
+  MILL_FREE(raw.id, raw.object, raw.value, raw.known);
   return err;
 }
 

@@ -102,10 +102,9 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
-  if (finished) {
+  if (finished)
     MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
-    MILL_TRY(mill_result_rows_check(file, path, info->n_row, watch, &damaged));
-  }
+  MILL_TRY(mill_result_rows_check(file, path, info->n_row, finished, watch, &damaged));
   if (damaged.n_catalog > 0)
     MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
                      mill_damaged_rows_text(&damaged, text)));

@@ -63,10 +63,10 @@ static void close_table(table *t)
   MILL_FREE(t->row, t->value);
 }
 
-int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watch,
+int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
                            mill_damaged_rows *damaged)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, is_whole = 1;
   table *both = NULL, *fits, *catalog;
   MILL_TRY(MILL_ALLOC(2, &both));
   fits = &both[0];
@@ -78,13 +78,13 @@ int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watc
   for (int64_t at = 0; at < n_row; at += BLOCK_ROWS) {
     const int64_t n = n_row - at < BLOCK_ROWS ? n_row - at : BLOCK_ROWS;
     mill_watch_again(watch);
-    for (int i = 0; i < 2; i++)
+    for (int i = is_finished ? 0 : 1; i < 2; i++)
       MILL_TRY(mill_stored_rows_read(&both[i].rows, at, n, both[i].row, both[i].value));
     for (int64_t k = 0; k < n; k++) {
-      int is_whole;
       const int is_known =
           mill_stored_row_agrees(&catalog->rows, catalog->row + (size_t)k * catalog->rows.row_size);
-      mill_stored_row_status(&fits->rows, fits->row + (size_t)k * fits->rows.row_size, &is_whole);
+      if (is_finished)
+        mill_stored_row_status(&fits->rows, fits->row + (size_t)k * fits->rows.row_size, &is_whole);
       damaged->n_catalog += !is_known;
       if (!is_whole || !is_known)
         mill_damaged_rows_add(damaged, at + k);
@@ -94,5 +94,26 @@ done:
   for (int i = 0; i < 2 && both; i++)
     close_table(&both[i]);
   mill_free(both);
+  return err;
+}
+
+int mill_result_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known)
+{
+  int err = MILL_OK;
+  table *catalog = NULL;
+  MILL_TRY(MILL_ALLOC(1, &catalog));
+  MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &catalog->rows));
+  MILL_TRY(make_room(catalog));
+  for (int64_t at = 0; at < n_row; at += BLOCK_ROWS) {
+    const int64_t n = n_row - at < BLOCK_ROWS ? n_row - at : BLOCK_ROWS;
+    MILL_TRY(mill_stored_rows_read(&catalog->rows, at, n, catalog->row, catalog->value));
+    for (int64_t k = 0; k < n; k++)
+      is_known[at + k] = (unsigned char)mill_stored_row_agrees(
+          &catalog->rows, catalog->row + (size_t)k * catalog->rows.row_size);
+  }
+done:
+  if (catalog)
+    close_table(catalog);
+  mill_free(catalog);
   return err;
 }

@@ -28,10 +28,13 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
 int mill_result_rows_put_order(hid_t file, const char *path, const char *crc,
                                const mill_columns *columns);
 
-/** Read all n_row rows of /fits and /catalog of an open, finished result, and add the damaged ones.
- *  watch: token of src/system/watchdog.h, renewed at every block, or -1.  Not collective.
- *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watch,
+/** Read all n_row rows of /catalog of an open result, of a finished one also those of /fits, and
+ *  add the damaged ones.  watch: token of src/system/watchdog.h, renewed at every block, or -1.
+ *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
                            mill_damaged_rows *damaged);
+
+/** is_known [n_row]: does the CATALOG_CRC of each row agree?  Errors as above. */
+int mill_result_catalog_known(hid_t file, const char *path, int64_t n_row, unsigned char *is_known);
 
 #endif

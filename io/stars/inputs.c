@@ -187,6 +187,8 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
     goto done;
   }
   MILL_TRY(err);
+  if (index->warning)
+    mill_log_warning("%s: %s", path, index->warning);
   facts->size = index->file_size;
   facts->mtime = index->file_mtime;
   facts->n_row = index->n_row;

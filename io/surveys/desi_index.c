@@ -88,8 +88,11 @@ static int read_division(mill_desi_file *file, division *all)
   return MILL_OK;
 }
 
+#define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
+
 /* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have TARGETID. */
-static int do_without_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
+static int do_without_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map,
+                               const char **warning)
 {
   int i_scores = -1, found = 0;
   mill_fits_file *fits = file->fits;
@@ -104,17 +107,16 @@ static int do_without_fibermap(mill_desi_file *file, const mill_selection *selec
   if (i_scores >= 0 && fits->guard->hdu[i_scores].kind == MILL_FITS_TABLE &&
       fits->guard->hdu[i_scores].axis[1] == file->n_spec)
     MILL_CHECK(mill_fits_column_int64(fits, i_scores, "TARGETID", map->target_id, &found));
-  mill_log_warning(
-      "%s: has no FIBERMAP: all its %lld spectra are taken, sky and bad fibers too; %s", path,
-      (long long)file->n_spec,
-      found ? "TARGETID is that of SCORES" : "they have no TARGETID, and IDENTIFIER numbers them");
+  *warning = found ? NO_FIBERMAP "TARGETID is that of SCORES"
+                   : NO_FIBERMAP "they have no TARGETID, and IDENTIFIER numbers them";
   return MILL_OK;
 }
 
-static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
+static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map,
+                         const char **warning)
 {
   if (file->i_fibermap < 0)
-    return do_without_fibermap(file, select, map);
+    return do_without_fibermap(file, select, map, warning);
   MILL_CHECK(mill_fits_columns(file->fits, file->i_fibermap, wish, N_WISH, map, &map->there));
   if (!HAS(map, STATUS) && !HAS(map, COADD_STATUS) && select->fiberstatus_allowed != UINT64_MAX)
     return MILL_ERROR_HDU(
@@ -352,7 +354,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   mill_desi_choice choice = {0};
   division all;
   int64_t *kept = NULL, n_kept = 0;
-  MILL_TRY(read_fibermap(file, select, &map));
+  MILL_TRY(read_fibermap(file, select, &map, &index->warning));
   MILL_TRY(mill_desi_choice_read(file, select, &choice));
   MILL_TRY(fill_from_exposures(file, &map));
   MILL_TRY(read_division(file, &all));

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -272,6 +273,18 @@ done:
   return err;
 }
 
+/* The input that a path is a hard link to; NULL: none. */
+static const mill_known_input *find_linked(const mill_known_inputs *known, const char *path)
+{
+  struct stat now, then;
+  if (stat(path, &now) == 0 && now.st_nlink > 1)
+    for (int i = 0; i < known->n; i++)
+      if (stat(known->input[i].path, &then) == 0 && then.st_dev == now.st_dev &&
+          then.st_ino == now.st_ino)
+        return &known->input[i];
+  return NULL;
+}
+
 int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
 {
   int err = MILL_OK;
@@ -284,6 +297,8 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
     const mill_input_file *now = &inputs->file[i];
     MILL_TRY(mill_input_absolute(now->path, absolute));
     const mill_known_input *then = mill_known_inputs_find(&known, absolute);
+    if (!then)
+      then = find_linked(&known, now->path);
     if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
       MILL_FAIL(MILL_ERR_OUTPUT,
                 "%s has changed since %s was made of it (%s): restore it, or fit it again",

@@ -14,6 +14,7 @@
 #include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
+#include "src/system/stop_signal.h"
 
 /* ---- options ------------------------------------------------------------------------------ */
 
@@ -123,6 +124,12 @@ int mill_job_library(int argc, char **argv)
     mill_mpi_end(&mpi);
     if (status != 0)
       return status;
+    /* the script catches signals, which wait until it does */
+    mill_stop_signal_hold();
+    if (mill_stop_signal_seen())
+      return mill_job_end("library train",
+                          MILL_ERROR(MILL_ERR_STOPPED, "stopped in good order when the training "
+                                                       "was done; give the same command again"));
   }
   return mill_script_run(script, argc - 1, argv + 1);
 }

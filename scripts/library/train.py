@@ -5,10 +5,11 @@ emulators the program has handed over."""
 import os
 import time
 
-from basics import INPUT, Failure, check_packages
+from basics import INPUT, Failure, catch_stops, check_packages
 
 
 def main(options):
+    catch_stops()
     if options.threads:  # before NumPy starts them
         os.environ["OPENBLAS_NUM_THREADS"] = options.threads
     check_packages("library train", "numpy", "scipy", "h5py")

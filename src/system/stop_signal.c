@@ -54,16 +54,28 @@ int mill_stop_signal_catch(void)
   return MILL_OK;
 }
 
+static void name_signals(sigset_t *set)
+{
+  sigemptyset(set);
+  sigaddset(set, SIGTERM);
+  sigaddset(set, SIGINT);
+  sigaddset(set, SIGUSR1);
+}
+
+void mill_stop_signal_hold(void)
+{
+  sigset_t set;
+  name_signals(&set);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void mill_stop_signal_take_waiting(void)
 {
   static const struct timespec at_once = {0};
   sigset_t set;
   if (!atomic_load(&is_catching))
     return;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGUSR1);
+  name_signals(&set);
   const int number = sigtimedwait(&set, NULL, &at_once);
   if (number > 0)
     note(number);

@@ -24,6 +24,10 @@ int mill_stop_signal_catch(void);
  *  blocks these signals. */
 void mill_stop_signal_take_waiting(void);
 
+/** Keep stop signals waiting in this thread, also in the program that it becomes by exec, until that
+ *  takes them. */
+void mill_stop_signal_hold(void);
+
 /** Number of the first one noted, 0: none yet. */
 int mill_stop_signal_seen(void);
 

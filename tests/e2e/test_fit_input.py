@@ -196,6 +196,7 @@ class BadFiles(EndToEnd):
             path = cut("bare.fits", [3, 100], drop(*lacking))
             done = self.fit("bare.h5", "--overwrite", path)
             self.assertRegex(done.stderr, f"bare.fits: has no FIBERMAP: .*{says}")
+            self.assertEqual(done.stderr.count("has no FIBERMAP"), 1)
             table, catalog = read(self.path), read(self.path, "catalog")
             if len(lacking) == 1:
                 self.assertEqual(differing(table, self.expected), [])

@@ -86,11 +86,14 @@ class FitStart(ProgramTest):
             f["fits/STATUS"][-1] = 0
             f["provenance/FINISHED"][...] = 0
             f["fits/VRAD"][0] += 1.0  # and was damaged
+            f["catalog/TARGET_RA"][1] += 1.0  # here too
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed())
         self.assertEqual(np.median(again["NEVAL"]), 3)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
-        self.assertTrue(given[1:-1].all() and not given[0] and not given[-1])
+        self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])
+        self.run_fit("first.h5", status=4)
+        self.assertIn("CATALOG_CRC", self.done.stderr)
 
     def test_the_first_table_with_the_columns_counts(self):
         straight, other = table("one.fits"), table("other.fits", lambda c: c["VRAD"].fill(99.0))

@@ -168,6 +168,11 @@ class Train(ProgramTest):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertTrue(os.path.exists(path + ".training.networks"))
         self.assertFalse(os.path.exists(path))
+        process = self.start(path, *args)
+        process.stdout.readline()  # the training is done, or nearly
+        process.terminate()
+        said = process.communicate()
+        self.assertEqual(process.returncode, 75, said)
         done = self.train("late.h5", *args)[1]
         self.assertIn("continuing from this checkpoint", done.stdout)
         self.assertEqual(digest(path), whole)
