@@ -12,6 +12,7 @@ from wavelength import C_KM_S
 
 # streams of random numbers for one index
 STAR, TILE, NOISE, DEFECT, REST = range(5)  # REST: of the model error, one an arm from here on
+FLOOR = 1 << 16
 
 KINDS = ("star",  # a clean one; the others have a defect
          "sky",  # OBJTYPE SKY, sky residuals only

@@ -12,7 +12,7 @@ from scipy.linalg import solve_banded
 from scipy.ndimage import correlate1d
 
 from basics import USAGE, Failure
-from simulate.draw import REST, generator
+from simulate.draw import FLOOR, REST, generator
 from simulate.instrument import HALF, N_DIAG, N_GROUP
 from wavelength import C_KM_S
 
@@ -191,6 +191,16 @@ def _white_rest(template, shift, random):
     width = template.instrument.step_aa / wave_aa  # in ln wavelength
     return (fraction * np.sqrt(arm.error.correlation * arm.ln_step / width)
             * random.standard_normal(len(wave_aa)))
+
+
+def labels_of_templates(survey, stars):
+    """[n, n_label] labels that templates with a model error have when they should have the stars':
+    off by draws of the library's floors."""
+    if survey.settings.model_error == "false" or all(t.arm.error is None for t in survey.templates):
+        return stars.label
+    floor = np.array([label.floor for label in survey.library.label])
+    return stars.label + floor * np.array([
+        generator(survey.settings.seed, FLOOR, i).standard_normal(len(floor)) for i in stars.index])
 
 
 def forward(survey, stars, i, a, flux):

@@ -6,7 +6,7 @@ import numpy as np
 from basics import USAGE, Failure
 from library import emulate
 from simulate.draw import DEFECT, NOISE, generator
-from simulate.forward import forward
+from simulate.forward import forward, labels_of_templates
 
 ALLBAD, COSMIC = 1 << 1, 1 << 2  # bits of desispec's spectral pixel mask
 COSMIC_SHARE, DEAD_SHARE = 0.001, 0.001  # of all pixels
@@ -20,8 +20,9 @@ def noiseless(survey, stars):
     there = np.flatnonzero(~stars.is_empty())
     if len(there) == 0:
         return out
+    labels = labels_of_templates(survey, stars)[there]
     for a, template in enumerate(survey.templates):
-        flux = emulate.flux(survey.library, template.i_arm, stars.label[there])
+        flux = emulate.flux(survey.library, template.i_arm, labels)
         for row, i in enumerate(there):
             out[a][i] = forward(survey, stars, i, a, flux[row])
     median = np.median(out[1][there], axis=1)
