@@ -325,11 +325,9 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
 
 MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
 {
-  int has = 0;
+  int has = mill_has_error(m);
   for (int i = 0; i < slot->n_segment; i++)
     has |= slot->segment[i].own_d != NULL;
-  for (int a = 0; a < m->n_arm; a++)
-    has |= m->arm[a].error.fraction != NULL;
   return has;
 }
 

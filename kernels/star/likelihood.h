@@ -296,28 +296,16 @@ MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
   MILL_BARRIER(b);
 }
 
-/** Chi-square of a segment's good pixels without model error, for the best continuum times a
- *  template (NULL: a constant), NaN when there is none; *noise: what noise has of it.  s->scratch is
- *  lost. */
-MILL_BLOCK_CALLED double mill_block_data_chisq(mill_block own, const mill_model *m,
+/** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a constant),
+ *  NaN when there is none.  s->scratch is lost. */
+MILL_BLOCK_CALLED double mill_block_best_chisq(mill_block own, const mill_model *m,
                                                const mill_segment *s, const mill_real *templ,
-                                               double level, mill_workspace *work, double *noise)
+                                               double level, mill_workspace *work)
 {
   mill_block *b = &own;
-  mill_segment data = *s;
   double chisq, negative, largest;
-  data.model = NULL;
-  if (s->error_fixed) {
-    data.d = s->own_d;
-    data.is = s->own_is;
-    data.sum_ln_var = s->own_sum_ln_var;
-    data.dd = s->own_dd;
-    data.n_error = 0;
-  }
-  const double f = mill_block_project(*b, m, &data, templ, level, 0.0, work);
-  mill_block_residual(b, &data, templ, level, 1, work, &chisq, &negative, &largest);
-  MILL_BARRIER(b);
-  *noise = mill_block_noise(b, &data);
+  const double f = mill_block_project(*b, m, s, templ, level, 0.0, work);
+  mill_block_residual(b, s, templ, level, 1, work, &chisq, &negative, &largest);
   MILL_BARRIER(b);
   return isfinite(f) ? chisq : (double)NAN;
 }
@@ -341,17 +329,29 @@ MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
   const double f_c = mill_block_project(*b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
-  double noise, unused_noise;
-  const double data_c = mill_block_data_chisq(*b, m, s, none, 1.0, work, &unused_noise);
-  const double data = mill_block_data_chisq(*b, m, s, smooth, level, work, &noise);
+  /* without a projection the coefficients at hand are another star's */
+  const double known = isfinite(f) ? chisq : (double)NAN;
+  const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
+  double data_chisq = known, data_chisq_c = known_c;
+  mill_segment data = *s;
+  if (s->error_fixed) { /* the same without model error */
+    data.d = s->own_d;
+    data.is = s->own_is;
+    data.sum_ln_var = s->own_sum_ln_var;
+    data.dd = s->own_dd;
+    data.n_error = 0;
+    data.model = NULL;
+    data_chisq_c = mill_block_best_chisq(*b, m, &data, none, 1.0, work);
+    data_chisq = mill_block_best_chisq(*b, m, &data, smooth, level, work);
+  }
+  const double noise = mill_block_noise(b, &data);
   MILL_SERIAL(b)
   {
     eval->f += f;
-    /* without a projection the coefficients at hand are another star's */
-    eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
-    eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
-    eval->chisq_data += data;
-    eval->chisq_c_data += data_c;
+    eval->chisq[s->arm] += known;
+    eval->chisq_c[s->arm] += known_c;
+    eval->chisq_data += data_chisq;
+    eval->chisq_c_data += data_chisq_c;
     eval->chisq_noise += noise;
     eval->block_gain[s->arm] += gain;
     eval->n_block[s->arm] += n_block;

@@ -130,6 +130,15 @@ typedef struct mill_model {
   int has_rough; /**< an arm has rough tangents */
 } mill_model;
 
+/** Has an arm a model error that counts? */
+MILL_HD static inline int mill_has_error(const mill_model *m)
+{
+  int has = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    has |= m->arm[a].error.fraction != NULL;
+  return has;
+}
+
 MILL_EXTERN_C_END
 
 #endif

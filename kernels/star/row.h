@@ -118,12 +118,10 @@ MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_s
     mill_cholesky_inverse(n, a, n, inv, n);
   if (mill_hull_near(m, slot->best.end, n, idx, inv))
     r->info |= MILL_INFO_NEAR_HULL;
-  int has_error = 0;
-  for (int i = 0; i < m->n_arm; i++)
-    has_error |= m->arm[i].error.fraction != NULL;
+  const int n_floor = mill_has_error(m) ? m->n_label : 0;
   for (int i = 0; i < n; i++) { /* what no number of pixels averages out of the templates' error */
     const int l = idx[i] - MILL_PAR_LABEL0;
-    if (has_error && l >= 0 && l < m->n_label)
+    if (l >= 0 && l < n_floor)
       inv[i * n + i] += m->label[l].floor * m->label[l].floor;
   }
   double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];

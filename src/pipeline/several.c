@@ -269,11 +269,11 @@ static void take_row(const member *m, const mill_fit_result *from, mill_fit_resu
   const int n = first->n_label + 2, n_own = own->n_label + 2;
   int par[MILL_MAX_PAR] = {MILL_PAR_VRAD, MILL_PAR_VSINI};
   mill_fit_result none;
-  mill_fit_result_init(&none, first, from->row, from->status);
   *to = *from;
   to->library = (uint8_t)(from->status == MILL_STATUS_FITTED ? 1 + m->index : 0);
   if (m->index == 0 || from->status != MILL_STATUS_FITTED)
     return;
+  mill_fit_result_init(&none, first, from->row, from->status);
   to->n_label = first->n_label;
   memcpy(to->label, none.label, sizeof to->label);
   memcpy(to->label_err, none.label_err, sizeof to->label_err);

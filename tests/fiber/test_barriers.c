@@ -89,7 +89,7 @@ static const char next[] = "another barrier stands before the first reader";
 static const harmless allowed[] = {
     {"body_start", 1, 1, serial},
     {"mill_block_arm", 1, 2, serial},
-    {"mill_block_data_chisq", 1, 2, sums},
+    {"mill_block_best_chisq", 1, 1, sums},
     {"mill_block_final", 1, 1, next}, /* in the sums of mill_block_project */
     {"mill_block_final", 2, 2, sums},
     {"mill_block_final", 3, 3, serial},
