@@ -14,3 +14,9 @@ def vacuum(wave):
     n = (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
          + 1.599740894897e-4 / (38.92568793293 - s2))
     return np.where(wave >= 2000, wave * n, wave)
+
+
+def doppler(vel_km_s):
+    """Return the factor that multiplies wavelengths at this velocity."""
+    beta = vel_km_s / C_KM_S
+    return np.sqrt((1 + beta) / (1 - beta))

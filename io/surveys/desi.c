@@ -388,15 +388,14 @@ static const mill_arm_choice cameras[] = {{.arm = "b", .min_aa = 3600, .max_aa =
                                           {.arm = "r", .min_aa = 5760, .max_aa = 7620},
                                           {.arm = "z", .min_aa = 7520, .max_aa = 9824}};
 
-const mill_format mill_format_desi = {"desi",
-                                      "DESI coadd and spectra files",
-                                      desi_recognise,
-                                      desi_open,
-                                      desi_close,
-                                      mill_desi_index,
-                                      desi_read,
-                                      MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES |
-                                          MILL_SELECTS_EXP_ID,
-                                      cameras,
-                                      sizeof cameras / sizeof *cameras,
-                                      0};
+const mill_format mill_format_desi = {.name = "desi",
+                                      .description = "DESI coadd and spectra files",
+                                      .recognise = desi_recognise,
+                                      .open = desi_open,
+                                      .close = desi_close,
+                                      .index = mill_desi_index,
+                                      .read = desi_read,
+                                      .selects = MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES |
+                                                 MILL_SELECTS_EXP_ID,
+                                      .camera = cameras,
+                                      .n_camera = sizeof cameras / sizeof *cameras};

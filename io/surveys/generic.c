@@ -532,14 +532,10 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 }
 
 const mill_format mill_format_generic = {
-    "generic",
-    "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
-    recognise,
-    open_file,
-    close_file,
-    index_file,
-    read_exposures,
-    0,
-    NULL,
-    0,
-    0};
+    .name = "generic",
+    .description = "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
+    .recognise = recognise,
+    .open = open_file,
+    .close = close_file,
+    .index = index_file,
+    .read = read_exposures};

@@ -236,14 +236,13 @@ static const mill_arm_choice cameras[] = {
     {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650}};
 
 const mill_format mill_format_lamost = {
-    "lamost",
-    "LAMOST low-resolution files: table COADD, or an image of five rows",
-    recognise,
-    open_file,
-    close_file,
-    index_file,
-    read_exposures,
-    0,
-    cameras,
-    sizeof cameras / sizeof *cameras,
-    0.06};
+    .name = "lamost",
+    .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
+    .recognise = recognise,
+    .open = open_file,
+    .close = close_file,
+    .index = index_file,
+    .read = read_exposures,
+    .camera = cameras,
+    .n_camera = sizeof cameras / sizeof *cameras,
+    .lsf_width_error = 0.06};

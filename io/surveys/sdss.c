@@ -337,14 +337,13 @@ static const mill_arm_choice cameras[] = {{.arm = "b", .max_aa = 6000},
                                           {.arm = "r", .min_aa = 6000, .max_aa = INFINITY}};
 
 const mill_format mill_format_sdss = {
-    "sdss",
-    "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
-    recognise,
-    open_file,
-    close_file,
-    index_file,
-    read_exposures,
-    0,
-    cameras,
-    sizeof cameras / sizeof *cameras,
-    0.1};
+    .name = "sdss",
+    .description = "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
+    .recognise = recognise,
+    .open = open_file,
+    .close = close_file,
+    .index = index_file,
+    .read = read_exposures,
+    .camera = cameras,
+    .n_camera = sizeof cameras / sizeof *cameras,
+    .lsf_width_error = 0.1};

@@ -379,14 +379,12 @@ done:
   return err;
 }
 
-const mill_format mill_format_weave = {"weave",
-                                       "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
-                                       recognise,
-                                       open_file,
-                                       close_file,
-                                       index_file,
-                                       read_exposures,
-                                       MILL_SELECTS_CLASSES,
-                                       NULL,
-                                       0,
-                                       0};
+const mill_format mill_format_weave = {
+    .name = "weave",
+    .description = "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
+    .recognise = recognise,
+    .open = open_file,
+    .close = close_file,
+    .index = index_file,
+    .read = read_exposures,
+    .selects = MILL_SELECTS_CLASSES};

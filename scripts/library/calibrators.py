@@ -37,18 +37,19 @@ class Calibrators:
     mapped: np.ndarray  # [n, n_label]
     scale: np.ndarray  # [n_label] errors of the calibrators' labels
     measures: np.ndarray  # [n_pix] where they may say what is wrong
+    level: np.ndarray  # [n_pix of the arm] of the mean template
 
     def rows(self, which):
         return Calibrators(self.at, self.wave, self.x[which], self.known[which],
                            self.slope[:, which], self.weight, self.labels[which],
-                           self.mapped[which], self.scale, self.measures)
+                           self.mapped[which], self.scale, self.measures, self.level)
 
     def thinned(self, step):
         """At every step-th pixel."""
         at = slice(None, None, step)
         return Calibrators(self.at[at], self.wave[at], self.x[:, at], self.known[:, at],
                            self.slope[:, :, at], self.weight[at], self.labels, self.mapped,
-                           self.scale, self.measures[at])
+                           self.scale, self.measures[at], self.level)
 
     def shifts(self, x):
         """[n, n_label] how far each spectrum's labels are from those given, by its residuals x and
@@ -100,14 +101,14 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     stride = max(1, int(sigma_aa / PIXELS_PER_SIGMA / step)) if np.isfinite(sigma_aa) else 1
     inside = np.flatnonzero(np.isfinite(x).mean(axis=0) > 0.5)
     at = np.arange(inside[0], inside[-1] + 1, stride)
-    wave, level, x = arm.wave_aa[at], level[at], x[:, at]
+    wave, x = arm.wave_aa[at], x[:, at]
     use = np.isfinite(x).mean(axis=1) > 0.5
     functions = residuals.continuum(2 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1, n_continuum)
-    ratio, known, scale = flat(x[use], functions, level)
+    ratio, known, scale = flat(x[use], functions, level[at])
     labels = spectra.labels[use]
     size = np.array([label.scale for label in library.label])
     out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
-                      library.map(labels), size, measures(wave))
+                      library.map(labels), size, measures(wave), level)
     if slope is None:
         out.slope = slopes(library, i_arm, labels, size, kernel_aa, at)
         remove_continuum(out, functions)

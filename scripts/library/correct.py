@@ -2,7 +2,7 @@
 """`starmill library correct`: templates corrected by real spectra with known labels, and the model
 error of what remains (docs/science/numerics.md, "Correction by real spectra")."""
 
-from basics import INPUT, USAGE, Failure, check_output, check_packages
+from basics import INPUT, USAGE, Failure, check_packages
 
 check_packages("library correct", "numpy", "scipy", "astropy", "h5py")
 
@@ -10,9 +10,8 @@ import numpy as np  # noqa: E402
 
 from library import calibrators, correction, emulate, residuals  # noqa: E402
 from library.calibrators import clipped, mad  # noqa: E402
-from library.library_file import read, writable, write  # noqa: E402
-from library.model_error import LEAST_LEVEL, covers_half, missing_sigma, read_inside  # noqa: E402
-from wavelength import FWHM_PER_SIGMA  # noqa: E402
+from library.library_file import write  # noqa: E402
+from library.model_error import begin, covers_half, missing_sigma, refuse_uncovered  # noqa: E402
 
 TAPER_AA = 60  # at both ends of --range; a third of it around what --mask leaves out
 LEAST_STARS = 30
@@ -98,7 +97,7 @@ def make_true(library, arm, found, x, noise2):
             for k, label in enumerate(library.label)]
 
 
-def measure_error(arm, found, rest, level, n_component, n_continuum, noise):
+def measure_error(arm, found, rest, n_component, n_continuum, noise):
     """The model error of an arm from residuals [n, n_pix] of spectra left out, and Facts; where
     nothing was corrected from what was found there, beyond the spectra as large as nearby."""
     full = np.full((len(rest), arm.n_pix), np.nan)
@@ -108,7 +107,7 @@ def measure_error(arm, found, rest, level, n_component, n_continuum, noise):
         value = np.interp(arm.wave_aa, found.wave[known], np.expm1(x[known]))
         out[:] = np.where(gap | ~corrected, np.nan, value)
     arm.error, facts = residuals.measure(arm.wave_aa, full, n_component, noise=noise,
-                                         n_continuum=n_continuum, level=level)
+                                         n_continuum=n_continuum, level=found.level)
     before2 = (clipped(found.x, found.known) ** 2).sum(axis=0) / np.maximum(
         found.known.sum(axis=0), 1)
     quarter = len(found.at) // 4
@@ -150,8 +149,6 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     learned = correction.learn(found, use, degree, ridge)
     terms = learned.terms(found.mapped)
     change = (terms @ learned.coef) * found.measures
-    model = emulate.flux(library, i_arm, found.labels)
-    level = np.maximum((model / model.mean(axis=1, keepdims=True)).mean(axis=0), LEAST_LEVEL)
     for i in range(N_ROUND):
         if i > 0:
             again = calibrators.compare(library, i_arm, *how, found.slope)
@@ -161,8 +158,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     after = np.where(found.measures > 0.5, rest, found.x)
     trend = emulate.monomials(found.mapped, 1)
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
-    facts = measure_error(arm, found, apart, level, int(options.components or 4), n_continuum,
-                          noise)
+    facts = measure_error(arm, found, apart, int(options.components or 4), n_continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
     floors = make_true(library, arm, found, after, noise**2 * pixel)
     facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
@@ -172,19 +168,10 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
 
 
 def main(options):
-    if not options.output or not options.spectra:
-        raise Failure(USAGE, "library correct needs --spectra FILE.fits and --output LIB.h5")
-    path = options.arguments[0]
-    check_output(options.output, True, [("the library", path), ("--spectra", options.spectra)])
-    writable(options.output, options.overwrite)
-    library = read(path)
-    spectra = read_inside(options, library)
-    sigma_aa = (float(options.spectra_sigma) if options.spectra_sigma
-                else spectra.origin.fwhm_aa / FWHM_PER_SIGMA)
+    library, spectra, sigma_aa = begin(options, "correct")
     arms = [i for i, arm in enumerate(library.arm) if covers_half(arm, spectra.wave)]
     if not arms:
-        raise Failure(INPUT, f"{options.spectra}: its spectra, {spectra.wave[0]:.0f} to "
-                      f"{spectra.wave[-1]:.0f} A, cover less than half of every arm of {path}")
+        refuse_uncovered(options, spectra)
     lines, floors = zip(*[correct_arm(options, library, i, spectra, sigma_aa) for i in arms])
     for label, floor in zip(library.label, np.min(floors, axis=0)):
         label.floor = float(floor)

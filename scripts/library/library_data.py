@@ -91,6 +91,13 @@ class Arm:
     def n_pix(self):
         return len(self.wave_aa)
 
+    def white_error(self, wave_aa, width):
+        """What the components leave as a fit counts it at rest wavelengths, relative to the flux:
+        white noise in pixels of that width in ln wavelength, with the power that the correlated
+        error has at long wavelengths."""
+        fraction = np.interp(wave_aa, self.wave_aa, self.error.fraction)
+        return fraction * np.sqrt(self.error.correlation * self.ln_step / width)
+
 
 @dataclass
 class Library:

@@ -131,22 +131,33 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
     return 1
 
 
-def main(options):
+def begin(options, job):
+    """Return the library, the spectra inside of it and the sigma (A) of their line-spread function;
+    before that, whether the output can be written."""
     if not options.output or not options.spectra:
-        raise Failure(USAGE, "library model-error needs --spectra FILE.fits and --output LIB.h5")
+        raise Failure(USAGE, f"library {job} needs --spectra FILE.fits and --output LIB.h5")
     path = options.arguments[0]
     check_output(options.output, True, [("the library", path), ("--spectra", options.spectra)])
     writable(options.output, options.overwrite)
     library = read(path)
+    spectra = read_inside(options, library)
+    return library, spectra, (float(options.spectra_sigma) if options.spectra_sigma
+                              else spectra.origin.fwhm_aa / FWHM_PER_SIGMA)
+
+
+def refuse_uncovered(options, spectra):
+    raise Failure(INPUT, f"{options.spectra}: its spectra, {spectra.wave[0]:.0f} to "
+                  f"{spectra.wave[-1]:.0f} A, cover less than half of every arm of "
+                  f"{options.arguments[0]}")
+
+
+def main(options):
+    library, spectra, sigma_aa = begin(options, "model-error")
     for name in options.arms.split(",") if options.arms else ():
         if name not in [arm.name for arm in library.arm]:
-            raise Failure(USAGE, f"--arms: {path} has no arm {name}")
-    spectra = read_inside(options, library)
-    sigma_aa = (float(options.spectra_sigma) if options.spectra_sigma
-                else spectra.origin.fwhm_aa / FWHM_PER_SIGMA)
+            raise Failure(USAGE, f"--arms: {library.path} has no arm {name}")
     n = sum(measure_arm(options, library, i, spectra, sigma_aa) for i in range(len(library.arm)))
     if n == 0:
-        raise Failure(INPUT, f"{options.spectra}: its spectra, {spectra.wave[0]:.0f} to "
-                      f"{spectra.wave[-1]:.0f} A, cover less than half of every arm of {path}")
+        refuse_uncovered(options, spectra)
     write(options.output, library, options.overwrite, options.program)
     print(f"{options.output}: {n} arm{'s' * (n != 1)} measured, hash {library.hash}")

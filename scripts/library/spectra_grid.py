@@ -6,7 +6,7 @@ from scipy.interpolate import CubicSpline
 
 from basics import INPUT, Failure
 from library.library_data import Arm
-from wavelength import C_KM_S
+from wavelength import doppler
 
 LEAST_SPECTRA = 12  # that a library needs
 LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # the first: as the fit's splines need
@@ -16,12 +16,6 @@ USED, NO_LABEL, OUTSIDE, BAD_FLUX, OUTLIER = range(5)
 FATES = ("used", "a label is not known", "a label is outside the range to keep",
          "more than a fifth of the pixels are not finite or not above 0",
          "unlike the spectra with similar labels")
-
-
-def doppler(vel_km_s):
-    """Return the factor that multiplies wavelengths at this velocity."""
-    beta = vel_km_s / C_KM_S
-    return np.sqrt((1 + beta) / (1 - beta))
 
 
 def is_good(flux):

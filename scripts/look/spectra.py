@@ -13,7 +13,7 @@ from astropy.io import fits as pyfits
 from basics import INPUT, Failure
 from library import library_file
 from look.result import text
-from wavelength import C_KM_S, vacuum
+from wavelength import doppler, vacuum
 
 Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
 Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
@@ -250,13 +250,11 @@ def arms_with_error(result, path, hashes):
 
 def fraction_at(arm, wave, vrad):
     """The standard deviation of a model error in pixels of a star, as a part of the model."""
-    shift = np.sqrt((1 - vrad / C_KM_S) / (1 + vrad / C_KM_S))
-    width = np.gradient(np.log(wave))
-    variance = arm.error.fraction.astype(float) ** 2 * arm.error.correlation * arm.ln_step
-    found = np.interp(wave * shift, arm.wave_aa, variance) / width
+    at = wave * doppler(-vrad)
+    found = arm.white_error(at, np.gradient(np.log(wave))) ** 2
     if arm.error.component is not None:
-        rest = ((arm.error.component * arm.error.sigma[:, None]) ** 2).sum(axis=0)
-        found += np.interp(wave * shift, arm.wave_aa, rest)
+        shares = ((arm.error.component * arm.error.sigma[:, None]) ** 2).sum(axis=0)
+        found += np.interp(at, arm.wave_aa, shares)
     return np.sqrt(found)
 
 

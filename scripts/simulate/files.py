@@ -9,7 +9,7 @@ from astropy.io import fits
 
 from basics import Failure, writing
 from simulate.instrument import N_DIAG, N_GROUP
-from wavelength import C_KM_S
+from wavelength import doppler
 
 N_FIBER = 5000  # of the instrument, 500 a petal
 BROKEN, REACH = 1 << 2, 1 << 3  # a forbidden and an allowed bit of the fiber status
@@ -186,8 +186,7 @@ def put_redrock(file, row, survey, stars):
     uniform, normal = stars.redrock.T
     with np.errstate(divide="ignore"):
         z_error = np.where(empty, NOISE_Z_ERROR, Z_ERROR_AT_SN10 * 10.0 / stars.sn)
-    beta = stars.vrad_km_s / C_KM_S
-    z = np.sqrt((1.0 + beta) / (1.0 - beta)) - 1.0 + z_error * normal
+    z = doppler(stars.vrad_km_s) - 1.0 + z_error * normal
     # redrock always finds something
     z = np.select([empty, is_galaxy], [MAX_NOISE_Z * uniform, GALAXY_Z], z)
     no_data = stars.kind == "no_arm"

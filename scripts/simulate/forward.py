@@ -14,7 +14,7 @@ from scipy.ndimage import correlate1d
 from basics import USAGE, Failure
 from simulate.draw import FLOOR, REST, generator
 from simulate.instrument import HALF, N_DIAG, N_GROUP
-from wavelength import C_KM_S
+from wavelength import C_KM_S, doppler
 
 MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
 MIN_PIX = 200  # of a part; without it the library has no such arm
@@ -184,12 +184,9 @@ def _error(error, share, is_correlated, random):
 
 
 def _white_rest(template, shift, random):
-    """[n_pix] relative: the rest of the model error as a fit counts it, noise of each pixel that is
-    independent of the others', with the power that the correlated error has at long wavelengths."""
-    arm, wave_aa = template.arm, template.instrument.wave_aa
-    fraction = np.interp(wave_aa * shift, arm.wave_aa, arm.error.fraction)
-    width = template.instrument.step_aa / wave_aa  # in ln wavelength
-    return (fraction * np.sqrt(arm.error.correlation * arm.ln_step / width)
+    """[n_pix] relative: a draw of the rest of the model error as a fit counts it."""
+    wave_aa = template.instrument.wave_aa
+    return (template.arm.white_error(wave_aa * shift, template.instrument.step_aa / wave_aa)
             * random.standard_normal(len(wave_aa)))
 
 
@@ -213,8 +210,7 @@ def forward(survey, stars, i, a, flux):
     flux = correlate1d(flux, weights, mode="nearest")
     if how != "false":
         flux *= 1.0 + _error(arm.error, stars.share[a][i], how == "correlated", random)
-    beta = stars.vrad_km_s[i] / C_KM_S
-    shift = np.sqrt((1.0 - beta) / (1.0 + beta))
+    shift = doppler(-stars.vrad_km_s[i])
     spline = CubicSpline(arm.wave_aa, flux, bc_type="natural")
     pixel = spline(np.clip(instrument.wave_aa * shift, arm.wave_aa[0], arm.wave_aa[-1]))
     if template.rows is not None:

@@ -83,7 +83,7 @@ class LibraryCorrect(ProgramTest):
         label = [Label(name, min=-1.0, max=1.0, scale=0.2) for name in "abc"]
         every = np.ones(n_pix)
         stars = Calibrators(np.arange(n_pix), wave, None, None, None, every, mapped, mapped,
-                            np.full(3, 0.2), every)
+                            np.full(3, 0.2), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(10, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
         # within float32, what linear interpolation leaves of a quadratic in cells of 0.4 (0.02 of
