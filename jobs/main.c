@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* starmill: one executable, one job per call. */
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 #include "jobs/scripts/simulate.h"
 #include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
 #include "src/particles/particle_config.h"
@@ -154,6 +158,38 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, (char *[]){argv[2], option}) ? printed() : EXIT_USAGE;
 }
 
+/* Under a limit on address space each thread of OpenBLAS, started when it is loaded, asks for
+ * 128 MiB again and again for ever, and malloc reserves as much for each thread that calls it; other
+ * libraries then crash.  The program's own threads call BLAS (mill_blas_begin): it begins again
+ * without OpenBLAS's. */
+static void save_address_space(char **argv)
+{
+  const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
+  char program[PATH_MAX];
+  if (!*mill_memory_limit())
+    return;
+  mallopt(M_ARENA_MAX, 1);
+  const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (n <= 0 || (n_thread && strcmp(n_thread, "1") == 0))
+    return;
+  program[n] = '\0';
+  if (setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0)
+    execv(program, argv);
+}
+
+/* In the place of the C library's: OpenMP calls it where it gets no thread, and what libraries do
+ * at exit crashes while other threads go on, or waits for ever. */
+__attribute__((visibility("default"))) void exit(int status)
+{
+  if (status == EXIT_FAILURE) {
+    dprintf(STDERR_FILENO,
+            "starmill: a library ended the program, for want of memory or threads%s\n",
+            mill_memory_limit());
+    status = mill_error_exit_status(MILL_ERR_MEMORY);
+  }
+  _exit(status);
+}
+
 /* The watchdog runs until the process is gone: libraries that end without memory may wait for ever
  * in what they do at exit, with signals that nobody looks at. */
 static int run_watched(const mill_job_row *row, int argc, char **argv)
@@ -171,6 +207,7 @@ static int run_watched(const mill_job_row *row, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+  save_address_space(argv);
   mill_h5_name_crashes();
   /* a file at the size limit then gives a failed write with a message instead of a silent death */
   signal(SIGXFSZ, SIG_IGN);

@@ -199,7 +199,8 @@ static int begin(int fd, const char *path, const holder *me, mill_lock *lock)
   if (rc == 0)
     rc = mill_thread_start(&beat->thread, keep_touching, beat);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that keeps %s: %s", path, strerror(rc));
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that keeps %s: %s%s", path, strerror(rc),
+              mill_memory_limit());
   memcpy(lock->path, beat->path, sizeof lock->path);
   lock->beat = beat;
   beat = NULL;

@@ -24,8 +24,6 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
-
 /* For mill_mpi_rank0_first. */
 typedef struct loading {
   const mill_fit_call *call;
@@ -285,21 +283,10 @@ static void warn_of_file_pointers(const mill_mpi *mpi)
                      chosen);
 }
 
-/* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
-static int check_memory(void)
-{
-  if (mill_memory_room(1, LEAST_BYTES) == 0)
-    return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
-                      LEAST_BYTES >> 20, mill_memory_limit());
-  return MILL_OK;
-}
-
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   loading all = {call, setup};
   int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = check_memory();
   if (err == MILL_OK && call->mpi->rank == 0)
     err = check_outputs(call, setup);
   MILL_TRY(mill_mpi_agree(call->mpi, err));

@@ -15,7 +15,7 @@
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
-enum { TAG_STOP = 1 };
+enum { TAG_STOP = 1, LEAST_BYTES = 192 << 20 /* of address space at the start */ };
 
 /* of told_stop and n_heard, which any thread may change */
 static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -131,6 +131,15 @@ static void log_abort(const char *text)
   mill_log_error("%s", text);
 }
 
+/* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
+static int check_memory(void)
+{
+  if (mill_memory_room(1, LEAST_BYTES) == 0)
+    return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
+                      LEAST_BYTES >> 20, mill_memory_limit());
+  return MILL_OK;
+}
+
 int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
@@ -139,6 +148,7 @@ int mill_mpi_start(mill_mpi *mpi)
   const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_TRY(check_memory());
   MILL_TRY(choose_components());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));

@@ -160,8 +160,8 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that watches for a stop");
   const int rc = mill_thread_start(&watch->thread, watch_out, watch);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s",
-              strerror(rc));
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the thread that watches for a stop: %s%s",
+              strerror(rc), mill_memory_limit());
   *out = watch;
   watch = NULL;
 done:
