@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/hdf5/hdf5_crash.h"
 
+#include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 enum {
   MAX_OPEN = 8,
   MAX_NAME = 1024,
+  MAX_FRAME = 32,
   STACK_BYTES = 1 << 16 /* HDF5 also dies where damaged groups nest without end */
 };
 
@@ -27,9 +29,10 @@ typedef struct open_file {
 static _Thread_local open_file file[MAX_OPEN];
 static _Thread_local int n_file;
 
-/* Async-signal-safe functions only. */
+/* Async-signal-safe functions only, as backtrace is from its second call on. */
 static void on_crash(int number)
 {
+  void *frame[MAX_FRAME];
   if (n_file > 0) {
     const open_file *last = &file[n_file - 1];
     dprintf(STDERR_FILENO,
@@ -40,6 +43,9 @@ static void on_crash(int number)
                                           : "make or fetch it again");
     _exit(mill_error_exit_status(last->code));
   }
+  dprintf(STDERR_FILENO, "starmill: the process died of signal %d; please report these lines\n",
+          number);
+  backtrace_symbols_fd(frame, backtrace(frame, MAX_FRAME), STDERR_FILENO);
   for (int i = 0; i < N_SIGNAL; i++)
     sigaction(signals[i], &before[i], NULL);
   raise(number);
@@ -48,8 +54,10 @@ static void on_crash(int number)
 void mill_h5_name_crashes(void)
 {
   static char stack[STACK_BYTES];
+  void *frame;
   const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
   struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
+  (void)backtrace(&frame, 1);
   sigemptyset(&action.sa_mask);
   sigaltstack(&alternative, NULL);
   for (int i = 0; i < N_SIGNAL; i++)

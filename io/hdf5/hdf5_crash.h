@@ -3,6 +3,7 @@
  *
  *  HDF5 1.10 crashes on some damaged files.  A program that has called mill_h5_name_crashes then
  *  says which file was open and what to do, and exits with the status of that file's error code.
+ *  Where none was open it says where it crashed.
  */
 #ifndef MILL_HDF5_CRASH_H
 #define MILL_HDF5_CRASH_H

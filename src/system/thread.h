@@ -6,7 +6,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/** Start a thread that takes no signals: those belong to the job's main thread.
+/** Start a thread that takes no signals but those of its own crashes: the others are the main
+ *  thread's.
  *  0, or the number that pthread_create gives (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
