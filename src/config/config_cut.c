@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arms cut from the library's only arm. */
+/* Arms cut to their ranges, and from the library's only arm. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,15 @@ enum {
   LEAST_CAMERA = 1000 /* of a camera's part, so that there are pixels at any velocity */
 };
 
+static int has_range(const mill_arm_choice *choice)
+{
+  return choice->min_aa > 0.0 || isfinite(choice->max_aa);
+}
+
 static int is_part(const mill_config *config, const mill_library *lib, int i)
 {
   const mill_arm_choice *choice = &config->arm[i];
-  return mill_library_find_arm(lib, choice->arm) < 0 &&
-         (choice->min_aa > 0.0 || isfinite(choice->max_aa));
+  return mill_library_find_arm(lib, choice->arm) < 0 && has_range(choice);
 }
 
 /* A copy of n bytes at from; NULL if n is 0. */
@@ -98,6 +102,26 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
   return MILL_OK;
 }
 
+/* Grid points [first, end) of an arm as an arm of that name. */
+static int copy_points(const mill_arm *whole, const char *name, int first, int end, mill_arm *part)
+{
+  *part = *whole;
+  part->wave_aa = NULL;
+  memset(part->emulator.weight, 0, sizeof part->emulator.weight);
+  memset(part->emulator.bias, 0, sizeof part->emulator.bias);
+  memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
+  part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
+  part->emulator.rbf.center = NULL;
+  part->error.fraction = part->error.component = NULL;
+  memcpy(part->name, name, sizeof part->name);
+  part->n_pix = end - first;
+  part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
+  MILL_CHECK(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
+                     (void **)&part->wave_aa));
+  MILL_CHECK(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
+  return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
+}
+
 static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                mill_arm *part)
 {
@@ -111,21 +135,25 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
                       choice->arm, mill_text_of_real(choice->min_aa, a),
                       mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
                       whole->wave_aa[whole->n_pix - 1]);
-  *part = *whole;
-  part->wave_aa = NULL;
-  memset(part->emulator.weight, 0, sizeof part->emulator.weight);
-  memset(part->emulator.bias, 0, sizeof part->emulator.bias);
-  memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
-  part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
-  part->emulator.rbf.center = NULL;
-  part->error.fraction = part->error.component = NULL;
-  memcpy(part->name, choice->arm, sizeof part->name);
-  part->n_pix = end - first;
-  part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
-  MILL_CHECK(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
-                     (void **)&part->wave_aa));
-  MILL_CHECK(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
-  return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
+  return copy_points(whole, choice->arm, first, end, part);
+}
+
+/* An arm of the library with a range keeps the grid points that this needs. */
+static int narrow(const mill_config *config, mill_arm *arm)
+{
+  int first = 0, end = 0;
+  mill_arm part = {0};
+  const int i = mill_config_find_arm(config, arm->name);
+  if (i < 0 || !has_range(&config->arm[i]))
+    return MILL_OK;
+  window(config, arm, &config->arm[i], &first, &end);
+  if (end - first < MIN_POINTS)
+    return MILL_OK;
+  const int err = copy_points(arm, arm->name, first, end, &part);
+  mill_arm_clear(err ? &part : arm);
+  if (!err)
+    *arm = part;
+  return err;
 }
 
 void mill_config_take_cameras(const mill_library *lib, const char *format,
@@ -160,6 +188,8 @@ int mill_config_cut_arms(const mill_config *config, mill_library *lib)
   int err = MILL_OK, n_part = 0;
   mill_arm *part = NULL;
   mill_arm_choice choice[MILL_MAX_ARM];
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(narrow(config, &lib->arm[a]));
   for (int i = 0; i < config->n_arm; i++)
     n_part += is_part(config, lib, i);
   if (n_part == 0 || lib->n_arm != 1)

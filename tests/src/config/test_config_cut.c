@@ -75,16 +75,24 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
   }
 }
 
-MILL_TEST(other_arms_stay_as_they_are)
+MILL_TEST(an_arm_with_a_range_is_cut_and_the_others_stay)
 {
-  static const char *const yaml[] = {"arms: []", "arms: [b]", "arms: [{name: b, max: 4065}]"};
-  for (int i = 0; i < 3; i++)
+  /* a range of which too few grid points are left cuts nothing */
+  static const char *const yaml[] = {"arms: []", "arms: [b]", "arms: [{name: b, max: 3000}]",
+                                     "arms: [{name: b, max: 4065}]"};
+  for (int i = 0; i < 4; i++)
     for (int n_arm = 1; n_arm < 3; n_arm++) {
       open_both(yaml[i], n_arm, MILL_EMULATOR_MLP);
       const int n_pix = lib.arm[0].n_pix;
+      const double ln_wave0 = lib.arm[0].ln_wave0;
       assert_int_equal(mill_config_cut_arms(&config, &lib), MILL_OK);
       assert_int_equal(lib.n_arm, n_arm);
-      assert_int_equal(lib.arm[0].n_pix, n_pix);
+      assert_string_equal(lib.arm[0].name, "b");
+      assert_true(lib.arm[0].ln_wave0 == ln_wave0);
+      if (i < 3)
+        assert_int_equal(lib.arm[0].n_pix, n_pix);
+      else
+        assert_true(lib.arm[0].n_pix < n_pix && lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] > 4065);
       close_both();
     }
 }
