@@ -9,6 +9,8 @@ arguments, options.program the program's path, and each option is a text, True f
 if not given.
 """
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -35,6 +37,10 @@ def main():
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
+    except SystemError as error:  # a signal came while HDF5 called Python
+        if not isinstance(error.__cause__, Failure):
+            raise
+        status, message = error.__cause__.status, str(error.__cause__)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
     except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file
@@ -55,4 +61,5 @@ def main():
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # the end would look for cycles in all that was imported, 0.1 s
     main()

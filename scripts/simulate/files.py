@@ -86,15 +86,21 @@ class FitsOutput:
 
 
 def _table(name, columns, n_row):
-    """Return the header and number of bytes of a table of (name, type, unit) columns."""
-    dtype = np.dtype([column[:2] if isinstance(column[1], str) else (column[0], *column[1])
-                      for column in columns])
-    header = fits.BinTableHDU(np.zeros(0, dtype), name=name).header
-    header["NAXIS2"] = n_row
-    del header["TDIM*"]
-    for i, (_, _, unit) in enumerate(columns, 1):
+    """Return the header and number of bytes of a table of (name, type, unit) columns.  The header is
+    put together here: astropy.io.fits' table would import astropy.table, a third of a small survey's time."""
+    dtype = np.dtype([column[:2] for column in columns])
+    letter = {"i4": "J", "i8": "K", "f4": "E", "f8": "D"}
+    header = fits.Header([
+        ("XTENSION", "BINTABLE", "binary table extension"), ("BITPIX", 8, "array data type"),
+        ("NAXIS", 2, "number of array dimensions"), ("NAXIS1", dtype.itemsize, "length of dimension 1"),
+        ("NAXIS2", n_row, "length of dimension 2"), ("PCOUNT", 0, "number of group parameters"),
+        ("GCOUNT", 1, "number of groups"), ("TFIELDS", len(columns), "number of table fields")])
+    for i, (column, kind, unit) in enumerate(columns, 1):
+        header[f"TTYPE{i}"] = column
+        header[f"TFORM{i}"] = f"{kind[1:]}A" if kind[0] == "S" else kind[:-2] + letter[kind[-2:]]
         if unit:
-            header.set(f"TUNIT{i}", unit, after=f"TFORM{i}")
+            header[f"TUNIT{i}"] = unit
+    header["EXTNAME"] = (name, "extension name")
     return header, n_row * dtype.itemsize
 
 

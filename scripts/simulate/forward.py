@@ -128,11 +128,19 @@ def _profile(n):
     return x, (c1 + c2 * cosine) * cosine ** 2
 
 
+POWER = np.array([2, 4, 6])
+
+
+@functools.lru_cache(maxsize=1)
+def _moments():
+    """The profile's moments 2, 4 and 6."""
+    x, k_dx = _profile(1000)
+    return k_dx @ x[:, np.newaxis] ** POWER
+
+
 def _moment_weights(r):
     """W_k, k = 0 to 3: the profile's moments 0, 2, 4 and 6."""
-    x, k_dx = _profile(1000)
-    power = np.array([2, 4, 6])
-    weight = (r ** power * (k_dx @ x[:, np.newaxis] ** power) / [2, 24, 720]) @ DIFFERENCE
+    weight = (r ** POWER * _moments() / [2, 24, 720]) @ DIFFERENCE
     weight[0] += 1.0
     return weight
 
