@@ -7,11 +7,13 @@ missing.  All files are written below one temporary folder.
 
 import atexit
 import fcntl
+import gc
 import glob
 import hashlib
 import json
 import os
 import resource
+import select
 import shutil
 import subprocess
 import sys
@@ -37,13 +39,17 @@ STARMILL = os.environ.get("STARMILL", "")
 if not os.access(STARMILL, os.X_OK):
     skip("the variable STARMILL does not name the built program")
 
-SOURCE = os.environ.get(
-    "MILL_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-)
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.environ.get("MILL_SOURCE_DIR", os.path.join(HERE, "..", ".."))
+DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
+sys.path[1:1] = [os.path.join(SOURCE, folder)
+                 for folder in ("scripts", "tools", "tests/reference", "tests/campaigns")]
+SCRIPTS = ("simulate", "library", "merge", "export", "report", "plot", "show", "select", "status")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
+atexit.register(gc.freeze)  # the end would look for cycles in all that was imported, 0.1 s
 
 SHIM = os.environ.get("FAULT_SHIM", "")  # tests/faults/fault_shim.c
 PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
@@ -57,6 +63,7 @@ ENVIRONMENT = dict(
     OMPI_MCA_orte_tmpdir_base=TMP,
     OMPI_MCA_btl_vader_backing_directory=TMP,
     OPENBLAS_NUM_THREADS="1",
+    MPLCONFIGDIR=TMP,
     # a build with sanitizers wants to be loaded before the library of faults; it need not
     ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
 )
@@ -115,10 +122,39 @@ def command(*args, ranks=0, program=None):
     return launch + [program or STARMILL] + [str(a) for a in args]
 
 
+_begun, _forks = set(), []
+
+
+def forked(args, cwd, timeout):
+    """Run a job that is written in Python by a fork (forks.py); None where it is not such a job, or the
+    first of its kind in this script, which starts as users start it.  The program reads the options."""
+    kind = args[:2] if args[:1] == ("library",) else args[:1]
+    if kind not in _begun or kind[0] not in SCRIPTS:
+        _begun.add(kind)
+        return None
+    done = starmill(*args, cwd=cwd, env={"STARMILL_PYTHON": os.path.join(HERE, "print-arguments")})
+    said, is_script, line = done.stdout.partition("\0")
+    if not is_script:
+        return done
+    if not _forks:
+        _forks.append(subprocess.Popen([sys.executable, "-B", os.path.join(HERE, "forks.py")], text=True,
+                                       env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        atexit.register(_forks[0].communicate, timeout=10)  # its end
+    files = tmp(".out"), tmp(".err")
+    print(json.dumps([line.split("\0")[1:], cwd or os.getcwd(), *files]), file=_forks[0].stdin, flush=True)
+    if not select.select([_forks[0].stdout], [], [], timeout)[0]:
+        raise subprocess.TimeoutExpired(done.args, timeout)
+    status, (out, errors) = int(_forks[0].stdout.readline()), (content(file, "r") for file in files)
+    return subprocess.CompletedProcess(done.args, status, said + out, done.stderr + errors)
+
+
 def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None, **how):
     """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it; how: as
     subprocess.run has it."""
-    return subprocess.run(
+    done = None
+    if not (ranks or env or how) and program in (None, STARMILL):
+        done = forked(tuple(str(a) for a in args), cwd, timeout)
+    return done or subprocess.run(
         command(*args, ranks=ranks, program=program),
         env={**ENVIRONMENT, **(env or {})},
         cwd=cwd,

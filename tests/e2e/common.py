@@ -9,7 +9,6 @@ import gzip
 
 from base import *  # noqa: F403
 
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 for _folder in ("emulator", "sim", "real/desi"):
     if not os.path.isdir(os.path.join(DATA, _folder)):
         skip(f"no test data at {os.path.join(DATA, _folder)} (set STARMILL_TEST_DATA)")

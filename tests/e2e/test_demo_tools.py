@@ -13,7 +13,6 @@ except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-pil)")
 
 TOOLS = os.path.join(SOURCE, "tools")
-sys.path[:0] = [TOOLS, os.path.join(SOURCE, "scripts")]
 sys.dont_write_bytecode = True
 import demo_plot  # noqa: E402
 from look import drawing  # noqa: E402

@@ -11,8 +11,6 @@ from astropy.table import Table
 
 from base import *  # noqa: F403
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
 FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(3)]
 OUT, MODELS, PRODUCTS = tmp("out.h5"), tmp("models.h5"), tmp("products")

@@ -2,9 +2,7 @@
 """Which rows are fitted: selection, S/N, exposures; real files (defects: test_patho.py)."""
 
 from common import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import make_generic
 
 
 class Selection(EndToEnd):

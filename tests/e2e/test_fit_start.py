@@ -2,9 +2,7 @@
 """Fits that start from a table: which stars do, what comes out, and what is refused."""
 
 from base import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import make_generic
 
 INFO_SECOND_START, INFO_GIVEN_START = 2, 64
 N_STAR = 12

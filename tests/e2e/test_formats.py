@@ -528,9 +528,6 @@ class Generic(Formats):
                 self.assertEqual(len({p["wave_at"] for p in answer["segments"]}), 1)
 
 
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
-
-
 @unittest.skipUnless(os.path.isdir(os.path.join(DATA, "real", "lamost")), "no test data")
 class RealFiles(Formats):
     def answer(self, name, config, **how):

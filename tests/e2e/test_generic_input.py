@@ -8,9 +8,7 @@ layout; the fits of the two must agree bit for bit.  Needs no test data.
 import re
 
 from base import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import make_generic
 
 N_STAR = 3
 ARMS = ("B", "R", "Z")

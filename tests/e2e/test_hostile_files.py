@@ -52,7 +52,7 @@ class HungryLibrary(ProgramTest):
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
 
         def not_all_of_this_machine():
-            resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
         done = subprocess.run([STARMILL, "library", "info", path], capture_output=True, text=True,
                               preexec_fn=not_all_of_this_machine, timeout=PATIENCE)

@@ -2,16 +2,9 @@
 """`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
 and what is refused."""
 
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from base import (ENVIRONMENT, command, content, faults, h5py, np, put, pyfits, run, skip, starmill,
-                  tmp)
+from base import *  # noqa: F403
 
 try:
     from scipy.interpolate import CubicSpline

@@ -5,12 +5,9 @@ import itertools
 import re
 
 from base import *  # noqa: F403
+from basics import Failure
+from library import emulator_files
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-from basics import Failure  # noqa: E402
-from library import emulator_files  # noqa: E402
-
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
 
 

@@ -4,14 +4,12 @@ from spectra and put into every kind of emulator."""
 
 import test_library_spectra as made
 from base import *  # noqa: F403
+from scipy.ndimage import uniform_filter1d
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-from scipy.ndimage import uniform_filter1d  # noqa: E402
-
-from library import correction, emulate  # noqa: E402
-from library.calibrators import Calibrators  # noqa: E402
-from library.hulls import make_hulls  # noqa: E402
-from library.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,  # noqa: E402
+from library import correction, emulate
+from library.calibrators import Calibrators
+from library.hulls import make_hulls
+from library.library_data import (Arm, Emulator, Label, Library, Radial, SplineGrid,
                                   wavelengths)
 
 LINE, DEPTH = 5003.0, 0.1

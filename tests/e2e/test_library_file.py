@@ -3,13 +3,10 @@
 
 
 from base import *  # noqa: F403
-
-sys.path[:0] = [os.path.join(SOURCE, "scripts"), os.path.join(SOURCE, "tests", "reference")]
-from basics import Failure  # noqa: E402
-from library import emulate  # noqa: E402
-from library.library_data import (Arm, Emulator, Hull, Label, Library, Radial,  # noqa: E402
-                                  SplineGrid)
-from library.library_file import digest, read, write  # noqa: E402
+from basics import Failure
+from library import emulate
+from library.library_data import (Arm, Emulator, Hull, Label, Library, Radial, SplineGrid)
+from library.library_file import digest, read, write
 
 FGK = os.path.join(SOURCE, "libraries", "fgk.h5")
 KINDS = {"mlp": (0, False), "grid": (1, False), "rbf": (2, False), "linear": (1, True)}

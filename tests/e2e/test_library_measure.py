@@ -5,12 +5,10 @@ components, rest and noise are known, and the fits of a library's report."""
 import re
 
 from base import *  # noqa: F403
+from scipy.spatial.distance import cdist
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-from scipy.spatial.distance import cdist  # noqa: E402
-
-from basics import Failure  # noqa: E402
-from library import emulate, library_file, measure, radial, residuals  # noqa: E402
+from basics import Failure
+from library import emulate, library_file, measure, radial, residuals
 
 SEED = 16
 FGK = os.path.join(SOURCE, "libraries", "fgk.h5")

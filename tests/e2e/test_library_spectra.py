@@ -8,7 +8,6 @@ import re
 import test_train_functions
 from base import *  # noqa: F403
 
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 MILES = os.path.join(DATA, "real/miles/miles_v9.1_packed.fits.gz")
 KURUCZ = os.path.join(DATA, "real/kurucz/kurucz_stds_v5.fit.gz")
 

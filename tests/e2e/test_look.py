@@ -14,11 +14,6 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-matplotlib python3-scipy)")
 
-SCRIPTS = os.path.join(SOURCE, "scripts")
-sys.path.insert(0, SCRIPTS)
-ENV = {"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP}
-DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
-
 LIBRARY, SURVEY = coarse_survey(16)
 FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
 run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet", SURVEY)
@@ -64,13 +59,12 @@ def none_fitted(name):
 
 class Look(ProgramTest):
     def job(self, *args, status=0, env=None):
-        done = starmill(*args, env={**ENV, **(env or {})}, cwd=TMP)
+        done = starmill(*args, env=env, cwd=TMP)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout
 
     def refused(self, *args, said, status=2, env=None):
-        self.assertOneLine(starmill(*args, env={**ENV, **(env or {})}, cwd=TMP), *said,
-                           status=status)
+        self.assertOneLine(starmill(*args, env=env, cwd=TMP), *said, status=status)
 
 
 class Show(Look):
@@ -224,7 +218,7 @@ class DamagedRows(Look):
         for job in (["select", path, "STATUS > 0", "--print", "row"],
                     ["plot", path, FITS["TARGETID"][3], FITS["TARGETID"][4], "--models", MODELS,
                      "--output", tmp("damaged.png")]):
-            done = run(*job, env=ENV, cwd=TMP)
+            done = run(*job, cwd=TMP)
             rows = "1 row (3) is" if job[0] == "plot" else "2 rows (3, 5) are"
             self.assertIn(f"{path}: {rows} damaged: ", done.stderr)
             if job[0] == "select":

@@ -3,9 +3,7 @@
 medium of the wavelengths, files that are cut or badly made."""
 
 from base import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import make_generic
 
 N_STAR = 16
 LIBRARY, SURVEY = coarse_survey(N_STAR)

@@ -10,7 +10,6 @@ import gzip
 from base import *  # noqa: F403
 
 TOOLS = os.path.join(SOURCE, "tools")
-sys.path.insert(0, TOOLS)
 sys.dont_write_bytecode = True
 from real_grid import atmospheres as a, lines, plan, synthesis  # noqa: E402
 

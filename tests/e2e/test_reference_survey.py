@@ -2,9 +2,7 @@
 """The reference survey against rvspecfit's results and the truth: as good or better."""
 
 from common import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tests", "campaigns"))
-import validate_survey  # noqa: E402
+import validate_survey
 
 WARN_HULL = 256  # kernels/data/result.h
 

@@ -109,7 +109,7 @@ class Sample(ProgramTest):
         self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
 
     def test_a_stop_gives_up_the_star_under_way(self):
-        slow = ("--ess", 800, "--max-evaluations", 12000)  # a second a star
+        slow = ("--ess", 400, "--max-evaluations", 6000)  # half a second a star
         process = self.start("stopped.h5", *slow)
         wait_until(lambda: has_rows(tmp("stopped.h5")), process)
         process.send_signal(signal.SIGTERM)

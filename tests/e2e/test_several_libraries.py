@@ -5,9 +5,7 @@ row is that of its library alone, and what the parts of the program make of it."
 import signal
 
 from common import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "tools"))
-import make_generic  # noqa: E402
+import make_generic
 
 MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 if not os.path.exists(MILES):

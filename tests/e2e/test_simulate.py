@@ -12,8 +12,6 @@ import time
 import warnings
 
 from base import *
-
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from library import library_file
 
 C_KM_S = 299792.458

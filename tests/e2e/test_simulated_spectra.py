@@ -19,7 +19,6 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-scipy)")
 
-sys.path[:0] = [os.path.join(SOURCE, "tests", "reference"), os.path.join(SOURCE, "scripts")]
 import make_blocks
 from library.library_data import ModelError
 from simulate import draw, instrument, observe, survey as survey_job

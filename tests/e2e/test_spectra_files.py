@@ -5,14 +5,12 @@ import contextlib
 import io
 
 from base import *  # noqa: F403
-
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-from basics import Failure  # noqa: E402
-from library.arm_setup import read_setup  # noqa: E402
-from library.resample import ArmCut  # noqa: E402
-from library.spectra_files import read_all  # noqa: E402
-from library.spectra_options import Request, labels_of_name, list_files, read_pattern  # noqa: E402
-from scipy.special import erf  # noqa: E402
+from basics import Failure
+from library.arm_setup import read_setup
+from library.resample import ArmCut
+from library.spectra_files import read_all
+from library.spectra_options import Request, labels_of_name, list_files, read_pattern
+from scipy.special import erf
 
 NAMES = ["teff", "logg", "feh"]
 LABELS = list(zip(NAMES, ("TEFF", "LOGG", "FEH")))

@@ -9,8 +9,6 @@ import socket
 
 from common import *  # noqa: F403
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
 _stars = []

@@ -133,7 +133,6 @@ class Selection(ProgramTest):
         self.assertOneLine(done, "minexpid", "maxexpid", status=2)
 
     def test_other_formats_are_refused(self):
-        sys.path.insert(0, os.path.join(SOURCE, "tools"))
         import make_generic
         wave = np.linspace(4000, 5000, 100)
         make_generic.write(tmp("generic.fits"), [{"NAME": "x", "WAVELENGTH": wave,

@@ -6,10 +6,8 @@ one, a fit with it, gaps and refusals."""
 import itertools
 
 from base import *  # noqa: F403
-
 from scipy.interpolate import RegularGridInterpolator
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 from basics import Failure  # noqa: E402
 from library.functions import choose_length  # noqa: E402
 from library.lattice import Lattice  # noqa: E402
