@@ -52,7 +52,7 @@ class LibraryCorrect(ProgramTest):
         correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--output",
                    tmp("corrected.h5"), tmp("bare.h5"))
         done = run(*correct, "--spectra", made.write("other.fits", edit=edit))
-        self.assertIn("correction of arm opt: 151 spectra", done.stdout)
+        self.assertRegex(done.stdout, "correction of arm opt: 15[14] spectra")  # by BLAS's kernels
         self.assertIn("errors of labels are at least", starmill("library", "info",
                                                                 tmp("corrected.h5")).stdout)
         labels = made.make_labels(made.N_STAR)
