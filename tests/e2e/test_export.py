@@ -452,7 +452,7 @@ class Export(ProgramTest):
     def test_a_wish_to_stop(self):
         big, out = self.large(120000), tmp("stopped.fits")
         child = start("export", "--to", "fits", "--output", out, big)
-        wait_until(lambda: os.path.exists(out + ".tmp"), child)
+        wait_until(lambda: any(map(os.path.getsize, glob.glob(out + ".tmp"))), child)
         child.send_signal(signal.SIGTERM)
         said = child.communicate(timeout=PATIENCE)[1]
         self.assertEqual(child.returncode, 75, said)
