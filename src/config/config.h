@@ -141,10 +141,10 @@ size_t mill_config_sort_ids(int64_t *id, size_t n);
 int mill_config_check(const mill_config *config);
 
 /** Cut the library's arms that have a range to the grid points which this needs at the limits of
- *  velocity and v sin i, and replace its only arm by its parts, where the configuration names
- *  such: arms with a range and a name that the library lacks.  A part is an arm like any other.  To be called between reading a
- *  library and mill_config_bind, which refuses names that are left.  MILL_ERR_CONFIG,
- *  MILL_ERR_MEMORY. */
+ *  velocity and v sin i, and replace its only arm by its parts, where the configuration names such:
+ *  arms with a range and a name that the library lacks.  A part is an arm like any other.  To be
+ *  called between reading a library and mill_config_bind, which refuses names that are left.
+ *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
 /** Take the cameras [n] of a format as arms, in a configuration that names none, of a library with
