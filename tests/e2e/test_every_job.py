@@ -68,7 +68,7 @@ READ_ONLY = {
     "status": ((RESULT,), (RESULT,)),
     "show": ((RESULT, STAR), (RESULT,)),
     "doctor": ((), ()),
-    "bench": (("rates", SURVEY), ()),
+    "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
 }
 NEVER_RUNS = ("library import",)  # here: there is no emulator
 ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "simulate": ""}
