@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How labels and velocities of real stars, fitted with a library, compare with published ones.
 
-usage: validate_library.py [options] WORK NAME=LIB.h5...
+usage: validate_library.py [options] WORK NAME=LIB.h5[,HALF.h5]...
 
-Fits real stars with each library and prints tables in Markdown: median and robust scatter
+Fits real stars with each library and prints a table in Markdown: median and robust scatter
 (1.4826 MAD) of ours - published by type of star, for S/N > 20, with the numbers of stars and
-of those that a flag (not SUCCESS) takes out, and the width (MAD) of the differences in units
-of the stated errors; then repeated observations against stated errors.  WORK keeps what was
-made; fits that are there are not repeated.
+of those that a flag (not SUCCESS) takes out, the width (MAD) of the differences in units of
+the errors, stated and published, and the median reduced chi-square; then repeated observations
+against stated errors.  WORK keeps what was made; fits that are there are not repeated.
 
   --starmill PROGRAM   (build/release/starmill)
   --data DATA          the test data, with real/lamost, sdss and miles (STARMILL_TEST_DATA)
@@ -16,22 +16,24 @@ made; fits that are there are not repeated.
   --stars NAME CONFIG TABLE FILES  stars of your own, may be given several times: inputs of `fit`
                        (a pattern in quotes), and a table (FITS or CSV) whose column TARGETID or
                        NAME names the star, with those of TEFF, LOGG, FEH, ALPHAFE and VRAD
-                       that are published
+                       (and TEFF_ERR, ...) that are published
   --hot                stars of 7000 to 15000 K, log g from 2, not of 4000 to 7250 K
-  --with-miles         beside the libraries one of MILES spectra
+  --figures FOLDER     also draws the table's stars there: kiel.png and coverage.png
   --threads N          of the fits (1)
 
-The stars of MILES are every second row of its file (the first, the third, ...): model error is
-measured on the others (real-library), of which also the library of --with-miles is made.
-Needs NumPy, Astropy and h5py.
+The stars of MILES are every second row of its file (the first, the third, ...), and fitted with
+HALF.h5 where it is given: a library that has seen only the others (real-library --rows half).
+Needs NumPy, SciPy, Astropy, h5py and, for figures, matplotlib.
 """
 
 import argparse
 import csv
 import glob
 import os
+import re
 import subprocess
 import sys
+from math import erf
 
 import h5py
 import numpy as np
@@ -46,14 +48,16 @@ CONFIG = os.path.join(SOURCE, "config")
 COLUMNS = {"TEFF": "Teff, K", "LOGG": "log g", "FEH": "[Fe/H]", "ALPHAFE": "[α/Fe]",
            "VRAD": "velocity, km/s"}
 MIN_SN = 20
-MIN_STARS = 5  # of a type, for a line
+MIN_STARS = 5  # of a type, for a line or a curve
 MINUS = "−"
 SN_OBSERVED = 150  # MILES gives no errors; its spectra have more than 100 a pixel
 FWHM_AA = 2.5  # of MILES
+# of its labels, against Gaia benchmark stars
+MILES_ERR = {"TEFF_ERR": 82, "LOGG_ERR": 0.16, "FEH_ERR": 0.08}
 # where the libraries are meant to be used; of published labels, so that it selects alike for all
 KEEP = {"TEFF": (4000, 7250), "LOGG": (0.5, 5), "FEH": (-2.5, 0.5)}
 TYPES = (
-    ("all", lambda s: s["TEFF"] > 0),
+    ("all", lambda s: s["SN"] > 0),
     ("B: Teff from 10000 K", lambda s: s["TEFF"] >= 10000),
     ("A: 8000 to 10000 K", lambda s: (s["TEFF"] >= 8000) & (s["TEFF"] < 10000)),
     ("F: 6000 to 8000 K", lambda s: (s["TEFF"] >= 6000) & (s["TEFF"] < 8000)),
@@ -112,17 +116,6 @@ class Campaign:
         wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
         return wave, flux, labels
 
-    def miles_library(self):
-        """A library of the spectra that are not validated with."""
-        out, source = self.at("miles-library.h5"), self.at("miles-others.fits")
-        if not os.path.exists(out):
-            path = os.path.join(self.args.data, "real/miles/miles_v9.1_packed.fits.gz")
-            with fits.open(path) as h:
-                h[0].data, h["LABELS"].data = h[0].data[1::2], h["LABELS"].data[1::2]
-                h.writeto(source, overwrite=True)
-            self.run("library", "spectra", "--range", "3950,7380", "--align", "--output", out, source)
-        return out
-
     def miles_stars(self, name, sn, seed):
         """Every second spectrum as input of fit, with noise to S/N sn (0: none but its own)."""
         path = self.at(name + ".fits")
@@ -143,7 +136,7 @@ class Campaign:
                     LSF_SIGMA=np.full(len(wave), FWHM_AA / 2.3548)))
             make_generic.write(path, spectra, "air")
         published = {k: np.array(labels[k][rows], float) for k in KEEP}
-        published["TARGETID"] = np.array(rows) + 1
+        published.update(MILES_ERR, TARGETID=np.array(rows) + 1)
         return path, published
 
     def miles_config(self, library):
@@ -159,41 +152,40 @@ class Campaign:
         label = os.path.basename(library).removesuffix(".h5")
         return self.fit(name + "-" + label, library, self.miles_config(library), [path]), published
 
-    # ---- sets of stars: name, result rows, published ----
+    # ---- sets of stars: name, result rows, published, types of stars ----
 
-    def sets(self, label, library):
+    def sets(self, label, library, half):
         config = {s: os.path.join(CONFIG, s + ".yaml") for s in ("lamost", "sdss")}
         real, wanted = os.path.join(self.args.data, "real"), self.args.sets.split(",")
+        if "miles" in wanted:
+            yield ("MILES", *self.fit_miles("miles", half), TYPES)
+            yield ("MILES with noise to S/N 30", *self.fit_miles("miles30a", half, 30, 30),
+                   TYPES[:1])
         if "lamost" in wanted:
             stars = sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz")))
             rows = self.fit("lamost-" + label, library, config["lamost"], stars)
             for table in ("Adam", "CurveFit"):
-                yield "LAMOST, ours − LASP (%s)" % table, rows, lasp(real, table)
+                yield "LAMOST − LASP (%s)" % table, rows, lasp(real, table), TYPES[:1]
         if "sdss" in wanted:
             stars = sorted(glob.glob(os.path.join(real, "sdss/*.fits.gz")))
-            yield "SDSS", self.fit("sdss-" + label, library, config["sdss"], stars), None
-        if "miles" in wanted:
-            yield ("MILES as observed, ours − Cenarro et al.",
-                   *self.fit_miles("miles", library))
-            yield ("MILES with noise to S/N 30", *self.fit_miles("miles30a", library, 30, 30))
+            yield "SDSS", self.fit("sdss-" + label, library, config["sdss"], stars), {}, TYPES[:1]
         for name, config, table, files in self.args.stars:
             rows = self.fit(name + "-" + label, library, config, sorted(glob.glob(files)))
-            yield name, rows, Table.read(table)
+            table = Table.read(table)
+            yield name, rows, {k: np.asarray(table[k]) for k in table.colnames}, TYPES
 
-    def repeats(self, label, library):
+    def repeats(self, label, library, half):
         """(what, rows of one star after another, names of the stars) of repeated observations."""
         path = os.path.join(self.args.data, "real/sdss/spec-3586-55181-0500.fits.gz")
         config = self.at("single.yaml")
         with open(os.path.join(CONFIG, "sdss.yaml")) as f, open(config, "w") as out:
             out.write(f.read().replace("exposures: coadd", "exposures: single"))
         rows = self.fit("exposures-" + label, library, config, [path])
-        yield ("BOSS, exposures of one star", rows, np.ones(len(rows["SN"]), bool),
-               np.zeros(len(rows["SN"])))
-        parts = [self.fit_miles("miles30" + c, library, 30, 30 + k)[0] for k, c in enumerate("ab")]
+        yield "BOSS, exposures of one star", rows, np.zeros(len(rows["SN"]))
+        parts = [self.fit_miles("miles30" + c, half, 30, 30 + k)[0] for k, c in enumerate("ab")]
         both = {k: np.concatenate([p[k] for p in parts]) for k in parts[0]
                 if parts[0][k].ndim == 1}
-        yield ("MILES, two noises of S/N 30", both, np.ones(len(both["SN"]), bool),
-               both["TARGETID"])
+        yield "MILES, two noises of S/N 30", both, both["TARGETID"]
 
 
 def inside(row):
@@ -204,87 +196,71 @@ def lasp(real, table):
     with open(os.path.join(real, "lamost/LASP_%s_inferred.csv" % table)) as f:
         lines = list(csv.DictReader(f))
     names = {"TEFF": "pred_Teff", "LOGG": "pred_logg", "FEH": "pred_FeH", "VRAD": "pred_Rv"}
-    found = {k: np.array([float(r[v]) for r in lines]) for k, v in names.items()}
+    found = {k + e: np.array([float(r[v + e.lower()]) for r in lines])
+             for k, v in names.items() for e in ("", "_ERR")}
     found["PATH"] = np.array([r["ID"].replace(".gz", "") + ".gz" for r in lines])
     return found
 
 
 def match(rows, published):
     """Index into published of each row, -1 for none."""
-    names = getattr(published, "colnames", published)
-    key = next((k for k in ("TARGETID", "PATH", "NAME") if k in names), None)
+    key = next((k for k in ("TARGETID", "PATH", "NAME") if k in published), None)
     if key is None:
         sys.exit("a table of published labels has neither TARGETID nor NAME")
-    at = {v: i for i, v in enumerate(np.asarray(published[key]).astype(rows[key].dtype))}
+    at = {v: i for i, v in enumerate(published[key].astype(rows[key].dtype))}
     return np.array([at.get(v, -1) for v in rows[key]])
 
 
 def compare(rows, published):
     """Ours and published, of the stars in both that are inside KEEP and above MIN_SN."""
-    index = match(rows, published)
-    use = (index >= 0) & (rows["SN"] > MIN_SN)
-    names = getattr(published, "colnames", published)
-    theirs = {k: np.asarray(published[k], float)[index] for k in COLUMNS if k in names}
-    for k, (low, high) in KEEP.items():
-        use &= (theirs[k] >= low) & (theirs[k] <= high)
-    return {k: v[use] for k, v in rows.items() if v.ndim == 1}, {k: v[use] for k, v in theirs.items()}
+    use, theirs = rows["SN"] > MIN_SN, {"SN": rows["SN"]}
+    if published:
+        index = match(rows, published)
+        use &= index >= 0
+        theirs.update((k, np.broadcast_to(np.asarray(v, float), len(published["TEFF"]))[index])
+                      for k, v in published.items() if k.removesuffix("_ERR") in COLUMNS)
+        for k, (low, high) in KEEP.items():
+            use &= (theirs[k] >= low) & (theirs[k] <= high)
+    ours = {k: v[use] for k, v in rows.items() if v.ndim == 1}
+    return ours, {k: v[use] for k, v in theirs.items()}
+
+
+def in_errors(ours, theirs, k):
+    """Differences in units of the errors, ours and theirs together."""
+    return (ours[k] - theirs[k]) / np.hypot(ours[k + "_ERR"], theirs.get(k + "_ERR", 0))
 
 
 def cells(ours, theirs, kind):
-    """Of a type of star: numbers, then a cell for each column."""
+    """Of a type of star: numbers, chi-square, then a cell for each column."""
     of_type = kind(theirs)
     good = of_type & (ours["SUCCESS"] == 1)
-    out = ["%d" % of_type.sum(), "%d" % (of_type & ~good).sum()]
+    out = ["%d" % of_type.sum(), "%d" % (of_type & ~good).sum(), chi_square(ours, good)]
     for k in COLUMNS:
         if k not in theirs or k not in ours or good.sum() < 3:
             out.append("")
             continue
-        d = (ours[k] - theirs[k])[good]
-        width = mad(d / ours[k + "_ERR"][good])
+        d, width = (ours[k] - theirs[k])[good], mad(in_errors(ours, theirs, k)[good])
         out.append(("%+.0f ± %.0f (%.1f)" if k == "TEFF" else "%+.1f ± %.1f (%.1f)" if k == "VRAD"
                     else "%+.2f ± %.2f (%.1f)") % (np.median(d), mad(d), width))
-        out[-1] = out[-1].replace("-", MINUS)
+        out[-1] = re.sub(r"[+-](0(\.0+)? )", r"\1", out[-1]).replace("-", MINUS)
     return out
 
 
-def print_table(first, lines):
-    """Lines of cells in the order of the names first and COLUMNS, without columns of nothing."""
-    names = [*first, *COLUMNS.values()]
+def chi_square(rows, use):
+    return "%.2f" % np.median(rows["RCHISQ_TOT"][use]) if use.any() else ""
+
+
+def print_table(lines):
+    """Lines of cells, without columns of nothing."""
+    names = ["stars", "library", "number", "flagged", "reduced χ²", *COLUMNS.values()]
     use = [i for i in range(len(names)) if any(line[i] for line in lines)]
     for line in (names, ["---"] * len(names), *lines):
         print("| %s |" % " | ".join(line[i] for i in use))
 
 
-def lines_of_stars(parts):
-    """A line for each star and library: what was fitted."""
-    lines = []
-    for star in range(len(parts[0][1]["SN"])):
-        for library, rows, _ in parts:
-            lines.append([
-                rows["PATH"][star].split(".")[0], library, "%.0f" % rows["SN"][star],
-                "0x%x" % rows["RVS_WARN"][star],
-                *(("%.*f ± %.*f" % (d, rows[k][star], d, rows[k + "_ERR"][star])).replace("-", MINUS)
-                  if k in rows else "" for k, d in zip(COLUMNS, (0, 2, 2, 2, 1)))])
-    return lines
-
-
-def print_comparisons(found):
-    """found: {set: [(library, rows, published)]}"""
-    for name, parts in found.items():
-        print("\n**%s**\n" % name)
-        if parts[0][2] is None:
-            print_table(("star", "library", "S/N", "flags"), lines_of_stars(parts))
-            continue
-        compared = [(library, *compare(rows, published)) for library, rows, published in parts]
-        lines = [[kind, library, *cells(ours, theirs, of_type)]
-                 for kind, of_type in TYPES for library, ours, theirs in compared]
-        print_table(("stars", "library", "number", "flagged"),
-                    [line for line in lines if int(line[2]) >= MIN_STARS])
-
-
-def repeat_line(library, what, rows, use, star):
+def repeat_line(library, what, rows, star):
     """Scatter about each star's mean, and the same in units of the stated errors."""
-    use = use & (rows["SUCCESS"] == 1)
+    use = rows["SUCCESS"] == 1
     line, n = [], 0
     for k, digits in zip(COLUMNS, (0, 2, 2, 2, 1)):
         pull, size = [], []
@@ -301,26 +277,92 @@ def repeat_line(library, what, rows, use, star):
         # of a few the root mean square, which is the better known
         width = (lambda x: np.sqrt(np.mean(np.square(x)))) if len(pull) < 30 else (
             lambda x: 1.4826 * np.median(np.abs(x)))
-        line.append("%.*f (%.1f)" % (digits, width(size), width(pull)) if pull else "")
-    return [what, library, "%d" % n, *line]
+        line.append("± %.*f (%.1f)" % (digits, width(size), width(pull)) if pull else "")
+    return [what, library, "%d" % n, "%d" % (~use).sum(), chi_square(rows, use), *line]
 
 
-def print_all(campaigns):
-    """Tables of what each campaign's program finds with a library: (name, campaign, path)."""
+def print_all(campaign, libraries):
+    """The table of what is found with the libraries [(name, path, path for MILES)], and figures."""
     found, repeats = {}, {}
-    for name, campaign, path in campaigns:
-        label = os.path.basename(path).removesuffix(".h5")
-        for what, rows, published in campaign.sets(label, path):
-            found.setdefault(what, []).append((name, rows, published))
+    for name, path, half in libraries:
+        where = os.path.basename(path).removesuffix(".h5"), path, half
+        for what, rows, published, types in campaign.sets(*where):
+            found.setdefault(what, []).append((name, types, *compare(rows, published)))
         if "repeats" in campaign.args.sets.split(","):
-            for what, *repeat in campaign.repeats(label, path):
-                repeats.setdefault(name, []).append(repeat_line(name, what, *repeat))
-    print("ours − published: median ± robust scatter (scatter in units of the stated errors)")
-    print_comparisons(found)
-    if repeats:
-        print("\n**Repeats**: scatter (in units of the stated errors)\n")
-        print_table(("observations", "library", "number"),
-                    [x for lines in repeats.values() for x in lines if x[2] != "0"])
+            for what, *repeat in campaign.repeats(*where):
+                repeats.setdefault(what, []).append(repeat_line(name, what, *repeat))
+    lines = [[what + ": " + kind, name, *cells(ours, theirs, of_type)]
+             for what, parts in found.items() for kind, of_type in parts[0][1]
+             for name, _, ours, theirs in parts
+             if kind == "all" or of_type(theirs).sum() >= MIN_STARS]
+    print_table(lines + [line for part in repeats.values() for line in part if line[2] != "0"])
+    if campaign.args.figures:
+        draw({k: parts for k, parts in found.items() if k in ("MILES", "LAMOST − LASP (Adam)")},
+             campaign.args.figures)
+
+
+# ---- figures ----
+
+# Teff, log g of isochrones by the formulae of Hurley, Pols & Tout (2000, MNRAS 315, 543), as COSMIC
+# 4.3.3 has them: Z 0.014; 0.0028, which with [alpha/Fe] 0.4 is [Fe/H] = -1
+LOCI = {
+    "[Fe/H] = 0, 4 Gyr": (
+        (3700, 4.87), (4290, 4.65), (4930, 4.58), (5570, 4.51), (6160, 4.29), (6070, 4.03),
+        (6110, 3.86), (5490, 3.72), (5180, 3.65), (4910, 3.52), (4720, 2.91), (4460, 2.32),
+        (4160, 1.75), (3860, 1.19)),
+    "−1, 12 Gyr": (
+        (3850, 4.89), (4250, 4.77), (4670, 4.69), (5090, 4.62), (5500, 4.52), (5890, 4.35),
+        (6020, 4.19), (5910, 4.03), (5540, 3.83), (5370, 3.71), (5330, 3.50), (5070, 2.67),
+        (4870, 2.26), (4360, 1.42), (3850, 0.68)),
+}
+
+
+def draw(found, folder):
+    """kiel.png and coverage.png of {set of stars: [(library, types, ours, published)]}."""
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = [part[0] for part in next(iter(found.values()))]
+    figure, axes = plt.subplots(len(found), 1 + len(names), figsize=(3 + 3 * len(names), 7),
+                                sharex=True, sharey=True, squeeze=False, layout="constrained")
+    color = dict(cmap="viridis_r", vmin=-2, vmax=0.4)
+    for row, (what, parts) in zip(axes, found.items()):
+        panels = [("published", parts[0][3], True)]
+        panels += [(name, ours, ours["SUCCESS"] == 1) for name, _, ours, _ in parts]
+        for axis, (name, labels, use) in zip(row, panels):
+            x, y, c = (labels[k][use].ravel() for k in ("TEFF", "LOGG", "FEH"))
+            points = axis.scatter(x, y, 8, c, **color)
+            for style, (feh, locus) in zip(("-", "--"), LOCI.items()):
+                axis.plot(*np.transpose(locus), "k" + style, lw=1, label=feh)
+            axis.set_title("%s: %s" % (what.split()[0], name), fontsize=10)
+    axes[0, 0].set(xlim=(7400, 3900), ylim=(5.2, 0.2))
+    axes[-1, 0].legend(loc="upper left", fontsize=8)
+    figure.supxlabel("Teff, K")
+    figure.supylabel("log g, log(cm s⁻²)")
+    figure.colorbar(points, ax=axes, label="[Fe/H], dex", aspect=40)
+    figure.savefig(os.path.join(folder, "kiel.png"), dpi=85)
+
+    figure, axes = plt.subplots(len(names), 3, figsize=(9, 1 + 2.5 * len(names)), sharex=True,
+                                sharey=True, squeeze=False, layout="constrained")
+    x = np.linspace(0, 4, 201)
+    for row, name in zip(axes, names):
+        for axis, k in zip(row, KEEP):
+            axis.plot(x, [erf(v / 2**0.5) for v in x], "k", lw=1, label="Gaussian")
+            for what, parts in found.items():
+                _, types, ours, theirs = next(part for part in parts if part[0] == name)
+                apart = [t for t in types if t[0].startswith(("dwarfs", "giants"))]
+                for kind, of_type in apart or types:
+                    pull = abs(in_errors(ours, theirs, k)[of_type(theirs) & (ours["SUCCESS"] == 1)])
+                    if len(pull) >= MIN_STARS:
+                        axis.plot(x, [(pull <= v).mean() for v in x], label="%s, %s" % (
+                            what.split()[0], kind.split(":")[0]))
+            axis.set_title("%s: %s" % (name, COLUMNS[k].split(",")[0]), fontsize=10)
+    axes[0, 0].set(xlim=(0, 4), ylim=(0, 1))
+    axes[0, 0].legend(loc="lower right", fontsize=8)
+    figure.supxlabel("|ours − published| in errors, ours and published together")
+    figure.supylabel("share of stars within")
+    figure.savefig(os.path.join(folder, "coverage.png"), dpi=85)
 
 
 def main():
@@ -332,26 +374,32 @@ def main():
     parser.add_argument("--sets", default="lamost,sdss,miles,repeats")
     parser.add_argument("--stars", nargs=4, action="append", default=[])
     parser.add_argument("--hot", action="store_true")
-    parser.add_argument("--with-miles", action="store_true")
+    parser.add_argument("--figures")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("work")
     parser.add_argument("library", nargs="+")
     args = parser.parse_args()
     if args.hot:
         KEEP.update(TEFF=(7000, 15000), LOGG=(2, 5))
+        MILES_ERR.clear()  # those are of cooler stars
+    if args.figures and not {"lamost", "miles"} & set(args.sets.split(",")):
+        parser.error("--figures draws the sets lamost and miles")
     unknown = set(args.sets.split(",")) - {"lamost", "sdss", "miles", "repeats", ""}
     if unknown:
         parser.error("no set " + ", ".join(sorted(unknown)))
     if args.sets and not os.path.isdir(os.path.join(args.data, "real")):
         parser.error("no folder real in --data %s" % args.data)
     campaign = Campaign(args)
-    libraries = [lib.split("=", 1) if "=" in lib else
-                 (os.path.basename(lib).removesuffix(".h5"), lib) for lib in args.library]
-    if len({os.path.basename(path) for _, path in libraries}) < len(libraries):
+    libraries = []
+    for argument in args.library:
+        name, equal, paths = argument.rpartition("=")
+        path, _, half = paths.partition(",")
+        libraries.append((name if equal else os.path.basename(path).removesuffix(".h5"), path,
+                          half or path))
+    files = [os.path.basename(f) for _, *paths in libraries for f in set(paths)]
+    if len(set(files)) < len(files):
         parser.error("files in WORK are named after the libraries: give these other names")
-    if args.with_miles:
-        libraries.append(("MILES", campaign.miles_library()))
-    print_all([(name, campaign, path) for name, path in libraries])
+    print_all(campaign, libraries)
 
 
 if __name__ == "__main__":
