@@ -9,7 +9,6 @@ typedef struct mill_block {
 
 #define MILL_PRAGMA(x)                 _Pragma(#x)
 #define MILL_BLOCK_FN                  static inline
-#define MILL_BLOCK_CALLED              static inline
 #define MILL_FOR(b, i, n)              for (int i = 0; i < (n); i++)
 #define MILL_FOR_SIMD(b, i, n)         MILL_PRAGMA(omp simd) for (int i = 0; i < (n); i++)
 #define MILL_FOR_BATCHES(b, first, n)  for (int first = 0; first < (n); first += MILL_BATCH)
@@ -33,7 +32,13 @@ typedef struct mill_block {
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 
 /** Such that the rows of a chunk of pixels stay in the first-level cache. */
-enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
+enum {
+  MILL_CHUNK = 64,
+  MILL_PIXEL_CHUNK = 128,
+  MILL_BATCH = 128,
+  MILL_DIAGONALS = 1,
+  MILL_TILE = 256
+};
 
 /** Run a block function; task is what it casts its argument to. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)

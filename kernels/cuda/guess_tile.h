@@ -22,13 +22,25 @@ MILL_INLINE void mill_guess_zero(float *sum)
  *  sum  in/out  real parts, imaginary parts MILL_GUESS_LANE on */
 MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
 {
+  enum { AT_ONCE = 8 }; /* blocks whose loads are under way together */
   float r = sum[0], i = sum[MILL_GUESS_LANE];
-#pragma unroll 8
-  for (int k = 0; k < n_block; k++) {
-    const float x = d[k], y = d[MILL_GUESS_LANE + k];
-    const float a = t[2 * MILL_GUESS_LANE * k], b = t[2 * MILL_GUESS_LANE * k + MILL_GUESS_LANE];
-    r += x * a + y * b;
-    i += x * b - y * a;
+  MILL_GLOBAL(d);
+  MILL_GLOBAL(t);
+  for (int first = 0; first < n_block; first += AT_ONCE) {
+    float x[AT_ONCE], y[AT_ONCE], a[AT_ONCE], b[AT_ONCE];
+    MILL_UNROLL
+    for (int l = 0; l < AT_ONCE; l++) {
+      const int k = first + l, has = k < n_block;
+      x[l] = has ? d[k] : 0.0f;
+      y[l] = has ? d[MILL_GUESS_LANE + k] : 0.0f;
+      a[l] = has ? t[2 * MILL_GUESS_LANE * k] : 0.0f;
+      b[l] = has ? t[2 * MILL_GUESS_LANE * k + MILL_GUESS_LANE] : 0.0f;
+    }
+    MILL_UNROLL
+    for (int l = 0; l < AT_ONCE; l++) {
+      r += x[l] * a[l] + y[l] * b[l];
+      i += x[l] * b[l] - y[l] * a[l];
+    }
   }
   sum[0] = r;
   sum[MILL_GUESS_LANE] = i;

@@ -17,7 +17,6 @@ void mill_fiber_barrier(mill_block *b);
 void mill_block_run(void (*body)(mill_block *, void *), void *task);
 
 #define MILL_BLOCK_FN           static inline
-#define MILL_BLOCK_CALLED       static inline
 #define MILL_FOR(b, i, n_)      for (int i = (b)->id; i < (n_); i += (b)->n)
 #define MILL_FOR_SIMD(b, i, n_) MILL_FOR(b, i, n_)
 #define MILL_FOR_BATCHES(b, first, n_)                                                             \
@@ -39,7 +38,13 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_FOR_TILE(b, i, first, end)    for (int i = (first); i < (end); i++)
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 
-enum { MILL_CHUNK = 16, MILL_PIXEL_CHUNK = 16, MILL_BATCH = 16, MILL_TILE = 16 };
+enum {
+  MILL_CHUNK = 16,
+  MILL_PIXEL_CHUNK = 16,
+  MILL_BATCH = 16,
+  MILL_DIAGONALS = 1,
+  MILL_TILE = 16
+};
 
 static inline void mill_block_sum_n(mill_block *b, const double *part, int n, double *total)
 {

@@ -5,8 +5,6 @@
  *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
  *   MILL_BLOCK_FN                   qualifiers of a block function
- *   MILL_BLOCK_CALLED               the same, a function of its own on a GPU, which takes its block
- *                                   by value, so that the caller keeps its own in registers
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
  *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads them all, works
@@ -29,7 +27,8 @@
  *   MILL_FOR_TILE(b, i, first, end) loops over some of them, and
  *   MILL_TILE_BARRIER(b)            stands between two such loops
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
- *                                   row of pixels; MILL_TILE: elements of a tile
+ *                                   row of pixels; MILL_TILE: elements of a tile;
+ *                                   MILL_DIAGONALS: diagonals whose loads are under way at once
  *   mill_block_sum_n, mill_block_max
  *                                   over the threads of a block, the same on all of them
  *

@@ -267,7 +267,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     if (!mill_guess_takes(s))
       continue;
     /* no continuum: no weight */
-    const double f = mill_block_project(*b, m, s, NULL, 1.0, 0.0, work);
+    const double f = mill_block_project(b, m, s, NULL, 1.0, 0.0, work);
     const int has_fit = isfinite(f);
     /* what a continuum alone leaves, beyond noise */
     MILL_SERIAL(b)

@@ -20,11 +20,10 @@
  *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
  *  is in the place of all products, and work->error holds E S and E (D - S a).
  *  +inf when the matrix is not positive definite or anything is not finite. */
-MILL_BLOCK_CALLED double mill_block_project(mill_block own, const mill_model *m,
-                                            const mill_segment *s, const mill_real *templ,
-                                            double level, double ln_scale, mill_workspace *work)
+MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        const mill_real *templ, double level, double ln_scale,
+                                        mill_workspace *work)
 {
-  mill_block *b = &own;
   const int nk = s->ws->n_cont;
   /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
    * last one */
@@ -71,18 +70,15 @@ MILL_BLOCK_CALLED double mill_block_project(mill_block own, const mill_model *m,
 }
 
 /** F of one segment at a velocity from work->templ and its spline coefficients in work->bend. */
-MILL_BLOCK_CALLED double mill_block_value(mill_block own, const mill_model *m,
-                                          const mill_segment *s, double vel_km_s,
-                                          mill_workspace *work)
+MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const mill_segment *s,
+                                      double vel_km_s, mill_workspace *work)
 {
-  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   mill_real *pixel = (mill_real *)work->pixel, *smooth = (mill_real *)work->smooth;
   mill_block_sample(b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const mill_real *)work->templ,
                     (const mill_real *)work->bend, pixel);
   mill_block_resolve(b, s, 1, m->max_seg_pix, pixel, smooth);
-  return mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work),
-                            work);
+  return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
 /** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
@@ -154,10 +150,9 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
  *  a star with n_share segments of this arm. */
-MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, mill_segment *s,
-                                           int n_share, mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
+                                       int n_share, mill_workspace *work, mill_eval *eval)
 {
-  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
   mill_real *smooth = (mill_real *)work->smooth;
@@ -165,13 +160,13 @@ MILL_BLOCK_CALLED void mill_block_jacobian(mill_block own, const mill_model *m, 
   mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
   if (n_share > 0) {
     mill_block_release_error(b, s);
-    if (isfinite(mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work),
+    if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),
                                     MILL_LN_SCALE(arm, work), work)))
-      mill_block_fix_error(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+      mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
   const double f =
-      mill_block_project(*b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
+      mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
   MILL_SERIAL(b)
   {
     eval->f += f;
@@ -279,11 +274,9 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
 
 /** Template and coefficients of the model that mill_block_residual makes, in the template's own
  *  unit. */
-MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
-                                        const mill_real *templ, double level, double ln_scale,
-                                        const mill_workspace *work)
+MILL_BLOCK_FN void mill_block_parts(mill_block *b, const mill_segment *s, const mill_real *templ,
+                                    double level, double ln_scale, const mill_workspace *work)
 {
-  mill_block *b = &own;
   const double scale = exp(ln_scale);
   MILL_FOR(b, i, s->n_pix)
   {
@@ -298,13 +291,12 @@ MILL_BLOCK_CALLED void mill_block_parts(mill_block own, const mill_segment *s,
 
 /** Chi-square of a segment's good pixels for the best continuum times a template (NULL: a constant),
  *  NaN when there is none.  s->scratch is lost. */
-MILL_BLOCK_CALLED double mill_block_best_chisq(mill_block own, const mill_model *m,
-                                               const mill_segment *s, const mill_real *templ,
-                                               double level, mill_workspace *work)
+MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
+                                           const mill_segment *s, const mill_real *templ,
+                                           double level, mill_workspace *work)
 {
-  mill_block *b = &own;
   double chisq, negative, largest;
-  const double f = mill_block_project(*b, m, s, templ, level, 0.0, work);
+  const double f = mill_block_project(b, m, s, templ, level, 0.0, work);
   mill_block_residual(b, s, templ, level, 1, work, &chisq, &negative, &largest);
   MILL_BARRIER(b);
   return isfinite(f) ? chisq : (double)NAN;
@@ -312,21 +304,19 @@ MILL_BLOCK_CALLED double mill_block_best_chisq(mill_block own, const mill_model 
 
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
-MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
-                                          const mill_segment *s, double vel_km_s,
-                                          mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
+                                      double vel_km_s, mill_workspace *work, mill_eval *eval)
 {
-  mill_block *b = &own;
   const mill_real *smooth = (const mill_real *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
-  const double f = mill_block_value(*b, m, s, vel_km_s, work);
+  const double f = mill_block_value(b, m, s, vel_km_s, work);
   mill_block_residual(b, s, smooth, level, 1, work, &chisq, &negative, &largest);
   if (s->templ_flux)
-    mill_block_parts(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
+    mill_block_parts(b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
-  const double f_c = mill_block_project(*b, m, s, none, 1.0, 0.0, work);
+  const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
   /* without a projection the coefficients at hand are another star's */
@@ -341,8 +331,8 @@ MILL_BLOCK_CALLED double mill_block_final(mill_block own, const mill_model *m,
     data.dd = s->own_dd;
     data.n_error = 0;
     data.model = NULL;
-    data_chisq_c = mill_block_best_chisq(*b, m, &data, none, 1.0, work);
-    data_chisq = mill_block_best_chisq(*b, m, &data, smooth, level, work);
+    data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
+    data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
   }
   const double noise = mill_block_noise(b, &data);
   MILL_SERIAL(b)
@@ -371,7 +361,7 @@ MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, co
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     if (s->arm == i_arm && s->used)
-      f += mill_block_value(*b, m, s, vel_km_s, work);
+      f += mill_block_value(b, m, s, vel_km_s, work);
   }
   return f;
 }
@@ -406,7 +396,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  const int half = mill_block_rotation_kernel(*b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
+  const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
   int n_used = 0, n_done = 0, n_seen = 0;
   for (int i = 0; i < slot->n_segment; i++) {
@@ -425,10 +415,10 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
-        mill_block_template_row(*b, m, arm, r, half, work, rotated, bend);
+        mill_block_template_row(b, m, arm, r, half, work, rotated, bend);
       mill_block_pixel_row(b, m, s, vel, r, rotated, bend, work);
     }
-    mill_block_jacobian(*b, m, s, s->own_d ? n_share : 0, work, &slot->eval);
+    mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval);
     n_done++;
   }
 }
@@ -444,7 +434,7 @@ MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_s
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       continue;
     const double f =
-        mill_block_value(team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
+        mill_block_value(&team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
     MILL_SERIAL(&team.block)
     {
       slot->eval.profile[i] += f;
@@ -475,10 +465,10 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
   if (!kept) {
     mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
     const int half = mill_block_rotation_kernel(
-        *b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, slot->blur[i_arm], work);
-    mill_block_template_row(*b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
+        b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, slot->blur[i_arm], work);
+    mill_block_template_row(b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
   } else {
-    mill_block_spline(*b, arm, templ, (mill_real *)work->bend);
+    mill_block_spline(b, arm, templ, (mill_real *)work->bend);
   }
 }
 
@@ -528,9 +518,9 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
     if (s->arm != i_arm || !s->used)
       continue;
     if (slot->request == MILL_REQ_FINAL) {
-      f_arm += mill_block_final(*b, m, s, vel, work, &slot->eval);
+      f_arm += mill_block_final(b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
-      const double f = mill_block_value(*b, m, s, vel, work);
+      const double f = mill_block_value(b, m, s, vel, work);
       MILL_SERIAL(b)
       {
         slot->eval.f += f;

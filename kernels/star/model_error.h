@@ -293,11 +293,10 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
  *  templ [max_seg_pix]  in      the template after the resolution
  *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
  *                               are; pixel: mill_block_draw_error.  normal, sums, error: lost */
-MILL_BLOCK_CALLED void mill_block_fix_error(mill_block own, const mill_model *m, mill_segment *s,
-                                            const mill_real *templ, double level, int n_share,
-                                            mill_workspace *work)
+MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill_segment *s,
+                                        const mill_real *templ, double level, int n_share,
+                                        mill_workspace *work)
 {
-  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   const int n = s->n_pix, n_error = mill_n_error(arm, s->width_error);
   const float *cont = s->ws->cont;

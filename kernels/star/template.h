@@ -121,11 +121,10 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
  *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
  *  that holds the slopes too.  blur: sigma in grid points of a Gaussian that acts as well; 0: none.
  *  Returns the half width. */
-MILL_BLOCK_CALLED int mill_block_rotation_kernel(mill_block own, int kind,
-                                                 const mill_model_arm *arm, double vsini_km_s,
-                                                 int want_slope, double blur, mill_workspace *work)
+MILL_BLOCK_FN int mill_block_rotation_kernel(mill_block *b, int kind, const mill_model_arm *arm,
+                                             double vsini_km_s, int want_slope, double blur,
+                                             mill_workspace *work)
 {
-  mill_block *b = &own;
   const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
   const double r_pix = vsini_km_s * per_km_s;
   int half = want_slope ? mill_rotation_slope_half_width(kind, r_pix)
@@ -156,6 +155,27 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
+/** n_vec vectors of the same, `apart` numbers from each other, none of them near an end. */
+MILL_INLINE void mill_rotate_tile(const int n_vec, int apart, int half, const double *kernel,
+                                  const mill_real *x, mill_real *to)
+{
+  typedef mill_vec_real vec;
+  vec sum[MILL_CONVOLVE_VECS];
+  const mill_real w0 = (mill_real)kernel[0];
+  MILL_UNROLL
+  for (int v = 0; v < n_vec; v++)
+    sum[v] = w0 * *(const vec *)(x + v * apart);
+  for (int k = 1; k <= half; k++) {
+    const mill_real w = (mill_real)kernel[k];
+    MILL_UNROLL
+    for (int v = 0; v < n_vec; v++)
+      sum[v] += w * (*(const vec *)(x + v * apart - k) + *(const vec *)(x + v * apart + k));
+  }
+  MILL_UNROLL
+  for (int v = 0; v < n_vec; v++)
+    *(vec *)(to + v * apart) = sum[v];
+}
+
 /** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
  *  which for a template's t means the level and not, as in rvspecfit, darkness:
  *  no pixel within the velocity limits sees the difference below v sin i of some
@@ -167,33 +187,29 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_GLOBAL(in);
   MILL_GLOBAL(out);
   enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
-  typedef mill_vec_real vec;
-  const int n_in = n - 2 * half;
-  const int n_tile = n_in > 0 ? n_in / N_TILE : 0;
-  const int first_edge = n_tile > 0 ? half : 0;
-  const int n_edge = n - n_tile * N_TILE;
-  /* the ends, and inside what fills no tile */
+  const int apart = MILL_CONVOLVE_APART(b), n_side = apart / MILL_VEC_N;
+  const int n_in = n > 2 * half ? n - 2 * half : 0;
+  const int n_tile = n_in / (N_VEC * apart) * n_side;
+  /* vectors of one number also take what fills no tile */
+  const int n_narrow = MILL_VEC_N == 1 ? n_in - n_tile * N_TILE : 0;
+  const int n_done = n_tile * N_TILE + n_narrow;
+  const int first_edge = n_done > 0 ? half : 0;
+  const int n_edge = n - n_done;
+  /* the ends, and inside what is left */
   MILL_FOR(b, e, n_edge)
   {
-    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    const int i = e < first_edge ? e : n_done + e;
     out[i] = mill_convolved(n, half, kernel, in, i);
   }
   MILL_FOR(b, c, n_tile)
   {
-    const mill_real *x = in + half + c * N_TILE;
-    mill_real *to = out + half + c * N_TILE;
-    vec sum[N_VEC];
-    const mill_real w0 = (mill_real)kernel[0];
-    for (int v = 0; v < N_VEC; v++)
-      sum[v] = w0 * *(const vec *)(x + v * MILL_VEC_N);
-    for (int k = 1; k <= half; k++) {
-      const mill_real w = (mill_real)kernel[k];
-      for (int v = 0; v < N_VEC; v++)
-        sum[v] +=
-            w * (*(const vec *)(x + v * MILL_VEC_N - k) + *(const vec *)(x + v * MILL_VEC_N + k));
-    }
-    for (int v = 0; v < N_VEC; v++)
-      *(vec *)(to + v * MILL_VEC_N) = sum[v];
+    const int i = half + c / n_side * N_VEC * apart + c % n_side * MILL_VEC_N;
+    mill_rotate_tile(N_VEC, apart, half, kernel, in + i, out + i);
+  }
+  MILL_FOR(b, c, n_narrow)
+  {
+    const int i = half + n_tile * N_TILE + c;
+    mill_rotate_tile(1, apart, half, kernel, in + i, out + i);
   }
   MILL_BARRIER(b);
 }
@@ -249,10 +265,9 @@ MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real 
  *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
  *  points and applied as short filters in turn (kernels/star/spline_filter.h); the
  *  natural ends (Z = 0) add a decaying solution from each side. */
-MILL_BLOCK_CALLED void mill_block_spline(mill_block own, const mill_model_arm *arm,
-                                         const mill_real *y, mill_real *bend)
+MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, const mill_real *y,
+                                     mill_real *bend)
 {
-  mill_block *b = &own;
   /* each filter needs its input its reach beyond its output */
   enum {
     N_FAR = MILL_TILE + 2 * MILL_SPLINE_LAST,
@@ -464,16 +479,26 @@ MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, int pitch_res, cons
   typedef mill_vec_real vec;
   const vec zero = {0};
   vec s0 = zero, s1 = zero, s2 = zero, s3 = zero;
-  for (int k = 0; k < n_diag; k++) {
-    const vec w = mill_vec_load_real(res + (ptrdiff_t)k * pitch_res);
-    const mill_real *x = in + k;
-    s0 += w * *(const vec *)x;
-    if (nr > 1)
-      s1 += w * *(const vec *)(x + pitch);
-    if (nr > 2)
-      s2 += w * *(const vec *)(x + 2 * (ptrdiff_t)pitch);
-    if (nr > 3)
-      s3 += w * *(const vec *)(x + 3 * (ptrdiff_t)pitch);
+  for (int first = 0; first < n_diag; first += MILL_DIAGONALS) {
+    vec w[MILL_DIAGONALS], x[MILL_DIAGONALS][MILL_RESOLVE_ROWS];
+    MILL_UNROLL
+    for (int i = 0; i < MILL_DIAGONALS; i++) {
+      const int k = first + i, has = MILL_DIAGONALS == 1 || k < n_diag;
+      w[i] = has ? mill_vec_load_real(res + (ptrdiff_t)k * pitch_res) : zero;
+      MILL_UNROLL
+      for (int r = 0; r < nr; r++)
+        x[i][r] = has ? *(const vec *)(in + k + r * (ptrdiff_t)pitch) : zero;
+    }
+    MILL_UNROLL
+    for (int i = 0; i < MILL_DIAGONALS; i++) {
+      s0 += w[i] * x[i][0];
+      if (nr > 1)
+        s1 += w[i] * x[i][1];
+      if (nr > 2)
+        s2 += w[i] * x[i][2];
+      if (nr > 3)
+        s3 += w[i] * x[i][3];
+    }
   }
   *(vec *)out = s0;
   if (nr > 1)
@@ -561,18 +586,17 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
  *
  *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
  *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
-MILL_BLOCK_CALLED void mill_block_template_row(mill_block own, const mill_model *m,
-                                               const mill_model_arm *arm, int r, int half,
-                                               mill_workspace *work, mill_real *rotated,
-                                               mill_real *bend)
+MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
+                                           const mill_model_arm *arm, int r, int half,
+                                           mill_workspace *work, mill_real *rotated,
+                                           mill_real *bend)
 {
-  mill_block *b = &own;
   mill_real *value = (mill_real *)work->grid;
   mill_real *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
   if (r >= 2)
     mill_block_flux_tangent(b, arm, work->mean[r - 1], value, row);
   mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
-  mill_block_spline(*b, arm, rotated, bend);
+  mill_block_spline(b, arm, rotated, bend);
 }
 
 #endif

@@ -82,10 +82,10 @@ class GpuProgramme(unittest.TestCase):
         said = self.programme("--expect", expect)
         self.assertEqual(re.findall(r"^## (\w+)$", said, re.M), [
             "check", "plain", "graph", "fits", "end", "profile", "crossover", "sanitize"])
-        # by hand: 4 ms and 0.5 ms by 2000 stars; 8 MB in 4 ms
-        self.assertIn("| answer_arm_f32 | 2 | 2.000 | 2 | 1.0 | 2.00 |", said)
-        self.assertIn("| round_digest | 1 | 0.250 | 0 |  |  |", said)
-        self.assertIn("| all | | 2.250 |", said)
+        # by hand: 4 ms and 0.5 ms by 10,000 stars; 8 MB in 4 ms
+        self.assertIn("| answer_arm_f32 | 2 | 0.400 | 2 | 1.0 | 0.40 |", said)
+        self.assertIn("| round_digest | 1 | 0.050 | 0 |  |  |", said)
+        self.assertIn("| all | | 0.450 |", said)
         self.assertIn("| particles_cuda | passed |", said)
         self.assertIn("| 4 | yes | 0.5 s, 4000.0 stars/s |", said)
         self.assertIn("9 fitted by both", said)

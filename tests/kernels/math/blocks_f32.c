@@ -21,9 +21,9 @@ void blocks_f32_rotate(mill_block *b, int n, int half, const double *kernel, con
   mill_block_rotate(b, n, half, kernel, in, out);
 }
 
-void blocks_f32_spline(mill_block own, const mill_model_arm *arm, const float *y, float *bend)
+void blocks_f32_spline(mill_block *b, const mill_model_arm *arm, const float *y, float *bend)
 {
-  mill_block_spline(own, arm, y, bend);
+  mill_block_spline(b, arm, y, bend);
 }
 
 void blocks_f32_locate(mill_block *b, const mill_model_arm *arm, int n, const double *ln_wave,
@@ -45,14 +45,14 @@ void blocks_f32_resolve(mill_block *b, const mill_segment *s, int n_row, int pit
   mill_block_resolve(b, s, n_row, pitch, in, out);
 }
 
-double blocks_f32_project(mill_block own, const mill_model *m, const mill_segment *s,
+double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment *s,
                           const float *templ, double level, double ln_scale, mill_workspace *work)
 {
-  return mill_block_project(own, m, s, templ, level, ln_scale, work);
+  return mill_block_project(b, m, s, templ, level, ln_scale, work);
 }
 
-void blocks_f32_jacobian(mill_block own, const mill_model *m, mill_segment *s, int n_share,
+void blocks_f32_jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
                          mill_workspace *work, mill_eval *eval)
 {
-  mill_block_jacobian(own, m, s, n_share, work, eval);
+  mill_block_jacobian(b, m, s, n_share, work, eval);
 }

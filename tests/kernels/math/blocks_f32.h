@@ -12,7 +12,7 @@ void blocks_f32_flux_tangent(mill_block *b, const mill_model_arm *arm, double me
                              float *row);
 void blocks_f32_rotate(mill_block *b, int n, int half, const double *kernel, const float *in,
                        float *out);
-void blocks_f32_spline(mill_block own, const mill_model_arm *arm, const float *y, float *bend);
+void blocks_f32_spline(mill_block *b, const mill_model_arm *arm, const float *y, float *bend);
 void blocks_f32_locate(mill_block *b, const mill_model_arm *arm, int n, const double *ln_wave,
                        double vel_km_s, int *index, float *frac);
 void blocks_f32_interpolate(mill_block *b, const mill_model_arm *arm, int n, const float *y,
@@ -20,9 +20,9 @@ void blocks_f32_interpolate(mill_block *b, const mill_model_arm *arm, int n, con
                             double slope_ln, float *slope);
 void blocks_f32_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch, const float *in,
                         float *out);
-double blocks_f32_project(mill_block own, const mill_model *m, const mill_segment *s,
+double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment *s,
                           const float *templ, double level, double ln_scale, mill_workspace *work);
-void blocks_f32_jacobian(mill_block own, const mill_model *m, mill_segment *s, int n_share,
+void blocks_f32_jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
                          mill_workspace *work, mill_eval *eval);
 
 #endif

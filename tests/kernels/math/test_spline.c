@@ -30,7 +30,7 @@ static void compare_f64(const reference *r)
   const double vel = 123.4;
   double out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   locate(r, vel);
-  mill_block_spline(b.block, arm, r->flux, b.bend);
+  mill_block_spline(&b.block, arm, r->flux, b.bend);
   mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
   mill_block_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, b.work.index,
                          b.work.frac, out, mill_doppler_ln_slope(vel), slope);
@@ -62,7 +62,7 @@ static void compare_f32(const reference *r)
   for (int i = 0; i < REF_SPLINE_N; i++)
     y[i] = (float)r->flux[i];
   locate(r, vel);
-  blocks_f32_spline(b.block, arm, y, bend);
+  blocks_f32_spline(&b.block, arm, y, bend);
   blocks_f32_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, vel, b.work.index, b.work.frac);
   blocks_f32_interpolate(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, b.work.index, b.work.frac, out,
                          mill_doppler_ln_slope(vel), slope);
@@ -97,7 +97,7 @@ MILL_TEST(straight_lines_in_wavelength_are_kept)
   for (int i = 0; i < N - 2; i++)
     b.ln_wave[i] = log(4000.0) + (i + 0.37) * 1e-4;
   const mill_model_arm *arm = &b.model.arm[0];
-  mill_block_spline(b.block, arm, y, b.bend);
+  mill_block_spline(&b.block, arm, y, b.bend);
   mill_block_locate(&b.block, arm, b.ws.n_pix, b.ws.ln_wave, 0, b.work.index, b.work.frac);
   mill_block_interpolate(&b.block, arm, N - 2, y, b.bend, b.work.index, b.work.frac, out, 0, NULL);
   for (int i = 0; i < N - 2; i++)

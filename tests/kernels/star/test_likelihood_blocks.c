@@ -85,14 +85,14 @@ MILL_TEST(projection_matches_least_squares)
           const double level = flat ? 1 : 0.9, ln_scale = flat ? 0 : 1.3;
           const double expected =
               dense(flat ? NULL : templ, level, ln_scale, kind == MILL_LIKE_MARGINAL, a);
-          const double f64 = mill_block_project(b.block, &b.model, &b.s, flat ? NULL : templ, level,
-                                                ln_scale, &b.work);
+          const double f64 = mill_block_project(&b.block, &b.model, &b.s, flat ? NULL : templ,
+                                                level, ln_scale, &b.work);
           /* |D|^2 - |L^-1 S^T D|^2 loses the digits of |D|^2, 1e5 here */
           assert_close(f64, expected, 1e-12 * b.s.dd + 1e-9);
           for (int c = 0; c < cont[k]; c++)
             /* normal equations: the square of the condition of the design */
             assert_close(b.work.solve[c], a[c], 1e-6 * (1 + fabs(a[c])));
-          const double f32 = blocks_f32_project(b.block, &b.model, &b.s, flat ? NULL : templ32,
+          const double f32 = blocks_f32_project(&b.block, &b.model, &b.s, flat ? NULL : templ32,
                                                 level, ln_scale, &b.work);
           /* sums are float64 in both */
           assert_close(f32, f64, 1e-15 * b.s.dd);
@@ -114,12 +114,12 @@ static void compare_derivatives(int n, const double *templ)
     for (int i = 0; i < n; i++)
       b.pixel[r * BENCH_PIX + i] = row[r][i];
   memset(&f64, 0, sizeof f64);
-  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, &f64);
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f64);
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
   memset(&f32, 0, sizeof f32);
-  blocks_f32_jacobian(b.block, &b.model, &b.s, 0, &b.work, &f32);
+  blocks_f32_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f32);
   for (int j = 0; j < np; j++) {
     /* functions that are off by 1e-7 move V by as much, and residuals of S/N 30 by 3e-6 and 10
      * times that where the coefficients are: of a gradient that may be sqrt(hess dd) */
@@ -174,7 +174,7 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
       const double expected =
           dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
       const double f32 =
-          blocks_f32_project(b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
+          blocks_f32_project(&b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
       /* functions that are off by e move F by 2 e r S a at most, to first order: 300 pixels of
        * S/N 30 with residuals of 3 and coefficients of up to 10 */
       assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);
@@ -205,7 +205,7 @@ MILL_TEST(projection_that_has_no_answer_is_infinite)
       templ[50] = kind == NAN_TEMPLATE ? (double)NAN : (double)INFINITY;
     if (kind == NAN_DATA)
       b.d[3] = NAN;
-    assert_true(mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work) ==
+    assert_true(mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work) ==
                 (double)INFINITY);
   }
 }
@@ -221,7 +221,7 @@ MILL_TEST(residuals_count_good_pixels)
   for (int i = 0; i < 130; i++)
     b.s.dd += (double)b.d[i] * (double)b.d[i];
   dense(templ, 1, 0, 0, a);
-  const double f = mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  const double f = mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   assert_true(isfinite(f));
   mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   double expected = 0, worst = 0, below = 0;
@@ -245,7 +245,7 @@ MILL_TEST(residuals_count_good_pixels)
   /* the same upside down */
   for (int i = 0; i < 130; i++)
     b.d[i] = -b.d[i];
-  mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   mill_block_residual(&b.block, &b.s, templ, 1, 0, &b.work, &chisq, &negative, &largest);
   assert_close(chisq, expected, 1e-9 * expected);
   assert_true(negative > 1000);
@@ -259,7 +259,7 @@ MILL_TEST(gain_is_that_of_a_factor_for_each_block)
   double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
   rng = SEED;
   make(N, NK, templ);
-  mill_block_project(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_project(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   mill_block_residual(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   for (int i = 0; i < N; i++) { /* a wave that three functions cannot follow, and a gap */
     b.d[i] *= (float)(1 + 0.1 * sin(0.03 * i));
@@ -362,7 +362,7 @@ MILL_TEST(infinite_value_adds_no_derivatives)
   for (int i = 1; i < 100; i++)
     b.is[i] = 0;
   memset(&eval, 0, sizeof eval);
-  mill_block_jacobian(b.block, &b.model, &b.s, 0, &b.work, &eval);
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &eval);
   assert_true(eval.f == (double)INFINITY);
   for (int j = 0; j < b.model.n_par; j++)
     assert_close(eval.grad[j], 0, 0);
