@@ -102,8 +102,8 @@ static int copy_error(const mill_model_error *from, int n_whole, int first, int 
   return MILL_OK;
 }
 
-/* Grid points [first, end) of an arm as an arm of that name. */
-static int copy_points(const mill_arm *whole, const char *name, int first, int end, mill_arm *part)
+/* Grid points [first, end) of an arm. */
+static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
 {
   *part = *whole;
   part->wave_aa = NULL;
@@ -113,7 +113,6 @@ static int copy_points(const mill_arm *whole, const char *name, int first, int e
   part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
   part->emulator.rbf.center = NULL;
   part->error.fraction = part->error.component = NULL;
-  memcpy(part->name, name, sizeof part->name);
   part->n_pix = end - first;
   part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
   MILL_CHECK(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
@@ -135,7 +134,9 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
                       choice->arm, mill_text_of_real(choice->min_aa, a),
                       mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
                       whole->wave_aa[whole->n_pix - 1]);
-  return copy_points(whole, choice->arm, first, end, part);
+  MILL_CHECK(copy_points(whole, first, end, part));
+  memcpy(part->name, choice->arm, sizeof part->name);
+  return MILL_OK;
 }
 
 /* An arm of the library with a range keeps the grid points that this needs. */
@@ -149,7 +150,7 @@ static int narrow(const mill_config *config, mill_arm *arm)
   window(config, arm, &config->arm[i], &first, &end);
   if (end - first < MIN_POINTS)
     return MILL_OK;
-  const int err = copy_points(arm, arm->name, first, end, &part);
+  const int err = copy_points(arm, first, end, &part);
   mill_arm_clear(err ? &part : arm);
   if (!err)
     *arm = part;
