@@ -76,11 +76,12 @@ class Asked(EndToEnd):
         cls.two = cut("two.fits", range(2))
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
 
-    def line(self, path, *options, ranks=0, faults=None, stars=None):
-        """A run, of the few stars unless told; faults: of tests/faults/fault_shim.c."""
+    def line(self, path, *options, ranks=0, faults=None, hung="", stars=None):
+        """A run, of the few stars unless told; faults: of tests/faults/fault_shim.c, and the
+        file that is there once a call hangs."""
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         if faults:
-            launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults]
+            launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults, "FAULTS_COUNT=" + hung]
         return [*launch, STARMILL, "fit", "--library", library(), "--output", path, "--config",
                 tmp("asked.yaml"), "--optimizer", "nelder-mead", "--threads", "1", "--slots", "1",
                 *options, stars or self.few]
@@ -205,11 +206,9 @@ class Asked(EndToEnd):
 
     def test_second_signal_stops_at_once(self):
         # also where a write never returns
-        path = tmp("twice.h5")
-        process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0")
-        # a fitted row makes enough writes for one to hang
-        wait_until(lambda: os.path.exists(path + ".status.json")
-                   and json.loads(content(path + ".status.json"))["done"] > 0, process)
+        path, hung = tmp("twice.h5"), tmp("twice.hung")
+        process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0", hung=hung)
+        wait_until(lambda: os.path.exists(hung), process)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)  # launchers pass one wish on twice

@@ -13,8 +13,8 @@
  *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
  *   CALL   open, read, write, sync, alloc, rename or any; exit, which can only hang
  *
- * FAULTS_COUNT=FILE: at its end the process appends to FILE, for every fault, how many calls
- * there were.
+ * FAULTS_COUNT=FILE: at its end, or before a call hangs, the process appends to FILE, for every
+ * fault, how many calls there were.
  */
 #define _GNU_SOURCE
 
@@ -82,16 +82,21 @@ __attribute__((constructor)) static void begin(void)
   }
 }
 
-__attribute__((destructor)) static void end(void)
+static void tell_counts(int n)
 {
   const char *path = getenv("FAULTS_COUNT");
-  const int n = n_fault;
-  n_fault = 0;
   FILE *out = path ? fopen(path, "a") : NULL;
   for (int i = 0; out && i < n; i++)
     fprintf(out, "%s %s %ld\n", faults[i].call, faults[i].path, (long)faults[i].n);
   if (out)
     fclose(out);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+  const int n = n_fault;
+  n_fault = 0;
+  tell_counts(n);
   for (int i = 0; i < n; i++)
     while (strcmp(faults[i].call, "exit") == 0)
       pause();
@@ -141,6 +146,7 @@ static int happens(const fault *f, const char *path)
   } else if (strcmp(f->what, "hang") == 0 || strcmp(f->what, "deaf") == 0) {
     sigset_t all;
     sigfillset(&all);
+    tell_counts(n_fault);
     if (f->what[0] == 'd')
       pthread_sigmask(SIG_BLOCK, &all, NULL);
     for (;;)
