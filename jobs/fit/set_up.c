@@ -63,9 +63,10 @@ static int load_config(void *context)
                                options->fit ? 1 : MILL_MAX_LIBRARY);
   if (config->n_template_lib == 0)
     MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration (none was "
-              "shipped with this program: there is no share/starmill/" MILL_SHIPPED_LIBRARY
-              " next to its bin)");
+              "no library: give --library FILE or template_lib in the configuration (of those that "
+              "are shipped, share/starmill/" MILL_SHIPPED_LIBRARY
+              " and oba.h5, one is missing next "
+              "to this program's bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
@@ -186,8 +187,7 @@ static int bind_libraries(void *context)
   if (call->options->fit) /* before there is an output */
     MILL_TRY(mill_device_model_check(&setup->lib, &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
-    mill_log_info("no --library: fitting with %s, the library shipped with starmill",
-                  config->template_lib[k]);
+    mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
 done:
   mill_watch_end(watch);
   return err;

@@ -153,7 +153,14 @@ const mill_option_table mill_library_correct_table = {
              "on them"),
         TEXT("range", "MIN,MAX", "wavelengths to correct, A in vacuum (default: of the spectra)"),
         TEXT("mask", "MIN:MAX,...", "wavelengths not to correct, A in vacuum"),
-        COUNT("degree", 1, 3, "of the polynomials (default: chosen by spectra left out)"),
+        COUNT("degree", 0, 3,
+              "of the polynomials, 0 for the same change at all labels (default: 1 to 3, chosen by "
+              "spectra left out)"),
+        TEXT(
+            "label-errors", "X,...",
+            "errors of the spectra's labels, in the library's order and units, beside which the "
+            "labels of fits scatter no more than these say (default: the library's typical errors, "
+            "of which that is not asked)"),
         COUNT("components", 0, MILL_MAX_COMPONENT,
               "principal components of the model error "
               "(default 4)"),

@@ -88,11 +88,12 @@ class Calibrators:
         return out, error
 
 
-def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, slope=None):
+def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
     """Calibrators of an arm.
 
     sigma_aa   of the spectra's line-spread function; kernel_aa: what the templates lack of it
     measures   function of wavelengths: where the spectra may say what is wrong, 0 to 1
+    size       [n_label] errors of the spectra's labels
     slope      of Calibrators of these spectra, where it is known
     """
     arm = library.arm[i_arm]
@@ -106,7 +107,6 @@ def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures,
     functions = residuals.continuum(2 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1, n_continuum)
     ratio, known, scale = flat(x[use], functions, level[at])
     labels = spectra.labels[use]
-    size = np.array([label.scale for label in library.label])
     out = Calibrators(at, wave, ratio, known, slope, scale**2 / np.mean(scale**2), labels,
                       library.map(labels), size, measures(wave), level)
     if slope is None:

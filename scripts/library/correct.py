@@ -58,6 +58,16 @@ def labels_to_use(options, library):
     return [i for i, name in enumerate(names) if name not in assumed]
 
 
+def label_errors(options, library):
+    """Errors [n_label] of the spectra's labels."""
+    if not options.label_errors:
+        return np.array([label.scale for label in library.label])
+    errors = np.array(numbers("label-errors", options.label_errors, len(library.label)))
+    if not (errors > 0).all():
+        raise Failure(USAGE, f"--label-errors {options.label_errors}: an error is not above 0")
+    return errors
+
+
 def until_true(pulls, low, high, n_step):
     """The value in low...high, by bisection of its logarithm, whose pulls have a width of 1."""
     for _ in range(n_step):
@@ -66,12 +76,14 @@ def until_true(pulls, low, high, n_step):
     return np.sqrt(low * high)
 
 
-def make_true(library, arm, found, x, noise2):
+def make_true(library, arm, found, x, noise2, published):
     """The correlation of an arm's model error with which the velocities of two sets of ranges agree
     within their errors, and the floors [n_label] of the labels' errors with which their labels do.
 
     The ranges take turns, so that slow errors of the spectra's wavelengths do not count.
-    noise2: of a spectrum's pixels, per pixel of the arm
+    noise2:    of a spectrum's pixels, per pixel of the arm
+    published: errors [n_label] with which the spectra's labels are as far from those of fits as
+               both errors say, or None
     """
     fraction2 = arm.error.fraction[found.at].astype(float) ** 2
     stride = found.at[1] - found.at[0]
@@ -79,10 +91,12 @@ def make_true(library, arm, found, x, noise2):
         arm.error.sigma[:, None] * arm.error.component[:, found.at])
     turn = (found.wave // BLOCK_AA).astype(int) % 2 == 0
 
+    def estimates(correlation, use):
+        return found.estimates(x, (noise2 + fraction2 * correlation) / stride, patterns,
+                               use * found.measures)
+
     def difference(correlation):
-        variance = (noise2 + fraction2 * correlation) / stride
-        a, error_a = found.estimates(x, variance, patterns, turn * found.measures)
-        b, error_b = found.estimates(x, variance, patterns, ~turn * found.measures)
+        (a, error_a), (b, error_b) = (estimates(correlation, use) for use in (turn, ~turn))
         return a - b, np.hypot(error_a, error_b)
 
     def velocities(correlation):
@@ -92,9 +106,16 @@ def make_true(library, arm, found, x, noise2):
     arm.error.correlation = until_true(velocities, 1, residuals.MAX_LAG, 8)
     d, error = difference(arm.error.correlation)
     # the difference has twice the floor's square of a half, the whole half of that
-    return [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], 2 * floor),
-                       1e-3 * label.scale, 10 * label.scale, 30)
-            for k, label in enumerate(library.label)]
+    floors = [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], 2 * floor),
+                         1e-3 * label.scale, 10 * label.scale, 30)
+              for k, label in enumerate(library.label)]
+    if published is None:
+        return floors
+    d, error = estimates(arm.error.correlation, 1)
+    return [max(one, until_true(lambda floor: d[:, k] / np.hypot(np.hypot(error[:, k], floor),
+                                                                 published[k]),
+                                1e-3 * label.scale, 10 * label.scale, 30))
+            for k, (one, label) in enumerate(zip(floors, library.label))]
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):
@@ -138,7 +159,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     n_continuum = int(options.continuum or residuals.N_CONTINUUM)
     noise = 1 / float(options.spectra_sn or "inf")
-    how = spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options)
+    how = (spectra, sigma_aa, kernel_aa, n_continuum, where_to_measure(options),
+           label_errors(options, library))
     found = calibrators.compare(library, i_arm, *how)
     if len(found.x) < LEAST_STARS:
         raise Failure(INPUT, f"{options.spectra}: {len(found.x)} spectra cover half of arm "
@@ -160,7 +182,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     apart = found.at_shifts(after, correction.without_trend(found.shifts(after), trend))
     facts = measure_error(arm, found, apart, int(options.components or 4), n_continuum, noise)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
-    floors = make_true(library, arm, found, after, noise**2 * pixel)
+    floors = make_true(library, arm, found, after, noise**2 * pixel,
+                       found.scale if options.label_errors else None)
     facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
     names = [label.name for label in library.label]
     return [*describe(arm, found, learned, change, rest, names),

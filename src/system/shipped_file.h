@@ -13,7 +13,7 @@ void mill_shipped_file(const char *name, char *path, size_t size);
 
 /** Default libraries of a fit, commas between them: each star takes the one that suits it. */
 #define MILL_SHIPPED_LIBRARY   "libraries/fgk.h5"
-#define MILL_SHIPPED_LIBRARIES MILL_SHIPPED_LIBRARY
+#define MILL_SHIPPED_LIBRARIES MILL_SHIPPED_LIBRARY, "libraries/oba.h5"
 
 /** The shipped libraries' paths, `most` of them at most, into path [most][size]; how many, 0 where one is not
  *  there. */

@@ -45,17 +45,20 @@ class LibraryThatComes(EndToEnd):
         for folder, place in (("installed/bin", "installed/share/starmill/libraries"),
                               ("checkout/build/release", "checkout/libraries")):
             os.makedirs(tmp(place))
-            there = os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, "fgk.h5"))))
+            there = [os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, name))))
+                     for name in ("fgk.h5", "oba.h5")]
             done = self.fit_without(self.program(folder))
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"no --library: fitting with {there}, the library shipped with starmill",
-                          done.stderr)
+            for path in there:
+                self.assertIn(f"no --library: fitting with {path}, shipped with starmill",
+                              done.stderr)
             with h5py.File(tmp("came.h5")) as came, h5py.File(tmp("named.h5")) as named:
                 self.assertEqual(came["fits"]["TEFF"][0], named["fits"]["TEFF"][0])
 
     def test_a_library_that_is_named_goes_first(self):
         os.makedirs(tmp("both/share/starmill/libraries"))
-        put("both/share/starmill/libraries/fgk.h5", "no library")
+        for name in ("fgk.h5", "oba.h5"):
+            put(f"both/share/starmill/libraries/{name}", "no library")
         program = self.program("both/bin")
         done = self.fit_without(program, "--library", library())
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -73,6 +73,32 @@ class LibraryCorrect(ProgramTest):
         self.assertOneLine(starmill(*correct, "--overwrite", "--spectra", tmp("other.fits"),
                                     "--assumed", "mass"), "--assumed mass", "teff, logg", status=2)
 
+    def test_rough_labels(self):
+        run("library", "spectra", "--output", tmp("exact.h5"), *made.GIVEN, "--left-out", 0,
+            made.write("exact.fits"))
+
+        def rough(flux, labels):
+            edit(flux, labels)
+            labels[:, 0] += 200 * np.random.default_rng(3).normal(size=len(labels))
+        correct = ("library", "correct", "--medium", "vacuum", "--spectra-sn", "500", "--degree", "0",
+                   "--spectra", made.write("rough.fits", edit=rough), "--output", tmp("rough.h5"))
+        run(*correct, "--label-errors", "90,0.1,0.1", tmp("exact.h5"))
+        inside = np.array([[5000, 3.5, -0.7], [6000, 3.5, -0.7]])
+        wave, after = made.emulate(tmp("rough.h5"), inside)
+        change = np.log(after / made.emulate(tmp("exact.h5"), inside)[1])
+        # one change at all labels, but for radial functions between centers, that of the mean star:
+        # by the labels it would be -0.075 and -0.125
+        change = change[:, np.argmin(abs(wave - LINE))]
+        self.assertAlmostEqual(change[0], change[1], delta=0.005)
+        self.assertAlmostEqual(change[0], -DEPTH, delta=0.1 * DEPTH)
+        with h5py.File(tmp("rough.h5")) as f:
+            # what the labels' errors leave of their scatter, which 150 stars know to 9 % (MAD)
+            self.assertAlmostEqual(f["labels/label0"].attrs["floor"], np.sqrt(200**2 - 90**2),
+                                   delta=50)
+            self.assertLess(f["labels/label1"].attrs["floor"], 0.05)
+        self.assertOneLine(starmill(*correct, "--label-errors", "90,0.1", "--overwrite",
+                                    tmp("exact.h5")), "--label-errors 90,0.1", "3 numbers", status=2)
+
     def test_every_emulator_takes_it(self):
         rng = np.random.default_rng(5)
         n_pix, n_star = 400, 200
