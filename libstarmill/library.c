@@ -81,6 +81,9 @@ static int read_config(starmill_library *h, const char *config)
   if (h->config.start[0])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: the table is for starmill fit; give starts to starmill_fit");
+  if (h->config.prior_table[0])
+    return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: the table is for starmill fit; give priors to "
+                                       "starmill_library_constrain");
   MILL_CHECK(mill_thread_check_number(h->config.n_thread));
   if (h->config.n_thread == 0)
     h->config.n_thread = 1;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
+#include "io/catalog/star_table.h"
 #include "io/files/sha256.h"
 #include "io/fits/fits_file.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -16,7 +16,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
-#include "src/system/regular_file.h"
 
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
 static const char *const key_name[N_KEY_NAME] = {"TARGETID", "OBJECT"};
@@ -53,19 +52,6 @@ typedef struct raw_table {
   mill_start_table *out; /* its theta is filled */
 } raw_table;
 
-/* The names that a parameter may have in a table; the second is NULL where there is one. */
-static void names_of(const mill_library *lib, int i_par, const char *name[2])
-{
-  name[0] = i_par == MILL_PAR_VRAD ? "VRAD" : i_par == MILL_PAR_VSINI ? "VSINI" : NULL;
-  name[1] = NULL;
-  if (i_par < MILL_PAR_LABEL0)
-    return;
-  const mill_label *label = &lib->label[i_par - MILL_PAR_LABEL0];
-  name[0] = label->column;
-  if (strcasecmp(label->name, label->column) != 0)
-    name[1] = label->name;
-}
-
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -90,32 +76,20 @@ static void put_values(raw_table *raw, int i_par)
 
 /* ---- FITS ---- */
 
-static int has_column(mill_fits_file *file, int i_hdu, const char *name)
-{
-  char template[FLEN_VALUE];
-  int number = 0, status = 0;
-  if (!name || mill_fits_file_move(file, i_hdu) != MILL_OK)
-    return 0;
-  snprintf(template, sizeof template, "%s", name);
-  fits_get_colnum(file->fptr, CASEINSEN, template, &number, &status);
-  if (status != 0)
-    fits_clear_errmsg();
-  return status == 0;
-}
-
 /* Columns that a table lacks, for a message; empty: none. */
 static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *raw, char *list,
                             size_t size)
 {
   list[0] = '\0';
-  if (!has_column(file, i_hdu, key_name[0]) && !has_column(file, i_hdu, key_name[1]))
+  if (!mill_star_table_has(file, i_hdu, key_name[0]) &&
+      !mill_star_table_has(file, i_hdu, key_name[1]))
     snprintf(list, size, " %s", key_name[0]);
   for (int j = 0; j < raw->lib->n_label + 2; j++) {
     const char *name[2];
-    names_of(raw->lib, j, name);
+    mill_star_table_names(raw->lib, j, name);
     const size_t n = strlen(list);
-    if (!raw->set->fixed[j] && !has_column(file, i_hdu, name[0]) &&
-        !has_column(file, i_hdu, name[1]))
+    if (!raw->set->fixed[j] && !mill_star_table_has(file, i_hdu, name[0]) &&
+        !mill_star_table_has(file, i_hdu, name[1]))
       snprintf(list + n, size - n, " %s", name[0]);
   }
 }
@@ -146,17 +120,18 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
               "fixed by fix_param needs none)",
               raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
   MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
-  if (has_column(file, i_hdu, key_name[0])) {
+  if (mill_star_table_has(file, i_hdu, key_name[0])) {
     MILL_TRY(MILL_ALLOC(raw->n_row, &raw->id));
     MILL_TRY(mill_fits_column_int64(file, i_hdu, key_name[0], raw->id, NULL));
   }
   MILL_TRY(mill_fits_column_text(file, i_hdu, key_name[1], &raw->object, &raw->stride, &found));
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];
-    names_of(raw->lib, j, name);
+    mill_star_table_names(raw->lib, j, name);
     if (!raw->set->fixed[j])
       MILL_TRY(mill_fits_column_double(
-          file, i_hdu, has_column(file, i_hdu, name[0]) ? name[0] : name[1], raw->value, NULL));
+          file, i_hdu, mill_star_table_has(file, i_hdu, name[0]) ? name[0] : name[1], raw->value,
+          NULL));
     put_values(raw, j);
   }
 done:
@@ -195,7 +170,7 @@ static int find_places(const raw_table *raw, const mill_stored_rows *rows, place
                       at->id ? "FIT_INFO" : key_name[0]);
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];
-    names_of(raw->lib, j, name);
+    mill_star_table_names(raw->lib, j, name);
     at->par[j] = raw->set->fixed[j] ? NULL : find_column(rows, name, MILL_TYPE_F64);
     if (!at->par[j] && !raw->set->fixed[j])
       return MILL_ERROR(
@@ -383,23 +358,13 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
                           const mill_open_limits *limits, int library, mill_start_table **out)
 {
   int err = MILL_OK;
-  int fd;
-  char first[4] = "";
+  int is_hdf5 = 0;
   raw_table raw = {.path = path, .lib = lib, .set = set, .library = library};
   *out = NULL;
-  MILL_TRY(mill_regular_open(path, "a FITS table or a result to start from", MILL_ERR_CONFIG, &fd));
-  const int is_hdf5 =
-      read(fd, first, sizeof first) == sizeof first && memcmp(first, "\x89HDF", sizeof first) == 0;
-  close(fd);
+  MILL_TRY(mill_star_table_is_hdf5(path, "a FITS table or a result to start from", &is_hdf5));
   MILL_TRY(MILL_ALLOC(1, &raw.out));
   err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
-  if (err == MILL_ERR_INPUT || (err == MILL_ERR_OUTPUT && is_hdf5)) {
-    /* unreadable spectra leave a finished run, an unreadable table does not */
-    mill_error_kept kept;
-    mill_error_save(err, &kept);
-    err = MILL_ERROR(MILL_ERR_CONFIG, "start: %s", kept.message);
-  }
-  MILL_TRY(err);
+  MILL_TRY(mill_star_table_code(err, is_hdf5, "start"));
   MILL_TRY(sort_rows(&raw));
   digest(raw.out);
   *out = raw.out;

@@ -318,6 +318,7 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     row->target_id = s->index.row[part[0].row].target_id;
     row->is_other = s->index.row[part[0].row].is_other;
     memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
+    memcpy(row->identifier, s->index.row[part[0].row].identifier, sizeof row->identifier);
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }

@@ -40,9 +40,11 @@ static inline int64_t mill_reader_rows_ahead(int n_thread)
 
 /** One row of a batch. */
 typedef struct mill_reader_row {
-  int64_t row;       /**< of /fits */
-  int64_t target_id; /**< with object: of the catalog; -1 and empty where the file is unreadable */
+  int64_t row; /**< of /fits */
+  /** These three of the catalog; -1 and empty where the file is unreadable. */
+  int64_t target_id;
   char object[sizeof((mill_catalog_row *)0)->object];
+  char identifier[sizeof((mill_catalog_row *)0)->identifier];
   int is_other;      /**< mill_catalog_row.is_other */
   int64_t model_row; /**< of its first exposure among all exposures of the catalog */
   int n_exposure;

@@ -30,12 +30,11 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
   return MILL_OK;
 }
 
-/* After what the start table may have of a row: the row has no key to find it by. */
-enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
+/* After what the start table may have of a row: the row has no key to find it by; it has priors. */
+enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
 
-/* Count the rows of one of this rank's files by what the start table has of them. */
-static int count_starts_of(const mill_fit_setup *setup, const mill_inputs *inputs, int f,
-                           int64_t *n)
+/* Count the rows of one of this rank's files by what the tables by star have of them. */
+static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n)
 {
   int err = MILL_OK;
   mill_file_index loaded = {0};
@@ -47,6 +46,11 @@ static int count_starts_of(const mill_fit_setup *setup, const mill_inputs *input
   }
   for (int64_t i = 0; i < index->n_row; i++) {
     const mill_catalog_row *row = &index->row[i];
+    mill_star star;
+    if (setup->priors)
+      n[HAS_PRIOR] += mill_prior_table_find(setup->priors, row->target_id, row->identifier, &star);
+    if (!setup->start)
+      continue;
     if (row->target_id == -1 && !row->object[0])
       n[NO_KEY]++;
     else
@@ -57,18 +61,25 @@ done:
   return err;
 }
 
-/* Log how many rows the start table has, so that missing starts are noticed.  A table without any
- * of them is the wrong one. */
-static int count_starts(const mill_fit_call *call, const mill_fit_setup *setup,
-                        const mill_inputs *inputs)
+static int count_rows(const mill_fit_call *call, const mill_fit_setup *setup,
+                      const mill_inputs *inputs, int64_t n[N_COUNT])
 {
   int err = MILL_OK;
-  int64_t mine[N_COUNT] = {0}, n[N_COUNT] = {0};
-  const char *path = setup->config.start;
+  int64_t mine[N_COUNT] = {0};
   for (int f = inputs->file_start; f < inputs->file_end && err == MILL_OK; f++)
-    err = count_starts_of(setup, inputs, f, mine);
+    err = count_file(setup, inputs, f, mine);
   MILL_TRY(mill_mpi_agree(call->mpi, err));
   MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, call->mpi->comm));
+done:
+  return err;
+}
+
+/* Log how many rows the start table has, so that missing starts are noticed.  A table without any
+ * of them is the wrong one. */
+static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
+{
+  int err = MILL_OK;
+  const char *path = setup->config.start;
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
     MILL_FAIL(
@@ -102,6 +113,7 @@ done:
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {
+  int64_t n[N_COUNT];
   MILL_CHECK(mill_mpi_agree(call->mpi, settle_wave_mask(setup, inputs)));
   if (call->mpi->rank == 0 && inputs->n_row == 0)
     mill_log_warning("no star to fit: %s; the result has no rows",
@@ -109,7 +121,16 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          ? "no input could be read"
                          : "the selection (target ids, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
+  if (!setup->start && !setup->priors)
+    return MILL_OK;
+  MILL_CHECK(count_rows(call, setup, inputs, n));
   if (setup->start)
-    MILL_CHECK(count_starts(call, setup, inputs));
+    MILL_CHECK(tell_starts(call, setup, n));
+  setup->n_prior = n[HAS_PRIOR];
+  if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has priors for none of the %lld rows: is it the table of "
+                      "these stars?",
+                      setup->config.prior_table, (long long)inputs->n_row);
   return MILL_OK;
 }

@@ -45,6 +45,8 @@ static const mill_option rows[] = {
     {"fraction", REAL(part, MILL_ABOVE_0, 1),
      .help = "only this fraction of the stars, drawn by seed and TARGETID"},
     {.name = "sampling"},
+    {"prior-table", TEXT(prior_table),
+     .help = "table of priors by star instead of that of the fit"},
     {"walkers", COUNT(sample.n_walker, 4, MILL_MAX_WALKER),
      .help = "walkers per star, an even number of at least twice the parameters"},
     {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",

@@ -92,6 +92,24 @@ done:
   return err;
 }
 
+int mill_sampled_check_priors(const char *path, const char *table, const char *hash)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  char *text = NULL;
+  MILL_TRY(open_fit(path, &file));
+  MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/IDENTITY", &text));
+  if (!strstr(text, hash))
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "prior_table: %s has changed since %s was fitted with it: give the table of the fit, "
+              "or this one, with --prior-table",
+              table, path);
+done:
+  mill_free(text);
+  mill_h5_close(&file);
+  return err;
+}
+
 /* ---- which stars ---- */
 
 /* The rows of the fit, as far as they are asked for. */

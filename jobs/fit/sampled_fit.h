@@ -14,6 +14,9 @@ int mill_sampled_read_config(const char *path, mill_config *config);
  *  0?  MILL_ERR_USAGE, MILL_ERR_CONFIG. */
 int mill_sampled_check_library(const char *path, const mill_library *lib, int n_library, int *code);
 
+/** Is this the hash of the fit's table of priors?  MILL_ERR_CONFIG. */
+int mill_sampled_check_priors(const char *path, const char *table, const char *hash);
+
 /** Narrow config->select.target_id down to the fitted stars with a flag, an S/N or the share asked
  *  for, where any is; targets that are listed must be in the fit.  After
  *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */

@@ -193,6 +193,29 @@ done:
   return err;
 }
 
+static int load_priors(void *context)
+{
+  const mill_fit_call *call = ((loading *)context)->call;
+  mill_fit_setup *setup = ((loading *)context)->setup;
+  int err = MILL_OK;
+  mill_config *config = &setup->config;
+  const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
+  if (!config->prior_table[0])
+    return MILL_OK;
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table of priors", config->prior_table);
+  MILL_TRY(mill_prior_table_read(config->prior_table, &setup->lib, &config->fit, &limits,
+                                 &setup->priors));
+  snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
+           mill_prior_table_hash(setup->priors));
+  if (call->options->fit && !call->options->prior_table)
+    MILL_TRY(
+        mill_sampled_check_priors(call->options->fit, config->prior_table, config->prior_hash));
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
 static int load_start(void *context)
 {
   mill_fit_setup *setup = ((loading *)context)->setup;
@@ -243,6 +266,7 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
   MILL_CHECK(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
   MILL_CHECK(mill_file_roles_read(roles, "the table to start from", setup->config.start));
+  MILL_CHECK(mill_file_roles_read(roles, "the table of priors", setup->config.prior_table));
   MILL_CHECK(mill_file_roles_read(roles, "the redrock file", setup->config.select.redrock_file));
   for (int i = 0; i < options->n_input; i++)
     MILL_CHECK(mill_file_roles_read(roles, "the input", options->input[i]));
@@ -300,6 +324,7 @@ int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_TRY(choose_cameras(call, setup));
   MILL_TRY(mill_mpi_rank0_first(call->mpi, bind_libraries, &all));
   MILL_TRY(mill_mpi_rank0_first(call->mpi, load_start, &all));
+  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_priors, &all));
   MILL_TRY(mill_fit_same_settings(call->mpi, &setup->config, &setup->lib));
 done:
   return err;
@@ -314,6 +339,7 @@ int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup)
 void mill_fit_setup_clear(mill_fit_setup *setup)
 {
   mill_start_table_free(setup->start);
+  mill_prior_table_free(setup->priors);
   for (int i = 0; i < setup->n_library; i++)
     mill_library_clear(&setup->library[i]);
   mill_config_clear(&setup->config);

@@ -8,6 +8,7 @@
 #ifndef MILL_FIT_SET_UP_H
 #define MILL_FIT_SET_UP_H
 
+#include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
 #include "io/status/status_file.h"
 #include "jobs/fit/fit.h"
@@ -31,7 +32,9 @@ typedef struct mill_fit_setup {
   /** The first library, which has the labels of all; of several with the wavelengths that all have,
    *  and the digest of all digests as hash.  It owns nothing. */
   mill_library lib;
-  mill_start_table *start; /**< NULL: none was given */
+  mill_start_table *start;  /**< NULL: none was given */
+  mill_prior_table *priors; /**< likewise */
+  int64_t n_prior;          /**< rows that have any of these */
   int arm_wanted[MILL_MAX_ARM];
   int library_came;  /**< with the program, as no --library names another */
   int start_library; /**< code of the library whose rows of the start table count; 0: all */
@@ -45,7 +48,7 @@ typedef struct mill_fit_setup {
 /** Read the configuration and apply the options. */
 int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** Check the outputs, open the log, read library and start table, agree with the other ranks. */
+/** Check the outputs, open the log, read library and tables by star, agree with the other ranks. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Free what it holds.  Not collective. */

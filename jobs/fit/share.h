@@ -40,7 +40,7 @@ int mill_fit_share(const mill_fit_task *task);
 
 /* rows.c */
 
-/** Once the inputs are known: the mask of wavelengths, and which rows the start table has.
+/** Once the inputs are known: the mask of wavelengths, and which rows the tables by star have.
  *  Collective. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);

@@ -129,6 +129,8 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
                       .warn = row->is_other ? MILL_WARN_CLASS : 0};
   if (task->setup->start)
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
+  if (task->setup->priors)
+    mill_prior_table_find(task->setup->priors, row->target_id, row->identifier, star);
   star->try_all = task->call->options->fit && star->start &&
                   mill_start_table_info(task->setup->start, star->start) & MILL_INFO_TWO_MINIMA;
   star->identity = mill_sampled_identity(row->target_id, row->object);

@@ -134,6 +134,10 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
     printf("skipped      %d inputs that are done, by %s\n", task->inputs->n_skipped,
            task->call->options->input_table);
   printf("rows         %lld\n", (long long)n_row);
+  if (task->setup->priors)
+    printf("priors       %lld rows have some in %s, %lld have none\n",
+           (long long)task->setup->n_prior, task->setup->config.prior_table,
+           (long long)(n_row - task->setup->n_prior));
   printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
          (long long)summary->n_warned);
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));

@@ -82,6 +82,7 @@ static const mill_option rows[] = {
     {"optimizer", KEY(optimizer, "optimizer")},
     {"precision", KEY(precision, "precision")},
     {"start", KEY(start, "start")},
+    {"prior-table", KEY(prior_table, "prior_table")},
     {.name = "running"},
     MILL_FIT_RUNNING_ROWS("OUT.h5"),
     MILL_OPTION_HELP(mill_fit_options),

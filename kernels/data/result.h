@@ -85,7 +85,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
     "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
-    "the residuals of an arm have slow waves: it has too few continuum functions")
+    "the residuals of an arm have slow waves: it has too few continuum functions")                 \
+  X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors of the table of priors")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };

@@ -55,6 +55,8 @@ typedef struct mill_star {
   double guess_limit;
   int try_all;         /**< also starts from the guess: it has several minima */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
+  /** Gaussian priors of its own, instead of those of the settings; sigma 0: none */
+  double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
 } mill_star;
 
 MILL_EXTERN_C_END

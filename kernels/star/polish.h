@@ -109,17 +109,6 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
-/** Gaussian prior of a parameter; sigma 0: none. */
-MILL_HD static inline double mill_prior_sigma(const mill_model *m, int j)
-{
-  return j < m->n_deriv ? m->set.prior_sigma[j] : m->set.velocity_offset_sigma_km_s;
-}
-
-MILL_HD static inline double mill_prior_mean(const mill_model *m, int j)
-{
-  return j < m->n_deriv ? m->set.prior_mean[j] : 0.0;
-}
-
 /** Hull penalty and priors at theta, to be added to the segments' F. */
 MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
                                                  const double *theta)
@@ -129,10 +118,7 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
   const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
   double f = d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
   for (int j = 0; j < m->n_par; j++)
-    if (mill_prior_sigma(m, j) > 0.0) {
-      const double u = (theta[j] - mill_prior_mean(m, j)) / mill_prior_sigma(m, j);
-      f += u * u;
-    }
+    f += mill_prior_penalty(m, slot, j, theta[j]);
   return f;
 }
 
@@ -497,11 +483,12 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
     p->at.grad[j] = slot->eval.grad[j];
     for (int k = 0; k < np; k++)
       p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
-    if (mill_prior_sigma(m, j) > 0.0) {
+    if (mill_prior_sigma(m, slot, j) > 0.0) {
       /* x dx/du of v sin i is finite at 0, where dx/du is not */
-      const double s = mill_prior_sigma(m, j), x = slot->theta[j], slope = mill_par_slope(m, j, x);
+      const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
+      const double slope = mill_par_slope(m, j, x);
       const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
-      p->at.grad[j] += 2.0 * (rise - slope * mill_prior_mean(m, j)) / (s * s);
+      p->at.grad[j] += 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s);
       p->at.hess[j * np + j] += slope * slope / (s * s);
     }
   }

@@ -63,14 +63,15 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** F of the velocities asked for with the offsets' priors, infinite where it has no weight.  The
- *  least of them. */
+/** F of the velocities asked for with the priors of VRAD and the offsets, infinite where it has no
+ *  weight.  The least of them. */
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
   for (int i = 0; i < slot->profile.n_vel; i++) {
     const double v = slot->profile.vel[i];
-    slot->eval.profile[i] += mill_offset_penalty(m, slot, v);
+    slot->eval.profile[i] +=
+        mill_offset_penalty(m, slot, v) + mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
       slot->eval.profile[i] = INFINITY;
     if (slot->eval.profile[i] < least)

@@ -117,7 +117,7 @@ MILL_HD_CALLED static inline void mill_sample_first(const mill_model *m, mill_sl
       const int j = slot->free_par[k];
       const double at = mill_par_inner(m, j, origin[j]);
       const double to =
-          power > 0.0 ? at + z[k] : mill_par_inner(m, j, mill_temper_prior(m, j, z[k]));
+          power > 0.0 ? at + z[k] : mill_par_inner(m, j, mill_temper_prior(m, slot, j, z[k]));
       double u = at + shrink * (to - at);
       const double lo = mill_par_inner(m, j, mill_par_min(m, j));
       if (j == MILL_PAR_VSINI && u < lo)

@@ -72,6 +72,8 @@ typedef struct mill_slot {
   double theta[MILL_MAX_PAR]; /**< of the request */
   int stored; /**< 1 + index of the stored template that answers this Jacobian; 0: none */
   int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
+  /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
+  double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
@@ -110,6 +112,32 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
+}
+
+/** Gaussian prior of a parameter; sigma 0: none. */
+MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
+{
+  if (j >= m->n_deriv)
+    return m->set.velocity_offset_sigma_km_s;
+  return slot->prior_sigma[j] > 0.0 ? slot->prior_sigma[j] : m->set.prior_sigma[j];
+}
+
+MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
+{
+  if (j >= m->n_deriv)
+    return 0.0;
+  return slot->prior_sigma[j] > 0.0 ? slot->prior_mean[j] : m->set.prior_mean[j];
+}
+
+/** What it adds to F where the parameter is x. */
+MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
+                                                double x)
+{
+  const double sigma = mill_prior_sigma(m, slot, j);
+  if (!(sigma > 0.0))
+    return 0.0;
+  const double u = (x - mill_prior_mean(m, slot, j)) / sigma;
+  return u * u;
 }
 
 /** Should the template of the slot's request be kept? */

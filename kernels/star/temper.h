@@ -35,12 +35,13 @@ MILL_HD static inline double mill_temper_power(const mill_model *m, const mill_s
 
 /** A place drawn from about where the priors are, of a parameter as it is: in its
  *  range, or in its Gaussian prior, which an offset always has.  z: a standard normal. */
-MILL_HD_CALLED static inline double mill_temper_prior(const mill_model *m, int j, double z)
+MILL_HD_CALLED static inline double mill_temper_prior(const mill_model *m, const mill_slot *slot,
+                                                      int j, double z)
 {
   double lo, hi;
   mill_sample_range(m, j, &lo, &hi);
-  if (mill_prior_sigma(m, j) > 0.0)
-    return mill_prior_mean(m, j) + z * mill_prior_sigma(m, j);
+  if (mill_prior_sigma(m, slot, j) > 0.0)
+    return mill_prior_mean(m, slot, j) + z * mill_prior_sigma(m, slot, j);
   return lo + (hi - lo) * 0.5 * erfc(-z * 0.70710678118654752);
 }
 

@@ -246,10 +246,10 @@ MILL_HD_CALLED static inline void mill_sample_take_gradient(const mill_model *m,
 {
   for (int k = 0; k < slot->n_free; k++) {
     const int j = slot->free_par[k];
-    const double sigma = mill_prior_sigma(m, j);
+    const double sigma = mill_prior_sigma(m, slot, j);
     grad[k] = slot->eval.grad[j] / mill_par_slope(m, j, slot->theta[j]);
     if (sigma > 0.0)
-      grad[k] += 2.0 * (slot->theta[j] - mill_prior_mean(m, j)) / (sigma * sigma);
+      grad[k] += 2.0 * (slot->theta[j] - mill_prior_mean(m, slot, j)) / (sigma * sigma);
     if (!isfinite(grad[k]))
       grad[k] = 0.0;
   }

@@ -83,9 +83,11 @@ typedef struct mill_arm_choice {
 typedef struct mill_config {
   char template_lib[MILL_MAX_LIBRARY][1024]; /**< library files */
   int n_template_lib;
-  char start[1024];      /**< table that fits start from; empty: none, the guess */
-  char start_hash[65];   /**< of its contents, by the reader of the table; never read or printed */
-  mill_fit_settings fit; /**< fixed and priors only after mill_config_bind */
+  char start[1024];       /**< table that fits start from; empty: none, the guess */
+  char start_hash[65];    /**< of its contents, by the reader of the table; never read or printed */
+  char prior_table[1024]; /**< table of priors by star; empty: none */
+  char prior_hash[65];    /**< likewise */
+  mill_fit_settings fit;  /**< fixed and priors only after mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
@@ -181,8 +183,8 @@ int mill_config_print_keys(FILE *out);
 /** As mill_config_print into a malloc'd string (free()), only the keys that
  *  make the identity of a run (science and selection), sorted by name and with
  *  lists whose order means nothing in one order.  template_lib is no part of
- *  it: the result keeps the library's hash.  start is there as start_hash, which must
- *  be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+ *  it: the result keeps the library's hash.  start and prior_table are there as their
+ *  hashes, which must be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
 
 #endif

@@ -92,6 +92,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
+    {"prior_table", PATH(prior_table), SCIENCE,
+     .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
+             "NAME, NAME_ERR of parameters, by TARGETID or IDENTIFIER",
+     .more = "; `--prior-table` overrides it"},
     {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "multiply errors by the root of the reduced chi-square where that is above 1"},
     {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,

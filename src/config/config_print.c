@@ -283,6 +283,15 @@ static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy
   copy->wave_mask_auto = 0; /* the ranges count, not their origin */
 }
 
+/* A table counts by what is in it. */
+static int take_hash(const char *key, const char *hash, char *path, size_t size)
+{
+  if (path[0] && !hash[0])
+    return MILL_ERROR(MILL_ERR_INTERNAL, "%s: %s has not been read yet", key, path);
+  snprintf(path, size, "%s", hash);
+  return MILL_OK;
+}
+
 int mill_config_identity(const mill_config *config, char **text)
 {
   int err = MILL_OK;
@@ -297,11 +306,9 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_TRY(MILL_ALLOC(1, &copy));
   MILL_TRY(MILL_ALLOC(config->select.n_target_id, &id));
   sort_lists(config, id, copy);
-  if (config->start[0]) {
-    if (!config->start_hash[0])
-      MILL_FAIL(MILL_ERR_INTERNAL, "start: %s has not been read yet", config->start);
-    snprintf(copy->start, sizeof copy->start, "%s", config->start_hash);
-  }
+  MILL_TRY(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
+  MILL_TRY(
+      take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));
   for (int i = 0; i < MILL_N_KEY; i++)
     sorted[i] = &mill_config_key[i];
   qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);

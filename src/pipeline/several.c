@@ -238,6 +238,10 @@ static int give_star(member *m, guest *g, mill_star *star)
     MILL_CHECK(mill_pipeline_waveset(m->pipeline, s->arm, s->n_pix, s->wave_aa, &s->waveset));
     m->held[m->n_held++] = s->waveset;
   }
+  for (int l = 0; l < m->of->lib[m->index].n_label; l++) {
+    star->prior_mean[MILL_PAR_LABEL0 + l] = g->star.prior_mean[MILL_PAR_LABEL0 + m->label[l]];
+    star->prior_sigma[MILL_PAR_LABEL0 + l] = g->star.prior_sigma[MILL_PAR_LABEL0 + m->label[l]];
+  }
   if (!star->start)
     return MILL_OK;
   memcpy(m->start, star->start, MILL_PAR_LABEL0 * sizeof *m->start);

@@ -385,6 +385,11 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
     to->starts.try_all = star->try_all;
     memcpy(to->starts.given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
+  for (int j = 0; j < s->model->n_deriv; j++) {
+    to->prior_mean[j] = star->prior_mean[j];
+    to->prior_sigma[j] = star->prior_sigma[j];
+    info |= star->prior_sigma[j] > 0.0 ? MILL_INFO_PRIOR : 0;
+  }
   for (int a = 0; a < s->lib->n_arm; a++)
     to->blur[a] = s->blur_ln[a] / s->lib->arm[a].ln_step;
   to->sample.identity = star->identity;

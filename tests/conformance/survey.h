@@ -123,6 +123,8 @@ static inline mill_pipeline *pipeline(const mill_backend *backend, int n_slot)
   for (int i = 0; i < N_STAR; i++)
     made_star_register(p, i, &data.made[i], &data.star[i]);
   data.made[7].raw[1].mask = NULL;
+  data.star[1].prior_mean[MILL_PAR_VRAD] = data.truth[1][MILL_PAR_VRAD] + 5.0; /* its own */
+  data.star[1].prior_sigma[MILL_PAR_VRAD] = 2.0;
   return p;
 }
 

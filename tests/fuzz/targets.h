@@ -19,7 +19,8 @@ int fuzz_lamost(const uint8_t *bytes, size_t n);
 int fuzz_weave(const uint8_t *bytes, size_t n);
 int fuzz_generic(const uint8_t *bytes, size_t n);
 int fuzz_redrock(const uint8_t *bytes, size_t n);
-int fuzz_start(const uint8_t *bytes, size_t n); /**< FITS or HDF5 */
+int fuzz_start(const uint8_t *bytes, size_t n);  /**< FITS or HDF5 */
+int fuzz_priors(const uint8_t *bytes, size_t n); /**< likewise */
 int fuzz_library(const uint8_t *bytes, size_t n);
 int fuzz_values(const uint8_t *bytes, size_t n); /**< changes to a good library */
 int fuzz_config(const uint8_t *bytes, size_t n);

@@ -6,6 +6,7 @@
 #include "io/catalog/catalog_list.h"
 #include "io/fits/fits_guard.h"
 #include "io/library/library_file.h"
+#include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -19,19 +20,41 @@ static void name_label(mill_library *lib, const char *name, const char *column)
   strcpy(label->column, column);
 }
 
-int fuzz_start(const uint8_t *bytes, size_t n)
+static const mill_fit_settings set; /* nothing is fixed */
+static mill_open_limits limits = {.gzip_limit_mib = 4};
+static mill_library lib;
+
+static void two_labels(void)
 {
-  static const int allowed[] = {MILL_ERR_CONFIG, -1};
-  static mill_open_limits limits = {.gzip_limit_mib = 4};
-  static mill_library lib;
-  static mill_fit_settings set;
-  mill_start_table *table;
-  const double *theta;
   memset(&lib, 0, sizeof lib);
   limits.scratch = fuzz_scratch();
   name_label(&lib, "teff", "TEFF");
   name_label(&lib, "alpha", "ALPHAFE");
   mill_error_clear();
+}
+
+int fuzz_priors(const uint8_t *bytes, size_t n)
+{
+  static const int allowed[] = {MILL_ERR_CONFIG, -1};
+  mill_prior_table *table;
+  mill_star star;
+  two_labels();
+  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, &set, &limits, &table);
+  fuzz_check_code("table of priors", err, allowed);
+  if (err != MILL_OK)
+    return FUZZ_REFUSED;
+  (void)mill_prior_table_find(table, 39, "star", &star);
+  (void)mill_prior_table_find(table, -1, "", &star);
+  mill_prior_table_free(table);
+  return FUZZ_ACCEPTED;
+}
+
+int fuzz_start(const uint8_t *bytes, size_t n)
+{
+  static const int allowed[] = {MILL_ERR_CONFIG, -1};
+  mill_start_table *table;
+  const double *theta;
+  two_labels();
   const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, 0, &table);
   fuzz_check_code("start table", err, allowed);
   if (err != MILL_OK)
@@ -45,7 +68,6 @@ int fuzz_start(const uint8_t *bytes, size_t n)
 int fuzz_read_library(const char *path)
 {
   static const int allowed[] = {MILL_ERR_LIBRARY, -1};
-  static mill_library lib;
   memset(&lib, 0, sizeof lib);
   mill_error_clear();
   const int err = mill_library_read(path, &lib);
@@ -95,7 +117,8 @@ int fuzz_config(const uint8_t *bytes, size_t n)
   }
   free(text);
   free(text_again);
-  if (!config.start[0]) { /* else the reader of that table makes its hash known */
+  if (!config.start[0] &&
+      !config.prior_table[0]) { /* else the reader of the table makes its hash known */
     fuzz_check_code("identity", mill_config_identity(&config, &text), (const int[]){-1});
     free(text);
   }

@@ -96,7 +96,7 @@ MILL_TEST(documentation_is_that_of_the_table)
     at = next + strlen(line);
     n_key += strncmp(line, "| `", 3) == 0;
   }
-  assert_int_equal(n_key, 58);
+  assert_int_equal(n_key, 59);
   /* and no key besides: seven columns are those of a key */
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
     int n_column = -1;
@@ -152,6 +152,7 @@ static const char *const given[][2] = {
     {"medium: air", "medium: air"},
     {"optimizer: levenberg-marquardt", "optimizer: levenberg-marquardt"},
     {"start: truth.fits", "start: \"truth.fits\""},
+    {"prior_table: gaia.fits", "prior_table: \"gaia.fits\""},
     {"guess_vel_step: 20", "guess_vel_step: 20"},
     {"second_start_sn: 0", "second_start_sn: 0"},
     {"max_starts: 3", "max_starts: 3"},
@@ -205,6 +206,8 @@ MILL_TEST(every_key_is_read)
       fail_msg("'%s' is not printed as '%s'", given[i][0], given[i][1]);
     if (config.start[0]) /* counts by the hash of its contents, which its reader sets */
       strcpy(config.start_hash, "0123");
+    if (config.prior_table[0])
+      strcpy(config.prior_hash, "0123");
     assert_ok(mill_config_identity(&config, &identity));
     snprintf(key, sizeof key, " %.*s: ", (int)strcspn(given[i][1], ":"), given[i][1]);
     if ((strcmp(identity, of_usual) == 0) != (strstr(operation, key) != NULL))

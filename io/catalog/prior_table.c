@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/catalog/prior_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "io/catalog/catalog_row.h"
+#include "io/catalog/star_table.h"
+#include "io/files/sha256.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+
+enum { NAME_SIZE = sizeof((mill_catalog_row *)0)->identifier, COLUMN_SIZE = FLEN_VALUE };
+static const char *const key_name[] = {"IDENTIFIER", "TARGETID"};
+#define ERROR_END "_ERR"
+
+/* A star: name [NAME_SIZE], ended by a zero, in a table by IDENTIFIER, else NULL. */
+typedef struct entry {
+  int64_t id;
+  const char *name;
+  const double *prior; /* [n_pair][2] value and error; error 0: none */
+} entry;
+
+struct mill_prior_table {
+  int n_pair, pair[MILL_MAX_PAR]; /* parameters */
+  double *prior;                  /* [n_row][n_pair][2] */
+  char *name;                     /* [n_row][NAME_SIZE], or NULL */
+  entry *entry;                   /* [n_entry] sorted */
+  int64_t n_entry;
+  char hash[65];
+};
+
+/* An open table of either kind. */
+typedef struct source {
+  const char *path;
+  int is_hdf5, i_hdu;
+  mill_fits_file *fits;
+  mill_h5_file h5;
+  int64_t n_row;
+  int n_column;
+  char (*column)[COLUMN_SIZE];
+} source;
+
+/* ---- columns of either kind of file ---- */
+
+static int open_fits(source *s, const mill_open_limits *limits)
+{
+  MILL_CHECK(mill_fits_file_open(s->path, limits, &s->fits));
+  const mill_fits_guard *guard = s->fits->guard;
+  int status = 0;
+  while (s->i_hdu < guard->n_hdu && (guard->hdu[s->i_hdu].kind != MILL_FITS_TABLE ||
+                                     (!mill_star_table_has(s->fits, s->i_hdu, key_name[0]) &&
+                                      !mill_star_table_has(s->fits, s->i_hdu, key_name[1]))))
+    s->i_hdu++;
+  if (s->i_hdu == guard->n_hdu)
+    return MILL_OK;
+  s->n_row = guard->hdu[s->i_hdu].axis[1];
+  fits_get_num_cols(s->fits->fptr, &s->n_column, &status);
+  MILL_CHECK(mill_alloc_bytes((size_t)s->n_column, sizeof *s->column, (void **)&s->column));
+  for (int i = 0; i < s->n_column && status == 0; i++) {
+    char key[FLEN_KEYWORD];
+    int no_name = 0;
+    snprintf(key, sizeof key, "TTYPE%d", i + 1);
+    fits_read_key(s->fits->fptr, TSTRING, key, s->column[i], NULL, &no_name);
+    if (no_name != 0)
+      fits_clear_errmsg();
+  }
+  MILL_CHECK_FITS(s->fits, s->i_hdu, status, "its columns");
+  return MILL_OK;
+}
+
+static int find_column(const source *s, const char *name)
+{
+  for (int i = 0; i < s->n_column; i++)
+    if (strcasecmp(s->column[i], name) == 0)
+      return i;
+  return -1;
+}
+
+static int open_hdf5(source *s)
+{
+  H5G_info_t info;
+  size_t n_row = 0;
+  MILL_CHECK(mill_h5_open(s->path, MILL_ERR_CONFIG, &s->h5));
+  MILL_CHECK(mill_h5_scan(&s->h5));
+  if (H5Gget_info(s->h5.id, &info) < 0)
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: cannot be read: %s", s->path, mill_h5_reason());
+  MILL_CHECK(mill_alloc_bytes((size_t)info.nlinks, sizeof *s->column, (void **)&s->column));
+  for (hsize_t l = 0; l < info.nlinks; l++) {
+    char *name = s->column[s->n_column];
+    const ssize_t n = H5Lget_name_by_idx(s->h5.id, ".", H5_INDEX_NAME, H5_ITER_INC, l, name,
+                                         COLUMN_SIZE, H5P_DEFAULT);
+    if (n > 0 && n < COLUMN_SIZE) /* no column of ours has a longer name */
+      s->n_column++;
+  }
+  const int id = find_column(s, key_name[1]);
+  const int key = find_column(s, key_name[0]) >= 0 ? find_column(s, key_name[0]) : id;
+  if (key >= 0)
+    MILL_CHECK(mill_h5_shape(&s->h5, s->column[key], 1, &n_row));
+  s->n_row = (int64_t)n_row;
+  return MILL_OK;
+}
+
+static int read_double(source *s, const char *column, double *out)
+{
+  const size_t n_row = (size_t)s->n_row;
+  return s->is_hdf5 ? mill_h5_read(&s->h5, column, H5T_NATIVE_DOUBLE, 1, &n_row, out)
+                    : mill_fits_column_double(s->fits, s->i_hdu, column, out, NULL);
+}
+
+static int read_ids(source *s, const char *column, int64_t *out)
+{
+  const size_t n_row = (size_t)s->n_row;
+  return s->is_hdf5 ? mill_h5_read(&s->h5, column, H5T_NATIVE_INT64, 1, &n_row, out)
+                    : mill_fits_column_int64(s->fits, s->i_hdu, column, out, NULL);
+}
+
+/* Names, as the catalog has them: cut to its length and ended by a zero. */
+static int read_names(source *s, const char *column, char *out)
+{
+  mill_ph5_texts texts = {0};
+  int code;
+  if (s->is_hdf5) {
+    code = mill_ph5_read_texts(s->h5.id, s->path, column, &texts);
+    if (code == MILL_OK && texts.n != s->n_row)
+      code = MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s changes", s->path, column);
+  } else
+    code = mill_fits_column_text(s->fits, s->i_hdu, column, &texts.text, &texts.n_byte, &(int){0});
+  for (int64_t i = 0; i < s->n_row && code == MILL_OK; i++) {
+    const char *text = texts.text + (size_t)i * texts.n_byte;
+    const size_t most = texts.n_byte < NAME_SIZE ? texts.n_byte : NAME_SIZE - 1;
+    memcpy(out + i * NAME_SIZE, text, strnlen(text, most));
+  }
+  mill_free(texts.text);
+  return code;
+}
+
+/* ---- pairs ---- */
+
+/* The parameter of that name, of n characters; -1: none. */
+static int find_parameter(const mill_library *lib, const char *text, size_t n)
+{
+  for (int j = 0; j < MILL_PAR_LABEL0 + lib->n_label; j++) {
+    const char *name[2];
+    mill_star_table_names(lib, j, name);
+    for (int k = 0; k < 2 && name[k]; k++)
+      if (strlen(name[k]) == n && strncasecmp(name[k], text, n) == 0)
+        return j;
+  }
+  return -1;
+}
+
+/* Column i of a pair NAME, NAME_ERR: its parameter; -1: it is none.  *other: the other half's
+ * column, -1: missing. */
+static int find_pair(const source *s, const mill_library *lib, int i, int *is_error, int *other)
+{
+  const char *name = s->column[i];
+  const size_t n = strlen(name), n_end = sizeof ERROR_END - 1;
+  char wanted[COLUMN_SIZE + sizeof ERROR_END];
+  *is_error = n > n_end && strcasecmp(name + n - n_end, ERROR_END) == 0;
+  if (*is_error)
+    snprintf(wanted, sizeof wanted, "%.*s", (int)(n - n_end), name);
+  else
+    snprintf(wanted, sizeof wanted, "%s" ERROR_END, name);
+  *other = find_column(s, wanted);
+  return find_parameter(lib, name, *is_error ? n - n_end : n);
+}
+
+/* Is column i a value with an error?  Then both are the columns of its parameter. */
+static int take_column(const source *s, const mill_library *lib, const mill_fit_settings *set,
+                       int i, int column[][2])
+{
+  int is_error, other;
+  const char *name = s->column[i];
+  const int j = find_pair(s, lib, i, &is_error, &other);
+  if (j < 0 && !(is_error && other >= 0))
+    return MILL_OK;
+  if (j < 0) {
+    char all[MILL_MAX_PAR * MILL_MAX_NAME] = "";
+    for (int k = 0; k < MILL_PAR_LABEL0 + lib->n_label; k++) {
+      const char *one[2];
+      const size_t n = strlen(all);
+      mill_star_table_names(lib, k, one);
+      snprintf(all + n, sizeof all - n, " %s", one[0]);
+    }
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "prior_table: %s has columns %s and %s, but no parameter has that name; those "
+        "of the library are%s: rename or remove them",
+        s->path, s->column[other], name, all);
+  }
+  if (other < 0)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "prior_table: %s has a column %s without %.*s%s: add or remove one", s->path,
+                      name, (int)strlen(name) - (is_error ? (int)sizeof ERROR_END - 1 : 0), name,
+                      is_error ? "" : ERROR_END);
+  if (is_error)
+    return MILL_OK;
+  if (set->fixed[j])
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "prior_table: %s has priors of %s, which is fixed: remove it from the table or "
+        "from fix_param",
+        s->path, name);
+  if (column[j][0] >= 0)
+    return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: %s has columns %s and %s of one parameter",
+                      s->path, s->column[column[j][0]], name);
+  column[j][0] = i;
+  column[j][1] = other;
+  return MILL_OK;
+}
+
+/* "TARGETID 39", for messages. */
+static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
+{
+  if (e->name)
+    snprintf(text, NAME_SIZE + 16, "%s %s", key_name[0], e->name);
+  else
+    snprintf(text, NAME_SIZE + 16, "%s %lld", key_name[1], (long long)e->id);
+  return text;
+}
+
+/* Pair k of all rows. */
+static int read_pair(source *s, const int column[2], int k, mill_prior_table *t, double *value,
+                     double *error)
+{
+  MILL_CHECK(read_double(s, s->column[column[0]], value));
+  MILL_CHECK(read_double(s, s->column[column[1]], error));
+  for (int64_t i = 0; i < t->n_entry; i++) {
+    entry *e = &t->entry[i];
+    const int64_t row = (e->prior - t->prior) / (2 * t->n_pair);
+    double *prior = &t->prior[(row * t->n_pair + k) * 2];
+    char text[NAME_SIZE + 16];
+    if (isnan(value[row]) || isnan(error[row]))
+      continue;
+    if (!isfinite(value[row]) || !(error[row] > 0.0 && isfinite(error[row])))
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "prior_table: %s: %s of %s is %g +- %g: give a value and an error above 0, or "
+          "NaN for no prior",
+          s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
+    prior[0] = value[row];
+    prior[1] = error[row];
+  }
+  return MILL_OK;
+}
+
+/* ---- stars ---- */
+
+static int compare_entries(const void *a, const void *b)
+{
+  const entry *x = a, *y = b;
+  return x->name ? strcmp(x->name, y->name) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Rows by their keys. */
+static int read_keys(source *s, mill_prior_table *t)
+{
+  int err = MILL_OK;
+  int64_t *id = NULL;
+  char text[NAME_SIZE + 16];
+  const int by_name = find_column(s, key_name[0]) >= 0;
+  const char *column = s->column[find_column(s, key_name[!by_name])];
+  MILL_TRY(MILL_ALLOC(s->n_row, &t->entry));
+  if (by_name) {
+    MILL_TRY(mill_alloc_bytes((size_t)s->n_row, NAME_SIZE, (void **)&t->name));
+    MILL_TRY(read_names(s, column, t->name));
+  } else {
+    MILL_TRY(MILL_ALLOC(s->n_row, &id));
+    MILL_TRY(read_ids(s, column, id));
+  }
+  for (int64_t i = 0; i < s->n_row; i++) {
+    const entry e = {by_name ? -1 : id[i], by_name ? t->name + i * NAME_SIZE : NULL,
+                     t->prior + i * t->n_pair * 2};
+    if (by_name ? e.name[0] != '\0' : e.id != -1)
+      t->entry[t->n_entry++] = e;
+  }
+  qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
+  for (int64_t i = 1; i < t->n_entry; i++)
+    if (compare_entries(&t->entry[i], &t->entry[i - 1]) == 0)
+      MILL_FAIL(MILL_ERR_CONFIG, "prior_table: %s has two rows of %s: give each star one", s->path,
+                star_text(&t->entry[i], text));
+done:
+  mill_free(id);
+  return err;
+}
+
+static void digest(const mill_library *lib, mill_prior_table *t)
+{
+  mill_sha256 sha;
+  mill_sha256_init(&sha);
+  for (int k = 0; k < t->n_pair; k++) {
+    const char *name[2];
+    mill_star_table_names(lib, t->pair[k], name);
+    mill_sha256_update(&sha, name[0], strlen(name[0]) + 1);
+  }
+  for (int64_t i = 0; i < t->n_entry; i++) {
+    const entry *e = &t->entry[i];
+    mill_sha256_update(&sha, e->name ? (const void *)e->name : &e->id,
+                       e->name ? NAME_SIZE : sizeof e->id);
+    mill_sha256_update(&sha, e->prior, (size_t)t->n_pair * 2 * sizeof *e->prior);
+  }
+  mill_sha256_final(&sha, t->hash);
+}
+
+static int read_table(source *s, const mill_library *lib, const mill_fit_settings *set,
+                      mill_prior_table *t)
+{
+  int err = MILL_OK, column[MILL_MAX_PAR][2];
+  double *value = NULL, *error = NULL;
+  if (find_column(s, key_name[0]) < 0 && find_column(s, key_name[1]) < 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "prior_table: %s has no column TARGETID or IDENTIFIER%s to find stars by", s->path,
+              s->is_hdf5 ? " at its root" : "");
+  for (int j = 0; j < MILL_MAX_PAR; j++)
+    column[j][0] = -1;
+  for (int i = 0; i < s->n_column; i++)
+    MILL_TRY(take_column(s, lib, set, i, column));
+  for (int j = 0; j < MILL_MAX_PAR; j++)
+    if (column[j][0] >= 0)
+      t->pair[t->n_pair++] = j;
+  if (t->n_pair == 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "prior_table: %s has no columns NAME, NAME_ERR of a parameter, e.g. TEFF, TEFF_ERR",
+              s->path);
+  MILL_TRY(mill_alloc_bytes((size_t)s->n_row, (size_t)t->n_pair * 2 * sizeof *t->prior,
+                            (void **)&t->prior));
+  MILL_TRY(MILL_ALLOC(s->n_row, &value));
+  MILL_TRY(MILL_ALLOC(s->n_row, &error));
+  MILL_TRY(read_keys(s, t));
+  for (int k = 0; k < t->n_pair; k++)
+    MILL_TRY(read_pair(s, column[t->pair[k]], k, t, value, error));
+  digest(lib, t);
+done:
+  MILL_FREE(value, error);
+  return err;
+}
+
+int mill_prior_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
+                          const mill_open_limits *limits, mill_prior_table **out)
+{
+  int err = MILL_OK;
+  source s = {.path = path, .h5 = {.id = H5I_INVALID_HID}};
+  mill_prior_table *t = NULL;
+  *out = NULL;
+  MILL_TRY(mill_star_table_is_hdf5(path, "a FITS or HDF5 table of priors", &s.is_hdf5));
+  MILL_TRY(MILL_ALLOC(1, &t));
+  err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
+  if (err == MILL_OK)
+    err = read_table(&s, lib, set, t);
+  MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
+  *out = t;
+  t = NULL;
+done:
+  mill_fits_file_close(s.fits);
+  mill_h5_close(&s.h5);
+  mill_free(s.column);
+  mill_prior_table_free(t);
+  return err;
+}
+
+void mill_prior_table_free(mill_prior_table *table)
+{
+  if (!table)
+    return;
+  MILL_FREE(table->prior, table->name, table->entry, table);
+}
+
+int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
+                          mill_star *star)
+{
+  int n = 0;
+  const entry key = {target_id, table->name ? identifier : NULL, NULL};
+  const entry *e = bsearch(&key, table->entry, (size_t)table->n_entry, sizeof key, compare_entries);
+  for (int k = 0; e && k < table->n_pair; k++) {
+    star->prior_mean[table->pair[k]] = e->prior[2 * k];
+    star->prior_sigma[table->pair[k]] = e->prior[2 * k + 1];
+    n += e->prior[2 * k + 1] > 0.0;
+  }
+  return n > 0;
+}
+
+const char *mill_prior_table_hash(const mill_prior_table *table)
+{
+  return table->hash;
+}
