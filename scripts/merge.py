@@ -283,8 +283,25 @@ def write_whole(path, parts, options, lock):
     return n[ROWS]
 
 
+def calibrate(path, lock):
+    """Add the calibration of errors by the rows of the whole; return it as a table."""
+    from look import calibration
+
+    lock.keep()
+    result = Result(path)
+    with result.file:
+        sn, found = calibration.of_result(result)
+        if result.n_damaged:
+            raise OSError(5, result.damaged_rows())
+    lock.keep()
+    with h5py.File(path, "r+") as file:
+        calibration.write(file["fits"], sn, found)
+    return calibration.table(sn, found)
+
+
 def command_of(options):
-    flags = [f"--{key}" for key in ("overwrite", "primary", "quiet") if getattr(options, key)]
+    flags = [f"--{key}" for key in ("calibrate", "overwrite", "primary", "quiet")
+             if getattr(options, key)]
     return shlex.join(["starmill", "merge", *flags, "--output", options.output, *options.arguments])
 
 
@@ -319,6 +336,8 @@ def is_void(output):
 def main(options):
     if not options.output:
         refuse("no output: give --output ALL.h5; see starmill merge --help")
+    if options.calibrate:
+        check_packages("merge --calibrate", "scipy")
     catch_stops()
     output = os.path.realpath(options.output)
     reads = [("the part", path) for path in options.arguments]
@@ -348,6 +367,7 @@ def main(options):
             return
         try:
             n_row = write_whole(temporary, parts, options, lock)
+            found = calibrate(temporary, lock) if options.calibrate else None
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
             lock.keep()
@@ -359,4 +379,6 @@ def main(options):
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
     if not options.quiet:
+        if found:
+            print(found)
         print(f"parts        {len(parts)}\nrows         {n_row}\nresult       {options.output}")

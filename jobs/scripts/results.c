@@ -34,6 +34,8 @@ static const mill_option_table export_table = {
                  "rvspecfit does"},
         {"no-fibermap", MILL_OPTION_FLAG,
          .help = "write rvtab and rvmod without the inputs' tables; the inputs may then be gone"},
+        {"calibrated", MILL_OPTION_FLAG,
+         .help = "errors of values by the factors and floors of starmill merge --calibrate"},
         {"workers", MILL_OPTION_COUNT, .min = 1, .max = 1024,
          .help = "processes that share the inputs (default: the cores that it may run on)"},
         {"overwrite", MILL_OPTION_FLAG, .help = "replace exports that exist"},
@@ -58,6 +60,9 @@ static const mill_option_table merge_table = {
                           {"overwrite", MILL_OPTION_FLAG, .help = "replace an existing output"},
                           {"primary", MILL_OPTION_FLAG,
                            .help = "add /catalog/PRIMARY: 1 in one row of each star, the best one"},
+                          {"calibrate", MILL_OPTION_FLAG,
+                           .help = "add to /fits the factor and the floor of each error by which "
+                                   "repeats of stars differ as their errors say (needs scipy)"},
                           {"quiet", MILL_OPTION_FLAG, .help = "print no summary"},
                           MILL_SCRIPT_HELP,
                           {0}}};

@@ -33,7 +33,7 @@ def check(options):
     kind = options.to = options.to or "rvtab"
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
-                     ("workers", ["rvtab", "rvmod"])):
+                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits"])):
         if getattr(options, name) and kind not in of:
             raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
                                  "starmill export --help")
@@ -113,7 +113,9 @@ class Export:
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
         self.kind = {"rvtab": "rvtab", "rvmod": "rvmod", "fits": "table"}[options.to] + \
-            " alone" * bool(options.no_fibermap)
+            " alone" * bool(options.no_fibermap) + " calibrated" * bool(options.calibrated)
+        if options.calibrated:
+            self.result.calibrate()
         self.names = names_of(self.result, options.subdirs, options.prefix) \
             if options.to != "fits" else []
 

@@ -90,6 +90,9 @@ def write(product, columns, name, result, start, whole):
     """Append the rows of a result from start on that are whole [n], as an HDU."""
     found = header(columns, name, whole.sum())
     found["PARORDER"] = (words(" ".join(result.parameters)), "order of parameters in a covariance")
+    for i, c in enumerate(columns, 1):
+        if c.source is not None and c.source.name in result.calibration:
+            found[f"TCOMM{i}"] = words(f"{c.words}; calibrated by repeats")
     for prefix, meanings in (("WARN", result.warnings), ("INFO", result.infos)):
         for bit, (word, _) in meanings.items():
             found[f"{prefix}{bit.bit_length() - 1:02d}"] = (words(word), f"bit of value {bit}")

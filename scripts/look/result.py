@@ -77,16 +77,24 @@ class Block:
 
     def of(self, column):
         """Return the values of a dataset in these rows."""
-        return column[self._span][self._whole]
+        values = column[self._span][self._whole]
+        if column.name not in self._result.calibration:
+            return values
+        sn, factor, floor = self._result.calibration[column.name]
+        factor = np.interp(np.log(np.maximum(self._result.sn(self), 1e-3)), np.log(sn), factor)
+        return np.where(values > 0, np.hypot(factor * values, floor), values)
 
 
 class Result:
     """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
     parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
-    (name, meaning)}; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the inputs as they were given; block: rows to read at once."""
+    (name, meaning)}; calibration: {column: (S/N, factors there, floor)} of errors to be scaled, by
+    calibrate; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the
+    inputs as they were given; block: rows to read at once."""
 
     def __init__(self, path):
         self.path = path
+        self.calibration = {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         try:
             open_first(path)
@@ -154,6 +162,20 @@ class Result:
                      for name, column in group.items() if isinstance(column, h5py.Dataset)}
             names += sorted(place, key=place.get)
         return names
+
+    def calibrate(self):
+        """Scale errors from now on as the calibration by repeats says, where there is one."""
+        attrs = self.fits.attrs
+        if "CAL_FACTOR" not in attrs:
+            raise Failure(USAGE, f"{self.path} has no calibration of its errors: make a result "
+                                 "with one by starmill merge --calibrate")
+        names, sn, factors, floors = (attrs.get(f"CAL_{key}", np.empty(0))
+                                      for key in ("PARAMETERS", "SN", "FACTOR", "FLOOR"))
+        if np.shape(factors) != (len(names), len(sn)) or np.shape(floors) != (len(names),):
+            raise Failure(OUTPUT, f"{self.path} is damaged: its calibration is not whole")
+        for name, factor, floor in zip(names, factors, floors):
+            if np.isfinite(floor):
+                self.calibration[f"/fits/{text(name)}_ERR"] = sn, factor, floor
 
     def unit(self, name):
         return text(self.column(name).attrs.get("unit", ""))

@@ -13,7 +13,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from look.result import FITTED
+from look.result import FITTED, VSINI_UNRESOLVED
 
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
@@ -24,7 +24,7 @@ VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLAS
               2: ("WARNED", "another warning concerns the velocity")}
 
 Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
-Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta error")
+Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta error errors sn")
 
 
 def half_width(values):
@@ -78,6 +78,7 @@ class Survey:
         self.counts = {"status": {}, "velocity": {}, "warning": {}, "info": {}, "posterior": {}}
         self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
                                 if name in ("NO_STAR", "CLASS"))
+        self._prior = sum(bit for bit, (name, _) in result.infos.items() if name == "PRIOR")
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
@@ -165,8 +166,9 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Of fitted rows without a warning, for every m-th star; rows without a name have a key of
-        their own where their positions may be paired."""
+        """Of fitted rows without a warning or a prior of their star, which would make them alike, for
+        every m-th star; rows without a name have a key of their own where their positions may be
+        paired."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
@@ -178,13 +180,15 @@ class Survey:
         place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]], axis=1)
         known = np.isfinite(place).all(axis=1) & (self.key_every == 1)
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
+        use &= block["FIT_INFO"] & self._prior == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
         self._keys.append(key[use])
         self._key_rows.append(block.rows[use])
         self._places.append(np.where(known[:, None], place, np.nan)[use])
 
     def _find_repeats(self):
-        """Differences of a star's first and second, third and fourth, ... rows, and their errors."""
+        """Differences of a star's first and second, third and fourth, ... rows, their errors, and
+        errors and S/N of both rows."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         key = joined_by_place(key, np.concatenate(self._places))
         self._keys = self._key_rows = self._places = None
@@ -195,16 +199,22 @@ class Survey:
         within = np.arange(len(key)) - np.repeat(first, n)  # number of the row within its star
         left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
         left = left[: MAX_REPEATS // 2]
-        delta, error = {}, {}
+        delta, error, errors, sn = {}, {}, {}, None
         if len(left):
             pairs = row[left], row[left + 1]
             wanted = np.unique(np.concatenate(pairs))
+            a, b = (np.searchsorted(wanted, rows) for rows in pairs)
+            info = self._read("FIT_INFO", wanted)
+            sn = self.result.sn({f"SN_{arm}": self._read(f"SN_{arm}", wanted)
+                                 for arm in self.result.arms})[np.stack([a, b])]
             for p in self.result.parameters:
                 value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
-                a, b = (np.searchsorted(wanted, rows) for rows in pairs)
+                if p == "VSINI":
+                    err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # a limit
                 delta[p] = value[b] - value[a]
-                error[p] = np.hypot(err[a], err[b])
-        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, error)
+                error[p], errors[p] = np.hypot(err[a], err[b]), np.stack([err[a], err[b]])
+        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, error, errors,
+                       sn)
 
     def _read(self, name, rows):
         """Some rows of a column, ascending, in blocks."""
