@@ -107,7 +107,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
  *  new one is finished, or it stays as the new one has no fitted row. */
 enum mill_old_result { MILL_OLD_NONE, MILL_OLD_REPLACED, MILL_OLD_WAITS, MILL_OLD_KEPT };
 
-/** Bits of RVS_WARN and FIT_INFO that are counted, from 1 on. */
+/** Bits of flags that are counted, from 1 on. */
 enum { MILL_N_RESULT_BIT = 32 };
 
 /** Counts over all ranks after close; they come first. */
@@ -116,8 +116,9 @@ typedef struct mill_result_summary {
   int64_t n_warned;                  /**< fitted rows with a warning */
   int64_t n_good;                    /**< rows with VRAD_GOOD */
   int64_t n_not_stellar;             /**< fitted rows with a bit of MILL_WARN_NOT_STELLAR */
-  int64_t n_warn[MILL_N_RESULT_BIT]; /**< fitted rows with each bit of RVS_WARN, */
-  int64_t n_info[MILL_N_RESULT_BIT]; /**< and of FIT_INFO */
+  int64_t n_warn[MILL_N_RESULT_BIT]; /**< fitted rows with each bit of RVS_WARN */
+  int64_t n_info[MILL_N_RESULT_BIT]; /**< of FIT_INFO */
+  int64_t n_post[MILL_N_RESULT_BIT]; /**< and of POST_FLAG, of a sample */
   int32_t old;                       /**< enum mill_old_result */
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */

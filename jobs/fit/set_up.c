@@ -57,6 +57,13 @@ static int load_config(void *context)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
               options->fit ? "sample" : "fit");
   mill_config *config = &setup->config;
+  if (options->fit && options->n_library == 0 && config->n_template_lib > 1) {
+    config->n_template_lib = 1;
+    if (call->mpi->rank == 0)
+      mill_log_warning("%s was fitted with several libraries: sampling the stars of %s; those of "
+                       "another with --library",
+                       options->fit, config->template_lib[0]);
+  }
   if (config->n_template_lib == 0)
     config->n_template_lib = setup->library_came =
         mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0],

@@ -70,7 +70,7 @@ static void print_where(const mill_fit_task *task)
   }
 }
 
-/* The number of fitted rows with each bit of RVS_WARN or FIT_INFO. */
+/* The number of fitted rows with each bit of a column. */
 static void print_bits(const char *column, const int64_t *n_row, const mill_bit *bit, int n_bit)
 {
   int64_t n_any = 0;
@@ -88,10 +88,12 @@ static void print_bits(const char *column, const int64_t *n_row, const mill_bit 
 static void print_flags(const mill_result_summary *summary)
 {
 #define BIT(symbol, bit, name, meaning) {symbol, name, meaning},
-  static const mill_bit warn[] = {MILL_WARN_LIST(BIT)}, info[] = {MILL_INFO_LIST(BIT)};
+  static const mill_bit warn[] = {MILL_WARN_LIST(BIT)}, info[] = {MILL_INFO_LIST(BIT)},
+                        post[] = {MILL_POST_LIST(BIT)};
 #undef BIT
   print_bits("RVS_WARN", summary->n_warn, warn, (int)(sizeof warn / sizeof warn[0]));
   print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
+  print_bits("POST_FLAG", summary->n_post, post, (int)(sizeof post / sizeof post[0]));
 }
 
 /* With cuda+cpu: rows of the ranks with a GPU, and of the others. */

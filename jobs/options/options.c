@@ -26,8 +26,9 @@ static int take_pattern(const mill_option *row, const char *text, void *base);
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
-     .help = "template library (default: template_lib of the configuration, else the shipped "
-             "one); given several times, each star is fitted with the one that suits it"},
+     .help =
+         "template library (default: template_lib of the configuration, else those "
+         "that are shipped); given several times, each star is fitted with the one that suits it"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},

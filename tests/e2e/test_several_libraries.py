@@ -103,11 +103,15 @@ class Several(EndToEnd):
         stars = [int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]) for k in (COOL, HOT)]
         sample = ["sample", "--fit", tmp("both.h5"), "--walkers", 12, "--max-evaluations", 2400,
                   "--targetid", "{},{}".format(*stars), "--output", tmp("post.h5"), tmp("stars.fits")]
-        self.assertOneLine(starmill(*sample), "choose it by --library", status=2)
-        run(*sample, "--library", self.library[1])
-        post = read(tmp("post.h5"))
-        self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])),
-                         dict(zip(stars, (NO_FIT, FITTED))))
+        self.assertOneLine(starmill(*sample, *(w for p in self.library for w in ("--library", p))),
+                           "choose it by --library", status=2)
+        for given, says, status in (((), f"the stars of {self.library[0]}", (FITTED, NO_FIT)),
+                                    (("--library", self.library[1]), "", (NO_FIT, FITTED))):
+            done = run(*sample, *given, "--overwrite")
+            self.assertIn(says, done.stderr)
+            self.assertRegex(done.stdout, "POST_FLAG +rows with each bit:\n  NOT_CONVERGED +1 ")
+            post = read(tmp("post.h5"))
+            self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])), dict(zip(stars, status)))
 
 
 if __name__ == "__main__":
