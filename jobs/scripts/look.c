@@ -75,6 +75,9 @@ static const mill_option_table plot_table = {
     (const mill_option[]){{"output", MILL_OPTION_TEXT, .argument = "FILE",
                            .help = "the picture, PNG or PDF by its suffix (default: STAR.png); a "
                                    "PDF has one page per row, a PNG takes one row"},
+                          {"corner", MILL_OPTION_FLAG,
+                           .help = "of a result of starmill sample --draws N: its posterior, "
+                                   "densities and samples beside the Gaussian of the fit"},
                           OVERWRITE_ROW,
                           MODELS_ROWS,
                           MILL_SCRIPT_HELP,

@@ -132,12 +132,16 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Formal error of the fit, 0 or NaN: none. */
-MILL_HD static inline double mill_sample_fit_error(const mill_fit_result *r, int j)
+/** Formal error of the fit without the label's floor, which the likelihood does not have; 0 or NaN:
+ *  none. */
+MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
+                                                   int j)
 {
-  return j == MILL_PAR_VRAD    ? r->vrad_err_formal_km_s
-         : j == MILL_PAR_VSINI ? r->vsini_err_formal_km_s
-                               : r->label_err_formal[j - MILL_PAR_LABEL0];
+  const int l = j - MILL_PAR_LABEL0;
+  if (l < 0)
+    return j == MILL_PAR_VRAD ? r->vrad_err_formal_km_s : r->vsini_err_formal_km_s;
+  const double e = r->label_err_formal[l], floor = mill_has_error(m) ? m->label[l].floor : 0.0;
+  return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
 /** Flags that one parameter gives; sorted [n]: its samples as differences from the solution. */
@@ -146,7 +150,7 @@ MILL_HD_CALLED static inline int mill_sample_par_flags(const mill_model *m, cons
                                                        double sigma)
 {
   const mill_posterior *p = slot->sample.posterior;
-  const double at = slot->best.end[j], error = mill_sample_fit_error(&slot->result, j);
+  const double at = slot->best.end[j], error = mill_sample_fit_error(m, &slot->result, j);
   const double shift = p->mean[j] - at, near = 0.1 * sigma;
   const int is_label = j >= MILL_PAR_LABEL0;
   double lo, hi;
@@ -202,7 +206,7 @@ MILL_HD_CALLED static inline void mill_sample_density(const mill_model *m, mill_
   mill_posterior *p = slot->sample.posterior;
   const mill_samples s = mill_sample_set(m, slot);
   const int j = slot->free_par[k];
-  const double error = mill_sample_fit_error(&slot->result, j);
+  const double error = mill_sample_fit_error(m, &slot->result, j);
   double *density = p->density + (size_t)j * MILL_N_DENSITY, *space = slot->space.density;
   double low = s.at[j] + mill_chains_quantile(s.n, slot->sample.sorted, MILL_POST_TAIL);
   double high = s.at[j] + mill_chains_quantile(s.n, slot->sample.sorted, 1.0 - MILL_POST_TAIL);

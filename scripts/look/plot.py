@@ -12,6 +12,7 @@ check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
 import numpy as np  # noqa: E402
 from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
 
+from look.corner import draw_corner  # noqa: E402
 from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, literal, plt, png  # noqa: E402
 from look.models import open_models  # noqa: E402
 from look.result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
@@ -169,18 +170,24 @@ def main(options):
                              " a page for each")
     check_output(output, options.overwrite, result.reads(options))
     refuse_data(output)
-    models = open_models(result, rows, options)
-    inputs = Inputs(result, options.library)
+    if not options.corner:
+        models = open_models(result, rows, options)
+        inputs = Inputs(result, options.library)
+
+    def draw(row):
+        if options.corner:
+            return draw_corner(result, row)
+        arms, note = inputs.star(row, models.of(row))
+        return draw_star(result, row, arms, note)
+
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == ".png":
-            arms, note = inputs.star(rows[0], models.of(rows[0]))
-            write_whole(output, [png(draw_star(result, rows[0], arms, note), DPI)])
+            write_whole(output, [png(draw(rows[0]), DPI)])
         else:
             with PdfPages(memory) as pages:
                 for row in rows:
-                    arms, note = inputs.star(row, models.of(row))
-                    figure = draw_star(result, row, arms, note)
+                    figure = draw(row)
                     pages.savefig(figure)
                     plt.close(figure)
             write_whole(output, [memory.getvalue()])

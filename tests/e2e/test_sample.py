@@ -4,6 +4,8 @@ is refused."""
 
 import signal
 
+import matplotlib.image
+
 from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
@@ -46,6 +48,17 @@ class Sample(ProgramTest):
         cls.first = tmp("first.h5")
         run("sample", "--fit", cls.fitted, "--library", cls.library, "--output", cls.first,
             "--quiet", *QUICK, cls.input)
+
+    def test_corner(self):
+        star = str(self.ids[0])
+        run("plot", self.first, star, "--corner", "--output", tmp("corner.png"))
+        colours = (matplotlib.image.imread(tmp("corner.png"))[..., :3] * 255).round().reshape(-1, 3)
+        for colour, least in ((142, 142, 142), 3000), ((213, 94, 0), 1000):  # posterior and fit
+            near = (np.abs(colours - colour) < 24).all(axis=1).sum()
+            self.assertGreater(near, least, colour)
+        for path, row, says in ((self.fitted, 0, "starmill sample"), (self.first, FAILED, "not sampled")):
+            self.assertOneLine(starmill("plot", path, self.ids[row], "--corner", "--output",
+                                        tmp("no.png")), path, says, status=2)
 
     def sample(self, out, *args, fit=None, lib=None, **how):
         return starmill("sample", "--fit", fit or self.fitted, "--library", lib or self.library,
