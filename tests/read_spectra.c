@@ -93,9 +93,9 @@ static json_t *alone(mill_spectra *spectra, int64_t exposure, mill_read_batch *b
 
 static int recognised(const char *path, const mill_open_limits *limits, json_t *names)
 {
-  static const mill_format *const all[] = {&mill_format_desi, &mill_format_sdss,
-                                           &mill_format_lamost, &mill_format_weave,
-                                           &mill_format_generic};
+  static const mill_format *const all[] = {&mill_format_desi,     &mill_format_sdss,
+                                           &mill_format_lamost,   &mill_format_weave,
+                                           &mill_format_fourmost, &mill_format_generic};
   mill_fits_guard *guard;
   MILL_CHECK(mill_fits_guard_open(path, limits, &guard));
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)

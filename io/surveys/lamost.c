@@ -5,14 +5,11 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
-
-enum { CARD = 80 };
 
 /* Rows of the image, and columns of the table. */
 enum { FLUX, IVAR, WAVELENGTH, ANDMASK, ORMASK, N_ROW };
@@ -31,21 +28,6 @@ typedef struct lamost {
 
 /* ---- structure -------------------------------------------------------- */
 
-/* Does the primary header name the telescope?  Other surveys have images of five
- * rows too. */
-static int says_lamost(const mill_fits_guard *guard)
-{
-  static const char wanted[] = "TELESCOP= 'LAMOST";
-  char card[CARD];
-  for (int64_t at = 0; at + CARD <= guard->hdu[0].data_start; at += CARD) {
-    if (pread(guard->fd, card, CARD, at) != CARD)
-      return 0;
-    if (memcmp(card, wanted, sizeof wanted - 1) == 0)
-      return 1;
-  }
-  return 0;
-}
-
 static int is_image_of_rows(const mill_fits_hdu *hdu)
 {
   return hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[1] == N_ROW;
@@ -57,7 +39,8 @@ static int recognise(const mill_fits_guard *guard)
   if (i_coadd >= 0)
     return guard->hdu[i_coadd].axis[1] == 1 && mill_single_find_table(guard, "SPECOBJ") < 0 &&
            mill_single_find_table(guard, "SPALL") < 0;
-  return is_image_of_rows(&guard->hdu[0]) && says_lamost(guard);
+  /* other surveys have images of five rows too */
+  return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
 static void close_file(void *state)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/single_spectrum.h"
 
+#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
@@ -47,6 +50,19 @@ int mill_single_find_table(const mill_fits_guard *guard, const char *name)
     if (guard->hdu[i].kind == MILL_FITS_TABLE && strcmp(guard->hdu[i].name, name) == 0)
       return i;
   return -1;
+}
+
+int mill_single_says(const mill_fits_guard *guard, const char *start)
+{
+  char card[FLEN_CARD - 1];
+  const int64_t n = sizeof card;
+  for (int64_t at = 0; at + n <= guard->hdu[0].data_start; at += n) {
+    if (pread(guard->fd, card, sizeof card, at) != n)
+      return 0;
+    if (strncmp(card, start, strlen(start)) == 0)
+      return 1;
+  }
+  return 0;
 }
 
 /* *found: a keyword without a value counts as missing. */
@@ -111,6 +127,44 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   return MILL_OK;
 }
 
+/* Through its text, for the same reason. */
+int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
+                          int *found)
+{
+  char text[FLEN_VALUE] = "", *end;
+  int is_there;
+  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, &is_there));
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  if (is_there && (end == text || *end || errno))
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": keyword %s must hold an integer of 64 bits, not '%s'; make the file again",
+        key, text);
+  if (is_there)
+    *out = value;
+  if (found)
+    *found = is_there;
+  return MILL_OK;
+}
+
+int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
+{
+  static const struct {
+    const char *name;
+    int frame;
+  } known[] = {{"BARYCENT", MILL_FRAME_BARYCENTRIC},
+               {"HELIOCEN", MILL_FRAME_HELIOCENTRIC},
+               {"TOPOCENT", MILL_FRAME_TOPOCENTRIC}};
+  char text[FLEN_VALUE] = "";
+  MILL_CHECK(mill_single_key_text(file, 0, "SPECSYS", text, sizeof text, NULL));
+  MILL_CHECK(mill_single_key_text(file, i_hdu, "SPECSYS", text, sizeof text, NULL));
+  *frame = MILL_FRAME_UNKNOWN;
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+    if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
+      *frame = known[k].frame;
+  return MILL_OK;
+}
+
 int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
 {
   int corrected = 0, found;
@@ -145,6 +199,55 @@ int mill_single_unit(const char *text, double *to_aa)
       return 1;
     }
   return 0;
+}
+
+static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char *other,
+                    double *out)
+{
+  int found;
+  MILL_CHECK(mill_single_key_double(file, i_hdu, key, out, &found));
+  if (!found && other)
+    MILL_CHECK(mill_single_key_double(file, i_hdu, other, out, &found));
+  if (!found)
+    return MILL_ERROR_HDU(file, i_hdu, " has no %s%s%s, so its wavelengths are not known", key,
+                          other ? " or " : "", other ? other : "");
+  return MILL_OK;
+}
+
+static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
+{
+  char text[FLEN_VALUE] = "";
+  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, NULL));
+  *air = strcasecmp(text, "AWAV") == 0;
+  if (*air || strcasecmp(text, "WAVE") == 0)
+    return MILL_OK;
+  if (strchr(text, '-'))
+    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected wavelengths on a linear scale", key,
+                          text);
+  if (configured == MILL_MEDIUM_AUTO)
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": %s '%s' says neither air (AWAV) nor vacuum (WAVE); set medium", key, text);
+  return MILL_OK;
+}
+
+int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
+                            int configured, int n_pix, double *wave_aa, int *air)
+{
+  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
+  char unit[FLEN_VALUE], what[64];
+  snprintf(unit, sizeof unit, "%s", key->default_unit);
+  MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
+  MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
+  MILL_CHECK(mill_single_key_double(file, i_hdu, key->reference, &reference, NULL));
+  MILL_CHECK(mill_single_key_text(file, i_hdu, key->unit, unit, sizeof unit, NULL));
+  if (!mill_single_unit(unit, &to_aa))
+    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected Angstrom, nm, um or m", key->unit,
+                          unit);
+  MILL_CHECK(read_medium(file, i_hdu, key->type, configured, air));
+  for (int i = 0; i < n_pix; i++)
+    wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
+  snprintf(what, sizeof what, "%s, %s and %s", key->start, key->reference, key->step);
+  return mill_single_check_wave(file, i_hdu, what, n_pix, wave_aa);
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -210,6 +313,38 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
   MILL_CHECK_FITS(file, i_hdu,
                   fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
                   "column %s cannot be read", column);
+  return MILL_OK;
+}
+
+int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
+{
+  mill_fits_column c;
+  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
+  *number = c.number;
+  if (*n_pix == 0 && c.repeat >= 2 && c.repeat <= MILL_SINGLE_MAX_PIX)
+    *n_pix = (int)c.repeat;
+  if (*n_pix == 0)
+    return MILL_ERROR_HDU(file, i_hdu,
+                          ": column %s holds %lld values a row, expected 2 to %d: a row is one "
+                          "spectrum",
+                          column, (long long)c.repeat, MILL_SINGLE_MAX_PIX);
+  if (c.repeat != *n_pix)
+    return MILL_ERROR_HDU(
+        file, i_hdu,
+        ": column %s holds %lld values a row, but a spectrum has %d; make the file again", column,
+        (long long)c.repeat, *n_pix);
+  return MILL_OK;
+}
+
+int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
+                           double *out)
+{
+  int status = 0;
+  MILL_CHECK(mill_fits_file_move(file, i_hdu));
+  MILL_CHECK_FITS(
+      file, i_hdu,
+      fits_read_col(file->fptr, TDOUBLE, number, i_row + 1, 1, n_pix, NULL, out, NULL, &status),
+      "row %lld (counted from 0) of column %d cannot be read", (long long)i_row, number);
   return MILL_OK;
 }
 

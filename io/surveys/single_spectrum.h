@@ -10,6 +10,11 @@ enum {
   MILL_SINGLE_MAX_PIX = 1 << 21 /**< of one spectrum: SDSS has some 4600, models 1.6 million */
 };
 
+/** Fluxes in physical units (erg / s / cm2 / A) would bring 1 / flux^2 to the end of float32: where
+ *  what tells the unit stays below PHYSICAL, they are counted in units of 1 / SCALE. */
+#define MILL_SINGLE_PHYSICAL 1e-10
+#define MILL_SINGLE_SCALE    1e17
+
 /** Pixels of one spectrum.  Zero it before the first use; the memory is kept
  *  from one spectrum to the next. */
 typedef struct mill_single_spectrum {
@@ -28,6 +33,9 @@ void mill_single_clear(mill_single_spectrum *spectrum);
 /** First HDU of that EXTNAME (upper case) that is a table, -1 when there is none. */
 int mill_single_find_table(const mill_fits_guard *guard, const char *name);
 
+/** Does a card of the primary header begin with that? */
+int mill_single_says(const mill_fits_guard *guard, const char *start);
+
 /** Value of a keyword of an HDU.  *found (NULL is allowed) is 0, and out untouched, when the
  *  header has none.  MILL_ERR_INPUT names file, HDU and keyword: wrong type. */
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
@@ -36,10 +44,15 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
                            int *found);
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
+int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
+                          int *found);
 
 /** Frame of the wavelengths: HELIO says whether they were corrected; without it
  *  HELIO_RV, the correction that was applied, shows that they were. */
 int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
+
+/** The same by SPECSYS of the HDU, else of the primary header. */
+int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
 
 /** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
  *  definition, so a header without the keyword means vacuum. */
@@ -47,6 +60,18 @@ int mill_single_medium(mill_fits_file *file, int i_hdu, int *air);
 
 /** Angstroms in a unit of length; 0: it is none that is known (Angstrom, AA, nm, um, micron, m). */
 int mill_single_unit(const char *text, double *to_aa);
+
+/** Keywords of wavelengths in equal steps. */
+typedef struct mill_single_wcs {
+  const char *start, *step, *other_step; /**< other_step: where step is missing; may be NULL */
+  const char *reference, *unit, *type;   /**< type: AWAV (air) or WAVE (vacuum) */
+  const char *default_unit;              /**< "": the file must have one */
+} mill_single_wcs;
+
+/** Wavelengths by keywords of an HDU, checked.  configured: the key medium, which must be set where
+ *  the type says neither air nor vacuum.  MILL_ERR_INPUT names file, HDU and keyword. */
+int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
+                            int configured, int n_pix, double *wave_aa, int *air);
 
 /** Check that a table has the columns of a spectrum, all of one length, and give
  *  the number of pixels: one row a pixel, or one row that holds all of them.  Names
@@ -69,6 +94,15 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
 /** The same to float32, of all pixels that spectrum has room for. */
 int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
                        mill_single_spectrum *spectrum, float *out);
+
+/** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is not
+ *  0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another length. */
+int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
+                       int *number);
+
+/** Read one row of it. */
+int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
+                           double *out);
 
 /** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
  *  HDU, what (a column or row), pixel and value. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
- *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c and generic.c of
- *  this folder) knows where things are in its files.  It delivers CHANNELS: one spectrum of one
+ *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c, fourmost.c
+ *  and generic.c of this folder) knows where things are in its files.  It delivers CHANNELS: one spectrum of one
  *  exposure with its own wavelengths, as in the file except for vacuum wavelengths and ivar.  This
  *  module recognises the format, gives each channel to the library's arms and keeps the pixels of a
  *  batch.
@@ -164,7 +164,7 @@ typedef struct mill_format {
 } mill_format;
 
 extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,
-    mill_format_generic;
+    mill_format_fourmost, mill_format_generic;
 
 /** As mill_spectra_open, with formats [n_format] instead of all known ones. */
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,

@@ -15,11 +15,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
-/* A SENSFUNC of physical units (erg / s / cm2 / A a count) would bring 1 / flux^2 to the end of
- * float32: where it stays below PHYSICAL everywhere in the first row that has one, fluxes of the
- * file are counted in units of 1 / SCALE. */
-static const double PHYSICAL = 1e-10, SCALE = 1e17;
-
 enum { N_ARM = 3, N_IMAGE = 3, MAX_NAME = 32 };
 
 /* HDUs <ARM>_DATA, ..., in the order in which the arms become channels. */
@@ -95,71 +90,20 @@ static int check_shapes(const weave *w, arm *a)
   return MILL_OK;
 }
 
-/* CTYPE1 is AWAV or WAVE; without it the configuration must give the medium. */
-static int read_medium(weave *w, int i_hdu, int configured, int *air)
-{
-  char text[FLEN_VALUE] = "";
-  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CTYPE1", text, sizeof text, NULL));
-  *air = strcasecmp(text, "AWAV") == 0;
-  if (*air || strcasecmp(text, "WAVE") == 0)
-    return MILL_OK;
-  if (strchr(text, '-'))
-    return MILL_ERROR_HDU(w->file, i_hdu, ": CTYPE1 '%s', expected wavelengths on a linear scale",
-                          text);
-  if (configured == MILL_MEDIUM_AUTO)
-    return MILL_ERROR_HDU(w->file, i_hdu,
-                          ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium",
-                          text);
-  return MILL_OK;
-}
+static const mill_single_wcs wcs = {.start = "CRVAL1",
+                                    .step = "CD1_1",
+                                    .other_step = "CDELT1",
+                                    .reference = "CRPIX1",
+                                    .unit = "CUNIT1",
+                                    .type = "CTYPE1",
+                                    .default_unit = "Angstrom"};
 
-static int need_key(weave *w, int i_hdu, const char *key, const char *other, double *out)
-{
-  int found;
-  MILL_CHECK(mill_single_key_double(w->file, i_hdu, key, out, &found));
-  if (!found && other)
-    MILL_CHECK(mill_single_key_double(w->file, i_hdu, other, out, &found));
-  if (!found)
-    return MILL_ERROR_HDU(w->file, i_hdu, " has no %s%s%s, so its wavelengths are not known", key,
-                          other ? " or " : "", other ? other : "");
-  return MILL_OK;
-}
-
-static int read_wavelengths(weave *w, arm *a, int medium)
-{
-  const int i_hdu = a->i_hdu[DATA];
-  double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
-  char unit[FLEN_VALUE] = "Angstrom";                           /* of WEAVE's wavelengths */
-  MILL_CHECK(need_key(w, i_hdu, "CRVAL1", NULL, &start));
-  MILL_CHECK(need_key(w, i_hdu, "CD1_1", "CDELT1", &step));
-  MILL_CHECK(mill_single_key_double(w->file, i_hdu, "CRPIX1", &reference, NULL));
-  MILL_CHECK(mill_single_key_text(w->file, i_hdu, "CUNIT1", unit, sizeof unit, NULL));
-  if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(w->file, i_hdu, ": CUNIT1 '%s', expected Angstrom, nm, um or m", unit);
-  MILL_CHECK(read_medium(w, i_hdu, medium, &a->air));
-  for (int i = 0; i < a->n_pix; i++)
-    a->wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;
-  return mill_single_check_wave(w->file, i_hdu, "CRVAL1, CRPIX1 and CD1_1", a->n_pix, a->wave_aa);
-}
-
-/* SPECSYS of the arms or of the primary header; unknown when there is none or they differ. */
+/* Unknown when the arms differ. */
 static int read_frame(weave *w, int *frame_of_all)
 {
-  static const struct {
-    const char *name;
-    int frame;
-  } known[] = {{"BARYCENT", MILL_FRAME_BARYCENTRIC},
-               {"HELIOCEN", MILL_FRAME_HELIOCENTRIC},
-               {"TOPOCENT", MILL_FRAME_TOPOCENTRIC}};
   for (int i = 0; i < w->n_arm; i++) {
-    char text[FLEN_VALUE] = "";
-    int frame = MILL_FRAME_UNKNOWN;
-    MILL_CHECK(mill_single_key_text(w->file, 0, "SPECSYS", text, sizeof text, NULL));
-    MILL_CHECK(
-        mill_single_key_text(w->file, w->arm[i].i_hdu[DATA], "SPECSYS", text, sizeof text, NULL));
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-      if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
-        frame = known[k].frame;
+    int frame;
+    MILL_CHECK(mill_single_specsys(w->file, w->arm[i].i_hdu[DATA], &frame));
     *frame_of_all = i == 0 || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   }
   return MILL_OK;
@@ -177,7 +121,8 @@ static int read_row(weave *w, arm *a, int image, int64_t i_row)
   return mill_fits_image_row(w->file, a->i_hdu[image], i_row, a->n_pix, a->row[image]);
 }
 
-/* Is SENSFUNC in physical units?  The first fibre that has one answers for the file. */
+/* Is SENSFUNC in physical units?  The largest of the first fibre that has one answers for the
+ * file. */
 static int choose_scale(weave *w, arm *a)
 {
   const int64_t n_row = a->one_sensfunc ? 1 : w->n_spec;
@@ -188,7 +133,7 @@ static int choose_scale(weave *w, arm *a)
       if (is_calibrated(a->row[SENSFUNC][k]))
         largest = fmax(largest, a->row[SENSFUNC][k]);
   }
-  a->scale = largest > 0.0 && largest < PHYSICAL ? SCALE : 1.0;
+  a->scale = largest > 0.0 && largest < MILL_SINGLE_PHYSICAL ? MILL_SINGLE_SCALE : 1.0;
   return MILL_OK;
 }
 
@@ -264,7 +209,8 @@ static int open_arm(weave *w, arm *a, int i_arm, int medium, int *there)
     MILL_CHECK(MILL_ALLOC(a->n_pix, &a->row[i]));
   MILL_CHECK(MILL_ALLOC(a->n_pix, &a->flux));
   MILL_CHECK(MILL_ALLOC(a->n_pix, &a->ivar));
-  MILL_CHECK(read_wavelengths(w, a, medium));
+  MILL_CHECK(mill_single_linear_wave(w->file, a->i_hdu[DATA], &wcs, medium, a->n_pix, a->wave_aa,
+                                     &a->air));
   return choose_scale(w, a);
 }
 

@@ -104,6 +104,37 @@ def read_weave(file, row, medium, _):
     return found
 
 
+def read_fourmost(file, row, medium, ignored):
+    single = "SPECTAB" not in file
+    table = next(file[name] for name in ("SPECTAB", "PHASE3SPECTRUM", "SPECTRUM") if name in file)
+    head, names = table.header, [n.upper() for n in table.columns.names]
+    at = names.index("WAVE" if single else "FLUX") + 1
+    data = {n: np.ravel(table.data[n][row]).astype(float) for n in names
+            if n in ("WAVE", "FLUX", "FLUX_IVAR", "ERR_FLUX", "QUAL")}
+    if single:
+        wave, unit, kind = data["WAVE"], head[f"TUNIT{at}"], head.get(f"TUCD{at}", "")
+    else:
+        wave = np.arange(1.0, data["FLUX"].size + 1) - head.get(f"1CRPX{at}", 1.0)
+        wave = head[f"1CRVL{at}"] + wave * head[f"1CDLT{at}"]
+        unit, kind = head[f"1CUNI{at}"], head.get(f"1CTYP{at}", "")
+    wave = wave * {"nm": 10.0, "um": 1e4, "m": 1e10}.get(unit.strip(), 1.0)
+    with np.errstate(all="ignore"):
+        ivar = data.get("FLUX_IVAR", 1 / data.get("ERR_FLUX", np.nan) ** 2)
+        good = ivar[np.isfinite(ivar) & (ivar > 0)]
+        scale = 1e17 if good.size and np.median(good) > 1e20 else 1.0
+    air = medium == "air" or (medium != "vacuum" and ("obs.atmos" in kind or kind.strip() == "AWAV"))
+    cuts = np.flatnonzero(np.diff(wave) > 50) + 1
+    found = []
+    for part in np.split(np.arange(wave.size), cuts):
+        first, last = wave[part[0]], wave[part[-1]]
+        name = ("joined" if last - first > 3000 else
+                "blue" if first < 4600 else "green" if first < 5800 else "red")
+        flux, weight = data["FLUX"][part] * scale, ivar[part] / scale**2
+        found.append(channel(name, wave[part], flux.astype("f4"), weight.astype("f4"),
+                             kept_bits(data["QUAL"][part], ignored), air))
+    return found
+
+
 def read_generic(file, first, medium, ignored):
     table = file["SPECTRA"]
     names = {n.upper(): n for n in table.columns.names}
@@ -134,7 +165,7 @@ def read_generic(file, first, medium, ignored):
 
 
 READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "weave": read_weave,
-        "generic": read_generic}
+        "4most": read_fourmost, "generic": read_generic}
 
 
 # --- stars ----------------------------------------------------------------------------------

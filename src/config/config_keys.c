@@ -104,7 +104,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
      .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
-    {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
+    {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "4most", "generic"), SCIENCE,
      .section = "Spectra",
      .help = "format of the input files; auto recognises it from their contents"},
     {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
@@ -176,8 +176,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .section = "Selection", .range = "finite",
      .help = "lowest S/N, compared with the highest S/N of the arms", .elsewhere = "`--minsn`"},
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
-     .help = "source of the S/N for minsn: the pixels, or DESI's SCORES, which skips rows "
-             "without reading them",
+     .help = "source of the S/N for minsn: the pixels, or DESI's SCORES or 4MOST's SNR, which "
+             "skips rows without reading them",
      .elsewhere = "– (SCORES, if present)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,

@@ -332,6 +332,48 @@ def weave(s):
     return hdus, UNKNOWN  # blue does not say
 
 
+def fourmost(s):
+    """SPECTAB at HDU 2, in air; an object, a reference star, a parked fibre, a sky, a lamp."""
+    n, kept = 4 + int(s.rng.integers(8)), []
+    for i in range(5):
+        s.row(target_id=int(s.rng.integers(2**62)), object=f"QMST{i:08d}-4111450")
+        kept.append(s.spectrum(i, BLUE, n))
+        kept[-1]["wave"] = vacuum((370.0 + np.arange(n) * 0.025) * 10)
+    hdus = [Hdu("", [], cards=["SPECSYS = 'BARYCENT'"]),
+            table("SPECTAB", ("FLUX", f"{n}E", [p["flux"] for p in kept], "erg/(s*cm^2*Angstrom)"),
+                  ("FLUX_IVAR", f"{n}E", [p["ivar"] for p in kept]), ("QUAL", f"{n}J", [p["mask"] for p in kept]),
+                  cards=["1CRVL1  =                370.0", "1CDLT1  =                0.025",
+                         "1CUNI1  = 'nm'", "1CTYP1  = 'AWAV'"]),
+            table("FIBMETATAB", ("OBJ_NME", "20A", s.of_rows("object")), ("OBJ_UID", "K", s.of_rows("target_id")),
+                  ("FIB_ID", "J", s.of_rows("fiber")), ("FIB_ST", "I", [2, 2, 1, 2, 2]),
+                  ("FIB_USE", "I", [1, 2, 1, 3, 4]), ("OBJ_RA", "D", s.of_rows("ra"), "deg"),
+                  ("OBJ_DEC", "D", s.of_rows("dec"), "deg"), ("SNR", "E", [9, 11, 50, 50, 50]))]
+    del s.rows[2:], s.spectra[2:]
+    return hdus, BARYCENTRIC
+
+
+def fourmost_single(s):
+    """Blue and red of the high resolution, joined, in physical units."""
+    row, columns = s.row(target_id=11031146069, fiber=644, object="QMST20562750-4111450"), []
+    for arm, first, n in ((BLUE, 3926, 4), (RED, 6100, 4 + int(s.rng.integers(8)))):
+        p = s.spectrum(0, arm, n)
+        p["wave"] = (first + 0.05 * np.arange(n)).astype("f4").astype(float)
+        flux, error = (p["flux"] * np.float32(1e-17)), (s.rng.uniform(0.5, 9, n) * 1e-17).astype("f4")
+        columns.append((p["wave"], flux, error, p["mask"]))
+        p["flux"] = (flux.astype(float) * 1e17).astype("f4")
+        scaled = error.astype(float) * 1e17
+        p["ivar"] = (1 / (scaled * scaled)).astype("f4")
+    wave, flux, error, mask = (np.concatenate(c) for c in zip(*columns))
+    n = len(wave)
+    return [Hdu("", [], cards=["INSTRUME= 'QMOST   '", "SPECSYS = 'HELIOCEN'"]),
+            table("PHASE3SPECTRUM", ("WAVE", f"{n}E", wave, "Angstrom"), ("FLUX", f"{n}E", flux),
+                  ("ERR_FLUX", f"{n}E", error), ("QUAL", f"{n}J", mask), ("FLUX_NOSS", f"{n}E", flux), cards=[
+                      "TUCD1   = 'em.wl'", f"TRG_NME = '{row['object']}'", "TRG_UID =          11031146069",
+                      "FIB_ID  =                  644", "FIB_ST  =                    2",
+                      "FIB_USE =                    1", f"TRG_RA  = {row['ra']:.17g}",
+                      f"TRG_DEC = {row['dec']:.17g}"])], HELIOCENTRIC
+
+
 def generic(s, plain=True):
     """SPECTRA at HDU 2: vectors of one length, of the plainest types, or as it comes."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
@@ -396,6 +438,7 @@ atexit.register(lambda: Reader.process and Reader.process.communicate())
 # how a sample is drawn, and whether the file knows the line-spread function
 KINDS = {"desi": ("desi", desi, 1), "sdss": ("sdss", sdss, 1), "lamost": ("lamost", lamost, 0),
          "lamost image": ("lamost", lambda s: lamost(s, True), 0), "weave": ("weave", weave, 0),
+         "4most": ("4most", fourmost, 0), "4most single": ("4most", fourmost_single, 0),
          "generic": ("generic", generic, 1), "generic, any": ("generic", lambda s: generic(s, False), 1)}
 
 NO_ARM = ";".join(f"-{x}_{name}" for x in "BR" for name in (
@@ -487,6 +530,36 @@ WRONG = {
         ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'LINEAR'",
          "(BLUE_DATA): CTYPE1 'LINEAR'", "set medium"),
         ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'"),
+    ),
+    "4most": (
+        ("-SPECTAB", "no table SPECTAB", "fetch it again"),
+        ("-FIBMETATAB", "no table FIBMETATAB", "fetch it again"),
+        ("FIBMETATAB/4", "HDU 2 (SPECTAB)", "5 rows, expected 4"),
+        ("SPECTAB-FLUX", "HDU 2 (SPECTAB)", "no column FLUX"),
+        ("SPECTAB-FLUX_IVAR", "HDU 2 (SPECTAB)", "FLUX_IVAR and ERR_FLUX"),
+        ("SPECTAB-QUAL", "HDU 2 (SPECTAB)", "no column QUAL"),
+        ("SPECTAB QUAL~3J", "column QUAL holds 3 values a row"),
+        ("SPECTAB FLUX~1E", "column FLUX holds 1 values a row"),
+        ("SPECTAB FLUX~4A", "column FLUX", "numbers"),
+        ("SPECTAB FLUX_IVAR>X;SPECTAB QUAL>FLUX_IVAR;SPECTAB X>QUAL;SPECTAB QUAL@0=0.5", "column QUAL", "32 bits"),
+        ("SPECTAB!1CRVL1", "(SPECTAB)", "1CRVL1"),
+        ("SPECTAB!1CDLT1", "(SPECTAB)", "1CDLT1"),
+        ("SPECTAB!1CUNI1", "(SPECTAB)", "1CUNI1 ''"),
+        ("SPECTAB!1CTYP1", "(SPECTAB): 1CTYP1 ''", "set medium"),
+        ("FIBMETATAB-OBJ_NME", "FIBMETATAB", "OBJ_NME"),
+        ("FIBMETATAB-FIB_ST", "FIBMETATAB", "FIB_ST"),
+        ("FIBMETATAB-FIB_USE", "FIBMETATAB", "FIB_USE"),
+        ("FIBMETATAB OBJ_NME~40A;FIBMETATAB OBJ_NME@0=WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "'WWWW", "row 0"),
+    ),
+    "4most single": (
+        ("-PHASE3SPECTRUM", "neither tables SPECTAB", "not a catalogue"),
+        ("PHASE3SPECTRUM/2", "2 rows, expected 1"),
+        ("PHASE3SPECTRUM-WAVE", "no column WAVE"),
+        ("PHASE3SPECTRUM WAVE#", "TUNIT1 ''", "expected Angstrom"),
+        ("PHASE3SPECTRUM!TUCD1", "TUCD1 ''", "set medium"),
+        ("PHASE3SPECTRUM WAVE@3=3926", "column WAVE", "pixel 3 is 3926"),
+        ("PHASE3SPECTRUM WAVE@0=3000;PHASE3SPECTRUM WAVE@1=3100", "more than two gaps"),
+        ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits"),
     ),
     "generic": (
         ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),

@@ -182,7 +182,7 @@ class Surveys(EndToEnd):
         put("plain.fits", pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
                           np.zeros(2880, "u1").tobytes())
         done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
-        self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "generic",
+        self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "4most", "generic",
                            status=3)
         self.fit("forced.h5", "--format", "desi", SDSS[0], status=3)
         self.fit("forced.h5", "--format", "sdss", "--overwrite", SDSS[0])

@@ -77,6 +77,7 @@ class Alike(Formats):
                 ("sdss", "COADD/1", False),  # as LAMOST has it
                 ("lamost", "COADD/2", False), ("lamost image", "!TELESCOP;+TELESCOP= 'SDSS 2.5-M'", False),
                 ("lamost image", "/5,4", False), ("weave", "-FIBTABLE", False), ("generic", "-SPECTRA", False),
+                ("4most", "-SPECTAB", False), ("4most single", "!INSTRUME", False),
                 ("weave", "-BLUE_DATA", True), ("desi", "-FIBERMAP", True)):  # cut, which opening refuses
             s = Sample(kind, edits=edits)
             found = Reader.read(self.path(s))["recognised"]
@@ -92,13 +93,13 @@ class Alike(Formats):
                     single = "exposures: single\n" if edits.startswith("-@") else ""
                     self.refused(s, *parts, config=f"format: {s.format}\n" + single)
         for kind in KINDS:  # forced on a file of another format
-            for other in ("desi", "sdss", "lamost", "weave", "generic"):
+            for other in ("desi", "sdss", "lamost", "weave", "4most", "generic"):
                 if KINDS[kind][0] != other:
                     self.refused(Sample(kind), " has ", config=f"format: {other}\n")
 
     def test_cuts_between_hdus_are_noticed(self):
         """Refused, or a whole file of fewer arms."""
-        for kind in ("desi", "sdss", "lamost", "weave"):
+        for kind in ("desi", "sdss", "lamost", "weave", "4most"):
             s = Sample(kind)
             data, starts = packed(s.hdus)
             for i in range(1, len(starts)):
@@ -119,6 +120,7 @@ class Alike(Formats):
                 ("lamost", "!HELIO;+HELIO_RV=            -29.28083", "coadd", HELIOCENTRIC),
                 ("lamost", "!HELIO", "coadd", UNKNOWN),
                 ("weave", "+SPECSYS = 'BARYCENT'", "coadd", BARYCENTRIC),
+                ("4most", "!SPECSYS;SPECTAB+SPECSYS = 'TOPOCENT'", "coadd", TOPOCENTRIC),
                 ("generic", "SPECTRA!FRAME", "coadd", UNKNOWN)):
             answer = self.read(Sample(kind, edits=edits), f"exposures: {exposures}\n")
             self.assertEqual(answer["frame"], frame, (kind, edits))
@@ -129,11 +131,17 @@ class Alike(Formats):
                 ("lamost", "+VACUUM  =                    F", "auto", True),
                 ("weave", "BLUE_DATA!CTYPE1;BLUE_DATA!CRPIX1;BLUE_DATA!CUNIT1;"
                           "BLUE_DATA+CTYPE1  = 'LINEAR'", "vacuum", False), ("weave", "", "auto", True),
+                ("4most", "SPECTAB!1CTYP1", "vacuum", False), ("4most", "", "auto", True),
+                ("4most single", "PHASE3SPECTRUM!TUCD1;PHASE3SPECTRUM+TUCD1   = 'em.wl,obs.atmos'", "auto", True),
+                ("4most single", "PHASE3SPECTRUM!TUCD1", "vacuum", False),
                 ("generic", "SPECTRA!MEDIUM;SPECTRA+MEDIUM  = 'Air'", "auto", True),
                 ("generic", "SPECTRA!MEDIUM", "vacuum", False)):
             s = Sample(kind, edits=edits)
-            # samples have vacuum wavelengths, but WEAVE's are written as air
-            wave = 3650.0 + 0.25 * np.arange(4) if kind == "weave" else s.spectra[0]["wave"]
+            # samples have vacuum wavelengths, but those of two are written as air
+            wave = s.spectra[0]["wave"]
+            if kind in ("weave", "4most"):
+                wave = (3650.0 + 0.25 * np.arange(4) if kind == "weave" else
+                        (370.0 + np.arange(len(wave)) * 0.025) * 10)
             got = self.read(s, f"medium: {medium}\n")["segments"][0]["wave"]
             self.assertSame(got, vacuum(wave) if is_air else wave)
 
@@ -145,7 +153,9 @@ class Alike(Formats):
                 ("lamost", cards % "F-std", "", 0, 1), ("lamost", cards % "F-std", "F-STD", 0, 1),
                 *(("lamost", cards % kind, "", 0, 0) for kind in ("Sky", "Unused", "PosErr", "Dead")),
                 ("lamost", "", "F-STD", 0, 0), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
-                ("weave", "", "C", 0, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
+                ("weave", "", "C", 0, 1),
+                ("4most", "", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
+                ("4most", "FIBMETATAB OBJ_UID@1=20", "", 1, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
                 ("desi", "", "SKY", 0, 0), ("generic", "SPECTRA TARGETID@2=20", "", 1, 1)):
             config = f"objtypes: [{objtype}]\n" if objtype else ""
             answer = self.read(Sample(kind, edits=edits), config + targets * "targetid: [20, 30]\n")
@@ -368,6 +378,24 @@ class Others(Formats):
         found = self.read(s, "arms: [blue]\n")["segments"]  # and one arm alone
         self.assertEqual(len(found), 3)
         self.assertSame(found[0]["flux"][:3], [0.5, np.nan, 0])
+
+    def test_4most_signal_to_noise(self):
+        by = "minsn_from: scores\nminsn: 10\n"
+        (row,) = self.read(Sample("4most"), by)["rows"]
+        self.assertEqual(row["fits_row"], 1)
+        self.refused(Sample("4most", edits="FIBMETATAB-SNR"), "no column SNR", config=by)
+        self.assertEqual(self.read(Sample("4most single"), by)["rows"], [])  # it has none
+
+    def test_4most_cameras_by_wavelength(self):
+        """Whatever the file is called."""
+        arms = ["blue", "green", "red", "joined"]
+        for first, last, arm in ((3700, 5540, 0), (5240, 7200, 1), (6900, 9500, 2), (3926, 4355, 0),
+                                 (5160, 5730, 1), (6100, 6790, 2), (3700, 9500, 3)):
+            s = Sample("4most", edits="SPECTAB!1C;SPECTAB+1CUNI1  = 'Angstrom';SPECTAB+1CTYP1  = 'WAVE';"
+                       f"SPECTAB+1CRVL1  = {first};SPECTAB+1CDLT1  = {(last - first) / 199}")
+            for c in s.hdus[1].columns:
+                c.set(f"200{c.code}", np.ones(1000))
+            self.assertEqual([p["arm"] for p in self.read(s, arms=arms)["segments"]], [arm] * 2)
 
 
 class Generic(Formats):

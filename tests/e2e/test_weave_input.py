@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""WEAVE input: L1 files written by astropy, the blue and the red arm of a field apart.
+"""WEAVE input: L1 files written by astropy, the blue and the red arm of a field apart; and 4MOST's.
 
-The same pixels are given once as WEAVE files and once in the generic layout; the fits of
-the two must agree bit for bit.  Needs no test data.
+The same pixels are given once as WEAVE files (or 4MOST's) and once in the generic layout; the fits
+of the two must agree bit for bit.  Needs no test data.
 """
 
 from base import *
@@ -97,6 +97,26 @@ class Test(ProgramTest):
         pyfits.HDUList(hdus + [table]).writeto(path, overwrite=True)
         return path
 
+    def write_4most(self):
+        """The blue arm as a container of 4MOST, in physical units."""
+        grid, flux, ivar = self.pixels["BLUE"]
+        n = grid.size
+        data = np.ones((N_FIBER, n))
+        weight = np.ones_like(data)
+        for i, fiber in enumerate(FIBERS):
+            data[fiber], weight[fiber] = flux[i].astype(float) / 1e17, ivar[i].astype(float) * 1e34
+        spectra = pyfits.BinTableHDU.from_columns([
+            pyfits.Column("FLUX", f"{n}D", array=data), pyfits.Column("FLUX_IVAR", f"{n}D", array=weight),
+            pyfits.Column("QUAL", f"{n}I", array=np.zeros((N_FIBER, n)))], name="SPECTAB")
+        spectra.header.update({"1CTYP1": "WAVE", "1CUNI1": "Angstrom", "1CRPX1": 1.0,
+                               "1CRVL1": grid[0], "1CDLT1": STEP_AA})
+        target = pyfits.BinTableHDU.from_columns([
+            pyfits.Column("OBJ_NME", "20A", array=[f"QMST_{i}" for i in range(N_FIBER)]),
+            pyfits.Column("FIB_ST", "I", array=[2, 2, 2, 1, 2, 2]),
+            pyfits.Column("FIB_USE", "I", array=[1, 3, 1, 1, 3, 2])], name="FIBMETATAB")
+        pyfits.HDUList([pyfits.PrimaryHDU(), spectra, target]).writeto(tmp("20261126_LB11_1.fits"))
+        return tmp("20261126_LB11_1.fits")
+
     def generic(self, out, arms, *options):
         rows = []
         for i, fiber in enumerate(FIBERS):
@@ -156,6 +176,10 @@ class Test(ProgramTest):
         names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
         self.assertEqual(names, [f"WVE_{i:08d}+0000000" for i in FIBERS])
         np.testing.assert_array_equal(catalog["FIBER"], np.array(FIBERS) + 101)
+        self.fit("4most.h5", "--config", self.config, "--models", tmp("4most-models.h5"),
+                 self.write_4most(), lib=self.lib)
+        self.assertEqual(differing(read(self.path), expected), [])
+        self.check_shown("4most.h5", tmp("4most-models.h5"), ["BLUE"])
 
     def test_both_arms_by_name(self):
         expected = self.generic("both", ["BLUE", "RED"])

@@ -17,6 +17,7 @@ int fuzz_desi(const uint8_t *bytes, size_t n);
 int fuzz_sdss(const uint8_t *bytes, size_t n);
 int fuzz_lamost(const uint8_t *bytes, size_t n);
 int fuzz_weave(const uint8_t *bytes, size_t n);
+int fuzz_fourmost(const uint8_t *bytes, size_t n);
 int fuzz_generic(const uint8_t *bytes, size_t n);
 int fuzz_redrock(const uint8_t *bytes, size_t n);
 int fuzz_start(const uint8_t *bytes, size_t n);  /**< FITS or HDF5 */

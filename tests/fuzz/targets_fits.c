@@ -157,6 +157,11 @@ int fuzz_weave(const uint8_t *bytes, size_t n)
   return run_format(&mill_format_weave, bytes, n);
 }
 
+int fuzz_fourmost(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_fourmost, bytes, n);
+}
+
 int fuzz_generic(const uint8_t *bytes, size_t n)
 {
   return run_format(&mill_format_generic, bytes, n);

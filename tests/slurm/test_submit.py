@@ -148,6 +148,7 @@ class Submit(unittest.TestCase):
             fits_file("desi.fits", [table(11, "FIBERMAP"), image("B_FLUX")]): 11,
             fits_file("late.fits", [image("B_FLUX"), image("B_IVAR"), table(5, "FIBERMAP")]): 5,
             fits_file("weave.fit", [image("BLUE_DATA"), table(3, "FIBTABLE")]): 3,
+            fits_file("4most.fits", [table(1, "OBMETATAB"), table(4, "SPECTAB"), table(4, "FIBMETATAB")]): 4,
             fits_file("generic.fits", [table(8, "SPECTRA")]): 8,
             # a spectrum a file: the rows of its tables are pixels
             fits_file("sdss.fits", [table(4000, "COADD"), table(1, "SPECOBJ")]): 1,
@@ -162,10 +163,10 @@ class Submit(unittest.TestCase):
         names = [os.path.relpath(p, os.path.join(self.folder, "lists")) for p in files]
         self.write("lists/all.txt", "# all\n\n" + "\r\n".join(names) + "\n")
         self.dry("gpu", fit=("--catalog", "lists/all.txt"), rows=0)
-        self.assertIn("28 rows in 5 files;", self.said)
+        self.assertIn("32 rows in 6 files;", self.said)
         self.dry("gpu", "--count", 1, fit=("--catalog", "lists/all.txt", "--quiet", list(files)[1]),
                  rows=0)
-        self.assertIn("30 rows in 6 files, counted in 1 of them", self.said)
+        self.assertIn("35 rows in 7 files, counted in 1 of them", self.said)
 
     def test_bad_files(self):
         good = fits_file("good.fits", [table(11, "FIBERMAP")])

@@ -35,7 +35,7 @@ MILL_TEST(examples_of_other_surveys_are_read)
     const char *format;
     double resolving_power;
     int join;
-  } survey[] = {{"sdss", 0, 0}, {"lamost", 1800, 0}, {"weave", 5000, 1}};
+  } survey[] = {{"sdss", 0, 0}, {"lamost", 1800, 0}, {"weave", 5000, 1}, {"4most", 0, 1}};
   for (size_t i = 0; i < sizeof survey / sizeof survey[0]; i++) {
     char example[512];
     mill_config config;
