@@ -76,8 +76,8 @@ static const mill_option_table plot_table = {
                            .help = "the picture, PNG or PDF by its suffix (default: STAR.png); a "
                                    "PDF has one page per row, a PNG takes one row"},
                           {"corner", MILL_OPTION_FLAG,
-                           .help = "of a result of starmill sample --draws N: its posterior, "
-                                   "densities and samples beside the Gaussian of the fit"},
+                           .help = "of a result of starmill sample: the posterior beside the "
+                                   "Gaussian of the fit, with samples if it has some (--draws)"},
                           OVERWRITE_ROW,
                           MODELS_ROWS,
                           MILL_SCRIPT_HELP,

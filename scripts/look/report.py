@@ -10,7 +10,8 @@ check_packages("report", "numpy", "h5py", "scipy", "astropy", "matplotlib", "PIL
 import numpy as np  # noqa: E402
 
 from look import charts, page  # noqa: E402
-from look.drawing import STYLE, plt  # noqa: E402
+from look.corner import corner  # noqa: E402
+from look.drawing import STYLE, plt, png  # noqa: E402
 from look.models import open_models  # noqa: E402
 from look.page import cell, escape, number, td  # noqa: E402
 from look.result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
@@ -268,15 +269,15 @@ def posterior_section(survey, links):
     body = ""
     for k in np.unique(np.linspace(0, max(len(at) - 1, 0), min(N_POSTERIOR, len(at))).astype(int)):
         row = int(survey.rows[at[k]])
-        picture = charts.corner(result, row) if np.isfinite(result.fits["POST_MEAN"][row]).any() \
-            else None
-        if picture:
+        figure = corner(result, row)
+        if figure:
+            picture = png(figure, charts.DPI)
             name = text(result.catalog["IDENTIFIER"][row])
             body += (f"<figure>{page.image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
                      f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
                      "</span></figcaption></figure>")
-    words = ("Marginal densities, and contours of one and two standard deviations; red is the "
-             "solution of the fit.")
+    words = ("Grey: marginal densities, and samples or contours of one and two standard deviations; "
+             "orange: the Gaussian of the fit.")
     flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
     return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
                     '<p class="soft">no row has a posterior</p>')
