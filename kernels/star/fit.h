@@ -39,7 +39,8 @@ enum { MILL_LEAD_MAX_JAC = 3 };
 #define MILL_TWO_MINIMA_DISTANCE 3.0
 /** A start repeats the best one when its next step leads to within this squared distance in errors
  * of its solution and promises an F above it by less than that, and below it by no more than the
- * other: far from a minimum steps promise too much, but what F is at that place is known. */
+ * other, all in units of the reduced chi-square: far from a minimum steps promise too much, but what
+ * F is at that place is known. */
 #define MILL_REPEAT_GAP  0.25
 #define MILL_REPEAT_LESS 1.0
 /** Another library's best template ties with this one's where it is as good as the guess's template
@@ -284,6 +285,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->lead.arm = 0;
   slot->rough = MILL_ROUGH_NONE;
   slot->lead.n_jac = 0;
+  slot->polish.n_learned = 0;
   slot->profile.n_round = 0;
   slot->profile.has_arm = 0;
   slot->settled = 0;
@@ -429,10 +431,11 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
 MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
-  const double above = p->at.f - p->pred - slot->best.at.f;
-  return slot->best.have && slot->best.converged && p->have && above >= -MILL_REPEAT_LESS &&
-         above < MILL_REPEAT_GAP &&
-         mill_point_distance2(m, slot, slot->best.end, slot->theta) < MILL_REPEAT_GAP;
+  if (!slot->best.have || !slot->best.converged || !p->have)
+    return 0;
+  const double unit = mill_fit_reduced(slot), above = p->at.f - p->pred - slot->best.at.f;
+  return above >= -MILL_REPEAT_LESS * unit && above < MILL_REPEAT_GAP * unit &&
+         mill_point_distance2(m, slot, slot->best.end, slot->theta) < MILL_REPEAT_GAP * unit;
 }
 
 /** Digest an answer of the polish, whose F with the penalty is f. */

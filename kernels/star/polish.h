@@ -18,13 +18,16 @@
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 
-#define MILL_POLISH_TOLERANCE   1e-2 /**< predicted decrease of -2 ln L that ends it */
-#define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
-#define MILL_POLISH_NOISE_STEP  1e-2
-#define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
-#define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
-#define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
-#define MILL_POLISH_LAMBDA_MAX  1e10
+#define MILL_POLISH_TOLERANCE      1e-2 /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same where the curvature was wrong */
+#define MILL_POLISH_NOISE          1e-3 /**< noise of F, and what a step may promise in vain */
+#define MILL_POLISH_NOISE_STEP     1e-2
+#define MILL_POLISH_NOISE_LIGHT    0.1  /**< the same of a step with little damping */
+#define MILL_POLISH_LAMBDA         1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END     1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX     1e10
+#define MILL_POLISH_LEARN          0.25 /**< curvature along a step that is wrong by more is learned from, */
+#define MILL_POLISH_FLAT           0.1 /**< down to this part of what it was */
 enum { MILL_POLISH_MAX_JAC = 41 };
 /** A facet holds the step, need not, or cannot because the holding facets determine it. */
 enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
@@ -181,7 +184,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
     const int j = t->idx[r];
     const double unit = mill_par_scale(m, j), *hess = p->at.hess + j * m->n_par;
     for (int c = 0; c < n; c++)
-      a[r * n + c] = hess[t->idx[c]];
+      a[r * n + c] = hess[t->idx[c]] + p->second[j * m->n_par + t->idx[c]];
     a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit));
   }
 }
@@ -315,7 +318,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
     rhs[r] = -0.5 * p->at.grad[j];
     for (int k = 0; k < np; k++)
       if (t->pin[k])
-        rhs[r] -= p->at.hess[j * np + k] * t->delta[k];
+        rhs[r] -= (p->at.hess[j * np + k] + p->second[j * np + k]) * t->delta[k];
   }
   mill_cholesky_forward(n, a, n, rhs);
   for (int f = 0; f < t->n_facet; f++) {
@@ -398,13 +401,15 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
-  const mill_point *at = &slot->polish.at;
+  const mill_polish *p = &slot->polish;
+  const mill_point *at = &p->at;
   const double weight = slot->hull_weight;
   double model = 0.0, before = 0.0, after = 0.0; /* the farthest facet's distance */
   for (int j = 0; j < m->n_par; j++) {
     model += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)
-      model += t->delta[j] * at->hess[j * m->n_par + k] * t->delta[k];
+      model +=
+          t->delta[j] * (at->hess[j * m->n_par + k] + p->second[j * m->n_par + k]) * t->delta[k];
   }
   for (int f = 0; f < t->n_facet; f++) {
     const double v = t->facet[f].value, end = mill_polish_facet_end(m, t, &t->facet[f]);
@@ -452,6 +457,14 @@ MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot
   return 1;
 }
 
+/** Forget what steps taught of the curvature. */
+MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_polish *p)
+{
+  p->learned = 0;
+  for (int e = 0; e < m->n_par * m->n_par; e++)
+    p->second[e] = 0.0;
+}
+
 /** Start at theta: ask for its Jacobian. */
 MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
                                                     const double *theta)
@@ -461,6 +474,8 @@ MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_sl
   p->n_jac = 0;
   p->lambda = MILL_POLISH_LAMBDA;
   p->pred = 0.0;
+  p->n_rejected = 0;
+  mill_polish_forget(m, p);
   slot->rough = MILL_ROUGH_NONE;
   for (int j = 0; j < m->n_par; j++) {
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
@@ -471,6 +486,26 @@ MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_sl
 
 enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
 
+/** Gradient of the Jacobian at slot->theta with respect to parameter j, prior included. */
+MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mill_slot *slot, int j)
+{
+  const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
+  if (!(s > 0.0))
+    return slot->eval.grad[j];
+  /* x dx/du of v sin i is finite at 0, where dx/du is not */
+  const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
+  return slot->eval.grad[j] +
+         2.0 * (rise - mill_par_slope(m, j, x) * mill_prior_mean(m, slot, j)) / (s * s);
+}
+
+/** Curvature that the prior of parameter j adds at slot->theta. */
+MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mill_slot *slot,
+                                                   int j)
+{
+  const double s = mill_prior_sigma(m, slot, j), slope = mill_par_slope(m, j, slot->theta[j]);
+  return s > 0.0 ? slope * slope / (s * s) : 0.0;
+}
+
 /** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
 MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
@@ -480,18 +515,63 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
   p->at.f = f;
   for (int j = 0; j < np; j++) {
     p->at.theta[j] = slot->theta[j];
-    p->at.grad[j] = slot->eval.grad[j];
+    p->at.grad[j] = mill_polish_gradient(m, slot, j);
     for (int k = 0; k < np; k++)
       p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
-    if (mill_prior_sigma(m, slot, j) > 0.0) {
-      /* x dx/du of v sin i is finite at 0, where dx/du is not */
-      const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
-      const double slope = mill_par_slope(m, j, x);
-      const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
-      p->at.grad[j] += 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s);
-      p->at.hess[j * np + j] += slope * slope / (s * s);
-    }
+    p->at.hess[j * np + j] += mill_polish_stiffness(m, slot, j);
   }
+}
+
+/** Step from the point that steps start from to the Jacobian at slot->theta, and by how much half the
+ *  gradient rises more along it than both curvatures say. */
+MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
+                                                     double *step, double *rise)
+{
+  const mill_point *at = &slot->polish.at;
+  const int np = m->n_par;
+  for (int j = 0; j < np; j++) {
+    step[j] = mill_par_inner(m, j, slot->theta[j]) - mill_par_inner(m, j, at->theta[j]);
+    rise[j] = 0.5 * (mill_polish_gradient(m, slot, j) - at->grad[j]);
+  }
+  for (int j = 0; j < np; j++) {
+    rise[j] -= 0.5 * mill_polish_stiffness(m, slot, j) * step[j];
+    for (int k = 0; k < np; k++)
+      rise[j] -= 0.5 * (at->hess[j * np + k] + slot->eval.hess[j * np + k]) * step[k];
+  }
+}
+
+/** Learn from a step, where it was not what the curvature says, what that lacks: residuals times
+ *  second derivatives, which are large where templates are wrong.  The update of Broyden, Fletcher,
+ *  Goldfarb and Shanno keeps the sum positive definite, with what Powell (1978) does where the
+ *  gradient hardly rises. */
+MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
+                                                    const double *step, const double *rise)
+{
+  const int np = m->n_par;
+  double with[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
+  for (int j = 0; j < np; j++) {
+    with[j] = y[j] = 0.0;
+    for (int k = 0; k < np; k++) {
+      with[j] += p->second[j * np + k] * step[k];
+      y[j] += p->at.hess[j * np + k] * step[k];
+    }
+    with[j] += y[j];
+    y[j] += rise[j];
+    expected += step[j] * with[j];
+    found += step[j] * y[j];
+  }
+  if (!(expected > 0.0) || !(fabs(found - expected) > MILL_POLISH_LEARN * expected))
+    return;
+  if (found < MILL_POLISH_FLAT * expected)
+    share = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
+  p->learned = 1;
+  p->n_learned++;
+  found = share * found + (1.0 - share) * expected;
+  for (int j = 0; j < np; j++)
+    y[j] = share * y[j] + (1.0 - share) * with[j];
+  for (int j = 0; j < np; j++)
+    for (int k = 0; k < np; k++)
+      p->second[j * np + k] += y[j] * y[k] / found - with[j] * with[k] / expected;
 }
 
 /** Is the answer to a Jacobian finite? */
@@ -514,7 +594,10 @@ MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_s
       return 0;
     if (mill_polish_step(m, slot, slot->theta, axes) && p->pred > -MILL_POLISH_TOLERANCE)
       return 1;
-    p->lambda = p->lambda * 8.0 + 1e-6;
+    if (p->learned) /* elsewhere */
+      mill_polish_forget(m, p);
+    else
+      p->lambda = p->lambda * 8.0 + 1e-6;
   }
 }
 
@@ -533,6 +616,14 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   int accept = finite && (!p->have || f < p->at.f);
   if (!p->have && !finite)
     return MILL_POLISH_FAILED;
+  double step[MILL_MAX_PAR], rise[MILL_MAX_PAR];
+  p->n_rejected = accept ? 0 : p->n_rejected + 1;
+  /* two steps from a place that led uphill: derivatives are not what F does there */
+  if (p->n_rejected > 1)
+    mill_polish_forget(m, p);
+  const int learn = p->have && finite && p->n_rejected < 2;
+  if (learn)
+    mill_polish_secant(m, slot, step, rise);
   if (accept) {
     if (p->have) {
       const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
@@ -556,11 +647,14 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
         return MILL_POLISH_CONVERGED;
       }
     }
-    p->lambda *= 8.0;
+    p->lambda = 8.0 * p->lambda < MILL_POLISH_LAMBDA_END ? MILL_POLISH_LAMBDA_END : 8.0 * p->lambda;
   }
+  if (learn)
+    mill_polish_learn(m, p, step, rise);
   if (!mill_polish_propose(m, slot, NULL))
     return MILL_POLISH_FAILED;
-  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END) {
+  const double tolerance = p->learned ? MILL_POLISH_TOLERANCE_BENT : MILL_POLISH_TOLERANCE;
+  if (p->pred < tolerance && p->lambda <= MILL_POLISH_LAMBDA_END) {
     for (int j = 0; j < np; j++)
       p->end[j] = slot->theta[j];
     return MILL_POLISH_CONVERGED;

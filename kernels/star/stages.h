@@ -111,12 +111,17 @@ typedef struct mill_simplex {
 /** State of the Levenberg-Marquardt polish (kernels/star/polish.h). */
 typedef struct mill_polish {
   mill_point at; /**< current accepted point; f includes hull and priors */
+  /** [n_par][n_par] what steps taught of its curvature beyond hess. */
+  double second[MILL_MAX_PAR * MILL_MAX_PAR];
   double lambda;
   double pred;              /**< decrease that the pending step promises */
   double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
   double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
-  int have; /**< `at` holds a point */
+  int n_learned;  /**< steps of the star's first start that taught something, and later ones */
+  int learned;    /**< second is not zero */
+  int n_rejected; /**< steps in a row that led uphill */
+  int have;       /**< `at` holds a point */
 } mill_polish;
 
 /** One hull facet that a step of the polish has crossed. */

@@ -18,9 +18,12 @@
 #define MILL_FASTER        1.5
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
+/** Starts that must agree before a star that was lost is believed: of 493 such stars, of MILES and
+ * of DESI with other templates, none had a later start that was better by more than 0.2. */
+enum { MILL_LOST_AGREE = 6 };
 /** Doubts about the first solution (enum mill_doubt): more Jacobians than an easy star takes, those
- * of a leading arm counted as one; F for each pixel without the data's variances, above this by
- * three of its errors; v sin i in km/s. */
+ * of a leading arm counted as one, those that taught the polish curvature as two; F for each pixel
+ * without the data's variances, above this by three of its errors; v sin i in km/s. */
 enum { MILL_DOUBT_JAC = 6 };
 #define MILL_DOUBT_CHISQ 1.1
 #define MILL_DOUBT_VSINI 60.0
@@ -63,8 +66,9 @@ MILL_HD_CALLED static inline enum mill_doubt mill_fit_doubt(const mill_model *m,
   const int asked =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
   if (slot->starts.try_all || !slot->best.converged ||
-      (!asked && (slot->simplex.done ||
-                  slot->result.n_jac - slot->lead.n_jac + (slot->lead.n_jac > 0) > MILL_DOUBT_JAC)))
+      (!asked && (slot->simplex.done || slot->result.n_jac - slot->lead.n_jac +
+                                                (slot->lead.n_jac > 0) + slot->polish.n_learned >
+                                            MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
   if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
     return MILL_DOUBT_POOR;
@@ -97,7 +101,7 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   const int n_agree = mill_start_agree(slot);
   switch (slot->starts.doubt) {
   case MILL_DOUBT_LOST:
-    return 1;
+    return n_agree < MILL_LOST_AGREE || slot->starts.try_all;
   case MILL_DOUBT_POOR:
     return n_agree < 4;
   case MILL_DOUBT_ROTATION:

@@ -8,13 +8,15 @@
 
 static double facet[2 * 3];
 static double end_bend; /* bend of the function that was minimised */
+static double hidden;   /* part of d_2's curvature that hess does not have */
 
 static void make(void)
 {
+  hidden = 0;
   paraboloid(30, 8);
 }
 
-/** F = d H d (+ bend d_2^4), d in the inner parameters: value, gradient and curvature to
+/** F = d H d (+ bend d_2^4 + hidden d_2^2), d in the inner parameters: value, gradient and curvature to
  *  slot->eval. */
 static double answer(double bend)
 {
@@ -29,8 +31,8 @@ static double answer(double bend)
       e->grad[i] += 2 * hess[i * NP + j] * d[j];
       e->hess[i * NP + j] = hess[i * NP + j];
     }
-  f += bend * pow(d[2], 4);
-  e->grad[2] += 4 * bend * pow(d[2], 3);
+  f += bend * pow(d[2], 4) + hidden * d[2] * d[2];
+  e->grad[2] += 4 * bend * pow(d[2], 3) + 2 * hidden * d[2];
   return f + mill_penalty(&model, &slot, slot.theta);
 }
 
@@ -81,6 +83,20 @@ MILL_TEST(a_minimum_inside_is_found)
     assert_int_equal(polish(c[i].start, c[i].bend), MILL_POLISH_CONVERGED);
     assert_at_minimum(centre, 0);
     assert_true(slot.polish.n_jac <= c[i].most_jac);
+  }
+}
+
+/* residuals times second derivatives, which Gauss and Newton leave out: without them steps overshoot
+ * or creep */
+MILL_TEST(a_wrong_curvature_is_learned)
+{
+  static const double share[] = {-0.7, 1.5, 4, 30};
+  for (size_t i = 0; i < sizeof share / sizeof share[0]; i++) {
+    make();
+    hidden = share[i] * 70; /* of what F rises by along d_2, the others following */
+    assert_int_equal(polish((const double[NP]){20, 45, 0.2, 0, 0.25}, 0), MILL_POLISH_CONVERGED);
+    assert_at_minimum(centre, 0);
+    assert_true(slot.polish.n_jac <= 6);
   }
 }
 
