@@ -120,14 +120,14 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
         acc[k] += sum;
       }
   }
-  mill_block_sum_n(b, acc, n_pair, work->sums);
+  mill_block_sum_n(b, acc, n_pair, acc);
   MILL_BARRIER(b);
   double *a = work->normal;
   MILL_SERIAL(b)
   {
     for (int j = 0, k = 0; j < n; j++)
       for (int l = 0; l <= j; l++, k++)
-        a[j * n + l] = work->sums[k] + (j == l ? 1.0 : 0.0);
+        a[j * n + l] = acc[k] + (j == l ? 1.0 : 0.0);
     const int failed = mill_cholesky(n, a, n);
     work->sums[0] = failed ? 0.0 : mill_cholesky_logdet(n, a, n);
     work->sums[1] = (double)failed;
@@ -172,7 +172,10 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
       acc[j] += sum;
     }
   }
-  mill_block_sum_n(b, acc, n, work->error);
+  mill_block_sum_n(b, acc, n, acc);
+  MILL_SERIAL(b)
+  for (int j = 0; j < n; j++)
+    work->error[j] = acc[j];
   MILL_BARRIER(b);
 }
 
