@@ -17,7 +17,8 @@
 #include <cmocka.h>
 
 /** MILL_TEST(name) { ... } defines a test; MILL_RUN_TESTS(set_up, tear_down) runs all tests of the
- *  program in the order of their definition and returns how many failed. */
+ *  program in the order of their definition, or those that MILL_TEST_ONLY=NAME,NAME names, and
+ *  returns how many failed. */
 #define MILL_TEST(name)                                                                            \
   static void test_##name(void **state);                                                           \
   enum { place_of_test_##name = __COUNTER__ };                                                     \
@@ -49,13 +50,23 @@
 #define MILL_MOST_TESTS 64
 static __attribute__((unused)) struct CMUnitTest mill_test_list[MILL_MOST_TESTS];
 
+static inline int mill_is_wanted(const char *test)
+{
+  const char *all = getenv("MILL_TEST_ONLY");
+  const size_t n = strlen(test) - strlen("test_");
+  for (const char *at = all; at && (at = strstr(at, test + strlen("test_"))); at++)
+    if ((at == all || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
+      return 1;
+  return !all;
+}
+
 static inline int mill_run_tests(CMFixtureFunction set_up, CMFixtureFunction tear_down,
                                  CMFixtureFunction begin, CMFixtureFunction end)
 {
   struct CMUnitTest list[MILL_MOST_TESTS];
   size_t n = 0;
   for (int i = 0; i < MILL_MOST_TESTS; i++)
-    if (mill_test_list[i].name) {
+    if (mill_test_list[i].name && mill_is_wanted(mill_test_list[i].name)) {
       list[n] = mill_test_list[i];
       list[n].setup_func = begin;
       list[n++].teardown_func = end;

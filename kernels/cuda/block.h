@@ -69,14 +69,14 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
  * which tests/cuda/kernel_gates.py checks.  After the third nothing that was loaded counts as
  * known.
  */
-#if defined(MILL_CUDA_EMULATION)
-#define MILL_GLOBAL(p) mill_emu_promise(p, 1)
-#define MILL_SHARED(p) mill_emu_promise(p, 0)
-#define MILL_FORGET()  ((void)0)
-#else
+#if defined(__CUDA_ARCH__)
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
 #define MILL_SHARED(p) __builtin_assume(__isShared(p))
 #define MILL_FORGET()  asm volatile("" ::: "memory")
+#else
+#define MILL_GLOBAL(p) ((void)0)
+#define MILL_SHARED(p) ((void)0)
+#define MILL_FORGET()  ((void)0)
 #endif
 
 #define MILL_FOR_TILES(b, c, n) for (int c = (b)->thread >> 5; c < (n); c += (b)->n_thread >> 5)

@@ -45,18 +45,7 @@ static __device__ __forceinline__ double2 mill_two(const double *at)
  *  2 (lane % 4) and the next: so the same numbers as a and b are products of rows. */
 static __device__ __forceinline__ void mill_mma_f64(double a, double b, double *c)
 {
-#if defined(MILL_CUDA_EMULATION)
-  const double mine[2] = {a, b};
-  const unsigned char *all = mill_emu_exchange(mine, sizeof mine);
-  const int lane = (int)threadIdx.x & 31;
-  for (int k = 0; k < MILL_MMA_PIXELS; k++)
-    for (int j = 0; j < 2; j++) {
-      double x, y;
-      memcpy(&x, all + (lane / 4 * 4 + k) * 64, sizeof x);
-      memcpy(&y, all + ((2 * (lane % 4) + j) * 4 + k) * 64 + sizeof x, sizeof y);
-      c[j] = fma(x, y, c[j]);
-    }
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
                : "+d"(c[0]), "+d"(c[1])
                : "d"(a), "d"(b));

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A CPU in the place of the CUDA runtime: what kernels/cuda/ uses of it, and no more.
  *
- *  Compiles kernels/cuda/cuda_*.cu but the probe as C++, so that the driver code and every kernel
- *  run in tests on machines without a GPU.  It is not a GPU: it says nothing about speed,
- *  memory limits, drivers, or code that the GPU's compiler makes.  What it does show:
+ *  Compiles kernels/cuda/cuda_*.cu but the probe as C++, so that how the device is driven can be
+ *  tested on machines without a GPU.  What nvcc makes of the kernels a simulator executes
+ *  (MILL_PTXSIM); this shows what it cannot:
  *
- *   - The threads of a block run as fibers, between barriers in a random order, the blocks
- *     of a grid in a random order too; threads that wait at different barriers, or end
- *     while others wait, abort the program.
  *   - A stream's work is done when the host waits for it and not before, streams in a
  *     random order that only events restrict: a host that reads too early, or writes too
  *     early into a pinned buffer, gets other results.
- *   - Device memory is out of the host's reach while no work is done, full of NaN when it
- *     is new, and ends before a page that no access may touch.
- *   - Memory can be short or without gaps, a launch can want some, a launch and calls that
- *     make a graph can fail (emulation.h).
- *   - An access that is not aligned to its type ends the program.
- *
- *  Not shown: races between the blocks of a grid or between streams within one operation,
- *  accesses that only a GPU's address spaces forbid. */
+ *   - Device memory is out of the host's reach while no work is done; its pieces have no gaps,
+ *     and a copy must stay within one.
+ *   - Memory can be short, a launch can want some, a launch and calls that make a graph can fail
+ *     (emulation.h), there can be several GPUs.
+ *   - Threads of a block that wait at different barriers, or end while others wait, abort the
+ *     program. */
 #ifndef MILL_CUDA_EMULATION_RUNTIME_H
 #define MILL_CUDA_EMULATION_RUNTIME_H
 
@@ -86,10 +81,6 @@ extern dim3 mill_emu_block_dim, mill_emu_grid_dim;
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
-
-/** What a kernel promises the compiler of a pointer: that it points into the device's memory, or
- *  into that of a block.  A false promise ends the program. */
-void mill_emu_promise(const void *at, int is_global);
 
 /** What each lane of this warp passes, bytes <= 64: [32][64], valid until the call after
  *  the next one. */

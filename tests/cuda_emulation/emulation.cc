@@ -12,7 +12,7 @@
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/cuda_emulation/emulation_parts.h"
 
-static const mill_emulation_settings usual = {(size_t)1 << 30, 0, 0, NULL, -1, 0, 13000};
+static const mill_emulation_settings usual = {(size_t)1 << 30, 0, NULL, -1, 0, 13000};
 mill_emulation_settings mill_emulation = usual;
 
 namespace
@@ -44,65 +44,28 @@ void run_kernel(dim3 grid, dim3 block, const std::function<void()> &thread)
 
 /* ---- memory ---- */
 
-struct piece {
-  char *page; /* first of its pages; a page without access follows them */
-  size_t page_bytes, bytes;
-  bool is_mapped; /* by itself; else it lies in the pool with others */
-};
-std::map<char *, piece> device_memory;
+typedef std::map<char *, size_t> pieces;
+pieces device_memory, pinned;
 
-const size_t DEVICE_ALIGN = 256, POOL_BYTES = (size_t)4 << 30;
-char *pool = NULL; /* what pieces leave is not given to others */
+/* Pieces follow one another, as a GPU's often do; what they leave is not given to others. */
+const size_t DEVICE_ALIGN = 256, POOL_BYTES = (size_t)64 << 30;
+char *pool = NULL;
 size_t pool_at = 0;
-std::map<char *, size_t> pinned;
 
+/** Only while work is done. */
 void reach(bool device)
 {
   if (pool_at > 0)
     mprotect(pool, pool_at, device ? PROT_READ | PROT_WRITE : PROT_NONE);
-  for (auto &entry : device_memory)
-    if (entry.second.is_mapped)
-      mprotect(entry.second.page, entry.second.page_bytes,
-               device ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/** Right after the last piece. */
-char *take_from_pool(size_t bytes)
+bool lies_in(const pieces &all, const void *at, size_t bytes)
 {
-  if (!pool) {
-    void *all =
-        mmap(NULL, POOL_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED)
-      mill_emu_stop("no memory for a pool");
-    pool = (char *)all;
-  }
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = pool_at / page * page;
-  char *begin = pool + pool_at;
-  pool_at += bytes;
-  if (pool_at > POOL_BYTES)
-    mill_emu_stop("the pool is used up");
-  mprotect(pool + first, pool_at - first, PROT_READ | PROT_WRITE);
-  memset(begin, 0xff, bytes);
-  mprotect(pool + first, pool_at - first, PROT_NONE);
-  return begin;
-}
-
-bool on_device(const void *at, size_t bytes)
-{
-  auto entry = device_memory.upper_bound((char *)at);
-  if (entry == device_memory.begin())
+  auto entry = all.upper_bound((char *)at);
+  if (entry == all.begin())
     return false;
   --entry;
-  return (char *)at + bytes <= entry->first + entry->second.bytes;
-}
-
-bool is_pinned(const void *at)
-{
-  auto entry = pinned.upper_bound((char *)at);
-  if (entry == pinned.begin())
-    return false;
-  --entry;
-  return (char *)at < entry->first + entry->second;
+  return (char *)at + bytes <= entry->first + entry->second;
 }
 
 } // namespace
@@ -235,12 +198,6 @@ cudaError_t cudaPeekAtLastError()
   return sticky != cudaSuccess ? sticky : last_error;
 }
 
-void mill_emu_promise(const void *at, int is_global)
-{
-  if (on_device(at, 1) != (is_global != 0))
-    mill_emu_stop("a kernel promises a pointer into other memory than it has");
-}
-
 cudaError_t cudaDriverGetVersion(int *version)
 {
   *version = mill_emulation.driver;
@@ -264,26 +221,26 @@ cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (bytes < 1 || counts.n_byte_now + bytes > mill_emulation.memory_bytes) {
     counts.n_refused++;
     return done(cudaErrorMemoryAllocation);
   }
   const size_t room = (bytes + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
-  const size_t n = (room + page - 1) / page * page;
-  char *at = NULL, *begin;
-  if (mill_emulation.adjacent) {
-    begin = take_from_pool(room);
-  } else {
-    at = (char *)mmap(NULL, n + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == (char *)MAP_FAILED)
-      return done(cudaErrorMemoryAllocation);
-    begin = at + (n - room); /* what is beyond the end is beyond reach */
-    mprotect(at, n, PROT_READ | PROT_WRITE);
-    memset(at, 0xff, n); /* NaN in every type */
-    mprotect(at, n, PROT_NONE);
+  if (!pool) {
+    void *all =
+        mmap(NULL, POOL_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+      mill_emu_stop("no memory for a pool");
+    pool = (char *)all;
   }
-  device_memory[begin] = {at, n, bytes, !mill_emulation.adjacent};
+  char *begin = pool + pool_at;
+  pool_at += room;
+  if (pool_at > POOL_BYTES)
+    mill_emu_stop("the pool is used up");
+  reach(true);
+  memset(begin, 0xff, room); /* NaN in every type */
+  reach(false);
+  device_memory[begin] = bytes;
   counts.n_byte_now += bytes;
   if (counts.n_byte_now > counts.n_byte_most)
     counts.n_byte_most = counts.n_byte_now;
@@ -300,9 +257,11 @@ cudaError_t cudaFree(void *memory)
   auto entry = device_memory.find((char *)memory);
   if (entry == device_memory.end())
     mill_emu_stop("memory freed that is not the device's");
-  counts.n_byte_now -= entry->second.bytes;
-  if (entry->second.is_mapped)
-    munmap(entry->second.page, entry->second.page_bytes + (size_t)sysconf(_SC_PAGESIZE));
+  counts.n_byte_now -= entry->second;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
+  const uintptr_t first = (at + page - 1) / page * page, end = (at + entry->second) / page * page;
+  if (first < end)
+    madvise((void *)first, end - first, MADV_DONTNEED);
   device_memory.erase(entry);
   return done(cudaSuccess);
 }
@@ -331,7 +290,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 {
   const int up = kind == cudaMemcpyHostToDevice;
   const void *device = up ? to : from, *host = up ? from : to;
-  if (!on_device(device, bytes))
+  if (!lies_in(device_memory, device, bytes))
     mill_emu_stop("a copy reaches beyond the device's memory");
   const cudaError_t status =
       enqueue(stream, {nullptr, [=] {
@@ -339,7 +298,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                          (up ? counts.upload_bytes : counts.download_bytes) += (long)bytes;
                          counts.n_upload += up && bytes > MILL_EMULATION_LIST_BYTES;
                        }});
-  if (status == cudaSuccess && !is_pinned(host)) {
+  if (status == cudaSuccess && !lies_in(pinned, host, 1)) {
     if (stream->capture)
       mill_emu_stop("a graph copies from memory that is not pinned");
     work_until([=] { return stream->work.empty(); });
@@ -349,7 +308,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
-  if (!on_device(to, bytes))
+  if (!lies_in(device_memory, to, bytes))
     mill_emu_stop("memory beyond the device's is set");
   return enqueue(stream, {nullptr, [=] { memset(to, value, bytes); }});
 }

@@ -12,15 +12,9 @@ extern "C" {
 /** What no list of a few slots exceeds. */
 enum { MILL_EMULATION_LIST_BYTES = 256 };
 
-/** Seed of all orders that are random. */
-void mill_emulation_seed(unsigned seed);
-
 /** What tests set, and mill_emulation_reset forgets. */
 typedef struct mill_emulation_settings {
   size_t memory_bytes; /**< of the device; 1 GiB */
-  int adjacent; /**< not 0: new pieces of device memory follow one another, as a GPU's often do,
-                            in the place of ending before a page that no access may touch; a copy still
-                            has to stay within its piece */
   size_t
       launch_bytes; /**< device memory that CUDA itself takes at the next launch, which fails where
                             there is none */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The threads of a block as fibers, the blocks of a grid one after the other, in random orders. */
+/* The threads of a block as fibers, the blocks of a grid one after the other. */
 #include <cstdio>
 #include <sys/mman.h>
-#include <vector>
 
 #include "kernels/fiber/fiber_switch.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
@@ -22,12 +21,6 @@ void mill_emu_stop(const char *what)
 
 static unsigned random_state = 1;
 
-extern "C" void mill_emulation_seed(unsigned seed)
-{
-  random_state = seed | 1u;
-}
-
-/* without a division: order is drawn for every barrier of every warp */
 size_t mill_emu_random(size_t n)
 {
   random_state ^= random_state << 13;
@@ -38,12 +31,6 @@ size_t mill_emu_random(size_t n)
 
 namespace
 {
-
-template <typename type> void shuffle(type *x, size_t n)
-{
-  for (size_t i = n; i > 1; i--)
-    std::swap(x[i - 1], x[mill_emu_random(i)]);
-}
 
 /* ---- threads of a block ---- */
 
@@ -111,13 +98,9 @@ void wait_at(fiber_state what)
 /** Run a warp until all of its lanes wait for the block, or have ended. */
 void run_warp(int warp)
 {
-  int order[WARP], n_ended = 0, n_at_block = 0;
-  for (int i = 0; i < WARP; i++)
-    order[i] = warp * WARP + i;
   for (;;) {
-    shuffle(order, WARP);
-    n_ended = n_at_block = 0;
-    for (int i : order) {
+    int n_ended = 0, n_at_block = 0;
+    for (int i = warp * WARP; i < (warp + 1) * WARP; i++) {
       to_fiber(i);
       n_ended += fibers[i].state == ENDED;
       n_at_block += fibers[i].state == AT_BLOCK;
@@ -134,17 +117,13 @@ void run_block(int n)
   if (n < 1 || n > MAX_THREAD || n % WARP != 0)
     mill_emu_stop("a block must be made of whole warps, 1024 threads at most");
   const int n_warp = n / WARP;
-  int order[MAX_THREAD / WARP];
   for (int i = 0; i < n; i++)
     fibers[i].n_exchange = 0;
-  for (int w = 0; w < n_warp; w++)
-    order[w] = w;
   for (;;) {
     int n_ended = 0;
-    shuffle(order, (size_t)n_warp);
     for (int w = 0; w < n_warp; w++) {
-      run_warp(order[w]);
-      n_ended += fibers[order[w] * WARP].state == ENDED;
+      run_warp(w);
+      n_ended += fibers[w * WARP].state == ENDED;
     }
     if (n_ended == n_warp)
       return;
@@ -159,19 +138,15 @@ void mill_emu_run_grid(dim3 grid, dim3 block, const std::function<void()> &threa
 {
   if (block.y != 1 || block.z != 1)
     mill_emu_stop("blocks of one dimension only");
-  std::vector<mill_emu_index> order;
-  for (unsigned z = 0; z < grid.z; z++)
-    for (unsigned y = 0; y < grid.y; y++)
-      for (unsigned x = 0; x < grid.x; x++)
-        order.push_back({x, y, z});
-  shuffle(order.data(), order.size());
   mill_emu_block_dim = block;
   mill_emu_grid_dim = grid;
   body = &thread;
-  for (const mill_emu_index &index : order) {
-    mill_emu_block_idx = index;
-    run_block((int)block.x);
-  }
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++) {
+        mill_emu_block_idx = {x, y, z};
+        run_block((int)block.x);
+      }
 }
 
 void __syncthreads()

@@ -248,9 +248,9 @@ def coarse_library(out="library.h5"):
     return kept(out, maker, age(shipped), make)[0]
 
 
-def coarse_survey(n_star):
-    """A small library and a file of n_star stars made with it: their paths."""
-    library, survey = coarse_library(), tmp("survey")
+def coarse_survey(n_star, library=None):
+    """A small library (or this one) and a file of n_star stars made with it: their paths."""
+    library, survey = library or coarse_library(), tmp("survey")
     run("simulate", "--stars", n_star, "--library", library, "--pathological", 0, "--quiet",
         "--output", survey, program=os.environ["STARMILL"])
     (path,) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What nvcc has made of the CUDA code, executed by a simulator of GPUs (CMake's MILL_PTXSIM), which
+reports what no GPU would bear: results are the CPU's, and there is no report.
+
+A part, in three minutes of a core; MILL_GPU_CODE=all (./run tests --gpu-code): all tests of
+tests/cuda, by PTX and by machine code, in other orders of blocks, warps and branches, with old
+numbers in new memory, looking for races, and fits of other surveys.
+"""
+
+import re
+
+from base import *  # noqa: F403
+
+SIMULATED = os.environ.get("STARMILL_SIMULATED", "")
+if not os.access(SIMULATED, os.X_OK):
+    skip("no CUDA, no PTX of compute_90, or no simulator of GPUs in the folder of CMake's MILL_PTXSIM")
+sys.path.insert(1, os.path.join(SOURCE, "tests/cuda"))
+from kernel_gates import output_of, tool  # noqa: E402
+from library import library_file  # noqa: E402
+
+BUILD = os.path.dirname(SIMULATED)
+ALL = os.environ.get("MILL_GPU_CODE") == "all"
+# program, its tests for every day, and those that the simulator can be asked for
+PROGRAMS = (
+    ("cuda_backend", "answers_equal_the_cpu,every_branch_equals_the_cpu", None),
+    ("particles_cuda", "bits_do_not_depend_on_other_problems,gridded_potentials_and_samples_are_the_cpu_s,"
+     "a_step_that_leads_nowhere_is_told,densities_are_sums_of_kernels", None),
+    # not the slopes: its cuBLAS does not round factors
+    ("train_cuda", "parts_of_a_step", "hidden_outputs_are_the_cpu_s,trainings_are_the_cpu_s_and_repeat,"
+     "principal_directions,parts_of_a_step"))
+POISON = {"PTXSIM_POISON": "127"}  # an index that nobody wrote leads out of all memory
+SHORT = "slots: 5\nmax_starts: 1\nmax_eval: 40\n"
+ARMS = "arms: [{name: b, min: 4950, max: 5250}, {name: r, min: 6500, max: 6650}]\n"
+SAMPLE = ("--walkers", 16, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 3200, "--threads", 1)
+
+
+def machine_code():
+    """Variables of runs by machine code, of which the folder has listings; of none without the tools."""
+    folder = tmp("listings")
+    try:
+        extract, disassemble = tool("cuobjdump"), tool("nvdisasm")
+    except SystemExit:
+        return {}
+    os.mkdir(folder)
+    output_of(extract, "--extract-elf", "sm_90", os.environ["MILL_KERNELS"], cwd=folder)
+    for path in glob.glob(os.path.join(folder, "*.cubin")):
+        if ALL or re.search("rounds|answer_f32|digest|start", path):  # those of a fit in float32
+            put(path[:-5] + "sass", output_of(disassemble, "-g", "-hex", path))
+    return {"PTXSIM_SASS": folder}
+
+
+class GpuCode(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.machine_code = machine_code()
+
+    def simulated(self, *line, **variables):
+        """Run a program to its end, without a report."""
+        libraries = [os.path.join(BUILD, "tests/ptxsim"), os.environ.get("LD_LIBRARY_PATH")]
+        env = {"PTXSIM_STATS": "0", "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **variables}
+        begin = time.time()
+        done = subprocess.run(
+            [str(word) for word in line], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            check=False, timeout=None if ALL else 600, env={**ENVIRONMENT, **env})
+        print(os.path.basename(line[0]), variables, f"{time.time() - begin:.0f} s", flush=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("ptxsim: 0 reports", done.stdout)
+
+    def same_fits(self, config, *inputs, lib, **variables):
+        """A fit by both: within 0.05 errors and 5e-3 of -2 ln L."""
+        put("fit.yaml", config)
+        rows = []
+        for backend, program in ("cpu", STARMILL), ("cuda", SIMULATED):
+            out = tmp(backend + ".h5")
+            line = ["fit", "--library", lib, "--output", out, "--overwrite", "--backend", backend, "--threads",
+                    1, "--config", tmp("fit.yaml"), *inputs]
+            self.simulated(program, *line, **variables) if program == SIMULATED else run(*line)
+            rows.append(read(out))
+        cpu, gpu = rows
+        self.assertTrue((cpu["STATUS"] == FITTED).all())
+        np.testing.assert_array_equal(gpu["STATUS"], FITTED)
+        self.assertNotEqual(gpu["M2LL"].tobytes(), cpu["M2LL"].tobytes())  # it was another backend
+        np.testing.assert_allclose(gpu["M2LL"], cpu["M2LL"], rtol=0, atol=5e-3)
+        for name in ("VRAD", "TEFF", "LOGG", "FEH"):
+            self.assertLess((abs(gpu[name] - cpu[name]) / cpu[name + "_ERR"]).max(), 0.05, name)
+
+    def test_programs(self):
+        variants = [{"PTXSIM_ORDER": "5", **POISON}]
+        if ALL:
+            variants = [{}, {"PTXSIM_RACE": "2", "PTXSIM_INIT": "1"}, self.machine_code,
+                        {"PTXSIM_RACE": "1", "PTXSIM_ORDER": "3", **POISON, **self.machine_code},
+                        *({"PTXSIM_ORDER": str(n), **POISON} for n in range(1, 11))]
+        for variables in variants:
+            for name, part, whole in PROGRAMS:
+                only = whole if ALL else part
+                if name == "particles_cuda" and "PTXSIM_SASS" in variables:
+                    continue  # a call in particle_move goes astray there, not on a GPU
+                with self.subTest(name, **variables):
+                    self.simulated(os.path.join(BUILD, f"tests/test_cuda_{name}_simulated"),
+                                   **variables, **({"MILL_TEST_ONLY": only} if only else {}))
+
+    def test_whole_fit(self):
+        """With 16 of a network's last functions, whose products take most of the instructions."""
+        library = library_file.read(coarse_library())
+        for arm in library.arm:
+            layers = arm.emulator
+            main = np.argsort((layers.weight[-1] ** 2).sum(0))[-16:]
+            layers.weight[-2:] = layers.weight[-2][main], layers.weight[-1][:, main]
+            layers.bias[-2] = layers.bias[-2][main]
+        library_file.write(tmp("narrow.h5"), library, overwrite=True)
+        lib, stars = coarse_survey(12, tmp("narrow.h5"))
+        self.same_fits(SHORT + ARMS, stars, lib=lib, **self.machine_code)
+
+    @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
+    def test_surveys(self):
+        """Line-spread functions, exposures one by one and jointly, model errors, offsets of arms'
+        velocities, posteriors."""
+        fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
+        sdss = os.path.join(DATA, "real/sdss/spec-3586-55181-0500.fits.gz")
+        lamost = sorted(glob.glob(os.path.join(DATA, "real/lamost/*.gz")))[:2]
+        if not lamost:
+            self.skipTest("no test data of SDSS and LAMOST")
+        cameras = re.sub("name: (.)", r"name: \1, channel: \1", ARMS)
+        offsets = content(os.path.join(SOURCE, "config/lamost.yaml"), "r")
+        for variables in {}, self.machine_code:
+            for config, *inputs in ((SHORT + ARMS, sdss), (SHORT + cameras + "exposures: joint\n", sdss),
+                                    (SHORT + cameras + "exposures: single\n", sdss),
+                                    (SHORT + offsets, *lamost)):
+                with self.subTest(config, **variables):
+                    self.same_fits(config, *inputs, lib=fgk, **variables)
+            # of LAMOST's, by another order of rounding: as good as a short chain is
+            line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, *lamost]
+            run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
+            self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
+                           **variables)
+            cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
+            np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
+
+
+if __name__ == "__main__":
+    main()
