@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
@@ -35,6 +36,8 @@ int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &info));
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &post)); /* zeros, unless it is a sample */
   const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
+  if (is_sample < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
   for (int64_t end = start + n, at = start; at < end; at += BLOCK_ROWS) {
     const int64_t n_block = end - at < BLOCK_ROWS ? end - at : BLOCK_ROWS;
     MILL_TRY(mill_ph5_read_rows(file, path, "fits/STATUS", H5T_STD_I32LE, n_row, NULL, at, n_block,

@@ -347,9 +347,7 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
   void *pixel[MILL_MAX_ARM][DESI_N_IMAGE] = {{NULL}};
   int wants[MILL_MAX_ARM] = {0};
   for (int i = 0; i < n; i++)
-    if (exposure[i] < 0 || exposure[i] >= file->n_spec)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld",
-                        file->fits->guard->path, (long long)exposure[i], (long long)file->n_spec);
+    MILL_CHECK(mill_single_check_row(file->fits, exposure[i], file->n_spec));
   for (int i = 0; i < file->n_arm; i++) {
     const mill_channel channel = describe_channel(file, i);
     if (channel.n_pix > 0)

@@ -250,9 +250,7 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 {
   fourmost *f = state;
   for (int i = 0; i < n; i++) {
-    if (number[i] < 0 || number[i] >= f->n_spec)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", f->file->guard->path,
-                        (long long)number[i], (long long)f->n_spec);
+    MILL_CHECK(mill_single_check_row(f->file, number[i], f->n_spec));
     f->i_row = number[i];
     for (int k = 0; k < f->n_piece; k++) {
       const piece *p = &f->piece[k];
@@ -349,7 +347,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY(mill_file_index_alloc(index, f->n_spec, f->n_spec));
   for (int64_t i = 0; i < f->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    const char *name = mill_fits_text_at(&t.name, i);
+    const mill_single_target target = {"the target's name", mill_fits_text_at(&t.name, i), t.ra[i],
+                                       t.dec[i], t.fiber[i]};
     mill_catalog_row_init(row);
     row->target_id = t.uid[i];
     if (!mill_selection_keeps_target(select, row->target_id) ||
@@ -357,20 +356,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
         !mill_selection_keeps_redrock(select, row->z, row->spectype) ||
         (isfinite(min_sn) && !(t.sn[i] >= min_sn)))
       continue;
-    if (strlen(name) >= sizeof row->object)
-      MILL_TRY(MILL_ERROR_HDU(
-          f->file, f->i_target < 0 ? f->i_spectra : f->i_target,
-          ": the target's name '%s' of row %lld is longer than %zu characters; make the file again",
-          name, (long long)i, sizeof row->object - 1));
-    snprintf(row->object, sizeof row->object, "%s", name);
-    row->target_ra = t.ra[i];
-    row->target_dec = t.dec[i];
-    row->fiber = t.fiber[i];
-    row->fits_row = i;
-    row->n_exposure = 1;
-    row->first_exposure = index->n_exposure;
-    mill_file_index_add(index, i, -1);
-    index->n_row++;
+    MILL_TRY(mill_single_take_row(f->file, f->i_target < 0 ? f->i_spectra : f->i_target, &target, i,
+                                  index));
   }
   index->n_fits_row = f->n_spec;
 done:

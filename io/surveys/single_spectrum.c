@@ -400,6 +400,34 @@ int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, co
 
 /* ---- index ------------------------------------------------------------ */
 
+int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row)
+{
+  if (row < 0 || row >= n_row)
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", file->guard->path,
+                      (long long)row, (long long)n_row);
+  return MILL_OK;
+}
+
+int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
+                         int64_t i_row, mill_file_index *index)
+{
+  mill_catalog_row *row = &index->row[index->n_row];
+  if (strlen(target->name) >= sizeof row->object)
+    return MILL_ERROR_HDU(
+        file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
+        target->what, target->name, (long long)i_row, sizeof row->object - 1);
+  snprintf(row->object, sizeof row->object, "%s", target->name);
+  row->target_ra = target->ra;
+  row->target_dec = target->dec;
+  row->fiber = target->fiber;
+  row->fits_row = i_row;
+  row->n_exposure = 1;
+  row->first_exposure = index->n_exposure;
+  mill_file_index_add(index, i_row, -1);
+  index->n_row++;
+  return MILL_OK;
+}
+
 int mill_single_index(const mill_single_object *object, const mill_selection *select,
                       mill_file_index *index)
 {

@@ -120,6 +120,21 @@ int32_t mill_single_fold(uint64_t mask);
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
                      int n_pix, int32_t *out);
 
+/** Is that row among the n_row of a file?  MILL_ERR_RANGE. */
+int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
+
+/** The target of a row of a file with a spectrum in each row. */
+typedef struct mill_single_target {
+  const char *what, *name; /**< what the name is, for a message */
+  double ra, dec;
+  int32_t fiber;
+} mill_single_target;
+
+/** Fill the index's next row, which is there, and its exposure.  MILL_ERR_INPUT names file, HDU and
+ *  row: the name is too long. */
+int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
+                         int64_t i_row, mill_file_index *index);
+
 /** A file's only object, for mill_single_index. */
 typedef struct mill_single_object {
   mill_catalog_row row; /**< all but fits_row, n_exposure, first_exposure, exp_id */

@@ -164,9 +164,7 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 {
   weave *w = state;
   for (int i = 0; i < n; i++) {
-    if (number[i] < 0 || number[i] >= w->n_spec)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: row %lld is not among its %lld", w->file->guard->path,
-                        (long long)number[i], (long long)w->n_spec);
+    MILL_CHECK(mill_single_check_row(w->file, number[i], w->n_spec));
     w->i_row = number[i];
     for (int k = 0; k < w->n_arm; k++) {
       const arm *a = &w->arm[k];
@@ -294,7 +292,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
   for (int64_t i = 0; i < w->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    const char *name = mill_fits_text_at(&t.name, i);
+    const mill_single_target target = {"CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i],
+                                       t.fiber[i]};
     const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
     mill_catalog_row_init(row);
     if (!mill_selection_keeps_target(select, row->target_id) ||
@@ -303,20 +302,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
             select, by_class && mill_class_matches(patterns, mill_fits_text_at(&t.category, i)),
             row->z, row->spectype))
       continue;
-    if (strlen(name) >= sizeof row->object)
-      MILL_TRY(MILL_ERROR_HDU(
-          w->file, w->i_table,
-          ": CNAME '%s' of row %lld is longer than %zu characters; make the file again", name,
-          (long long)i, sizeof row->object - 1));
-    snprintf(row->object, sizeof row->object, "%s", name);
-    row->target_ra = t.ra[i];
-    row->target_dec = t.dec[i];
-    row->fiber = t.fiber[i];
-    row->fits_row = i;
-    row->n_exposure = 1;
-    row->first_exposure = index->n_exposure;
-    mill_file_index_add(index, i, -1);
-    index->n_row++;
+    MILL_TRY(mill_single_take_row(w->file, w->i_table, &target, i, index));
   }
   index->n_fits_row = w->n_spec;
 done:

@@ -105,17 +105,18 @@ def make_true(library, arm, found, x, noise2, published):
 
     arm.error.correlation = until_true(velocities, 1, residuals.MAX_LAG, 8)
     d, error = difference(arm.error.correlation)
+
+    def floors(d, error, share):
+        return [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], share * floor),
+                           1e-3 * label.scale, 10 * label.scale, 30)
+                for k, label in enumerate(library.label)]
+
     # the difference has twice the floor's square of a half, the whole half of that
-    floors = [until_true(lambda floor: d[:, k] / np.hypot(error[:, k], 2 * floor),
-                         1e-3 * label.scale, 10 * label.scale, 30)
-              for k, label in enumerate(library.label)]
+    by_turns = floors(d, error, 2)
     if published is None:
-        return floors
+        return by_turns
     d, error = estimates(arm.error.correlation, 1)
-    return [max(one, until_true(lambda floor: d[:, k] / np.hypot(np.hypot(error[:, k], floor),
-                                                                 published[k]),
-                                1e-3 * label.scale, 10 * label.scale, 30))
-            for k, (one, label) in enumerate(zip(floors, library.label))]
+    return np.maximum(by_turns, floors(d, np.hypot(error, [*published, 0]), 1))
 
 
 def measure_error(arm, found, rest, n_component, n_continuum, noise):

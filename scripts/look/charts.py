@@ -248,7 +248,8 @@ def repeats(survey):
                                 figsize=(9.6, 2.1 * -(-len(names) // columns)))
     edges = np.linspace(-5, 5, 41)
     for axes, p in zip(grid.flat, names):
-        pull = r.delta[p] / np.where(r.error[p] > 0, r.error[p], np.nan)
+        error = np.hypot(*r.errors[p])
+        pull = r.delta[p] / np.where(error > 0, error, np.nan)
         pull = pull[np.isfinite(pull)]
         histogram(axes, pull, edges, RESIDUAL, None)
         gauss = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi) * len(pull) * (edges[1] - edges[0])

@@ -7,17 +7,10 @@ import numpy as np
 
 from basics import USAGE, Failure
 from look.drawing import DATA, INK, MODEL, literal, plt
-from look.result import number, symbol
+from look.result import number, symbol, symmetric
 
 PANEL = 1.6  # inches
 REACH = 4  # standard deviations that are drawn
-
-
-def matrix(triangle, n):
-    """The symmetric matrix of which a row of /fits has the upper triangle."""
-    full = np.zeros((n, n))
-    full[np.triu_indices(n)] = triangle
-    return full + np.triu(full, 1).T
 
 
 def draw_ellipses(axes, x, y, covariance, colour):
@@ -39,8 +32,8 @@ def corner(result, row):
         return None
     draws = np.reshape(values["POST_DRAWS"], (-1, n_all)) if "POST_DRAWS" in values else None
     at = np.array([values[p] for p in result.parameters])
-    fitted = matrix(values["COVAR"], n_all)
-    mean, sampled = values["POST_MEAN"], matrix(values["POST_COVAR"], n_all)
+    fitted = symmetric(values["COVAR"], n_all)
+    mean, sampled = values["POST_MEAN"], symmetric(values["POST_COVAR"], n_all)
     reach = REACH * np.sqrt(np.diag(sampled))
     low = np.maximum(values["POST_DENSITY_LOW"], mean - reach)
     high = np.minimum(values["POST_DENSITY_HIGH"], mean + reach)

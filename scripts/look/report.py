@@ -178,7 +178,7 @@ def repeats_section(survey):
             "what rows of one star differ by.</p>")
     rows = []
     for p in survey.result.parameters:
-        delta, error = r.delta[p], r.error[p]
+        delta, error = r.delta[p], np.hypot(*r.errors[p])
         pull = delta / np.where(error > 0, error, np.nan)
         rows.append([td(plain(p)), td(unit_of(survey.result, p)),
                      cell(f"repeat-scatter-{p}", half_width(delta) / np.sqrt(2)),

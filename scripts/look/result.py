@@ -44,6 +44,13 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
+def symmetric(triangle, n):
+    """Return the matrix of n columns of which /fits has the upper triangle."""
+    full = np.zeros((n, n))
+    full[np.triu_indices(n)] = triangle
+    return full + np.triu(full, 1).T
+
+
 def walk(file):
     """All objects but their data: an error tells of a damaged one."""
     file.visititems(lambda _, item: (dict(item.attrs), getattr(item, "shape", ())) and None)

@@ -7,7 +7,7 @@ check_packages("show", "numpy", "h5py")
 
 import numpy as np  # noqa: E402
 
-from look.result import NOT_DONE, Result, text  # noqa: E402
+from look.result import NOT_DONE, Result, symmetric, text  # noqa: E402
 
 MAX_SHOWN = 24  # values of a column, which has hundreds where it is a density
 INDENT = " " * 27
@@ -35,11 +35,10 @@ def meanings(column, value):
 
 def covariance(order, packed):
     """Lines of a matrix: variances on the diagonal, covariances above, correlations below it."""
-    whole = np.zeros((len(order), len(order)))
-    whole[np.triu_indices(len(order))] = packed
+    whole = symmetric(packed, len(order))
     sigma = np.sqrt(np.diag(whole))
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = (whole / np.outer(sigma, sigma)).T
+        correlation = whole / np.outer(sigma, sigma)
     lines = [" " * 10 + "  variances on the diagonal, covariances above, correlations below it",
              " " * 10 + "".join(f" {name:>12}" for name in order)]
     for i, name in enumerate(order):

@@ -52,8 +52,13 @@ def read_desi(file, row, medium, ignored):
     return found
 
 
-def is_air(medium, header):
-    return medium == "air" or (medium != "vacuum" and header.get("VACUUM") is False)
+def is_air(medium, said):
+    """Return whether wavelengths are in air: by the key medium, else as the file said."""
+    return medium == "air" or (medium != "vacuum" and said)
+
+
+def angstrom(wave, unit):
+    return wave * {"nm": 10.0, "um": 1e4, "m": 1e10}.get(unit.strip(), 1.0)
 
 
 def read_sdss(file, i_hdu, medium, ignored):
@@ -68,7 +73,7 @@ def read_sdss(file, i_hdu, medium, ignored):
         header = file[0].header if coadd else file[i].header
         found.append(channel("coadd" if coadd else file[i].name[0].lower(),
                              10.0 ** np.asarray(table["loglam"], dtype=float), table["flux"],
-                             table["ivar"], mask, is_air(medium, header)))
+                             table["ivar"], mask, is_air(medium, header.get("VACUUM") is False)))
     return found
 
 
@@ -79,7 +84,7 @@ def read_lamost(file, _, medium, ignored):
     else:
         flux, ivar, wave, mask = file[0].data[:4]
     return [channel("coadd", wave, flux, ivar, kept_bits(mask, ignored),
-                    is_air(medium, file[0].header))]
+                    is_air(medium, file[0].header.get("VACUUM") is False))]
 
 
 def read_weave(file, row, medium, _):
@@ -91,14 +96,14 @@ def read_weave(file, row, medium, _):
         head = data.header
         step = head.get("CD1_1", head.get("CDELT1"))
         wave = head["CRVAL1"] + (np.arange(head["NAXIS1"]) + 1 - head["CRPIX1"]) * step
-        wave *= {"nm": 10.0, "um": 1e4, "m": 1e10}.get(head.get("CUNIT1", "").strip(), 1.0)
+        wave = angstrom(wave, head.get("CUNIT1", ""))
         sens = file[f"{arm}_SENSFUNC"]
         sens = np.asarray(sens.section[row] if sens.header["NAXIS"] == 2 else sens.data, float)
         ok = np.isfinite(sens) & (sens > 0)
         scale = np.where(ok, sens, np.nan)
         if np.nanmedian(scale) < 1e-10:
             scale = scale * 1e17
-        air = medium == "air" or (medium != "vacuum" and head.get("CTYPE1", "").strip() == "AWAV")
+        air = is_air(medium, head.get("CTYPE1", "").strip() == "AWAV")
         found.append(channel(arm.lower(), wave, data.section[row] * scale,
                              file[f"{arm}_IVAR"].section[row] / scale**2, ~ok, air))
     return found
@@ -117,12 +122,12 @@ def read_fourmost(file, row, medium, ignored):
         wave = np.arange(1.0, data["FLUX"].size + 1) - head.get(f"1CRPX{at}", 1.0)
         wave = head[f"1CRVL{at}"] + wave * head[f"1CDLT{at}"]
         unit, kind = head[f"1CUNI{at}"], head.get(f"1CTYP{at}", "")
-    wave = wave * {"nm": 10.0, "um": 1e4, "m": 1e10}.get(unit.strip(), 1.0)
+    wave = angstrom(wave, unit)
     with np.errstate(all="ignore"):
         ivar = data.get("FLUX_IVAR", 1 / data.get("ERR_FLUX", np.nan) ** 2)
         good = ivar[np.isfinite(ivar) & (ivar > 0)]
         scale = 1e17 if good.size and np.median(good) > 1e20 else 1.0
-    air = medium == "air" or (medium != "vacuum" and ("obs.atmos" in kind or kind.strip() == "AWAV"))
+    air = is_air(medium, "obs.atmos" in kind or kind.strip() == "AWAV")
     cuts = np.flatnonzero(np.diff(wave) > 50) + 1
     found = []
     for part in np.split(np.arange(wave.size), cuts):
@@ -158,8 +163,7 @@ def read_generic(file, first, medium, ignored):
             ivar = np.where(ivar > 0, 1 / np.where(ivar > 0, ivar, 1.0) ** 2, 0.0)
         mask = kept_bits(data[names["MASK"]][row], ignored) if "MASK" in names else None
         arm = str(data[names["ARM"]][row]).strip() if "ARM" in names else "spectrum"
-        air = medium == "air" or (medium != "vacuum" and
-                                  str(head.get("MEDIUM", "")).strip().lower() == "air")
+        air = is_air(medium, str(head.get("MEDIUM", "")).strip().lower() == "air")
         found.append(channel(arm, wave, data[names["FLUX"]][row], ivar, mask, air))
     return found
 

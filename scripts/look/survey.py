@@ -24,7 +24,7 @@ VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLAS
               2: ("WARNED", "another warning concerns the velocity")}
 
 Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
-Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta error errors sn")
+Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta errors sn")
 
 
 def half_width(values):
@@ -187,8 +187,8 @@ class Survey:
         self._places.append(np.where(known[:, None], place, np.nan)[use])
 
     def _find_repeats(self):
-        """Differences of a star's first and second, third and fourth, ... rows, their errors, and
-        errors and S/N of both rows."""
+        """Differences of a star's first and second, third and fourth, ... rows, and errors
+        and S/N of both."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
         key = joined_by_place(key, np.concatenate(self._places))
         self._keys = self._key_rows = self._places = None
@@ -199,7 +199,7 @@ class Survey:
         within = np.arange(len(key)) - np.repeat(first, n)  # number of the row within its star
         left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
         left = left[: MAX_REPEATS // 2]
-        delta, error, errors, sn = {}, {}, {}, None
+        delta, errors, sn = {}, {}, None
         if len(left):
             pairs = row[left], row[left + 1]
             wanted = np.unique(np.concatenate(pairs))
@@ -212,9 +212,8 @@ class Survey:
                 if p == "VSINI":
                     err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # a limit
                 delta[p] = value[b] - value[a]
-                error[p], errors[p] = np.hypot(err[a], err[b]), np.stack([err[a], err[b]])
-        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, error, errors,
-                       sn)
+                errors[p] = np.stack([err[a], err[b]])
+        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, errors, sn)
 
     def _read(self, name, rows):
         """Some rows of a column, ascending, in blocks."""
