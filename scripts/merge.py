@@ -22,7 +22,8 @@ from progress import Progress  # noqa: E402
 
 BLOCK_BYTES = 4 << 20
 ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
-GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES}
+GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
+          "epochs": EXPOSURES}  # the last one not of every result
 # columns that hold numbers of rows, exposures or files, which shift when parts are joined
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
@@ -72,7 +73,7 @@ class Part:
                        "parts would have several rows; fit all inputs in one run")
             self.columns = {}
             for group, unit in GROUPS.items():
-                for name, dataset in result.file[group].items():
+                for name, dataset in result.file.get(group, {}).items():
                     name = f"{group}/{name}"
                     if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: per part
                         self.columns[name] = Column(path, name, dataset, unit)
@@ -266,7 +267,8 @@ def write_whole(path, parts, options, lock):
     with h5py.File(path, "w") as file, h5py.File(parts[0].path, "r") as first:
         copy_attributes(first, file.id)  # FORMAT, FORMAT_VERSION
         for group in GROUPS:
-            file.create_group(group)
+            if group in first:
+                file.create_group(group)
         for name, column in columns.items():
             create_like(file, name, first[name], column, n[column.unit])
         write_provenance(file, first, parts, command_of(options))

@@ -20,11 +20,14 @@ int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_expos
 {
   MILL_CHECK(MILL_ALLOC(n_row, &index->row));
   MILL_CHECK(MILL_ALLOC(n_exposure, &index->exposure_row));
+  MILL_CHECK(MILL_ALLOC(n_exposure, &index->exposure_mjd));
   return MILL_ALLOC(n_exposure, &index->exposure_id);
 }
 
-void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id)
+void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
+                         double mjd)
 {
+  index->exposure_mjd[index->n_exposure] = mjd;
   index->exposure_row[index->n_exposure] = exposure_row;
   index->exposure_id[index->n_exposure++] = exposure_id;
 }
@@ -33,7 +36,7 @@ void mill_file_index_clear(mill_file_index *index)
 {
   if (!index)
     return;
-  MILL_FREE(index->row, index->exposure_row, index->exposure_id, index->exposure_file,
-            index->redrock);
+  MILL_FREE(index->row, index->exposure_row, index->exposure_id, index->exposure_mjd,
+            index->exposure_file, index->redrock);
   memset(index, 0, sizeof *index);
 }

@@ -41,6 +41,7 @@ typedef struct mill_file_index {
   int64_t n_exposure;
   int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
   int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
+  double *exposure_mjd;   /**< [n_exposure] NaN when the file has none, owned */
   int32_t *exposure_file; /**< [n_exposure] which file of the run; NULL: this one, owned */
   int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
@@ -57,7 +58,8 @@ typedef struct mill_file_index {
 int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure);
 
 /** Append an exposure, for which there is room. */
-void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id);
+void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
+                         double mjd);
 
 void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
 

@@ -52,11 +52,11 @@ done:
   return err;
 }
 
-int mill_column_open(hid_t file, const char *path, const mill_column *column, int64_t n_row,
-                     hid_t *dataset)
+int mill_column_open(hid_t file, const char *path, const char *group, const mill_column *column,
+                     int64_t n_row, hid_t *dataset)
 {
   char name[64];
-  snprintf(name, sizeof name, "fits/%s", column->name);
+  snprintf(name, sizeof name, "%s/%s", group, column->name);
   return mill_ph5_open_dataset(file, path, name, mill_column_hdf5_type(column->type),
                                column->vector ? 2 : 1, n_row, column->n_value, dataset);
 }

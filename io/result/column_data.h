@@ -16,8 +16,8 @@ hid_t mill_column_new_type(int type, size_t n_byte);
 /** A dataset of /fits or /catalog with its fill value; path: of the file, for messages. */
 int mill_column_create(hid_t group, const char *path, const mill_column *column, int64_t n_row);
 
-/** Open a column of /fits, whose shape and type are checked. */
-int mill_column_open(hid_t file, const char *path, const mill_column *column, int64_t n_row,
-                     hid_t *dataset);
+/** Open a column of a group, whose shape and type are checked. */
+int mill_column_open(hid_t file, const char *path, const char *group, const mill_column *column,
+                     int64_t n_row, hid_t *dataset);
 
 #endif

@@ -18,6 +18,7 @@ enum scope {
   OFFSET,  /* an arm, with velocity_offsets */
   MIXED,   /* backends */
   SEVERAL, /* libraries */
+  EPOCH,   /* epochs */
   POST
 };
 
@@ -115,6 +116,16 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and no warning concerns the velocity, whatever the labels"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
+    {EPOCH, "N_EPOCH", I64, 1, R(n_epoch), 0, "", "epochs with a velocity, only with epochs"},
+    {EPOCH, "VRAD_CHI2", F64, 1, R(vrad_chi2), NAN, "",
+     "chi-square of a constant velocity, by the epochs' errors and epoch_floor"},
+    {EPOCH, "VRAD_PVAL", F64, 1, R(vrad_pval), NAN, "",
+     "probability of a larger VRAD_CHI2 if the velocity is constant; NaN with fewer than two "
+     "epochs"},
+    {EPOCH, "VRAD_RANGE", F64, 1, R(vrad_range_km_s), NAN, "km/s",
+     "largest less least velocity of the epochs"},
+    {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
+     "CRC-32 of the row's exposures in /epochs, each the bytes of its columns in order"},
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
      "posterior mean of each parameter in ORDER; a fixed parameter's value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
@@ -215,6 +226,18 @@ static const line catalog_line[] = {
      -1, "", "index into /catalog/exposures"},
 };
 
+#define E(member) MILL_FROM_RESULT, offsetof(mill_epoch_result, member)
+
+static const line epoch_line[] = {
+    {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
+    {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
+     "its error where labels and v sin i are known, times ERR_SCALE"},
+    {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
+    {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
+    {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
+     "bits of why the epoch has no velocity, listed in the attributes"},
+};
+
 size_t mill_column_type_size(int type)
 {
   switch (type) {
@@ -256,6 +279,7 @@ static int n_repeat(enum scope scope, const made_for *m)
             [OFFSET] = {MILL_WITH_OFFSETS, m->n_arm},
             [MIXED] = {MILL_WITH_BACKEND, 1},
             [SEVERAL] = {MILL_WITH_LIBRARY, 1},
+            [EPOCH] = {MILL_WITH_EPOCHS, 1},
             [POST] = {MILL_WITH_POSTERIOR, 1}};
   return of[scope].needs && !(m->with & of[scope].needs) ? 0 : of[scope].n;
 }
@@ -368,14 +392,24 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
   return MILL_OK;
 }
 
-void mill_columns_catalog(mill_columns *columns)
+static void make_table(const line *from, size_t n, mill_columns *columns)
 {
   memset(columns, 0, sizeof *columns);
-  for (size_t i = 0; i < sizeof catalog_line / sizeof catalog_line[0]; i++)
-    add(columns, &catalog_line[i], &(owner){.unit = "", .of = ""}, 0, &(made_for){.with = 0});
+  columns->i_target = columns->i_crc = columns->i_status = columns->i_warn = -1;
+  for (size_t i = 0; i < n; i++)
+    add(columns, &from[i], &(owner){.unit = "", .of = ""}, 0, &(made_for){.with = 0});
+}
+
+void mill_columns_epochs(mill_columns *columns)
+{
+  make_table(epoch_line, sizeof epoch_line / sizeof epoch_line[0], columns);
+}
+
+void mill_columns_catalog(mill_columns *columns)
+{
+  make_table(catalog_line, sizeof catalog_line / sizeof catalog_line[0], columns);
   columns->i_target = find(columns, "TARGETID");
   columns->i_crc = find(columns, "CATALOG_CRC");
-  columns->i_status = columns->i_warn = -1;
 }
 
 /* Values as they are, but all NaNs alike; from NULL: of reals the missing value. */

@@ -75,7 +75,8 @@ enum mill_columns_with {
   MILL_WITH_OFFSETS = 1,   /**< of velocity_offsets */
   MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
   MILL_WITH_POSTERIOR = 4, /**< of `starmill sample` */
-  MILL_WITH_LIBRARY = 8    /**< LIBRARY: several libraries */
+  MILL_WITH_LIBRARY = 8,   /**< LIBRARY: several libraries */
+  MILL_WITH_EPOCHS = 16    /**< of epochs */
 };
 
 /** And POST_DRAWS with n samples of each star. */
@@ -92,8 +93,9 @@ enum mill_row_backend {
  *  MILL_ERR_LIBRARY when two of them would share a name, or one cannot name a column. */
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns);
 
-/** Columns of /catalog. */
+/** Columns of /catalog, and those of /epochs, whose fields are of mill_epoch_result. */
 void mill_columns_catalog(mill_columns *columns);
+void mill_columns_epochs(mill_columns *columns);
 
 /** Put a result into a packed row [row_size]; TARGETID, CRC are left alone.
  *  NaNs all get the same bits, so that equal results are equal files. */

@@ -142,6 +142,7 @@ static void take_exposures(const group *g, size_t n_byte, int what)
       const int32_t i_file = index->exposure_file ? index->exposure_file[k] : i;
       const void *from = what == 0   ? (const void *)&index->exposure_row[k]
                          : what == 1 ? (const void *)&index->exposure_id[k]
+                         : what == 3 ? (const void *)&index->exposure_mjd[k]
                                      : (const void *)&i_file;
       memcpy(to, from, n_byte);
     }
@@ -163,7 +164,8 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
     size_t n_byte;
   } list[] = {{"catalog/exposures/FITS_ROW", H5T_STD_I64LE, sizeof(int64_t)},
               {"catalog/exposures/EXPID", H5T_STD_I32LE, sizeof(int32_t)},
-              {"catalog/exposures/FILE", H5T_STD_I32LE, sizeof(int32_t)}};
+              {"catalog/exposures/FILE", H5T_STD_I32LE, sizeof(int32_t)},
+              {"catalog/exposures/MJD", H5T_IEEE_F64LE, sizeof(double)}};
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char name[64];
@@ -177,7 +179,7 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
     failed = failed == MILL_OK ? err : failed;
     H5Tclose(type);
   }
-  for (int what = 0; what < 3; what++) {
+  for (int what = 0; what < 4; what++) {
     take_exposures(g, list[what].n_byte, what);
     err = write_share(file, path, list[what].name, list[what].type, n_exposure, start_exp, g->n_exp,
                       g->packed);

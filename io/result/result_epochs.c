@@ -127,6 +127,10 @@ static int write_queue(mill_result_file *file, mill_result_queue *q)
     /* a row that is lost in a power cut is known by its CRC; a model has none */
     MILL_TRY(mill_mpi_agree(&file->io, mill_models_sync(file->models)));
   }
+  if (file->epochs) {
+    MILL_TRY(mill_epoch_rows_write(file->epochs, &file->io, q->epoch, q->n_epoch));
+    mill_result_set_busy(file, 1);
+  }
   err = sort_rows(file, q, &sorted);
   if (err == MILL_OK)
     err = seal_rows(file, q, &sorted);
@@ -174,7 +178,7 @@ static int run_epoch(mill_result_file *file, int *ends)
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
   mine[N_ROW] = q->n_row;
-  mine[N_ITEM] = q->n_item;
+  mine[N_ITEM] = q->n_item + q->n_epoch;
   mine[N_OPEN] = !is_closing;
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
@@ -208,6 +212,7 @@ done:
   q->n_row = 0;
   q->n_item = 0;
   q->n_pix = 0;
+  q->n_epoch = 0;
   return err;
 }
 

@@ -224,9 +224,9 @@ static int open_columns(mill_result_file *file)
     MILL_CHECK(mill_ph5_hold(file->path, &file->held));
   for (int i = 0; i < file->columns.n_column; i++) {
     const mill_column *c = &file->columns.column[i];
-    MILL_CHECK(mill_column_open(file->file, file->path, c, file->n_row, &file->dataset[i]));
+    MILL_CHECK(mill_column_open(file->file, file->path, "fits", c, file->n_row, &file->dataset[i]));
   }
-  return MILL_OK;
+  return mill_epoch_rows_open(file->file, file->path, file->n_row, &file->epochs);
 }
 
 static void destroy(mill_result_file *file)
@@ -235,7 +235,8 @@ static void destroy(mill_result_file *file)
     return;
   mill_result_set_busy(file, 1); /* removing the lock may take long as well */
   for (int i = 0; i < 2; i++) {
-    MILL_FREE(file->both[i].row, file->both[i].at, file->both[i].item, file->both[i].pool);
+    MILL_FREE(file->both[i].row, file->both[i].at, file->both[i].item, file->both[i].pool,
+              file->both[i].epoch);
   }
   mill_lock_release(&file->lock);
   if (file->held >= 0)
@@ -292,7 +293,8 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
       info->lib, info->lib->path,
       (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
           (info->posteriors ? MILL_WITH_POSTERIOR : 0) | MILL_WITH_DRAWS(info->n_draw) |
-          (info->gpu ? MILL_WITH_BACKEND : 0) | (info->n_library > 1 ? MILL_WITH_LIBRARY : 0),
+          (info->gpu ? MILL_WITH_BACKEND : 0) | (info->n_library > 1 ? MILL_WITH_LIBRARY : 0) |
+          (info->epochs ? MILL_WITH_EPOCHS : 0),
       &file->columns));
   file->columns.backend = (uint8_t)info->backend;
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
@@ -393,6 +395,7 @@ done:
   mill_free(first_exposure);
   if (file) {
     mill_h5_close_ids(MILL_MAX_COLUMN, file->dataset);
+    mill_epoch_rows_close(file->epochs);
     mill_ph5_drop(&file->file, file->mpi.size);
     destroy(file);
   }
@@ -563,6 +566,8 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);
   mill_h5_close_ids(file->columns.n_column, file->dataset);
+  mill_epoch_rows_close(file->epochs);
+  file->epochs = NULL;
   err = mill_ph5_end(file->path, &file->file, file->mpi.size, err);
   if (err == MILL_OK)
     err = mill_ph5_still_there(file->path, file->held);

@@ -46,6 +46,7 @@ typedef struct mill_run_info {
   int backend;
   int n_thread;
   int velocity_offsets; /**< /fits has their columns */
+  int epochs;           /**< those of epochs, and /epochs */
   int posteriors;       /**< and those of `starmill sample` */
   int n_draw;           /**< samples of each star */
   int64_t n_row;        /**< rows of /fits, all files */
@@ -88,6 +89,11 @@ void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 /** Pass a finished row to the I/O thread (copied); any thread, not collective.  A failure of an
  *  earlier write is returned here. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
+
+/** Pass the rows of a star's exposures in /epochs, from `first` on, to the I/O thread (copied),
+ *  before its row, whose EPOCH_CRC is *crc.  epoch [n]; only of a result with epochs. */
+int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
+                           int64_t n, uint32_t *crc);
 
 /** Pass a best-fit model row to the I/O thread (copied), once for each arm and row.  Only after
  *  mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued; wave_aa [n_pix] where

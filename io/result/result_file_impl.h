@@ -11,6 +11,7 @@
 
 #include "io/files/lock_file.h"
 #include "io/result/columns.h"
+#include "io/result/epoch_rows.h"
 #include "io/result/models_file.h"
 #include "io/result/result_file.h"
 #include "kernels/base/error.h"
@@ -31,7 +32,9 @@ typedef struct mill_result_queue {
   int64_t *at;           /* [n_row] row of /fits */
   mill_model_item *item; /* [n_item] */
   float *pool;           /* [n_pix] of the items */
-  int64_t row_room, at_room, item_room, pool_room;
+  int64_t n_epoch;
+  mill_epoch_item *epoch; /* [n_epoch] */
+  int64_t row_room, at_room, item_room, pool_room, epoch_room;
   double first_s; /* moment of mill_wall_s at which the first came */
 } mill_result_queue;
 
@@ -51,6 +54,7 @@ struct mill_result_file {
   int held; /* rank 0: descriptor of the same file; -1 */
   hid_t dataset[MILL_MAX_COLUMN];
   int64_t n_row, n_exposure;
+  mill_epoch_rows *epochs; /* NULL: none are wanted */
   mill_models_file *models;
   mill_lock lock; /* rank 0 */
   double start_s, write_interval_s;

@@ -95,7 +95,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   MILL_TRY(check_identity(file, path, &then));
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
-    if (mill_column_open(file, path, c, info->n_row, &dataset) != MILL_OK)
+    if (mill_column_open(file, path, "fits", c, info->n_row, &dataset) != MILL_OK)
       MILL_TRY(REFUSED("%s exists and is damaged (/fits/%s)", path, c->name));
     H5Dclose(dataset);
   }

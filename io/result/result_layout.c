@@ -12,6 +12,7 @@
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/column_data.h"
+#include "io/result/epoch_rows.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
@@ -31,6 +32,7 @@ typedef struct meaning {
 static const meaning status_meaning[] = {MILL_STATUS_LIST(MEANING)};
 static const meaning warn_meaning[] = {MILL_WARN_LIST(MEANING)};
 static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
+static const meaning epoch_meaning[] = {MILL_EPOCH_LIST(MEANING)};
 static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
 #undef MEANING
 
@@ -145,6 +147,7 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
   hid_t group = H5I_INVALID_HID;
   const int64_t none64 = -1;
   const int32_t none32 = -1;
+  const double nan = NAN;
   mill_columns_catalog(&columns);
   MILL_TRY(mill_ph5_group(file, path, "catalog"));
   MILL_TRY(mill_ph5_group(file, path, "catalog/exposures"));
@@ -165,6 +168,8 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
                             &none32, "", "exposure, -1 when the file has none"));
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FILE", H5T_STD_I32LE, 1, n_exposure, 1, &none32,
                             "", "index into /catalog/files"));
+  MILL_TRY(mill_ph5_dataset(group, path, "exposures/MJD", H5T_IEEE_F64LE, 1, n_exposure, 1, &nan,
+                            "d", "modified Julian date of the exposure, as the input has it"));
   MILL_TRY(mill_result_inputs_create(file, path, info));
 done:
   MILL_H5_CLOSE(group);
@@ -286,8 +291,8 @@ static int64_t estimate_size(const mill_run_info *info, const mill_columns *colu
   const int64_t text =
       (int64_t)(strlen(mill_result_text(info->config)) + strlen(mill_result_text(info->identity)) +
                 strlen(mill_result_text(info->command)));
-  return info->n_row * (int64_t)(columns->row_size + catalog.row_size) + 16 * n_exposure +
-         (int64_t)info->n_file * 1400 + text + (1 << 17);
+  return info->n_row * (int64_t)(columns->row_size + catalog.row_size) +
+         (info->epochs ? 64 : 24) * n_exposure + (int64_t)info->n_file * 1400 + text + (1 << 17);
 }
 
 int mill_result_layout_create(const char *path, const mill_run_info *info,
@@ -299,6 +304,10 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
   MILL_TRY(mill_result_layout_put_format(file, path));
   MILL_TRY(create_fits(file, path, info, columns));
   MILL_TRY(create_catalog(file, path, info, n_exposure));
+  if (info->epochs) {
+    MILL_TRY(mill_epoch_rows_create(file, path, n_exposure));
+    WRITE_MEANINGS("epochs/EPOCH_FLAG", "BITS", epoch_meaning);
+  }
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
   return mill_ph5_end(path, &file, 1, err);

@@ -65,6 +65,24 @@ done:
   return err;
 }
 
+int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_result *epoch,
+                           int64_t n, uint32_t *crc)
+{
+  int err = MILL_OK;
+  pthread_mutex_lock(&file->mutex);
+  mill_result_queue *q = file->filling;
+  if (!file->epochs || first < 0 || first > file->n_exposure - n)
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible epochs: %lld from %lld on", file->path,
+              (long long)n, (long long)first);
+  MILL_TRY(MILL_GROW(&q->epoch, &q->epoch_room, q->n_epoch + n));
+  *crc = mill_epoch_rows_seal(epoch, n);
+  for (int64_t i = 0; i < n; i++)
+    q->epoch[q->n_epoch++] = (mill_epoch_item){first + i, epoch[i]};
+done:
+  pthread_mutex_unlock(&file->mutex);
+  return err;
+}
+
 int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
                           const double *wave_aa, int n_pix)
 {

@@ -7,10 +7,12 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 
-#define CRC    "fits/CRC"
-#define STATUS "fits/STATUS"
-#define ORDER  "COLUMNS"
+#define CRC       "fits/CRC"
+#define STATUS    "fits/STATUS"
+#define EPOCH_CRC "fits/EPOCH_CRC"
+#define ORDER     "COLUMNS"
 enum { ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name, MAX_TEXT = 1024 };
 
 /* Which of ours the type of a dataset is; -1: none. */
@@ -75,6 +77,13 @@ int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stor
     if (rows->column[i].n_byte != sizeof(int32_t))
       return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", path,
                         rows->column[i].name);
+  MILL_CHECK(mill_epoch_rows_open(file, path, n_row, &rows->epochs));
+  for (int i = 0; i < rows->n_column && rows->epochs; i++)
+    if (strcmp(rows->column[i].name, EPOCH_CRC) == 0 && rows->column[i].n_byte == sizeof(uint32_t))
+      rows->i_epoch_crc = i;
+  if (rows->epochs && rows->i_epoch_crc == 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without " EPOCH_CRC, path);
+  rows->row_size += rows->epochs != NULL; /* whether they agree */
   return MILL_OK;
 }
 
@@ -97,6 +106,26 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
   return MILL_OK;
 }
 
+/* Note behind each of the rows [at, at + n) whether its EPOCH_CRC is that of its exposures, which it
+   has where it is fitted. */
+static int check_epochs(const mill_stored_rows *rows, int64_t at, int64_t n, char *row)
+{
+  int err = MILL_OK;
+  uint32_t *crc = NULL;
+  MILL_TRY(MILL_ALLOC(n, &crc));
+  MILL_TRY(mill_epoch_rows_crc(rows->epochs, at, n, crc));
+  for (int64_t k = 0; k < n; k++, row += rows->row_size) {
+    int32_t status;
+    memcpy(&status, row + rows->column[rows->i_crc + 1].at, sizeof status);
+    row[rows->row_size - 1] =
+        status != MILL_STATUS_FITTED ||
+        memcmp(&crc[k], row + rows->column[rows->i_epoch_crc].at, sizeof *crc) == 0;
+  }
+done:
+  mill_free(crc);
+  return err;
+}
+
 int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, char *row,
                           char *value)
 {
@@ -110,6 +139,8 @@ int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, c
     for (int64_t k = 0; k < n; k++)
       memcpy(row + (size_t)k * rows->row_size + c->at, value + (size_t)k * c->n_byte, c->n_byte);
   }
+  if (rows->epochs)
+    MILL_TRY(check_epochs(rows, at, n, row));
 done:
   mill_ph5_unselect(&block);
   return err;
@@ -127,8 +158,8 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
 {
   int32_t status;
   memcpy(&status, row + rows->column[rows->i_crc + 1].at, sizeof status);
-  *is_whole =
-      status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS && mill_stored_row_agrees(rows, row);
+  *is_whole = status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS &&
+              mill_stored_row_agrees(rows, row) && (!rows->epochs || row[rows->row_size - 1]);
   return status;
 }
 
@@ -136,5 +167,7 @@ void mill_stored_rows_close(mill_stored_rows *rows)
 {
   for (int i = 0; i < rows->n_column; i++)
     mill_h5_array_close(&rows->column[i].array);
+  mill_epoch_rows_close(rows->epochs);
+  rows->epochs = NULL;
   rows->n_column = 0;
 }

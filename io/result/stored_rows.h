@@ -9,6 +9,7 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/columns.h"
+#include "io/result/epoch_rows.h"
 
 enum { MILL_STORED_MAX_COLUMN = MILL_MAX_COLUMN + 2 };
 
@@ -28,6 +29,8 @@ typedef struct mill_stored_rows {
   int n_column, i_crc;
   mill_stored_column column[MILL_STORED_MAX_COLUMN]; /**< of /fits: CRC and STATUS last */
   size_t row_size, widest;
+  mill_epoch_rows *epochs; /**< those of /fits have; owned */
+  int i_epoch_crc;
 } mill_stored_rows;
 
 /** Open /fits, or /catalog, whose columns are those of mill_columns_catalog, of an open result into

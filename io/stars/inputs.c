@@ -156,7 +156,8 @@ static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
       index->n_row * (int64_t)sizeof *index->row +
-      index->n_exposure * (int64_t)(sizeof *index->exposure_row + sizeof *index->exposure_id);
+      index->n_exposure * (int64_t)(sizeof *index->exposure_row + sizeof *index->exposure_mjd +
+                                    sizeof *index->exposure_id);
   if (job->keeps_all || job->n_held + n_byte <= MILL_INDEX_BYTES) {
     job->n_held += n_byte;
     return;

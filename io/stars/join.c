@@ -18,6 +18,7 @@ typedef struct entry {
 
 typedef struct exposure {
   int64_t row;
+  double mjd;
   int32_t id, file;
 } exposure;
 
@@ -62,7 +63,7 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
       e->n_exposure = row->n_exposure;
       for (int64_t k = row->first_exposure; k < row->first_exposure + row->n_exposure; k++)
         mine->exposure[mine->n_exposure++] =
-            (exposure){from->exposure_row[k], from->exposure_id[k], f};
+            (exposure){from->exposure_row[k], from->exposure_mjd[k], from->exposure_id[k], f};
     }
   }
   return MILL_OK;
@@ -225,11 +226,13 @@ static int rebuild(const survey *all, const mill_join *join, const int64_t *plac
   joined.row = NULL;
   joined.exposure_row = NULL;
   joined.exposure_id = joined.exposure_file = NULL;
+  joined.exposure_mjd = NULL;
   joined.n_exposure = 0;
   joined.n_row = n_row;
   MILL_TRY(MILL_ALLOC(n_row, &joined.row));
   MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_row));
   MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_id));
+  MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_mjd));
   MILL_TRY(MILL_ALLOC(n_exposure, &joined.exposure_file));
   for (int64_t i = 0; i < n_row; i++) {
     const int64_t start = join->part_start[first_row + i];
@@ -243,6 +246,7 @@ static int rebuild(const survey *all, const mill_join *join, const int64_t *plac
       for (int32_t k = 0; k < part->n_exposure; k++) {
         joined.exposure_row[joined.n_exposure] = from[k].row;
         joined.exposure_id[joined.n_exposure] = from[k].id;
+        joined.exposure_mjd[joined.n_exposure] = from[k].mjd;
         joined.exposure_file[joined.n_exposure++] = from[k].file;
       }
     }

@@ -30,6 +30,7 @@ typedef struct source {
 /* Where an exposure of the batch is. */
 typedef struct place {
   int part, at; /* of the batch; among the exposures asked for there */
+  double mjd;
 } place;
 
 /* One of the threads, and its private data. */
@@ -245,8 +246,9 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
       const mill_catalog_row *row = here ? &s->index.row[part[q].row] : NULL;
       const int n_exposure = here ? row->n_exposure : part[q].n_exposure;
       for (int e = 0; e < n_exposure && here; e++) {
-        w->place[n + e] = (place){p, n_asked};
-        w->exposure[n_asked++] = s->index.exposure_row[row->first_exposure + e];
+        const int64_t at = row->first_exposure + e;
+        w->place[n + e] = (place){p, n_asked, s->index.exposure_mjd[at]};
+        w->exposure[n_asked++] = s->index.exposure_row[at];
       }
       n += n_exposure;
     }
@@ -282,6 +284,7 @@ static int collect_segments(worker *w, mill_batch *batch)
         *to = part->segment[*c];
         to->i_file = w->part_file[at.part];
         to->exposure = i;
+        to->mjd = at.mjd;
       }
     }
     row->n_segment = batch->n_segment - row->first_segment;

@@ -17,7 +17,7 @@ enum { SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 /* Columns of FIBERMAP, or of EXP_FIBERMAP the first four, one value a row. */
 typedef struct fibermap {
   int64_t *target_id, *status, *coadd_status, *ref_id;
-  double *target_ra, *target_dec, *pmra, *pmdec, *parallax, *gaia_g, *gaia_bp, *gaia_rp;
+  double *mjd, *target_ra, *target_dec, *pmra, *pmdec, *parallax, *gaia_g, *gaia_bp, *gaia_rp;
   int32_t *fiber, *exp_id, *healpix, *tile_id, *night;
   mill_fits_texts objtype, ref_cat, survey, program;
   uint64_t there; /* bits of enum below */
@@ -38,6 +38,7 @@ static const mill_fits_wish wish[] = {
     [STATUS] = WISH("FIBERSTATUS", INT64, status, 0, 0),
     [COADD_STATUS] = WISH("COADD_FIBERSTATUS", INT64, coadd_status, 0, 0),
     [OBJTYPE] = WISH("OBJTYPE", TEXT, objtype, 0, 1),
+    WISH("MJD", DOUBLE, mjd, NAN, 0),
     WISH("REF_ID", INT64, ref_id, -1, 0),
     WISH("REF_CAT", TEXT, ref_cat, 0, 0),
     WISH("TARGET_RA", DOUBLE, target_ra, NAN, 0),
@@ -277,7 +278,8 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
     const int64_t start = group[i].place;
     for (int64_t j = start;
          j < n && (j == start || (joint && by_target[j].key == by_target[start].key)); j++) {
-      mill_file_index_add(index, by_target[j].place, map->exp_id[by_target[j].place]);
+      const int64_t at = by_target[j].place;
+      mill_file_index_add(index, at, map->exp_id[at], map->mjd[at]);
       if (row->n_exposure == INT32_MAX)
         MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
                   (long long)by_target[j].key);

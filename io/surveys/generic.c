@@ -47,14 +47,15 @@ typedef struct generic {
 /* Columns of one value a row. */
 typedef struct catalog {
   int64_t *target_id, *id;
-  double *ra, *dec;
+  double *ra, *dec, *mjd;
 } catalog;
 
 static const mill_fits_wish wish[] = {
     {"TARGETID", MILL_AS_INT64, offsetof(catalog, target_id), -1, 0},
     {"EXPOSURE", MILL_AS_INT64, offsetof(catalog, id), -1, 0},
     {"RA", MILL_AS_DOUBLE, offsetof(catalog, ra), NAN, 0},
-    {"DEC", MILL_AS_DOUBLE, offsetof(catalog, dec), NAN, 0}};
+    {"DEC", MILL_AS_DOUBLE, offsetof(catalog, dec), NAN, 0},
+    {"MJD", MILL_AS_DOUBLE, offsetof(catalog, mjd), NAN, 0}};
 enum { N_WISH = sizeof wish / sizeof *wish };
 
 static int recognise(const mill_fits_guard *guard)
@@ -254,7 +255,8 @@ static void fill_row(const generic *g, const catalog *c, int64_t i, int64_t end,
   row->exp_id = row->n_exposure == 1 ? g->exposure[i].id : -1;
   row->first_exposure = index->n_exposure;
   for (int64_t k = i; k < end; k++)
-    mill_file_index_add(index, g->exposure[k].first_row, g->exposure[k].id);
+    mill_file_index_add(index, g->exposure[k].first_row, g->exposure[k].id,
+                        c->mjd[g->exposure[k].first_row]);
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)

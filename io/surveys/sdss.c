@@ -35,6 +35,7 @@ typedef struct sdss {
   exposure *exposure;       /* [n_exposure] ascending by id */
   int64_t *exposure_number; /* [n_exposure] HDU of the first camera: what the index holds */
   int32_t *exposure_id;     /* [n_exposure] */
+  double *mjd;              /* [n_exposure] of its middle */
   mill_single_spectrum spectrum;
 } sdss;
 
@@ -154,9 +155,19 @@ static int read_conventions(sdss *s, int *frame_of_all)
 static void close_file(void *state)
 {
   sdss *s = state;
-  MILL_FREE(s->exposure, s->exposure_number, s->exposure_id);
+  MILL_FREE(s->exposure, s->exposure_number, s->exposure_id, s->mjd);
   mill_single_clear(&s->spectrum);
   mill_free(s);
+}
+
+/* Modified Julian date of the middle of an exposure; its header has seconds. */
+static int read_middle(sdss *s, int i_hdu, double *mjd)
+{
+  double begin = NAN, end = NAN;
+  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-BEG", &begin, NULL));
+  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-END", &end, NULL));
+  *mjd = 0.5 * (begin + end) / 86400.0;
+  return MILL_OK;
 }
 
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
@@ -182,9 +193,11 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
   MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_number));
   MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_id));
+  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->mjd));
   for (int i = 0; i < s->n_exposure; i++) {
     s->exposure_number[i] = s->exposure[i].camera[0].i_hdu;
     s->exposure_id[i] = s->exposure[i].id;
+    MILL_CHECK(read_middle(s, s->exposure[i].camera[0].i_hdu, &s->mjd[i]));
     for (int j = 0; j < s->exposure[i].n_camera; j++) {
       camera *c = &s->exposure[i].camera[j];
       /* a file that was cut, or is none of SDSS, is refused before it has rows */
@@ -221,6 +234,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_single_object object = {.n_exposure = s->n_exposure,
                                .exposure = s->exposure_number,
                                .exposure_id = s->exposure_id,
+                               .mjd = s->mjd,
                                .joint = s->joint};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);

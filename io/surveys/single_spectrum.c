@@ -408,9 +408,10 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
+int mill_single_take_row(mill_fits_file *file, int i_hdu, const mill_single_target *target,
                          int64_t i_row, mill_file_index *index)
 {
+  double mjd = NAN;
   mill_catalog_row *row = &index->row[index->n_row];
   if (strlen(target->name) >= sizeof row->object)
     return MILL_ERROR_HDU(
@@ -423,7 +424,8 @@ int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_singl
   row->fits_row = i_row;
   row->n_exposure = 1;
   row->first_exposure = index->n_exposure;
-  mill_file_index_add(index, i_row, -1);
+  MILL_CHECK(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
+  mill_file_index_add(index, i_row, -1, mjd);
   index->n_row++;
   return MILL_OK;
 }
@@ -438,7 +440,8 @@ int mill_single_index(const mill_single_object *object, const mill_selection *se
   index->n_fits_row = 1;
   MILL_CHECK(mill_file_index_alloc(index, n_row, n));
   for (int i = 0; i < n; i++)
-    mill_file_index_add(index, object->exposure[i], object->exposure_id[i]);
+    mill_file_index_add(index, object->exposure[i], object->exposure_id[i],
+                        object->mjd ? object->mjd[i] : (double)NAN);
   for (; index->n_row < n_row; index->n_row++) {
     mill_catalog_row *row = &index->row[index->n_row];
     *row = object->row;

@@ -132,7 +132,7 @@ typedef struct mill_single_target {
 
 /** Fill the index's next row, which is there, and its exposure.  MILL_ERR_INPUT names file, HDU and
  *  row: the name is too long. */
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
+int mill_single_take_row(mill_fits_file *file, int i_hdu, const mill_single_target *target,
                          int64_t i_row, mill_file_index *index);
 
 /** A file's only object, for mill_single_index. */
@@ -142,6 +142,7 @@ typedef struct mill_single_object {
   int n_exposure;
   const int64_t *exposure;    /**< [n_exposure] the format's numbers, borrowed */
   const int32_t *exposure_id; /**< [n_exposure] EXPID, -1: none, borrowed */
+  const double *mjd;          /**< [n_exposure] NaN: none, borrowed */
   int joint;                  /**< 1: all exposures are one row */
 } mill_single_object;
 

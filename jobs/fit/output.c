@@ -50,6 +50,7 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
       .backend = device->has_gpu ? MILL_ROW_BACKEND_GPU : MILL_ROW_BACKEND_CPU,
       .n_thread = device->n_thread,
       .velocity_offsets = setup->config.fit.velocity_offsets,
+      .epochs = setup->config.fit.epochs != MILL_EPOCHS_NONE,
       .posteriors = call->options->fit != NULL,
       .n_draw = call->options->sample.n_draw,
       .n_row = inputs->n_row,
@@ -83,8 +84,6 @@ static int open_models(const mill_fit_call *call, const mill_fit_setup *setup,
       mill_log_info("models: wavelengths differ between rows in arm %s, so each row stores its own",
                     setup->lib.arm[a].name);
   }
-  MILL_CHECK(mill_mpi_agree(call->mpi,
-                            mill_model_rows_open(&out->models, &setup->lib, inputs, out->result)));
   return mill_mpi_agree(call->mpi,
                         mill_result_open_models(out->result, call->options->models,
                                                 call->options->overwrite, wave_aa, inputs->n_pix));
@@ -175,6 +174,9 @@ int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, const mill_fit_device *device,
                        mill_fit_output *out)
 {
+  MILL_CHECK(mill_mpi_agree(call->mpi, mill_flights_open(&out->flights, &setup->lib, inputs,
+                                                         out->result, call->options->models != NULL,
+                                                         setup->config.fit.epochs)));
   if (call->options->models)
     MILL_CHECK(open_models(call, setup, inputs, out));
   MILL_CHECK(open_board(call, setup, inputs, device, out));

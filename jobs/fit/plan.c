@@ -59,7 +59,8 @@ static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out
           (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
 }
 
-static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int64_t n_exposure)
+static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int with_epochs,
+                           int64_t n_exposure)
 {
   mill_columns catalog;
   size_t n_path = 1, n_error = 1;
@@ -72,7 +73,8 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
   const size_t per_file =
       n_path + n_error + 4 * sizeof(int64_t) + 2 * sizeof inputs->file[0].format;
   return (double)inputs->n_row * (double)(fits->row_size + catalog.row_size) +
-         (double)n_exposure * (sizeof(int64_t) + 2 * sizeof(int32_t)) +
+         (double)n_exposure * (2 * sizeof(int64_t) + 2 * sizeof(int32_t)) +
+         (with_epochs ? (double)n_exposure * sizeof(mill_epoch_result) : 0.0) +
          (double)inputs->n_file * (double)per_file + RESULT_HEADERS +
          COLUMN_HEADERS * (double)(fits->n_column + catalog.n_column);
 }
@@ -177,6 +179,7 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   const int with =
       (plan->config->fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
       (strcmp(plan->config->backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0) |
+      (plan->config->fit.epochs ? MILL_WITH_EPOCHS : 0) |
       (plan->config->n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, with, columns));
@@ -195,7 +198,7 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   if (!is_mixed)
     print_time(plan, n_rank, &work_sum, n_done, out);
   fprintf(out, "result       %s, about %s\n", plan->options->output,
-          size_text(result_bytes(inputs, columns, sum->n_exposure), size));
+          size_text(result_bytes(inputs, columns, with & MILL_WITH_EPOCHS, sum->n_exposure), size));
   if (plan->options->models)
     fprintf(out, "models       %s, about %s\n", plan->options->models,
             size_text(models_bytes(inputs, sum->n_exposure), size));

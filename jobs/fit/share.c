@@ -73,9 +73,10 @@ static int take_result(void *context, const mill_fit_result *result, const float
     mill_complain_nonfinite(task->inputs, result);
   /* the models go first: a row marked done must be complete */
   const double wait_s = mill_wall_s();
-  if (task->call->options->models)
-    MILL_TRY(mill_model_rows_put(&task->out->models, result->row, model));
-  MILL_TRY(mill_result_put(task->out->result, result));
+  mill_fit_result row = *result;
+  if (task->call->options->models || s->stars.fit.epochs)
+    MILL_TRY(mill_flights_put(&task->out->flights, result, model, &row.epoch_crc));
+  MILL_TRY(mill_result_put(task->out->result, &row));
   task->tally->balance.put_wait_s += mill_wall_s() - wait_s;
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);

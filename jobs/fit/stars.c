@@ -2,10 +2,12 @@
 #include "jobs/fit/stars.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "kernels/star/prepare.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
@@ -113,6 +115,50 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
   return MILL_OK;
 }
 
+/* A night ends where no exposure begins for so long, in days. */
+static const double NIGHT_GAP = 0.5;
+
+static int by_mjd(const void *a, const void *b)
+{
+  const mill_exposure_time *x = a, *y = b;
+  return x->mjd != y->mjd ? (x->mjd > y->mjd) - (x->mjd < y->mjd)
+                          : (x->exposure > y->exposure) - (x->exposure < y->exposure);
+}
+
+/* Number the epochs of a star, whose segments are those at the beginning of the row's: its exposures
+   or their nights, those without a time each by itself. */
+static int number_epochs(mill_stars *stars, const mill_reader_row *row, mill_star *star)
+{
+  mill_raw_segment *segment = &stars->batch->segment[row->first_segment];
+  const int n = row->n_exposure, by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
+  MILL_CHECK(MILL_RENEW(&stars->epoch, &stars->cap_epoch, n));
+  MILL_CHECK(MILL_RENEW(&stars->time, &stars->cap_time, n));
+  for (int i = 0; i < n; i++) {
+    stars->time[i] = (mill_exposure_time){.mjd = INFINITY, .exposure = i};
+    stars->epoch[i] = -1;
+  }
+  for (int i = 0; i < star->n_segment; i++) {
+    const int e = segment[i].exposure;
+    stars->epoch[e] = 0;
+    if (by_night && isfinite(segment[i].mjd))
+      stars->time[e].mjd = segment[i].mjd;
+  }
+  if (by_night)
+    qsort(stars->time, (size_t)n, sizeof *stars->time, by_mjd);
+  for (int i = 0, last = -1; i < n; i++) {
+    const mill_exposure_time *t = &stars->time[i];
+    if (stars->epoch[t->exposure] < 0)
+      continue;
+    if (last < 0 || !(t->mjd - stars->time[last].mjd < NIGHT_GAP))
+      star->n_epoch++;
+    stars->epoch[t->exposure] = star->n_epoch - 1;
+    last = i;
+  }
+  for (int i = 0; i < star->n_segment; i++)
+    segment[i].epoch = stars->epoch[segment[i].exposure];
+  return MILL_OK;
+}
+
 /* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
  * left says what could not be used. */
 static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *star,
@@ -134,8 +180,11 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   star->try_all = task->call->options->fit && star->start &&
                   mill_start_table_info(task->setup->start, star->start) & MILL_INFO_TWO_MINIMA;
   star->identity = mill_sampled_identity(row->target_id, row->object);
-  if (task->call->options->models && star->n_segment > 0)
-    MILL_CHECK(mill_model_rows_remember(&task->out->models, star, row->model_row));
+  if (stars->fit.epochs && star->n_segment > 0)
+    MILL_CHECK(number_epochs(stars, row, star));
+  if ((task->call->options->models || stars->fit.epochs) && star->n_segment > 0)
+    MILL_CHECK(mill_flights_remember(&task->out->flights, star, row->model_row, row->n_exposure,
+                                     stars->epoch));
   if (observer && star->n_segment > 0)
     observer->took(observer->context, &task->setup->lib, &stars->fit, star);
   return MILL_OK;
@@ -265,4 +314,5 @@ void mill_stars_end(mill_stars *stars)
   }
   mill_reader_stop(stars->reader);
   forget_wavesets(stars);
+  MILL_FREE(stars->epoch, stars->time);
 }

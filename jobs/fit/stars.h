@@ -14,6 +14,11 @@ typedef struct mill_recent_set {
   int n_pix, id;
 } mill_recent_set;
 
+typedef struct mill_exposure_time {
+  double mjd; /**< infinite: not known */
+  int exposure;
+} mill_exposure_time;
+
 typedef struct mill_stars {
   const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
@@ -27,6 +32,10 @@ typedef struct mill_stars {
   const mill_raw_segment *segment; /**< of the last star, in the batch */
   int n_held; /**< of them, whose wavelength sets are held until the next star is taken */
   mill_recent_set recent[MILL_MAX_ARM];
+  int *epoch; /**< [cap_epoch] of each exposure of the last star, -1: it has no spectrum */
+  size_t cap_epoch;
+  mill_exposure_time *time; /**< [cap_time] of them */
+  size_t cap_time;
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */

@@ -69,6 +69,7 @@ static const mill_option rows[] = {
     {"exposures", KEY(exposures, "exposures")},
     {"join-by-name", FLAG_KEY(join_by_name)},
     {"join-radius", KEY(join_radius, "join_radius")},
+    {"epochs", KEY(epochs, "epochs")},
     {.name = "spectra"},
     {"arms", MILL_OPTION_NAMES, .offset = offsetof(mill_fit_options, arm), .size = MILL_MAX_NAME,
      .max = MILL_MAX_ARM, .offset2 = offsetof(mill_fit_options, n_arm), .argument = "A,B",

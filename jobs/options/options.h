@@ -20,8 +20,8 @@ typedef struct mill_fit_options {
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];
   int n_arm;
   const char *optimizer, *precision;
-  const char *format, *exposures, *join_radius, *lsf, *resolving_power, *lsf_width_error, *medium,
-      *start, *prior_table;
+  const char *format, *exposures, *join_radius, *epochs, *lsf, *resolving_power, *lsf_width_error,
+      *medium, *start, *prior_table;
   const char *status;                 /**< path of the status file */
   const char *time_limit, *stop_file; /**< see mill_fit_options_running */
   const char *ranks, *rate;           /**< see mill_fit_options_running */

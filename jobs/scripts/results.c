@@ -3,14 +3,15 @@
 
 #include <limits.h>
 
-static const char *const to_words[] = {"rvtab", "rvmod", "fits", NULL};
+static const char *const to_words[] = {"rvtab", "rvmod", "fits", "epochs", NULL};
 
 static const mill_option_table export_table = {
     "starmill export",
     "usage: starmill export [--to KIND] --output FOLDER|FILE [options] OUT.h5\n"
     "\n"
     "Write a finished result as FITS.  rvtab and rvmod are rvspecfit's files, one per input, in\n"
-    "a folder; fits is one table of all columns.  Damaged rows are left out.\n"
+    "a folder; fits is one table of all columns, epochs one of all exposures of a fit with\n"
+    "epochs.  Damaged rows are left out.\n"
     "\n",
     MILL_SCRIPT_PYTHON(
         "numpy, h5py and astropy") "Repeat the same command to continue an interrupted export.\n"

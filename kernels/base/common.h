@@ -37,6 +37,8 @@
 #define MILL_HD_CALLED MILL_HD
 #endif
 
+#define MILL_PI 3.14159265358979323846
+
 /** Speed of light, km/s (exact). */
 #define MILL_C_KM_S 299792.458
 

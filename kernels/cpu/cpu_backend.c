@@ -81,6 +81,7 @@ static int phase_of(const mill_slot *slot)
   case MILL_STAGE_SIMPLEX:
     return MILL_PHASE_SIMPLEX;
   case MILL_STAGE_PROFILE:
+  case MILL_STAGE_EPOCHS:
     return MILL_PHASE_PROFILE;
   case MILL_STAGE_FINAL:
     return MILL_PHASE_FINAL;
@@ -348,6 +349,8 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
     for (int i = 0; i < MILL_N_PROFILE; i++)
       timing->n_velocity += slot->profile.vel[i] >= m->set.min_vel_km_s &&
                             slot->profile.vel[i] <= m->set.max_vel_km_s;
+  for (int i = 0; slot->request == MILL_REQ_EPOCHS && i < slot->n_epoch; i++)
+    timing->n_velocity += slot->epoch[i].n;
 }
 
 /** Split the emulator's time among the phases of its slots, by rows. */

@@ -29,6 +29,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
+  result->vrad_chi2 = result->vrad_pval = result->vrad_range_km_s = NAN;
   result->m2ll = NAN;
   result->excess = NAN;
   result->guess_chisq = result->guess_tie = INFINITY;

@@ -86,11 +86,32 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
   X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
     "the residuals of an arm have slow waves: it has too few continuum functions")                 \
-  X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors of the table of priors")
+  X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors of the table of priors")                   \
+  X(MILL_INFO_EPOCHS, 2048, "EPOCHS_DIFFER",                                                       \
+    "the velocities of the epochs differ: the labels are fitted with each epoch at its own, and "  \
+    "VRAD is their mean")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
+
+/** EPOCH_FLAG: why an epoch has no velocity. */
+#define MILL_EPOCH_LIST(X)                                                                         \
+  X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
+  X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \
+  X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "its search has met a limit of the velocity")
+
+#define MILL_EPOCH_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };
+#undef MILL_EPOCH_ENUM
+
+/** Velocity of an epoch alone (kernels/star/epochs.h); NaN with a flag. */
+typedef struct mill_epoch_result {
+  double vrad_km_s, vrad_err_km_s;
+  double sn;     /**< the largest of its arms, -1e9: none */
+  int32_t epoch; /**< which of the star's */
+  int32_t flag;
+} mill_epoch_result;
 
 /** One star's row.  Values that do not exist are NaN (chi-squares, errors),
  *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
@@ -137,8 +158,15 @@ typedef struct mill_fit_result {
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
+  /** Epochs with a velocity; chi-square of a constant one, the probability of more than that, and
+   *  the largest less the least. */
+  int64_t n_epoch;
+  double vrad_chi2, vrad_pval, vrad_range_km_s;
+  uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with these */
   /** On the host, borrowed until the pipeline's sink returns; NULL: it was not sampled. */
   const mill_posterior *posterior;
+  /** Likewise, by the star's epochs; NULL: not wanted. */
+  const mill_epoch_result *epoch;
 } mill_fit_result;
 
 /** A row without values: row, status and n_label set, everything else missing

@@ -15,6 +15,7 @@ enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
 enum mill_continuum_kind { MILL_CONT_RBF = 0, MILL_CONT_CHEBYSHEV = 1 };
 enum mill_precision { MILL_FLOAT32 = 0, MILL_FLOAT64 = 1 };
 enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };
+enum mill_epochs_kind { MILL_EPOCHS_NONE = 0, MILL_EPOCHS_EXPOSURE = 1, MILL_EPOCHS_NIGHT = 2 };
 enum mill_resolution_use { MILL_RES_AUTO = 0, MILL_RES_MATRIX = 1, MILL_RES_NONE = 2 };
 
 /** Parameters are ordered VRAD, VSINI, the library's labels, then with velocity offsets one for
@@ -80,6 +81,8 @@ typedef struct mill_fit_settings {
   /** 1: a star's arms but its first have velocities of their own, VRAD and an offset. */
   int velocity_offsets;
   double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */
+  enum mill_epochs_kind epochs;      /**< exposures of a star that get a velocity of their own */
+  double epoch_floor_km_s; /**< added to its error for the probability of a constant velocity */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */

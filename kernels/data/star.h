@@ -28,6 +28,7 @@ typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
   int waveset;  /**< id from mill_pipeline_waveset */
   int exposure; /**< 0 ... n_exposure - 1 of this star */
+  int epoch;    /**< 0 ... n_epoch - 1, where there are any */
   int n_pix;
   int n_diag;
   const double *wave_aa;
@@ -40,6 +41,7 @@ typedef struct mill_raw_segment {
   /* what its reader knows of it; the pipeline does not ask */
   enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
   int i_file;                /**< of the catalog */
+  double mjd;                /**< of the exposure; NaN: not known */
   int channel;               /**< among the channels that the format has added in this read */
   int first;                 /**< pixel of the channel with which it begins */
   double first_aa, last_aa;  /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
@@ -50,6 +52,7 @@ typedef struct mill_star {
   uint64_t identity; /**< identity of the star for its random numbers; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
+  int n_epoch;   /**< that get a velocity of their own; 0: none is wanted */
   int64_t warn;  /**< bits of RVS_WARN that are known before the fit */
   int has_limit; /**< only fitted where the guess's chi-square is at most guess_limit */
   double guess_limit;

@@ -78,8 +78,7 @@ MILL_HD_INLINED double mill_counter_uniform(uint32_t high, uint32_t low)
 MILL_HD_INLINED void mill_counter_normals(const mill_counter_words *words, double *x, double *y)
 {
   const double radius = sqrt(-2.0 * log(mill_counter_uniform(words->v[0], words->v[1])));
-  const double angle =
-      2.0 * 3.14159265358979323846 * mill_counter_uniform(words->v[2], words->v[3]);
+  const double angle = 2.0 * MILL_PI * mill_counter_uniform(words->v[2], words->v[3]);
   *x = radius * cos(angle);
   *y = radius * sin(angle);
 }

@@ -17,7 +17,7 @@ enum { MILL_FOURIER_LANE = 16 /**< sequences side by side */ };
 static inline void mill_fourier_roots(int n, float *root)
 {
   for (int k = 0; k < n / 2; k++) {
-    const double angle = -2.0 * 3.14159265358979323846 * (double)k / (double)n;
+    const double angle = -2.0 * MILL_PI * (double)k / (double)n;
     root[2 * k] = (float)cos(angle);
     root[2 * k + 1] = (float)sin(angle);
   }

@@ -46,10 +46,9 @@ enum {
 MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
 {
   const double eps = MILL_LIMB_DARKENING;
-  const double pi = 3.14159265358979323846;
-  const double norm = pi * (1.0 - eps / 3.0);
+  const double norm = MILL_PI * (1.0 - eps / 3.0);
   const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * pi * eps / norm;
+  const double c2 = 0.5 * MILL_PI * eps / norm;
   const double t = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
   const double q = 1.0 - t * t;
   const double root = sqrt(q > 0.0 ? q : 0.0);
@@ -104,14 +103,13 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   const double d4[MILL_ROTATION_REACH + 1] = {28.0 / 3, -13.0 / 2, 2.0, -1.0 / 6};
   const double d6[MILL_ROTATION_REACH + 1] = {-20.0, 15.0, -6.0, 1.0};
   const double eps = MILL_LIMB_DARKENING;
-  const double pi = 3.14159265358979323846;
-  const double norm = pi * (1.0 - eps / 3.0);
+  const double norm = MILL_PI * (1.0 - eps / 3.0);
   const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * pi * eps / norm;
+  const double c2 = 0.5 * MILL_PI * eps / norm;
   /* int_-1^1 of x^n sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of x^n (1 - x^2): 4/((n+1)(n+3)) */
-  const double m2 = c1 * pi / 8.0 + c2 * 4.0 / 15.0;
-  const double m4 = c1 * pi / 16.0 + c2 * 4.0 / 35.0;
-  const double m6 = c1 * pi * 5.0 / 128.0 + c2 * 4.0 / 63.0;
+  const double m2 = c1 * MILL_PI / 8.0 + c2 * 4.0 / 15.0;
+  const double m4 = c1 * MILL_PI / 16.0 + c2 * 4.0 / 35.0;
+  const double m6 = c1 * MILL_PI * 5.0 / 128.0 + c2 * 4.0 / 63.0;
   *weight = k == 0 ? 1.0 : 0.0;
   *slope = 0.0;
   if (k > MILL_ROTATION_REACH)
@@ -138,9 +136,9 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
       0.21526385346315779, 0.2051984637212956,   0.18553839747793782, 0.15720316715819355,
       0.12151857068790319, 0.080158087159760208, 0.03511946033175186};
   const double eps = MILL_LIMB_DARKENING;
-  const double norm = 3.14159265358979323846 * (1.0 - eps / 3.0);
+  const double norm = MILL_PI * (1.0 - eps / 3.0);
   const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * 3.14159265358979323846 * eps / norm;
+  const double c2 = 0.5 * MILL_PI * eps / norm;
   double sum = 0.0, slope_sum = 0.0;
   for (int d = 1 - MILL_ROTATION_REACH; d <= MILL_ROTATION_REACH; d++) {
     /* R x from j to j + 1, where y = k - R x lies in [d - 1, d] */

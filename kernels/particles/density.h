@@ -13,8 +13,6 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
-#define MILL_PI 3.14159265358979323846
-
 /** Widths of a kernel beyond which its images at boundaries and its nodes are left out: there it
  *  is below 3e-18 of its peak. */
 #define MILL_KERNEL_REACH 9.0

@@ -6,23 +6,16 @@
 #include "kernels/math/quartic.h"
 #include "kernels/star/slot.h"
 
-/** Search for the velocity of an arm alone. */
-typedef struct mill_arm_velocity {
-  int go, n_round;
-  int side; /**< asks for F at v + side step: -1, 1, and 0 after v has moved */
-  double v, f, step, left;
-  double found, err; /**< NaN until it has ended well */
-} mill_arm_velocity;
-
 /** Rounds of the search, of two or three values each; its first steps, in errors of all arms and
- *  in km/s; its widest ones; errors below which the values at a step are mere noise, and steps
- *  beyond which a parabola is not to be trusted. */
+ *  in km/s; its widest ones; errors below which the values at a step are mere noise, steps beyond
+ *  which a parabola is not to be trusted, and errors beyond which a step is made smaller first. */
 #define MILL_ARM_VEL_ROUNDS 8
 #define MILL_ARM_VEL_STEP   2.0
 #define MILL_ARM_VEL_LEAST  1.0
 #define MILL_ARM_VEL_MOST   60.0
 #define MILL_ARM_VEL_NOISE  0.5
 #define MILL_ARM_VEL_NEAR   0.5
+#define MILL_ARM_VEL_COARSE 6.0
 
 MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double vel_km_s, double f,
                                                    mill_arm_velocity *at)
@@ -60,7 +53,11 @@ MILL_HD static inline void mill_arm_velocity_digest(mill_arm_velocity *at, doubl
     return;
   }
   double move = -0.5 * slope / curve;
-  if (fabs(move) <= MILL_ARM_VEL_NEAR * h) {
+  const int is_near = fabs(move) <= MILL_ARM_VEL_NEAR * h;
+  if (is_near && h > MILL_ARM_VEL_LEAST &&
+      h * h * curve > MILL_ARM_VEL_COARSE * MILL_ARM_VEL_COARSE) {
+    at->step = MILL_ARM_VEL_STEP / sqrt(curve);
+  } else if (is_near) {
     at->found = at->v + move;
     at->err = 1.0 / sqrt(curve);
     at->go = 0;

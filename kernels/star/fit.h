@@ -8,6 +8,7 @@
 #ifndef MILL_FIT_H
 #define MILL_FIT_H
 
+#include "kernels/star/epochs.h"
 #include "kernels/star/profile.h"
 #include "kernels/star/row.h"
 #include "kernels/star/sample.h"
@@ -288,6 +289,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->polish.n_learned = 0;
   slot->profile.n_round = 0;
   slot->profile.has_arm = 0;
+  slot->epochs_stage = MILL_EPOCHS_JOINT;
   slot->settled = 0;
   slot->starts.n_minimum = 0;
   slot->n_free = 0;
@@ -348,13 +350,9 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
   mill_polish_begin(m, slot, slot->theta);
 }
 
-/** Has the model error been fixed elsewhere than at the solution?  All starts have it in common,
- *  so that their F can be compared.  If so, fix it there and polish once more. */
-MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
+/** Fix the model error at the best point and polish once more from there, as the last start. */
+MILL_HD static inline void mill_polish_again(const mill_model *m, mill_slot *slot)
 {
-  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) ||
-      !mill_has_model_error(m, slot))
-    return 0;
   slot->settled = 2;
   slot->best.i_start = slot->starts.i = 0;
   for (int j = 0; j < m->n_par; j++)
@@ -366,6 +364,16 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
   slot->simplex.done = 0;
   slot->stage = MILL_STAGE_POLISH;
   mill_polish_begin(m, slot, slot->best.end);
+}
+
+/** Has the model error been fixed elsewhere than at the solution?  All starts have it in common,
+ *  so that their F can be compared.  If so, fix it there and polish once more. */
+MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
+{
+  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) ||
+      !mill_has_model_error(m, slot))
+    return 0;
+  mill_polish_again(m, slot);
   return 1;
 }
 
@@ -524,7 +532,15 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     mill_polish_digest(m, slot, f + mill_penalty(m, slot, slot->theta));
     return;
   case MILL_STAGE_PROFILE:
-    if (mill_profile_digest(m, slot))
+    if (mill_profile_digest(m, slot) && !mill_epochs_begin(m, slot))
+      mill_final_request(m, slot);
+    return;
+  case MILL_STAGE_EPOCHS:
+    if (!mill_epochs_digest(m, slot))
+      return;
+    if (mill_epochs_shift(m, slot))
+      mill_polish_again(m, slot);
+    else
       mill_final_request(m, slot);
     return;
   case MILL_STAGE_FINAL:

@@ -353,7 +353,7 @@ MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const 
   return f;
 }
 
-/** F of an arm's segments at a velocity. */
+/** F of an arm's segments where the arm's velocity is vel_km_s. */
 MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, const mill_slot *slot,
                                           int i_arm, double vel_km_s, mill_workspace *work)
 {
@@ -361,7 +361,7 @@ MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, co
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     if (s->arm == i_arm && s->used)
-      f += mill_block_value(b, m, s, vel_km_s, work);
+      f += mill_block_value(b, m, s, mill_shifted(m, s, vel_km_s), work);
   }
   return f;
 }
@@ -410,13 +410,14 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)
       continue;
-    mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, vel, work->index, work->frac);
+    const double v = mill_shifted(m, s, vel);
+    mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, v, work->index, work->frac);
     for (int r = 0; r < 2 + m->n_label; r++) {
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
         mill_block_template_row(b, m, arm, r, half, work, rotated, bend);
-      mill_block_pixel_row(b, m, s, vel, r, rotated, bend, work);
+      mill_block_pixel_row(b, m, s, v, r, rotated, bend, work);
     }
     mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval);
     n_done++;
@@ -433,13 +434,31 @@ MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_s
     const double v = slot->profile.vel[i];
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       continue;
-    const double f =
-        mill_block_value(&team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
+    const double at = mill_shifted(m, s, mill_arm_vrad(m, slot, s->arm, v));
+    const double f = mill_block_value(&team.block, m, s, at, team.work);
     MILL_SERIAL(&team.block)
     {
       slot->eval.profile[i] += f;
       if (i < MILL_N_PROFILE_FEW)
         slot->eval.profile_arm[s->arm][i] += f;
+    }
+  }
+}
+
+/** F of a segment at the velocities that its epoch asks for, added to them; vel_km_s is the arm's
+ *  where the star's is that of theta. */
+MILL_BLOCK_FN void mill_block_epoch(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                    const mill_segment *s, double vel_km_s, mill_workspace *work)
+{
+  mill_epoch *e = &slot->epoch[s->epoch];
+  mill_team team;
+  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
+  for (int i = team.first; i < e->n; i += team.step) {
+    const double v = vel_km_s + e->first + i * e->step - slot->theta[MILL_PAR_VRAD];
+    const double f = mill_block_value(&team.block, m, s, mill_within_velocities(m, v), team.work);
+    MILL_SERIAL(&team.block)
+    {
+      e->f[i] += f;
     }
   }
 }
@@ -518,9 +537,11 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
     if (s->arm != i_arm || !s->used)
       continue;
     if (slot->request == MILL_REQ_FINAL) {
-      f_arm += mill_block_final(b, m, s, vel, work, &slot->eval);
+      f_arm += mill_block_final(b, m, s, mill_shifted(m, s, vel), work, &slot->eval);
+    } else if (slot->request == MILL_REQ_EPOCHS) {
+      mill_block_epoch(b, m, slot, s, vel, work);
     } else if (slot->request == MILL_REQ_VALUE) {
-      const double f = mill_block_value(b, m, s, vel, work);
+      const double f = mill_block_value(b, m, s, mill_shifted(m, s, vel), work);
       MILL_SERIAL(b)
       {
         slot->eval.f += f;

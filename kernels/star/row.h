@@ -3,6 +3,7 @@
 #ifndef MILL_ROW_H
 #define MILL_ROW_H
 
+#include "kernels/star/epochs.h"
 #include "kernels/star/polish.h"
 
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
@@ -327,6 +328,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   }
   mill_fit_reduce(m, slot);
   mill_fit_scale_errors(m, r);
+  mill_epochs_row(m, slot);
   mill_fit_stiffness(m, slot);
   mill_fit_arm_velocities(m, slot);
   r->warn |= mill_fit_warnings(m, slot, mapped, f);

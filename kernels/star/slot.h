@@ -13,7 +13,9 @@ MILL_EXTERN_C_BEGIN
 /** One prepared spectrum. */
 typedef struct mill_segment {
   int arm, n_pix, n_diag;
-  int used; /**< 0: dropped, no contribution */
+  int epoch;         /**< of the slot's epochs */
+  double shift_km_s; /**< velocity of its epoch less the star's, where the fit has both */
+  int used;          /**< 0: dropped, no contribution */
   const mill_waveset *ws;
   const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
   double templ_pix;     /**< sigma in pixels that deconv takes out of the matrix; 0: none */
@@ -80,7 +82,10 @@ typedef struct mill_slot {
   int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
   int nonfinite;
   mill_profile profile;
-  mill_eval eval; /**< the answer; the members of a request precede it */
+  int n_epoch;
+  mill_epoch *epoch; /**< [n_epoch], NULL: not wanted */
+  int epochs_stage;  /**< enum mill_epochs_stage */
+  mill_eval eval;    /**< the answer; the members of a request precede it */
 
   mill_guess_space guess;
   mill_starts starts;
@@ -143,7 +148,7 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
 /** Should the template of the slot's request be kept? */
 MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
 {
-  return slot->kept.flux && (slot->request == MILL_REQ_PROFILE || slot->request == MILL_REQ_FINAL);
+  return slot->kept.flux && slot->request >= MILL_REQ_PROFILE;
 }
 
 /** Does the slot already have the template of its request, made for identical parameters? */
@@ -213,20 +218,32 @@ MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slo
   return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
-/** Velocity of an arm where the star's is VRAD; within the limits, as templates need not reach
- *  beyond. */
+/** The velocity, or the limit that it is beyond: templates need not reach further. */
+MILL_HD static inline double mill_within_velocities(const mill_model *m, double vel_km_s)
+{
+  return vel_km_s < m->set.min_vel_km_s
+             ? m->set.min_vel_km_s
+             : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
+}
+
+/** Velocity of an arm where the star's is VRAD. */
 MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
                                            double vrad_km_s)
 {
   if (mill_par_offset(m, i_arm) < 0)
     return vrad_km_s;
-  const double v = vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s);
-  return v < m->set.min_vel_km_s ? m->set.min_vel_km_s
-                                 : (v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v);
+  return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Regions of a star's memory.  The host's inputs are contiguous and so are the models: each is
- *  copied as one piece. */
+/** Velocity of a segment where its arm's is vel_km_s. */
+MILL_HD static inline double mill_shifted(const mill_model *m, const mill_segment *s,
+                                          double vel_km_s)
+{
+  return s->shift_km_s == 0.0 ? vel_km_s : mill_within_velocities(m, vel_km_s + s->shift_km_s);
+}
+
+/** Regions of a star's memory.  The host's inputs are contiguous and so are the models, with the
+ *  epochs: each is copied as one piece. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */
@@ -238,6 +255,7 @@ enum mill_star_count {
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
   MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
+  MILL_COUNT_EPOCH,     /**< epochs of the star */
   MILL_COUNT_OWN,       /**< n_pix where a segment has a model error, else 0 */
   MILL_COUNT_ERROR,     /**< mill_n_error * mill_row_pitch(n_pix) */
   MILL_COUNT_BLOCKS,    /**< mill_guess_lanes(n_block) * guess_n * 2 * MILL_GUESS_LANE */
@@ -285,6 +303,7 @@ static inline int mill_segment_arrays(const mill_array **table)
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
+      {offsetof(mill_slot, epoch), sizeof(mill_epoch), MILL_STAR_MODELS, MILL_COUNT_EPOCH},
       {offsetof(mill_slot, guess.chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
       {offsetof(mill_slot, guess.least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess.velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},

@@ -16,6 +16,7 @@ enum mill_request {
   MILL_REQ_VALUE,    /**< F at theta */
   MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
   MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
+  MILL_REQ_EPOCHS,   /**< F of each epoch at velocities of its own, other parameters as in theta */
   MILL_REQ_FINAL     /**< F, true chi-squares, models and velocities by arm at theta */
 };
 
@@ -42,6 +43,7 @@ enum mill_stage {
   MILL_STAGE_SIMPLEX,
   MILL_STAGE_POLISH,
   MILL_STAGE_PROFILE,
+  MILL_STAGE_EPOCHS,
   MILL_STAGE_FINAL,
   MILL_STAGE_SAMPLE,
   MILL_STAGE_DONE
@@ -97,6 +99,23 @@ typedef struct mill_lead {
   int arm;                     /**< 1 + the arm that the request is of alone; 0: all arms */
   int n_jac;                   /**< Jacobians of such arms */
 } mill_lead;
+
+/** Search for the velocity of an arm or an epoch alone (kernels/star/arm_velocity.h). */
+typedef struct mill_arm_velocity {
+  int go, n_round;
+  int side; /**< asks for F at v + side step: -1, 1, and 0 after v has moved */
+  double v, f, step, left;
+  double found, err; /**< NaN until it has ended well */
+} mill_arm_velocity;
+
+/** An epoch: exposures that have a velocity of their own. */
+typedef struct mill_epoch {
+  mill_epoch_result result;
+  mill_arm_velocity search;
+  /** The request asks for f at first + i step, i < n. */
+  int n;
+  double first, step, f[MILL_N_PROFILE];
+} mill_epoch;
 
 /** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
  *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */

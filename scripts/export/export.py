@@ -18,13 +18,14 @@ import astropy  # noqa: E402
 import h5py  # noqa: E402
 
 import running  # noqa: E402
-from export import rvmod, rvtab, table  # noqa: E402
+from export import epochs, rvmod, rvtab, table  # noqa: E402
 from export.product import Product, head, is_done, words  # noqa: E402
 from look.models import Models  # noqa: E402
 from look.result import Result  # noqa: E402
 from progress import Progress  # noqa: E402
 
 INCOMPLETE = 3  # exit status: products or rows are missing
+TABLES = ("fits", "epochs")  # one file of the whole result
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "SURVEY", "PROGRAM")  # keywords copied from an input
 
@@ -33,7 +34,7 @@ def check(options):
     kind = options.to = options.to or "rvtab"
     for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
                      ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
-                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits"])):
+                     ("workers", ["rvtab", "rvmod"]), ("calibrated", ["rvtab", "fits", "epochs"])):
         if getattr(options, name) and kind not in of:
             raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to --to {kind}; see "
                                  "starmill export --help")
@@ -45,7 +46,7 @@ def check(options):
     if options.prefix and "/" in options.prefix:
         raise Failure(USAGE, f"--prefix {options.prefix}: a file's prefix has no '/'; give folders "
                              "with --output")
-    if options.prefix is None and kind != "fits":
+    if options.prefix is None and kind not in TABLES:
         options.prefix = kind + "-"
 
 
@@ -112,12 +113,15 @@ class Export:
         self.options = options
         self.result = Result(options.arguments[0])
         self.models = Models(options.models, self.result) if options.models else None
-        self.kind = {"rvtab": "rvtab", "rvmod": "rvmod", "fits": "table"}[options.to] + \
+        self.kind = {"fits": "table"}.get(options.to, options.to) + \
             " alone" * bool(options.no_fibermap) + " calibrated" * bool(options.calibrated)
         if options.calibrated:
             self.result.calibrate()
         self.names = names_of(self.result, options.subdirs, options.prefix) \
-            if options.to != "fits" else []
+            if options.to not in TABLES else []
+        if options.to == "epochs" and self.result.epochs is None:
+            raise Failure(USAGE, f"{self.result.path} has no epochs: fit with --epochs exposure, "
+                                 "or night")
 
     def product(self, i):
         """Make the product of input i.  Return what ("written", "existing", "unreadable", "left
@@ -171,7 +175,10 @@ class Export:
         n_left_out = int((~whole).sum())
         with Product(path) as product:
             product.append(primary(result, self.kind, n_left_out))
-            table.write(product, table.whole(result), "STARMILL", result, 0, whole)
+            if self.options.to == "epochs":
+                epochs.write(product, result, whole)
+            else:
+                table.write(product, table.whole(result), "STARMILL", result, 0, whole)
             table.write_files(product, result)
         return True, n_left_out
 
@@ -207,11 +214,11 @@ def main(options):
     result, n, refused, n_damaged = export.result, {}, [], 0
     if not result.finished:
         raise Failure(USAGE, f"{result.path} is not finished: give the command of the fit again")
-    if options.to == "fits":
+    if options.to in TABLES:
         is_written, n_damaged = export.table()
         n["written" if is_written else "existing"] = 1
     progress = Progress(len(export.names), "inputs")
-    for done in products(export, options) if options.to != "fits" else ():
+    for done in products(export, options) if options.to not in TABLES else ():
         n[done.what] = n.get(done.what, 0) + 1
         if not options.quiet:
             progress.update(sum(n.values()), n.get("left out", 0))
@@ -227,7 +234,7 @@ def main(options):
         raise Failure(OUTPUT, f"{len(refused)} products could not be written: give another folder, "
                               "or --overwrite")
     if not options.quiet:
-        said = f"rows         {result.n_row - n_damaged}" if options.to == "fits" else \
+        said = f"rows         {result.n_row - n_damaged}" if options.to in TABLES else \
             f"written      {n.get('written', 0)}"
         print(said)
         for what, says in (("existing", "complete products of this result"),

@@ -88,7 +88,14 @@ def header(columns, name, n):
 
 def write(product, columns, name, result, start, whole):
     """Append the rows of a result from start on that are whole [n], as an HDU."""
-    found = header(columns, name, whole.sum())
+    product.append(described(columns, name, result, whole.sum()),
+                   (packed(columns, block.of, len(block.rows))
+                    for block in result.blocks(start, whole)))
+
+
+def described(columns, name, result, n):
+    """The header of n rows, with the meanings of flags."""
+    found = header(columns, name, n)
     found["PARORDER"] = (words(" ".join(result.parameters)), "order of parameters in a covariance")
     for i, c in enumerate(columns, 1):
         if c.source is not None and c.source.name in result.calibration:
@@ -100,8 +107,7 @@ def write(product, columns, name, result, start, whole):
         found[f"STATUS{code:02d}"] = (words(word), f"code {code}")
     for code, (word, _) in result.libraries.items():
         found[f"LIBRAR{code:02d}"] = (words(word), f"library {code}")
-    product.append(found, (packed(columns, block.of, len(block.rows))
-                           for block in result.blocks(start, whole)))
+    return found
 
 
 def write_files(product, result):

@@ -260,3 +260,40 @@ def repeats(survey):
     figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
     figure.tight_layout()
     return png(figure, DPI)
+
+
+def constant(survey):
+    """Probabilities of a constant velocity of the rows without a warning."""
+    pval = survey.sample["VRAD_PVAL"][survey.good]
+    pval = pval[np.isfinite(pval)]
+    if len(pval) == 0:
+        return None
+    figure, axes = plt.subplots(figsize=(4.8, 2.6))
+    edges = np.linspace(0, 1, n_bin(pval, 50) + 1)
+    histogram(axes, pval, edges, RESIDUAL, None)
+    axes.axhline(len(pval) * edges[1], color=INK, lw=0.8, ls=":")
+    axes.set(xlabel="VRAD_PVAL", ylabel="rows without a warning", xlim=(0, 1))
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
+def curves(result, rows, names):
+    """Velocity of each epoch against its time, or its number where that is not known."""
+    columns = min(3, len(rows))
+    figure, grid = plt.subplots(-(-len(rows) // columns), columns, squeeze=False,
+                                figsize=(9.6, 2.2 * -(-len(rows) // columns)))
+    for axes, row, name in zip(grid.flat, rows, names):
+        exposure, _ = result.exposures_of(np.array([row]))
+        seen = result.epoch_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
+        seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # a night has one velocity
+        has_time = np.isfinite(seen["MJD"]).all()
+        time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
+        axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
+        axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
+        axes.set_title(name, fontsize=9)
+        axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
+    for axes in grid.flat[len(rows):]:
+        axes.set_axis_off()
+    figure.supylabel("velocity, km/s", fontsize=10)
+    figure.tight_layout()
+    return png(figure, DPI)

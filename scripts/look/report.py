@@ -20,7 +20,8 @@ from look.spectra import Inputs  # noqa: E402
 from look.survey import Survey, half_width  # noqa: E402
 
 MAX_COMMAND = 600  # characters of the command line that are shown
-N_POSTERIOR = 4
+N_POSTERIOR, N_VARIABLE = 4, 12
+LOW_PVAL = 1e-3
 N_FILE = 8  # unreadable inputs that are named
 
 
@@ -190,6 +191,26 @@ def repeats_section(survey):
     return body + page.image(charts.repeats(survey), "differences of repeated rows")
 
 
+def epochs_section(survey):
+    result, s = survey.result, survey.sample
+    has = survey.good & np.isfinite(s["VRAD_PVAL"])
+    n = int(has.sum())
+    low = int((s["VRAD_PVAL"][has] < LOW_PVAL).sum())
+    body = (f"<p>{counted(n, 'row')} without a warning have two or more epochs; of "
+            f"{number(low)} ({share(low, n)}) a constant velocity has a probability (VRAD_PVAL) "
+            f"below {LOW_PVAL:g}. Where velocities are constant and their errors true, all "
+            "probabilities are as frequent, as the dotted line says.</p>")
+    body += page.image(charts.constant(survey), "probabilities of a constant velocity")
+    excess = np.where(has, s["VRAD_CHI2"] / np.maximum(s["N_EPOCH"] - 1, 1), -1)
+    at = np.argsort(-excess, kind="stable")[:min(N_VARIABLE, n)]
+    rows = survey.rows[at]
+    if len(rows):
+        names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
+        body += "<h3>Most variable stars</h3>" + page.image(
+            charts.curves(result, rows, names), "velocities of the most variable stars")
+    return body
+
+
 # --- stars ---
 
 
@@ -311,6 +332,8 @@ def main(options):
             ("maps", "Maps", maps_section(survey)),
             ("repeats", "Repeated stars", repeats_section(survey)),
         ]
+        if result.epochs is not None:
+            sections.append(("epochs", "Epochs", epochs_section(survey)))
         if "POST_MEAN" in result.fits:
             sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
     sections += [

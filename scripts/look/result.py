@@ -17,6 +17,7 @@ FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
+EPOCH = ("VRAD", "VRAD_ERR", "SN", "EPOCH", "EPOCH_FLAG")  # of /epochs, whose bytes EPOCH_CRC is of
 N_NAMED = 10  # damaged rows that a warning names
 
 # how a column is written in a picture, and with how many digits
@@ -97,7 +98,7 @@ class Result:
     parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
     (name, meaning)}; calibration: {column: (S/N, factors there, floor)} of errors to be scaled, by
     calibrate; libraries: {code of LIBRARY: (name, path)}, the only one under 1; files: paths of the
-    inputs as they were given; block: rows to read at once."""
+    inputs as they were given; epochs: as fits, None: it has none; block: rows to read at once."""
 
     def __init__(self, path):
         self.path = path
@@ -113,6 +114,7 @@ class Result:
                 raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
             walk(self.file)
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
+            self.epochs = self.file.get("epochs")
             self.n_row = len(self.fits["STATUS"])
             for column in (*self.fits.values(), *self.catalog.values()):
                 if isinstance(column, h5py.Dataset) and len(column) != self.n_row:
@@ -208,7 +210,40 @@ class Result:
             wrong = [i for i in rows if zlib.crc32(packed[i]) != crc[i]]
             found[wrong] = True
             self.is_catalog_damaged |= table is self.catalog and len(wrong) > 0
+        if self.epochs is not None:
+            fitted = rows[status[rows] == FITTED]
+            exposure, place = self.exposures_of(start + fitted)
+            packed = self.epoch_values(exposure, EPOCH)
+            ends = np.searchsorted(place, np.arange(len(fitted) + 1))
+            crc = self.fits["EPOCH_CRC"][start:stop][fitted]
+            found[[row for k, row in enumerate(fitted) if zlib.crc32(
+                np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
         return found
+
+    # --- epochs ---
+
+    def exposures_of(self, rows):
+        """Numbers of all exposures of rows, which ascend, and of each the place of its row."""
+        if not len(rows):
+            return np.empty(0, int), np.empty(0, int)
+        low, high = rows[0], rows[-1] + 1
+        first, n = (self.catalog[name][low:high][rows - low]
+                    for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
+        if (n < 0).any() or (first < 0).any() or \
+                (first + n > len(self.catalog["exposures/FILE"])).any():
+            raise Failure(OUTPUT, f"{self.path} is damaged: FIRST_EXPOSURE of its rows")
+        place = np.repeat(np.arange(len(rows)), n)
+        return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
+
+    def epoch_values(self, exposure, names):
+        """Columns of /epochs and /catalog/exposures of exposures, as records."""
+        low, high = (exposure.min(), exposure.max() + 1) if len(exposure) else (0, 0)
+        columns = {n: self.epochs[n] if n in self.epochs else self.catalog["exposures"][n]
+                   for n in names}
+        values = np.empty(len(exposure), [(n, c.dtype) for n, c in columns.items()])
+        for name, column in columns.items():
+            values[name] = column[low:high][exposure - low]
+        return values
 
     def note(self, rows):
         """Damaged rows, of which warn_damaged tells at the end."""

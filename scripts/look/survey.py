@@ -109,6 +109,8 @@ class Survey:
             names += [p, p + "_ERR"]
         for a in r.arms:
             names += ["SN_" + a, "RCHISQ_" + a, "NPIX_" + a]
+        if r.epochs is not None:
+            names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"]
         return names
 
     # --- counts ---

@@ -20,6 +20,8 @@ static_assert(MILL_FLOAT32 == 0 && MILL_FLOAT64 == 1, "order");
 static_assert(MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1, "order");
 static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2,
               "order");
+static_assert(MILL_EPOCHS_NONE == 0 && MILL_EPOCHS_EXPOSURE == 1 && MILL_EPOCHS_NIGHT == 2,
+              "order");
 static_assert(MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
                   MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4,
               "order");
@@ -116,6 +118,11 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"join_radius", REAL(join_radius_arcsec, 0, MILL_MAX_RADIUS), SCIENCE, .unit = "arcsec",
      .help = "with join_by_name, also join rows this close together, whatever their names; 0: by "
              "name alone"},
+    {"epochs", CHOICE(fit.epochs, "none", "exposure", "night"), SCIENCE,
+     .help = "a velocity also for each exposure, or night, of a row that has several",
+     .more = " ([epochs.md](epochs.md))"},
+    {"epoch_floor", REAL(fit.epoch_floor_km_s, 0, 1000), SCIENCE, .unit = "km/s",
+     .help = "added in quadrature to the epochs' errors for VRAD_CHI2 and VRAD_PVAL"},
     {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
      .help = "source of the line-spread function", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,

@@ -179,7 +179,7 @@ done:
   return err;
 }
 
-/** Models of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
+/** Models and epochs of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
 static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
 {
   int fitted[MODELS_PER_CALL], n = 0;
@@ -194,20 +194,30 @@ static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
   return err;
 }
 
+/** Has a star more than its row that comes back? */
+static int fetches(const mill_pipeline *p)
+{
+  return p->slots.want_models || p->model.set.epochs;
+}
+
 /** Pass the collected rows to the sink, and free their slots. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
   const float *const *next = NULL;
+  int i_fetched = 0;
   if (c->n_done == 0)
     return MILL_OK;
   pthread_mutex_lock(&p->mutex);
   for (int i = 0; i < c->n_done; i++) {
     const float *const *model = NULL;
-    if (p->slots.want_models && i % MODELS_PER_CALL == 0) {
+    if (fetches(p) && i % MODELS_PER_CALL == 0) {
       MILL_TRY(fetch_models(p, c, i));
       next = p->slots.model_row;
+      i_fetched = 0;
     }
+    if (p->model.set.epochs && c->row[i].status == MILL_STATUS_FITTED)
+      MILL_TRY(mill_slots_fetched_epochs(&p->slots, c->done[i], i_fetched++, &c->row[i].epoch));
     if (p->slots.want_models && c->row[i].status == MILL_STATUS_FITTED) {
       model = next;
       next += mill_slots_n_segment(&p->slots, c->done[i]);
@@ -230,7 +240,7 @@ done:
  *  device.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
-  for (int i = 0; i < c->n_done && !p->slots.want_models && !p->posterior; i++)
+  for (int i = 0; i < c->n_done && !fetches(p) && !p->posterior; i++)
     if (p->stream.sink(p->stream.sink_context, &c->row[i], NULL) != MILL_OK)
       break;
   c->n_done = 0;

@@ -24,6 +24,8 @@ typedef struct guest {
   mill_fit_result best;                /**< so far, with its models; NOT_DONE: none */
   float *model;                        /**< [cap_model], owned */
   size_t cap_model;
+  mill_epoch_result *epoch; /**< [cap_epoch] of best, owned */
+  size_t cap_epoch;
 } guest;
 
 /** What a library has of a run. */
@@ -133,7 +135,7 @@ void mill_several_destroy(mill_several *s)
     mill_free(s->member[k].held);
   }
   for (int i = 0; i < s->n_room && s->group; i++)
-    MILL_FREE(s->group[i].segment, s->group[i].pixels, s->group[i].model);
+    MILL_FREE(s->group[i].segment, s->group[i].pixels, s->group[i].model, s->group[i].epoch);
   MILL_FREE(s->group, (const void *)s->model, s);
 }
 
@@ -311,7 +313,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return best->status != MILL_STATUS_FITTED || standing(row) < standing(best);
 }
 
-/** Keep a row and its models, which are borrowed. */
+/** Keep a row with its models and epochs, which are borrowed. */
 static int keep(guest *g, const mill_fit_result *row, const float *const *model)
 {
   size_t n = 0;
@@ -319,6 +321,12 @@ static int keep(guest *g, const mill_fit_result *row, const float *const *model)
   for (int i = 0; i < g->star.n_segment && model; i++)
     n += (size_t)g->segment[i].n_pix;
   MILL_CHECK(MILL_RENEW(&g->model, &g->cap_model, n));
+  if (row->epoch) {
+    const size_t n_epoch = (size_t)g->star.n_epoch;
+    MILL_CHECK(MILL_RENEW(&g->epoch, &g->cap_epoch, n_epoch));
+    memcpy(g->epoch, row->epoch, n_epoch * sizeof *g->epoch);
+    g->best.epoch = g->epoch;
+  }
   float *to = g->model;
   for (int i = 0; i < g->star.n_segment && model; i++) {
     memcpy(to, model[i], (size_t)g->segment[i].n_pix * sizeof *to);

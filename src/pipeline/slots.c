@@ -59,7 +59,8 @@ void mill_slots_clear(mill_slots *slots)
     mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
-  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, (void *)s->model_row);
+  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, (void *)s->model_row,
+            s->epoch);
   memset(s, 0, sizeof *s);
 }
 
@@ -326,6 +327,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
   count[MILL_COUNT_KEPT] =
       (size_t)s->model->n_arm * (size_t)s->model->max_pix_pad *
       (s->model->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
+  count[MILL_COUNT_EPOCH] = (size_t)star->n_epoch;
   count_posterior(s->model, count);
   const int n_slot_array = mill_slot_arrays(&array);
   mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,
@@ -349,6 +351,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     mill_waveset_view ws;
     mill_waveset_cache_view(s->waveset, raw->waveset, &ws);
     to->arm = raw->arm;
+    to->epoch = raw->epoch;
     to->n_pix = raw->n_pix;
     to->n_diag = e->plan[i].n_diag;
     to->ws = ws.device;
@@ -377,6 +380,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
 {
   mill_slot *to = &s->host;
   to->n_segment = star->n_segment;
+  to->n_epoch = star->n_epoch;
   to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
   to->starts.has_limit = star->has_limit;
   to->starts.limit = star->guess_limit;
@@ -426,6 +430,8 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   MILL_CHECK(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
   e->posterior = s->host.sample.posterior;
+  e->epoch = s->host.epoch;
+  e->n_epoch = star->n_epoch;
   add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
@@ -492,7 +498,7 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
   }
   MILL_CHECK(be->download_all(s->memory.device, s->piece, n));
   const float **row = s->model_row;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && s->want_models; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
     char *const star = s->piece[i].to;
     const mill_segment *segment = (const mill_segment *)(void *)(star + e->model_bytes);
@@ -503,6 +509,18 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
         model[p] = NAN;
     }
   }
+  return MILL_OK;
+}
+
+int mill_slots_fetched_epochs(mill_slots *slots, int i_slot, int i, const mill_epoch_result **epoch)
+{
+  mill_slots *s = slots;
+  const mill_slot_entry *e = &s->entry[i_slot];
+  const char *at = (const char *)s->piece[i].to + ((const char *)e->epoch - e->memory.at);
+  MILL_CHECK(MILL_RENEW(&s->epoch, &s->cap_epoch, e->n_epoch));
+  for (int k = 0; k < e->n_epoch; k++)
+    s->epoch[k] = ((const mill_epoch *)(const void *)at)[k].result;
+  *epoch = e->n_epoch > 0 ? s->epoch : NULL;
   return MILL_OK;
 }
 

@@ -37,8 +37,10 @@ typedef struct mill_slot_entry {
   size_t cap_segment;
   mill_slot_plan *plan; /**< of each segment [cap_plan], owned */
   size_t cap_plan;
-  int n_waveset;             /**< segments whose wavelength sets it holds */
-  size_t model_bytes;        /**< of all segments' models together */
+  int n_waveset;      /**< segments whose wavelength sets it holds */
+  size_t model_bytes; /**< of all segments' models and the epochs together */
+  mill_epoch *epoch;  /**< [n_epoch] in the backend's memory */
+  int n_epoch;
   mill_posterior *posterior; /**< the star's, in the backend's memory; NULL: not wanted */
   int active;                /**< holds a star */
   int fresh;                 /**< that has not been started */
@@ -66,6 +68,8 @@ typedef struct mill_slots {
   size_t cap_fetched;
   const float **model_row; /**< [cap_model_row] one pointer per segment of each, owned */
   size_t cap_model_row;
+  mill_epoch_result *epoch; /**< [cap_epoch] of one star, owned */
+  size_t cap_epoch;
 } mill_slots;
 
 /** Parts of the models to keep: the best fit, with MILL_MODELS_WITH_PARTS also its template and
@@ -100,13 +104,18 @@ void mill_slots_free(mill_slots *slots, int i_slot);
 /** How many of the n slots from first on hold a star. */
 int mill_slots_count_active(const mill_slots *slots, int first, int n);
 
-/** Best-fit models of the stars in n slots into slots->model_row, star by star; the device is
- * waited for once. */
+/** Best-fit models of the stars in n slots into slots->model_row, star by star, where they are
+ * wanted, and their epochs; the device is waited for once. */
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
 
 /** Model of a segment of the star in a slot, the only one fetched by mill_slots_fetch_models. */
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
                         mill_segment_model *model);
+
+/** Epochs of the star in a slot, the i-th one of the last mill_slots_fetch_models, until the next
+ * call; NULL: it has none. */
+int mill_slots_fetched_epochs(mill_slots *slots, int i_slot, int i,
+                              const mill_epoch_result **epoch);
 
 /** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);

@@ -78,10 +78,7 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
     file->row_start = at;
     file->n_row = n_row[f];
     index->n_row = n_row[f];
-    index->row = calloc((size_t)n_row[f] + 1, sizeof *index->row);
-    index->exposure_row = calloc(3 * (size_t)n_row[f] + 1, sizeof *index->exposure_row);
-    index->exposure_id = calloc(3 * (size_t)n_row[f] + 1, sizeof *index->exposure_id);
-    assert_true(index->row && index->exposure_row && index->exposure_id);
+    assert_int_equal(mill_file_index_alloc(index, n_row[f], 3 * n_row[f]), MILL_OK);
     for (int i = 0; i < n_row[f]; i++) {
       mill_catalog_row *row = &index->row[i];
       row->target_id = 39600000000000000 + at + i;
@@ -98,8 +95,7 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
       row->n_exposure = 1 + i % 3;
       row->first_exposure = index->n_exposure;
       for (int e = 0; e < row->n_exposure; e++) {
-        index->exposure_row[index->n_exposure] = 2 * i + e;
-        index->exposure_id[index->n_exposure++] = 1000 * f + e;
+        mill_file_index_add(index, 2 * i + e, 1000 * f + e, 59000.5 + i);
       }
     }
     at += n_row[f];
@@ -121,11 +117,8 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
 
 static inline void survey_free(survey *s)
 {
-  for (int f = 0; f < FIXTURE_MAX_FILE; f++) {
-    free(s->index[f].row);
-    free(s->index[f].exposure_row);
-    free(s->index[f].exposure_id);
-  }
+  for (int f = 0; f < FIXTURE_MAX_FILE; f++)
+    mill_file_index_clear(&s->index[f]);
 }
 
 /* Results with NaNs, failures and flags among them. */

@@ -129,16 +129,11 @@ static int load_again(void *context, int i_file, mill_file_index *index)
   memset(index, 0, sizeof *index);
   if (a->fails)
     MILL_FAIL(MILL_ERR_INPUT, "%s has vanished", a->s->file[i_file].path);
-  MILL_TRY(MILL_ALLOC(from->n_row, &index->row));
-  MILL_TRY(MILL_ALLOC(from->n_exposure, &index->exposure_row));
-  MILL_TRY(MILL_ALLOC(from->n_exposure, &index->exposure_id));
+  MILL_TRY(mill_file_index_alloc(index, from->n_row, from->n_exposure));
   memcpy(index->row, from->row, (size_t)from->n_row * sizeof *from->row);
-  memcpy(index->exposure_row, from->exposure_row,
-         (size_t)from->n_exposure * sizeof *from->exposure_row);
-  memcpy(index->exposure_id, from->exposure_id,
-         (size_t)from->n_exposure * sizeof *from->exposure_id);
   index->n_row = from->n_row;
-  index->n_exposure = from->n_exposure;
+  for (int64_t k = 0; k < from->n_exposure; k++)
+    mill_file_index_add(index, from->exposure_row[k], from->exposure_id[k], from->exposure_mjd[k]);
 done:
   return err;
 }
@@ -158,6 +153,7 @@ MILL_TEST(catalog_in_pieces)
       share[i].row = NULL;
       share[i].exposure_row = NULL;
       share[i].exposure_id = NULL;
+      share[i].exposure_mjd = NULL;
     }
   s.info.index = share;
   s.info.load = load_again;

@@ -348,7 +348,8 @@ static void check_documented(const char *name)
 MILL_TEST(documentation_has_the_same_columns)
 {
   assert_int_equal(mill_columns_fits(&lib, lib.path,
-                                     MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY,
+                                     MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY |
+                                         MILL_WITH_EPOCHS,
                                      &columns),
                    MILL_OK);
   check_documented("fits columns");
@@ -364,6 +365,8 @@ MILL_TEST(documentation_has_the_same_columns)
   check_documented("posterior columns");
   mill_columns_catalog(&columns);
   check_documented("catalog columns");
+  mill_columns_epochs(&columns);
+  check_documented("epoch columns");
 }
 
 MILL_EACH_TEST_MAIN(make_library, NULL)

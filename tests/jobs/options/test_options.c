@@ -54,9 +54,10 @@ MILL_TEST(options_reach_the_configuration)
        "{objtypes: [TGT, SKY], target_classes: [MWS_ANY, STD_*], select_by: all, minexpid: 3, "
        "maxexpid: 2147483647, minsn_from: scores}",
        NULL},
-      {"--exposures joint --format weave --lsf off --medium air --join-by-name --join-radius 2",
+      {"--exposures joint --format weave --lsf off --medium air --join-by-name --join-radius 2 "
+       "--epochs night",
        "{exposures: joint, format: weave, lsf: off, medium: air, join_by_name: true, "
-       "join_radius: 2}",
+       "join_radius: 2, epochs: night}",
        NULL},
       {"--optimizer levenberg-marquardt --precision float64 --start t.h5 --backend cpu "
        "--log-level debug",

@@ -146,6 +146,8 @@ static const char *const given[][2] = {
     {"exposures: joint", "exposures: joint"},
     {"join_by_name: yes", "join_by_name: true"},
     {"join_by_name: on\njoin_radius: 1.5", "join_radius: 1.5"},
+    {"epochs: night", "epochs: night"},
+    {"epochs: exposure\nepoch_floor: 2", "epoch_floor: 2"},
     {"lsf: off", "lsf: off"},
     {"resolving_power: 2e3", "resolving_power: 2000"},
     {"lsf_width_error: 5e-2", "lsf_width_error: 0.05"},

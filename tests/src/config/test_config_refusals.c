@@ -108,6 +108,8 @@ static const struct {
     {"redrock_file: \"a\\nb\"", 1, "redrock_file", "control characters"},
     {"redrock_max_vel: -1", 1, "redrock_max_vel", "out of range"},
     {"format: desi\njoin_radius: 1", 2, "join_radius", "needs join_by_name: true"},
+    {"epoch_floor: 1", 1, "epoch_floor", "needs epochs"},
+    {"epochs: night\nfix_param: [{param: vrad, value: 3}]", 1, "epochs", "fix_param holds vrad"},
     {"exposures: all", 1, "exposures", "expected coadd, single or joint"},
     {"format: fits", 1, "format", "lamost"},
     {"lsf: none", 1, "lsf", "resolving_power or off, got"},
