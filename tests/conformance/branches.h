@@ -6,12 +6,15 @@
 
 #include "tests/fit/made_star.h"
 
-enum { WORK_STARS = 3, WORK_PAR = 5, WORK_SEED = 88 };
+enum { WORK_STARS = 3, WORK_PAR = 5, WORK_SEED = 88, WORK_SHIFT = 30 /* km/s */ };
+
+static const double work_sn[WORK_STARS] = {40, 100, 5};
 
 /** Everything that one workload gives. */
 typedef struct work_output {
   mill_fit_result result[WORK_STARS];
   float model[WORK_STARS * MADE_MAX_SEG * MADE_MAX_PIX];
+  mill_epoch_result epoch[WORK_STARS][MADE_MAX_SEG];
   mill_eval eval[4]; /**< value, Jacobian, final, value at a very wide kernel */
   mill_eval thin;    /**< Jacobian of a star with too few pixels: infinite */
 } work_output;
@@ -40,8 +43,18 @@ static inline void work_make(work_input *in, int kind)
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
     made_theta(&in->lib, 0.5, 40, 60, &random, in->truth[i]);
     in->truth[i][WORK_PAR] = 6.5;
-    made_star_fill(&in->lib, in->truth[i], i == 2 ? 5 : 40, 1, &random, &in->star[i]);
+    made_star_fill(&in->lib, in->truth[i], work_sn[i], 1, &random, &in->star[i]);
   }
+  /* the second exposure of a star, at another velocity: its epochs are searched for far away, and it
+   * is fitted with both */
+  static made_star moved;
+  moved = in->star[1];
+  in->truth[1][MILL_PAR_VRAD] += WORK_SHIFT;
+  made_star_fill(&in->lib, in->truth[1], work_sn[1], 1, &random, &moved);
+  in->truth[1][MILL_PAR_VRAD] -= WORK_SHIFT;
+  for (int k = 0; k < moved.n_segment; k++)
+    if (moved.segment[k].exposure == 1)
+      in->star[1].segment[k] = moved.segment[k];
   made_segment *s = in->star[0].segment;
   s[0].mask[20] = s[0].mask[21] = 8;
   s[0].flux[22] = NAN;
@@ -86,7 +99,9 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.guess_vel_step_km_s = 15;
   set.velocity_offsets = in->velocity_offsets;
   set.velocity_offset_sigma_km_s = 15;
-  made_fit(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result, out->model);
+  set.epochs = MILL_EPOCHS_EXPOSURE;
+  made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
+                  out->model, out->epoch[0]);
   made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
   made_star_register(pipeline, 0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL, MILL_REQ_VALUE};
@@ -151,6 +166,13 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
       assert_close(made_par(x, j), made_par(y, j), 0.03 * made_err(y, j));
       assert_close(made_err(x, j), made_err(y, j), 0.01 * made_err(y, j));
     }
+    assert_int_equal(x->n_epoch, y->n_epoch);
+    for (int e = 0; e < y->n_epoch; e++) {
+      const double err = b->epoch[i][e].vrad_err_km_s;
+      assert_int_equal(a->epoch[i][e].flag, b->epoch[i][e].flag);
+      assert_close(a->epoch[i][e].vrad_km_s, b->epoch[i][e].vrad_km_s, 0.03 * err);
+      assert_close(a->epoch[i][e].vrad_err_km_s, err, 0.01 * err);
+    }
     for (int j = 0; j < in->lib.n_arm && in->velocity_offsets; j++)
       if (y->n_pix[j] > 0) {
         const double err = y->vrad_offset_err_km_s[j];
@@ -172,6 +194,9 @@ static inline void work_expected(work_input *in, int precision, int kind, work_o
   work_run(mill_backend_cpu(NULL), in, precision, out);
   for (int i = 0; i < WORK_STARS; i++)
     assert_int_equal(out->result[i].status, MILL_STATUS_FITTED);
+  assert_true(out->result[1].info & MILL_INFO_EPOCHS);
+  assert_close(out->epoch[1][1].vrad_km_s - out->epoch[1][0].vrad_km_s, WORK_SHIFT,
+               4 * hypot(out->epoch[1][0].vrad_err_km_s, out->epoch[1][1].vrad_err_km_s));
 }
 
 #endif

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from astropy.io import fits as pyfits
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts"))
 
@@ -18,9 +19,9 @@ from simulate.survey import Survey  # noqa: E402
 BLOCK = 32  # stars made at once
 
 
-def make(folder, program, velocity, **settings):
-    """Write the files of stars whose velocities are velocity [n_star][n_epoch], km/s; settings: options
-    of `starmill simulate`.  Return the paths, and the stars without velocities."""
+def make(folder, program, velocity, mjd=None, **settings):
+    """Write the files of stars whose velocities are velocity [n_star][n_epoch], km/s, at mjd
+    [n_epoch]; settings: options of `starmill simulate`.  Return the paths, and the stars."""
     n_star, n_epoch = velocity.shape
     names = ("seed", "sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
              "pathological", "redrock", "overwrite")
@@ -44,4 +45,10 @@ def make(folder, program, velocity, **settings):
                   for i in range(n)]
             files.put_coadd(file, at, survey, some, out, np.array(sn, "f4"))
         file.commit()
+        if mjd is not None:
+            with pyfits.open(paths[-1], mode="update") as hdus:
+                table = hdus["FIBERMAP"]
+                column = pyfits.Column("MJD", "D", unit="d", array=np.full(n_star, mjd[epoch]))
+                hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(
+                    table.columns + pyfits.ColDefs([column]), header=table.header)
     return paths, stars

@@ -315,6 +315,7 @@ static inline void made_star_register(mill_pipeline *pipeline, int64_t row, made
     star->raw[i] = (mill_raw_segment){.arm = s->arm,
                                       .waveset = s->waveset,
                                       .exposure = s->exposure,
+                                      .epoch = s->exposure,
                                       .n_pix = s->n_pix,
                                       .n_diag = s->n_diag,
                                       .flux = s->flux,
@@ -477,8 +478,9 @@ typedef struct made_run {
   mill_star *star;  /**< [n] */
   const int *order; /**< [n] in which they go in; NULL: as they are */
   int n, next, n_out;
-  mill_fit_result *result; /**< [n], by row */
-  float *model;            /**< [n][MADE_MAX_SEG][MADE_MAX_PIX] or NULL */
+  mill_fit_result *result;  /**< [n], by row */
+  float *model;             /**< [n][MADE_MAX_SEG][MADE_MAX_PIX] or NULL */
+  mill_epoch_result *epoch; /**< [n][MADE_MAX_SEG], where stars have epochs */
 } made_run;
 
 static inline int made_source(void *context, mill_star *star)
@@ -494,32 +496,51 @@ static inline int made_source(void *context, mill_star *star)
 static inline int made_sink(void *context, const mill_fit_result *result, const float *const *model)
 {
   made_run *run = context;
+  const mill_star *star = &run->star[result->row];
   run->result[result->row] = *result;
+  run->result[result->row].epoch = NULL; /* borrowed */
+  if (result->epoch)
+    memcpy(run->epoch + result->row * MADE_MAX_SEG, result->epoch,
+           (size_t)star->n_epoch * sizeof *run->epoch);
   run->n_out++;
   if (model && run->model)
-    for (int i = 0; i < run->star[result->row].n_segment; i++)
+    for (int i = 0; i < star->n_segment; i++)
       memcpy(run->model + ((size_t)result->row * MADE_MAX_SEG + (size_t)i) * MADE_MAX_PIX, model[i],
-             (size_t)run->star[result->row].segment[i].n_pix * sizeof(float));
+             (size_t)star->segment[i].n_pix * sizeof(float));
   return MILL_OK;
 }
 
-/** Fit all stars; star i comes back as result[i]. */
-static inline void made_fit(const mill_library *lib, const mill_fit_settings *set,
-                            const mill_backend *backend, int n_slot, int n_thread, int n,
-                            made_star *star, const int *order, mill_fit_result *result,
-                            float *model)
+/** Fit all stars; star i comes back as result[i], and with set->epochs each exposure as an epoch in
+ *  epoch [n][MADE_MAX_SEG]. */
+static inline void made_fit_epochs(const mill_library *lib, const mill_fit_settings *set,
+                                   const mill_backend *backend, int n_slot, int n_thread, int n,
+                                   made_star *star, const int *order, mill_fit_result *result,
+                                   float *model, mill_epoch_result *epoch)
 {
   mill_pipeline *pipeline = NULL;
   mill_star *raw = NULL;
   made_check(MILL_ALLOC(n, &raw));
   made_check(mill_pipeline_create(lib, set, backend, n_slot, n_thread, model != NULL, &pipeline));
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     made_star_register(pipeline, i, &star[i], &raw[i]);
-  made_run run = {.star = raw, .order = order, .n = n, .result = result, .model = model};
+    for (int k = 0; k < star[i].n_segment && set->epochs; k++)
+      if (star[i].segment[k].exposure >= raw[i].n_epoch)
+        raw[i].n_epoch = star[i].segment[k].exposure + 1;
+  }
+  made_run run = {
+      .star = raw, .order = order, .n = n, .result = result, .model = model, .epoch = epoch};
   made_check(mill_pipeline_run(pipeline, made_source, &run, made_sink, &run));
   assert_int_equal(run.n_out, n);
   mill_pipeline_destroy(pipeline);
   mill_free(raw);
+}
+
+static inline void made_fit(const mill_library *lib, const mill_fit_settings *set,
+                            const mill_backend *backend, int n_slot, int n_thread, int n,
+                            made_star *star, const int *order, mill_fit_result *result,
+                            float *model)
+{
+  made_fit_epochs(lib, set, backend, n_slot, n_thread, n, star, order, result, model, NULL);
 }
 
 /** Parameter j of a result, and its error. */

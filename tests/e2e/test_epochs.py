@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Velocities of epochs: true ones of simulated stars, what they do to the star's row, the file."""
+
+from base import *  # noqa: F403
+
+import epoch_survey
+from scipy.stats import chi2
+
+EPOCHS_DIFFER = 2048
+MJD = 59000.1, 59000.3, 59001.2, 59001.25  # of two nights
+N_EPOCH, FLOOR = len(MJD), 1.5
+# half amplitudes; the last ones are so large that lines of different epochs do not overlap
+AMPLITUDE = np.array([0] * 6 + [40] * 2 + [200] * 2)
+JOIN = tmp("join.yaml")
+
+
+class Epochs(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        random = np.random.default_rng(4)
+        phase = np.array([0.0, 0.25, 0.5, 0.75]) + random.uniform(0, 1, (len(AMPLITUDE), 1))
+        systemic = random.normal(0, 50, (len(AMPLITUDE), 1))
+        cls.velocity = systemic + AMPLITUDE[:, np.newaxis] * np.sin(2 * np.pi * phase)
+        cls.library = coarse_library()
+        cls.files, cls.stars = epoch_survey.make(
+            tmp("stars"), os.environ["STARMILL"], cls.velocity, MJD, library=cls.library,
+            sn="20,60", vsini="1,8")
+        for name, more in (JOIN, ""), (JOIN + ".nights", f"epochs: night\nepoch_floor: {FLOOR}\n"):
+            with open(name, "w", encoding="utf-8") as f:
+                f.write("join_by_name: true\n" + more)
+        cls.joint = cls.one_fit("joint.h5")
+        cls.row = cls.one_fit("epochs.h5", "--epochs", "exposure")
+        cls.path = tmp("epochs.h5")
+        cls.of = cls.by_star(cls.path)
+        cls.one_fit("nights.h5", "--config", JOIN + ".nights")
+
+    @classmethod
+    def one_fit(cls, out, *args, **how):
+        run("fit", "--config", JOIN, "--library", cls.library, "--output", tmp(out), *args,
+            *cls.files, **how)
+        return read(tmp(out))
+
+    @classmethod
+    def by_star(cls, path):
+        """Columns of /epochs [n_star][N_EPOCH], in the order of the files."""
+        catalog, exposures = read(path, "catalog"), read(path, "catalog/exposures")
+        at = catalog["FIRST_EXPOSURE"][:, np.newaxis] + np.arange(N_EPOCH)
+        assert (catalog["N_EXPOSURE"] == N_EPOCH).all() and (exposures["FILE"][at] == range(N_EPOCH)).all()
+        return {k: v[at] for k, v in {**exposures, **read(path, "epochs")}.items()}
+
+    def test_velocities_are_true(self):
+        """Errors are the spread of the differences; 5 of them are beyond chance in 40 values."""
+        self.assertTrue((self.row["STATUS"] == FITTED).all())
+        np.testing.assert_array_equal(self.of["EPOCH_FLAG"], 0)
+        pull = (self.of["VRAD"] - self.velocity) / self.of["VRAD_ERR"]
+        self.assertLess(np.abs(pull).max(), 5)
+        # 1e-4 of either tail of a chi-square
+        low, high = chi2.ppf((1e-4, 1 - 1e-4), pull.size)
+        self.assertGreater((pull**2).sum(), low)
+        self.assertLess((pull**2).sum(), high)
+        np.testing.assert_array_equal(self.of["MJD"], np.tile(MJD, (len(AMPLITUDE), 1)))
+        np.testing.assert_array_equal(self.of["EPOCH"], np.tile(range(N_EPOCH), (len(AMPLITUDE), 1)))
+
+    def test_columns_say_what_the_epochs_do(self):
+        """Against SciPy; the sums are of float64, so only their order differs."""
+        for path, columns, floor in (self.path, slice(None), 0), (tmp("nights.h5"), [0, 2], FLOOR):
+            row, of = read(path), self.by_star(path)
+            v, w = of["VRAD"][:, columns], 1 / (of["VRAD_ERR"][:, columns] ** 2 + floor**2)
+            mean = (w * v).sum(axis=1) / w.sum(axis=1)
+            chisq = (w * (v - mean[:, np.newaxis]) ** 2).sum(axis=1)
+            np.testing.assert_allclose(row["VRAD_CHI2"], chisq, rtol=1e-9)
+            np.testing.assert_allclose(row["VRAD_PVAL"], chi2.sf(chisq, v.shape[1] - 1), rtol=1e-9)
+            np.testing.assert_allclose(row["VRAD_RANGE"], np.ptp(v, axis=1), rtol=1e-12)
+            np.testing.assert_array_equal(row["N_EPOCH"], v.shape[1])
+
+    def test_stars_whose_velocity_is_constant_keep_their_rows(self):
+        differs = self.row["FIT_INFO"] & EPOCHS_DIFFER > 0
+        np.testing.assert_array_equal(differs, AMPLITUDE > 0)
+        for name in set(self.joint) - {"CRC", "NEVAL"}:
+            self.assertEqual(self.joint[name][~differs].tobytes(),
+                             self.row[name][~differs].tobytes(), name)
+
+    def test_lines_of_binaries_are_not_broadened(self):
+        """Their likelihood is much better, and v sin i is that of the star, 8 km/s at most, which
+        these spectra (45 km/s) hardly resolve."""
+        binary = AMPLITUDE > 0
+        self.assertTrue((self.row["M2LL"][binary] < self.joint["M2LL"][binary] - 20).all())
+        self.assertLess(self.row["VSINI"][binary].max(), 25)
+        self.assertGreater(self.joint["VSINI"][AMPLITUDE == 200].min(), 60)
+        pull = (self.row["TEFF"] - self.stars.label[:, 0]) / self.row["TEFF_ERR"]
+        self.assertLess(np.abs(pull).max(), 5)
+
+    def test_nights(self):
+        of = self.by_star(tmp("nights.h5"))
+        np.testing.assert_array_equal(of["EPOCH"], np.tile((0, 0, 1, 1), (len(AMPLITUDE), 1)))
+        constant = AMPLITUDE == 0
+        for night in (0, 2):  # one velocity, that of its two exposures together
+            v, err = (of[name][constant, night] for name in ("VRAD", "VRAD_ERR"))
+            np.testing.assert_array_equal(of["VRAD"][constant, night + 1], v)
+            w = self.of["VRAD_ERR"][constant, night:night + 2] ** -2
+            mean = (w * self.of["VRAD"][constant, night:night + 2]).sum(axis=1) / w.sum(axis=1)
+            # the likelihoods are parabolas but for a tenth of an error
+            np.testing.assert_allclose((v - mean) / err, 0, atol=0.1)
+            np.testing.assert_allclose(err, w.sum(axis=1) ** -0.5, rtol=0.05)
+
+    def test_two_ranks_give_the_same_bits(self):
+        self.one_fit("ranks.h5", "--epochs", "exposure", ranks=2)
+        for group in "fits", "epochs", "catalog", "catalog/exposures":
+            self.assertEqual(differing(read(self.path, group), read(tmp("ranks.h5"), group)), [])
+
+    def test_a_damaged_epoch_is_fitted_again(self):
+        shutil.copy(self.path, tmp("damaged.h5"))
+        with h5py.File(tmp("damaged.h5"), "r+") as f:
+            f["epochs/VRAD"][int(f["catalog/FIRST_EXPOSURE"][5]) + 2] += 1e-3
+        done = starmill("status", tmp("damaged.h5"))
+        self.assertIn("1 row (5) is damaged", done.stdout + done.stderr)
+        done = starmill("merge", "--output", tmp("none.h5"), tmp("damaged.h5"))
+        self.assertNotEqual(done.returncode, 0)
+        self.one_fit("damaged.h5", "--epochs", "exposure")
+        for group in "fits", "epochs":
+            self.assertEqual(differing(read(self.path, group), read(tmp("damaged.h5"), group)), [])
+
+    def test_merge_export_and_report(self):
+        run("merge", "--output", tmp("merged.h5"), self.path)
+        self.assertEqual(differing(read(self.path, "epochs"), read(tmp("merged.h5"), "epochs")), [])
+        run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
+        with pyfits.open(tmp("epochs.fits")) as hdus:
+            table = hdus["EPOCHS"].data
+            for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH":
+                np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH), self.of[name], name)
+            for name in "TEFF", "TARGETID", "VRAD_PVAL":
+                np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH).T[1], self.row[name])
+        done = starmill("export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("fit with --epochs", done.stderr)
+        run("report", "--output", tmp("epochs.html"), self.path)
+        good = self.row["RVS_WARN"] == 0
+        n, low = good.sum(), (good & (self.row["VRAD_PVAL"] < 1e-3)).sum()
+        with open(tmp("epochs.html"), encoding="utf-8") as f:
+            self.assertTrue(f"{low} ({100 * low / n:.1f} %) a constant velocity" in f.read())
+
+
+if __name__ == "__main__":
+    main()
