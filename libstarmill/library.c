@@ -81,6 +81,8 @@ static int read_config(starmill_library *h, const char *config)
   if (h->config.start[0])
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "start: the table is for starmill fit; give starts to starmill_fit");
+  if (h->config.fit.epochs)
+    return MILL_ERROR(MILL_ERR_CONFIG, "epochs: only starmill fit has them; leave the key out");
   if (h->config.prior_table[0])
     return MILL_ERROR(MILL_ERR_CONFIG, "prior_table: the table is for starmill fit; give priors to "
                                        "starmill_library_constrain");

@@ -516,11 +516,14 @@ int mill_slots_fetched_epochs(mill_slots *slots, int i_slot, int i, const mill_e
 {
   mill_slots *s = slots;
   const mill_slot_entry *e = &s->entry[i_slot];
+  *epoch = NULL;
+  if (e->n_epoch == 0)
+    return MILL_OK;
   const char *at = (const char *)s->piece[i].to + ((const char *)e->epoch - e->memory.at);
   MILL_CHECK(MILL_RENEW(&s->epoch, &s->cap_epoch, e->n_epoch));
   for (int k = 0; k < e->n_epoch; k++)
     s->epoch[k] = ((const mill_epoch *)(const void *)at)[k].result;
-  *epoch = e->n_epoch > 0 ? s->epoch : NULL;
+  *epoch = s->epoch;
   return MILL_OK;
 }
 

@@ -96,7 +96,7 @@ MILL_TEST(documentation_is_that_of_the_table)
     at = next + strlen(line);
     n_key += strncmp(line, "| `", 3) == 0;
   }
-  assert_int_equal(n_key, 59);
+  assert_int_equal(n_key, MILL_N_KEY);
   /* and no key besides: seven columns are those of a key */
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
     int n_column = -1;
