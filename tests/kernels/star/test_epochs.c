@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The searches for the velocities of epochs, on likelihoods with known minima. */
+#include "tests/mill_test.h"
+
+#include "kernels/star/fit.h"
+#include "tests/kernels/star/paraboloid.h"
+
+MILL_TEST(probabilities_of_chi_squares)
+{
+  static const struct {
+    double x;
+    int n;
+    double expected; /* scipy.stats.chi2.sf */
+  } of[] = {
+      {0.3, 1, 0.58388242077036501},       {12.5, 1, 0.00040695201744495946},
+      {0.7, 2, 0.70468808971871355},       {25.0, 2, 3.7266531720786718e-06},
+      {4.2, 3, 0.24066188520961462},       {9.9, 8, 0.27211490927929194},
+      {60.0, 13, 5.2534798527057241e-08},  {1.0, 40, 1},
+      {900.0, 6, 3.7567160194821417e-191}, {3.0, 0, 1},
+  };
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) /* sums of twenty terms at most */
+    assert_close(mill_chisq_pval(of[i].x, of[i].n), of[i].expected, 1e-13 * of[i].expected);
+}
+
+/** Epochs with minima at these velocities, of width 20 km/s and a depth of 400; NaN: flat. */
+static int search_epochs(int n, const double *minimum, mill_epoch *epoch, mill_segment *segment)
+{
+  int n_round = 0, goes_on;
+  paraboloid(60, 8);
+  model.set.max_vel_km_s = 251;
+  model.n_arm = 1;
+  memset(epoch, 0, (size_t)n * sizeof *epoch);
+  memset(segment, 0, (size_t)n * sizeof *segment);
+  slot.n_epoch = slot.n_segment = n;
+  slot.epoch = epoch;
+  slot.segment = segment;
+  slot.best.end[MILL_PAR_VRAD] = 0.0;
+  slot.result.vrad_err_km_s = 1.0;
+  slot.result.err_scale = 1.0;
+  slot.lead.signal[0] = 400.0;
+  for (int i = 0; i < n; i++) {
+    segment[i].epoch = i;
+    segment[i].used = segment[i].n_good = 1;
+    segment[i].sn = 10.0 + i;
+  }
+  segment[0].n_good = 0;
+  for (goes_on = mill_epochs_begin(&model, &slot); goes_on; n_round++) {
+    assert_true(n_round < 40 && slot.request == MILL_REQ_EPOCHS);
+    for (int i = 0; i < n; i++)
+      for (int k = 0; k < epoch[i].n; k++) {
+        const double u = (epoch[i].first + k * epoch[i].step - minimum[i]) / 20.0;
+        epoch[i].f[k] += isnan(u) ? 7.0 : -400.0 * exp(-0.5 * u * u);
+      }
+    goes_on = !mill_epochs_digest(&model, &slot);
+  }
+  return n_round;
+}
+
+MILL_TEST(epochs_are_found_far_away)
+{
+  /* without data, near, beyond the lines, flat, near a limit */
+  static const double minimum[] = {0, 1.5, 120, NAN, 250};
+  enum { N = sizeof minimum / sizeof minimum[0] };
+  static const int flag[N] = {MILL_EPOCH_NO_DATA, 0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT};
+  static mill_epoch epoch[N];
+  static mill_segment segment[N];
+  search_epochs(N, minimum, epoch, segment);
+  assert_true(mill_epochs_shift(&model, &slot));
+  mill_epochs_row(&model, &slot);
+  for (int i = 0; i < N; i++) {
+    const mill_epoch_result *r = &epoch[i].result;
+    assert_int_equal(r->flag, flag[i]);
+    assert_int_equal(r->epoch, i);
+    assert_close(r->sn, 10.0 + i, 0.0);
+    /* a parabola through two errors of a Gaussian of 20 */
+    assert_true(flag[i] ? isnan(r->vrad_km_s) : fabs(r->vrad_km_s - minimum[i]) < 0.1);
+    assert_true(flag[i] ? isnan(r->vrad_err_km_s) : fabs(r->vrad_err_km_s - sqrt(2.0)) < 0.05);
+  }
+  assert_int_equal(slot.result.n_epoch, 2);
+  assert_close(slot.result.vrad_range_km_s, 118.5, 0.2);
+  /* their mean by weights that differ by a hundredth */
+  assert_close(slot.best.end[MILL_PAR_VRAD], 60.75, 0.4);
+  assert_close(segment[2].shift_km_s, 120 - slot.best.end[MILL_PAR_VRAD], 0.1);
+  assert_close(segment[3].shift_km_s, 0.0, 0.0);
+  assert_true(slot.result.info & MILL_INFO_EPOCHS);
+  assert_false(mill_epochs_shift(&model, &slot)); /* only once */
+}
+
+MILL_TEST(epochs_that_agree_are_not_scanned)
+{
+  static const double minimum[] = {0, 1.5, -1.0, 0.3};
+  static mill_epoch epoch[4];
+  static mill_segment segment[4];
+  assert_true(search_epochs(4, minimum, epoch, segment) <= 3);
+  assert_false(mill_epochs_shift(&model, &slot));
+  assert_int_equal(slot.epochs_stage, MILL_EPOCHS_JOINT);
+}
+
+MILL_TEST_MAIN(NULL, NULL)
