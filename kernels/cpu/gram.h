@@ -15,10 +15,12 @@ enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
 enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
 #endif
 
-/** nr rows x times nc rows z; whole: all pairs, else those with c <= r.  Sums are separate
- *  variables, since compilers would keep an array of them in memory. */
+/** nr rows x times nc rows z, added to the places at [nc] of each row's sums; whole: all pairs, else
+ *  those with c <= r.  Sums are separate variables, since compilers would keep an array of them in
+ *  memory. */
 MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
-                                const double *x, const double *z, mill_vec_f64 *const *sum)
+                                const double *x, const double *z, const int *at,
+                                mill_vec_f64 *const *sum)
 {
 /* clang-format off */
 #define MILL_GRAM_ALL(DO)                                                                          \
@@ -32,7 +34,7 @@ MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int
     s##r##c += x##r * z##c;
 #define MILL_GRAM_PUT(r, c)                                                                        \
   if (MILL_GRAM_HAS(r, c))                                                                         \
-    sum[r][c] += s##r##c;
+    sum[r][at[c]] += s##r##c;
 #define MILL_GRAM_ROW(n, rows, k) (k) < (n) ? *(const mill_vec_f64 *)((rows) + (k)*pitch + i) : zero
   const mill_vec_f64 zero = {0};
   MILL_GRAM_ALL(MILL_GRAM_ZERO)
@@ -54,11 +56,11 @@ MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int
 
 /** mill_gram_tile of any size. */
 MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pitch, const double *x,
-                                     const double *z, mill_vec_f64 *const *sum)
+                                     const double *z, const int *at, mill_vec_f64 *const *sum)
 {
 #define MILL_GRAM_CASE(NR, NC, WHOLE)                                                              \
   case ((WHOLE)*8 + (NR)) * 8 + (NC):                                                              \
-    mill_gram_tile(NR, NC, WHOLE, len, pitch, x, z, sum);                                          \
+    mill_gram_tile(NR, NC, WHOLE, len, pitch, x, z, at, sum);                                      \
     break;
   switch ((whole * 8 + nr) * 8 + nc) {
     MILL_GRAM_CASE(1, 1, 0)
@@ -92,14 +94,14 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
 /** Add the products of rows first .. n - 1 with themselves and with all rows before them.
  *
  *  row [n][pitch]  in      len numbers of each, a whole number of vectors (zeros fill up)
- *  sum             in/out  of the pair (r, c) at mill_gram_at(r, c) - mill_gram_at(first, 0)
+ *  of [n]          in      which row of a larger matrix each is, ascending
+ *  sum             in/out  of its pair (r, c) at mill_gram_at(r, c) - origin
  *
  *  Every sum has a chain for each place in a vector, in the order of the pixels. */
 MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
-                                 mill_vec_f64 *sum)
+                                 const int *of, int origin, mill_vec_f64 *sum)
 {
   enum { T = MILL_GRAM_TILE };
-  const int origin = mill_gram_at(first, 0);
   /* tiles of nearly equal size: small ones have too few sums under way */
   const int n_down = (n - first + T - 1) / T;
   for (int i_down = 0; i_down < n_down; i_down++) {
@@ -111,12 +113,12 @@ MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const dou
     for (int i_across = 0; i_across < n_across; i_across++) {
       const int c = r * i_across / n_across, nc = r * (i_across + 1) / n_across - c;
       for (int i = 0; i < nr; i++)
-        to[i] = sum + (mill_gram_at(r + i, c) - origin);
-      mill_gram_tile_of(nr, nc, 1, len, pitch, x, row + (ptrdiff_t)c * pitch, to);
+        to[i] = sum + (mill_gram_at(of[r + i], 0) - origin);
+      mill_gram_tile_of(nr, nc, 1, len, pitch, x, row + (ptrdiff_t)c * pitch, of + c, to);
     }
     for (int i = 0; i < nr; i++)
-      to[i] = sum + (mill_gram_at(r + i, r) - origin);
-    mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, to);
+      to[i] = sum + (mill_gram_at(of[r + i], 0) - origin);
+    mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, of + r, to);
   }
 }
 

@@ -4,6 +4,8 @@
 #ifndef MILL_CPU_PIXEL_SUMS_H
 #define MILL_CPU_PIXEL_SUMS_H
 
+#include <string.h>
+
 #include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/gram.h"
 #include "kernels/math/linalg.h"
@@ -39,13 +41,61 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** |L^-1 p|^2 for every pixel of a chunk.
+/** Continuum functions below the first all over a chunk are left out there: Gaussians reach some
+ *  sigmas.  They are looked at in steps that miss none: 2 K pixels or more make sigma 1 or more. */
+#define MILL_CONT_LEAST (MILL_WIDE ? 1e-17f : 1e-12f)
+enum { MILL_CONT_STEP = 8 };
+
+/** The other ones, at len pixels from first on; returns their number. */
+MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
+{
+  int n = 0;
+  for (int k = 0; k < s->ws->n_cont; k++) {
+    const float *p = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
+    int i = 0;
+    while (i < len && fabsf(p[i]) <= MILL_CONT_LEAST)
+      i += MILL_CONT_STEP;
+    which[n] = k;
+    n += i < len || fabsf(p[len - 1]) > MILL_CONT_LEAST;
+  }
+  return n;
+}
+
+/** The inverse of L L^T, chol [nk][nk] with L in its lower triangle. */
+MILL_BLOCK_FN void mill_normal_inverse(int nk, const double *chol, double (*inverse)[MILL_MAX_CONT])
+{
+  double row[MILL_MAX_CONT][MILL_MAX_CONT]; /* of L^-1 */
+  for (int k = 0; k < nk; k++) {
+    for (int i = 0; i < nk; i++) {
+      row[k][i] = i == k ? 1.0 : 0.0;
+      inverse[k][i] = 0.0;
+    }
+    for (int l = 0; l < k; l++) {
+      MILL_SIMD
+      for (int i = 0; i < nk; i++)
+        row[k][i] -= chol[k * nk + l] * row[l][i];
+    }
+    const double scale = 1.0 / chol[k * nk + k];
+    MILL_SIMD
+    for (int i = 0; i < nk; i++)
+      row[k][i] *= scale;
+  }
+  for (int k = 0; k < nk; k++)
+    for (int l = 0; l <= k; l++) {
+      MILL_SIMD
+      for (int i = 0; i < nk; i++)
+        inverse[l][i] += row[k][l] * row[k][i];
+    }
+}
+
+/** p^T N^-1 p for every pixel of a chunk.
  *
- *  chol [nk][nk]             in      L in its lower triangle
- *  p [nk][MILL_PIXEL_CHUNK]  in/out  len numbers of each row, a whole number of vectors; then L^-1
- *  p quad [len]                out */
-MILL_BLOCK_FN void mill_pixel_quadratic(int nk, const double *chol, int len, double *p,
-                                        double *quad)
+ *  inverse                  in   N^-1
+ *  n, which                 in   the functions that count
+ *  p [n][MILL_PIXEL_CHUNK]  in   len numbers of each, a whole number of vectors
+ *  quad [len]               out */
+MILL_BLOCK_FN void mill_pixel_quadratic(const double (*inverse)[MILL_MAX_CONT], int n,
+                                        const int *which, int len, const double *p, double *quad)
 {
   enum {
     N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
@@ -56,23 +106,19 @@ MILL_BLOCK_FN void mill_pixel_quadratic(int nk, const double *chol, int len, dou
     mill_vec_f64 total[N_VEC];
     for (int v = 0; v < N_VEC; v++)
       total[v] = zero;
-    for (int k = 0; k < nk; k++) {
-      double *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
+    for (int k = 0; k < n; k++) {
+      const double *row = inverse[which[k]], *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
       mill_vec_f64 z[N_VEC];
       for (int v = 0; v < N_VEC; v++)
-        z[v] = *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
+        z[v] = 0.5 * row[which[k]] * *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
       for (int l = 0; l < k; l++) {
-        const double w = chol[k * nk + l];
+        const double w = row[which[l]];
         const double *below = p + (ptrdiff_t)l * MILL_PIXEL_CHUNK + i;
         for (int v = 0; v < N_VEC; v++)
-          z[v] -= w * *(const mill_vec_f64 *)(below + v * MILL_VEC_N_F64);
+          z[v] += w * *(const mill_vec_f64 *)(below + v * MILL_VEC_N_F64);
       }
-      const double inv = 1.0 / chol[k * nk + k];
-      for (int v = 0; v < N_VEC; v++) {
-        z[v] *= inv;
-        total[v] += z[v] * z[v];
-        *(mill_vec_f64 *)(at + v * MILL_VEC_N_F64) = z[v];
-      }
+      for (int v = 0; v < N_VEC; v++)
+        total[v] += 2.0 * z[v] * *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
     }
     for (int v = 0; v < N_VEC; v++)
       *(mill_vec_f64 *)(quad + i + v * MILL_VEC_N_F64) = total[v];
@@ -134,6 +180,19 @@ MILL_INLINE void mill_error_rows(const mill_segment *s, int first, int len,
     for (int i = len; i < padded; i++)
       row[e][i] = 0.0;
   }
+}
+
+/** Rows of a chunk among all: those of model error, of the n functions that count, and n_last that
+ *  come after all n_cont functions. */
+MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_cont, int n_last,
+                                 int *of)
+{
+  for (int e = 0; e < n_error; e++)
+    of[e] = e;
+  for (int k = 0; k < n; k++)
+    of[n_error + k] = n_error + which[k];
+  for (int j = 0; j < n_last; j++)
+    of[n_error + n + j] = n_error + n_cont + j;
 }
 
 /** The sums of mill_normal_sums by cells of pixels, without model error. */
@@ -200,10 +259,12 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
     const int padded = mill_vec_padded_f64(len);
     double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    int which[MILL_MAX_CONT], of[MAX_ROW];
+    const int n_here = mill_pixel_functions(s, first, len, which), at_d = ne + n_here;
     mill_error_rows(s, first, len, row);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      row[ne + nk][i] = (double)s->d[first + i];
+      row[at_d][i] = (double)s->d[first + i];
       t[i] = level * s->base[first + i];
     }
     if (templ) {
@@ -214,11 +275,12 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     MILL_SIMD
     for (int i = 0; i < len; i++)
       t[i] *= (double)s->is[first + i];
-    for (int k = 0; k < nk; k++)
-      mill_pixel_product(len, cont + (size_t)k * mill_row_pitch(n) + first, t, row[ne + k]);
+    for (int k = 0; k < n_here; k++)
+      mill_pixel_product(len, cont + (size_t)which[k] * mill_row_pitch(n) + first, t, row[ne + k]);
     for (int i = len; i < padded; i++)
-      row[ne + nk][i] = 0.0;
-    mill_gram_add(ne, ne + nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
+      row[at_d][i] = 0.0;
+    mill_pixel_rows(ne, n_here, which, nk, 1, of);
+    mill_gram_add(ne, at_d + 1, padded, MILL_PIXEL_CHUNK, row[0], of, mill_gram_at(ne, 0), acc);
   }
   double part[MAX_SUM];
   for (int q = 0; q < n_sum; q++)
@@ -230,7 +292,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  * E^T E r, and where marginal -p^T N^-1 U^T E. */
 MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
-                                   double (*p)[MILL_PIXEL_CHUNK], const double *poly, double *slope)
+                                   int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
+                                   const double *poly, double *slope)
 {
   const int nk = s->ws->n_cont, q = s->n_error;
   const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
@@ -240,7 +303,7 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
     for (int i = 0; i < len; i++)
       slope[i] += with_residual[e] * error[e][i] * poly[i];
   }
-  for (int k = 0; k < nk && m->set.likelihood == MILL_LIKE_MARGINAL; k++) {
+  for (int k = 0; k < n && m->set.likelihood == MILL_LIKE_MARGINAL; k++) {
     double sum[MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++)
@@ -248,7 +311,7 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
     for (int e = 0; e < q; e++) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        sum[i] += solved[e * nk + k] * error[e][i];
+        sum[i] += solved[e * nk + which[k]] * error[e][i];
     }
     MILL_SIMD
     for (int i = 0; i < len; i++)
@@ -256,15 +319,17 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
   }
 }
 
-/** The rows P_k t after those of model error, the continuum P a and what half the gradient is
- *  weighted by, t p^T N^-1 p - (P a) r, the first term where marginal, of len pixels from first
- *  on; zeros up to a whole vector. */
+/** The rows P_k t of the n functions that count after those of model error, the continuum P a and
+ *  what half the gradient is weighted by, t p^T N^-1 p - (P a) r, the first term where marginal, of
+ *  len pixels from first on; zeros up to a whole vector. */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
-                                      const mill_workspace *work, double (*row)[MILL_PIXEL_CHUNK],
+                                      const mill_workspace *work,
+                                      const double (*inverse)[MILL_MAX_CONT], int n,
+                                      const int *which, double (*row)[MILL_PIXEL_CHUNK],
                                       double *poly, double *slope)
 {
-  const int nk = s->ws->n_cont, q = s->n_error, padded = mill_vec_padded_f64(len);
+  const int q = s->n_error, padded = mill_vec_padded_f64(len);
   double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
   const float *is = s->is + first, *d = s->d + first;
   MILL_SIMD
@@ -273,19 +338,19 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
   for (int i = 0; i < padded; i++)
     poly[i] = 0.0;
   mill_error_rows(s, first, len, row);
-  for (int k = 0; k < nk; k++) {
-    const float *pk = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
+  for (int k = 0; k < n; k++) {
+    const float *pk = s->ws->cont + (size_t)which[k] * mill_row_pitch(s->n_pix) + first;
     mill_pixel_product(len, pk, t, row[q + k]);
-    mill_pixel_add(len, work->solve[k], pk, p[k], poly);
+    mill_pixel_add(len, work->solve[which[k]], pk, p[k], poly);
   }
   MILL_SIMD
   for (int i = 0; i < len; i++)
     slope[i] = mill_pixel_slope(poly[i], d[i], t[i]);
   if (q > 0)
-    mill_error_slopes(m, s, len, work, row, p, poly, slope);
+    mill_error_slopes(m, s, len, work, row, n, which, p, poly, slope);
   if (m->set.likelihood == MILL_LIKE_MARGINAL) {
     double quad[MILL_PIXEL_CHUNK];
-    mill_pixel_quadratic(nk, work->normal, padded, p[0], quad);
+    mill_pixel_quadratic(inverse, n, which, padded, p[0], quad);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       slope[i] += t[i] * quad[i];
@@ -319,19 +384,20 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
   const int cell = s->ws->cell, pitch = mill_cell_pitch(nk);
   const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
   const double *power = s->ws->cell_power;
-  const mill_vec_f64 zero = {0};
   mill_vec_f64 pair[MILL_MAX_PAR * (MILL_MAX_PAR + 1) / 2], gradient[MILL_MAX_PAR];
   double with_s[MILL_MAX_PAR][MILL_CELL_MAX_PITCH], a[MILL_CELL_MAX_PITCH];
   double inverse[MILL_MAX_CONT * MILL_CELL_MAX_PITCH];
   for (int q = 0; q < mill_gram_at(np, 0); q++)
-    pair[q] = zero;
+    pair[q] = mill_vec_zero_f64();
   for (int j = 0; j < np; j++) {
-    gradient[j] = zero;
+    gradient[j] = mill_vec_zero_f64();
     for (int k = 0; k < pitch; k++)
       with_s[j][k] = 0.0;
   }
   for (int k = 0; k < pitch; k++)
     a[k] = k < nk ? work->solve[k] : 0.0;
+  int own[MILL_MAX_PAR];
+  mill_pixel_rows(np, 0, NULL, 0, 0, own);
   if (m->set.likelihood == MILL_LIKE_MARGINAL)
     mill_cell_inverse(nk, pitch, work->normal, inverse);
   MILL_FOR(b, c, mill_cell_count(n, cell))
@@ -348,8 +414,7 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
       mill_cell_quadratic(nk, pitch, coef, inverse, of);
       mill_cell_values(MILL_CELL_MOMENTS, cell, power, of, slope);
     } else {
-      for (int i = 0; i < cell; i++)
-        slope[i] = 0.0;
+      memset(slope, 0, sizeof slope);
     }
     MILL_SIMD
     for (int i = 0; i < len; i++) {
@@ -375,7 +440,7 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
       mill_cell_moments(MILL_CELL_COEF, cell, power, with_t, moment);
       mill_cell_add(nk, pitch, coef, moment, with_s[j]);
     }
-    mill_gram_add(0, np, cell, MILL_CELL_MOST, row[0], pair);
+    mill_gram_add(0, np, cell, MILL_CELL_MOST, row[0], own, 0, pair);
   }
   double part[MILL_BLOCK_MAX_SUM];
   mill_cell_jacobian_part(nk, np, with_s, pair, gradient, part);
@@ -392,12 +457,16 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       const mill_real *templ, double level, mill_workspace *work)
 {
-  const int n = s->n_pix, np = m->n_deriv, nv = s->n_error + s->ws->n_cont; /* rows before V */
+  const int n = s->n_pix, np = m->n_deriv, nk = s->ws->n_cont, nv = s->n_error + nk;
   if (!MILL_WIDE && s->n_error == 0 && s->ws->cell > 0) {
     mill_cell_jacobian_sums(b, m, s, templ, level, work);
     return;
   }
-  const int n_pair = mill_gram_at(nv + np, 0) - mill_gram_at(nv, 0), n_sum = n_pair + np;
+  const int origin = mill_gram_at(nv, 0); /* V comes after nv rows */
+  const int n_pair = mill_gram_at(nv + np, 0) - origin, n_sum = n_pair + np;
+  double inverse[MILL_MAX_CONT][MILL_MAX_CONT];
+  if (m->set.likelihood == MILL_LIKE_MARGINAL)
+    mill_normal_inverse(nk, work->normal, inverse);
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
@@ -411,10 +480,14 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
     double row[MILL_MAX_ROWS][MILL_PIXEL_CHUNK];
     double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
     const float *is = s->is + first;
-    mill_jacobian_slopes(m, s, first, len, templ, level, work, row, poly, slope);
+    int which[MILL_MAX_CONT], of[MILL_MAX_ROWS];
+    const int n_here = mill_pixel_functions(s, first, len, which), at_v = s->n_error + n_here;
+    mill_pixel_rows(s->n_error, n_here, which, nk, np, of);
+    mill_jacobian_slopes(m, s, first, len, templ, level, work, inverse, n_here, which, row, poly,
+                         slope);
     for (int j = 0; j < np; j++) {
       const mill_real *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
-      double *vj = row[nv + j];
+      double *vj = row[at_v + j];
       for (int i = len; i < padded; i++)
         vj[i] = 0.0;
       MILL_SIMD
@@ -422,7 +495,7 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
         vj[i] = (double)dt[i] * (double)is[i];
     }
     for (int j = 0; j < np; j++) {
-      double *vj = row[nv + j];
+      double *vj = row[at_v + j];
       mill_vec_f64 sum = acc[n_pair + j];
       for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
         mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
@@ -431,7 +504,7 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
       }
       acc[n_pair + j] = sum;
     }
-    mill_gram_add(nv, nv + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
+    mill_gram_add(at_v, at_v + np, padded, MILL_PIXEL_CHUNK, row[0], of, origin, acc);
   }
   double part[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
