@@ -221,8 +221,8 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 /* Below 4000 A the throughput is small.  Lines of b have one width in Angstrom, those of r nearly
  * one in velocity, as measured in 22 stars of six spectrographs (docs/science/real-library.md). */
 static const mill_arm_choice cameras[] = {
-    {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7},
-    {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650}};
+    {.arm = "b", .min_aa = 4000, .max_aa = 5800, .fwhm_aa = 2.7, .most_power = 2200},
+    {.arm = "r", .min_aa = 5800, .max_aa = INFINITY, .resolving_power = 1650, .most_power = 1800}};
 
 const mill_format mill_format_lamost = {
     .name = "lamost",

@@ -347,8 +347,9 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 }
 
 /* they see the same light at 6000 A */
-static const mill_arm_choice cameras[] = {{.arm = "b", .max_aa = 6000},
-                                          {.arm = "r", .min_aa = 6000, .max_aa = INFINITY}};
+static const mill_arm_choice cameras[] = {
+    {.arm = "b", .max_aa = 6000, .most_power = 2100},
+    {.arm = "r", .min_aa = 6000, .max_aa = INFINITY, .most_power = 2500}};
 
 const mill_format mill_format_sdss = {
     .name = "sdss",

@@ -185,6 +185,8 @@ static int bind_libraries(void *context)
   mill_config *config = &setup->config;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: cutting its arms", config->template_lib[0]);
+  if (!call->options->fit) /* a sample has its fit's */
+    mill_config_choose_sampling(setup->library, setup->n_library, config);
   for (int k = setup->n_library - 1; k >= 0; k--) { /* the configuration stays that of the first */
     MILL_TRY(mill_config_cut_arms(config, &setup->library[k]));
     MILL_TRY(mill_config_bind(config, &setup->library[k]));

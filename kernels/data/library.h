@@ -112,12 +112,20 @@ typedef struct mill_emulator {
 /** Model error of an arm's templates, relative to their flux (docs/science/numerics.md, "Model
  *  error"): components, each with an unknown amplitude in a star, and the rms outside of them. */
 typedef struct mill_model_error {
-  float *fraction;  /**< [n_pix] rms of what the components leave, owned; NULL: no model error */
+  float *fraction;  /**< [mill_error_points] rms of what the components leave, owned; NULL: none */
   int n_component;  /**< 0 ... MILL_MAX_COMPONENT */
-  float *component; /**< [n_component][n_pix], owned; NULL without */
+  float *component; /**< [n_component][mill_error_points], owned; NULL without */
   double sigma[MILL_MAX_COMPONENT]; /**< standard deviations of the components' shares */
-  double correlation; /**< pixels over which what the components leave is correlated */
+  double correlation; /**< of its points, over which what the components leave is correlated */
+  int finer;          /**< its points to one of the arm's grid, if more than 1 */
+  int pitch;          /**< in a model: of the rows of component */
 } mill_model_error;
+
+/** Points of the model error of an arm with n_pix grid points. */
+MILL_HD static inline int mill_error_points(const mill_model_error *error, int n_pix)
+{
+  return error->finer > 1 ? (n_pix - 1) * error->finer + 1 : n_pix;
+}
 
 /** Largest plausible sigma, as a fraction of the width of its arm. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
@@ -130,6 +138,7 @@ typedef struct mill_arm {
   double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
+  int sampling;    /**< a fit's: grid points of the library to one of these, if more than 1 */
   /** Gaussian sigma in A that the templates already carry, to be taken out of
    *  a resolution matrix; negative: templates are at the instrument's own
    *  resolution and no resolution matrix applies.  At most MILL_MAX_SIGMA_WIDTH of the arm's

@@ -49,30 +49,46 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
+/** Points of a model error around pixel i of work: the one to the left, and the fraction of the way
+ *  to the next.  Its grid has a whole number of points to one of the templates'. */
+MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
+                                              const float *frac, int i, float *u)
+{
+  if (error->finer < 2) {
+    *u = frac[i];
+    return index[i];
+  }
+  const float at = frac[i] * (float)error->finer;
+  const int k = (int)at < error->finer ? (int)at : error->finer - 1;
+  *u = at - (float)k;
+  return index[i] * error->finer + k;
+}
+
 /** The components at the located pixels of a segment into its rows of error: the cubic through the
  *  four grid points around each. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, const mill_workspace *work)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  const int last = arm->n_pix - 1;
+  const int last = mill_error_points(&arm->error, arm->n_pix) - 1;
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
-    const int *index = work->index + first;
-    const float *frac = work->frac + first;
+    int index[MILL_PIXEL_CHUNK];
     float weight[4][MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      const float u = frac[i], left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
+      float u;
+      index[i] = mill_model_error_at(&arm->error, work->index + first, work->frac + first, i, &u);
+      const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
       weight[0][i] = -u * right * far * (float)(1.0 / 6.0);
       weight[1][i] = left * right * far * 0.5f;
       weight[2][i] = -left * u * far * 0.5f;
       weight[3][i] = left * u * right * (float)(1.0 / 6.0);
     }
     for (int j = 0; j < arm->error.n_component; j++) {
-      const float *row = arm->error.component + (size_t)j * (size_t)arm->n_pix_pad;
+      const float *row = arm->error.component + (size_t)j * (size_t)arm->error.pitch;
       float *to = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
       MILL_SIMD
       for (int i = 0; i < len; i++) {
@@ -186,7 +202,8 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
                                           const mill_workspace *work, double *total)
 {
   const mill_model_error *e = &arm->error;
-  const double scale = (double)n_share * e->correlation * arm->ln_step;
+  const double scale =
+      (double)n_share * e->correlation * arm->ln_step / (e->finer > 1 ? (double)e->finer : 1.0);
   double part[2] = {0.0, 0.0}, product = 1.0;
   if (!e->fraction) {
     total[0] = 0.0;
@@ -195,8 +212,9 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   }
   MILL_FOR(b, i, s->n_pix)
   {
-    const int k = work->index[i];
-    const double u = (double)work->frac[i];
+    float u_near;
+    const int k = mill_model_error_at(e, work->index, work->frac, i, &u_near);
+    const double u = (double)u_near;
     const double fraction = (1.0 - u) * (double)e->fraction[k] + u * (double)e->fraction[k + 1];
     const double flux = (double)s->scratch[i] * (level * s->base[i] + (double)templ[i]);
     const double x = fraction * flux * (double)s->own_is[i];

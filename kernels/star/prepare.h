@@ -15,6 +15,10 @@
  *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
 #define MILL_LSF_REACH 4.0
 #define MILL_LSF_EDGE  3.0
+/** How much of the square of what templates lack of the line-spread function may act on their grid;
+ *  sigma over steps that they need there on a grid coarser than their library's. */
+#define MILL_LARGEST_BLUR 0.8
+#define MILL_GRID_SIGMA   1.75
 /** Templates are called too broad where sigma is below this times theirs, and FIT_INFO reports it
  *  when at least the second fraction of the pixels is concerned. */
 #define MILL_LSF_NARROW   0.99

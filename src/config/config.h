@@ -15,6 +15,9 @@
 #include "kernels/data/settings.h"
 #include "src/config/option.h"
 
+/** Grid points of a library's arm to one of the fit's, at most. */
+enum { MILL_MAX_SAMPLING = 4 };
+
 /** Threads of a rank that read spectra, at most. */
 enum { MILL_MAX_READER = 16 };
 
@@ -78,6 +81,9 @@ typedef struct mill_arm_choice {
   char channel[MILL_MAX_NAME]; /**< the channel it takes; empty: by name, then by wavelength */
   double resolving_power;      /**< 0: the general one */
   double fwhm_aa;              /**< the same at all wavelengths, before both; 0: none */
+  int sampling;                /**< every how many grid points of the library; 0: by the fit */
+  double most_power; /**< of a format's camera: no resolving power in its files is above; 0: not
+                        known; never read or printed */
 } mill_arm_choice;
 
 typedef struct mill_config {
@@ -154,6 +160,12 @@ int mill_config_cut_arms(const mill_config *config, mill_library *lib);
  *  its arm bears a camera's name: then it is used as it is. */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
                               const mill_arm_choice *camera, int n, mill_config *config);
+
+/** Let arms of the configuration have every second to MILL_MAX_SAMPLING-th grid point of the
+ *  libraries [n_lib] where that is not known yet and their line-spread functions, of which the
+ *  configuration or the format's camera knows a least width, are broad enough
+ *  (docs/science/numerics.md, "Coarser grids").  Before mill_config_cut_arms, which does it. */
+void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
 
 /** Check, and resolve names (fixed, priors, arms) against a library, filling
  *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,

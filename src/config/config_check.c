@@ -152,6 +152,10 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
     if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
       return wrong(where, "arms", NULL, i, "%s has resolving_power and fwhm; give one of them",
                    choice->arm);
+    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
+      return wrong(where, "arms", NULL, i,
+                   "the sampling of %s is out of range; give a whole number from 0 to %d",
+                   choice->arm, MILL_MAX_SAMPLING);
   }
   return MILL_OK;
 }

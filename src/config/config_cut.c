@@ -54,6 +54,11 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
+  /* the end that is the whole arm's stays where it is on a coarser grid */
+  const int spare =
+      choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
+  *first += *first > 0 ? spare : 0;
+  *end -= *first > 0 ? 0 : spare;
 }
 
 /* Copy the front unchanged, and the last layer's outputs from first on. */
@@ -184,7 +189,7 @@ static int compare_choice(const void *a, const void *b)
   return strcmp(x->arm, y->arm);
 }
 
-int mill_config_cut_arms(const mill_config *config, mill_library *lib)
+static int cut_all(const mill_config *config, mill_library *lib)
 {
   int err = MILL_OK, n_part = 0;
   mill_arm *part = NULL;
@@ -215,4 +220,15 @@ done:
     mill_arm_clear(&part[i]);
   mill_free(part);
   return err;
+}
+
+int mill_config_cut_arms(const mill_config *config, mill_library *lib)
+{
+  MILL_CHECK(cut_all(config, lib));
+  for (int a = 0; a < lib->n_arm; a++) {
+    const int i = mill_config_find_arm(config, lib->arm[a].name);
+    if (i >= 0)
+      MILL_CHECK(mill_config_thin_arm(config->arm[i].sampling, &lib->arm[a]));
+  }
+  return MILL_OK;
 }

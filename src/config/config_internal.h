@@ -35,4 +35,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 struct yaml_document_s;
 int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
 
+/* Every factor-th grid point of an arm, after a low-pass filter over its emulator's outputs. */
+int mill_config_thin_arm(int factor, mill_arm *arm);
+
 #endif

@@ -76,7 +76,8 @@ static void print_arms(const mill_config *config, FILE *out)
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *choice = &config->arm[i];
     const int plain = choice->min_aa == 0.0 && isinf(choice->max_aa) && !choice->channel[0] &&
-                      choice->resolving_power == 0.0 && choice->fwhm_aa == 0.0;
+                      choice->resolving_power == 0.0 && choice->fwhm_aa == 0.0 &&
+                      choice->sampling == 0;
     fputs(i ? ", " : "", out);
     fputs(plain ? "" : "{name: ", out);
     mill_text_print_quoted(choice->arm, out);
@@ -92,6 +93,8 @@ static void print_arms(const mill_config *config, FILE *out)
       fprintf(out, ", resolving_power: %s", mill_text_of_real(choice->resolving_power, text));
     if (choice->fwhm_aa != 0.0)
       fprintf(out, ", fwhm: %s", mill_text_of_real(choice->fwhm_aa, text));
+    if (choice->sampling != 0)
+      fprintf(out, ", sampling: %d", choice->sampling);
     fputs(plain ? "" : "}", out);
   }
   fputs("]\n", out);

@@ -338,12 +338,14 @@ static int read_arms(reader *in, const yaml_node_t *node)
   memset(config->arm, 0, sizeof config->arm);
   for (size_t i = 0; i < n; i++) {
     mill_arm_choice *arm = &config->arm[i];
+    double sampling = 0.0;
     const field fields[] = {{"name", arm->arm, NULL, "its name"},
                             {"min", NULL, &arm->min_aa, NULL},
                             {"max", NULL, &arm->max_aa, NULL},
                             {"channel", arm->channel, NULL, NULL},
                             {"resolving_power", NULL, &arm->resolving_power, NULL},
-                            {"fwhm", NULL, &arm->fwhm_aa, NULL}};
+                            {"fwhm", NULL, &arm->fwhm_aa, NULL},
+                            {"sampling", NULL, &sampling, NULL}};
     const yaml_node_t *item = list_item(in, node, i);
     arm->max_aa = INFINITY;
     if (item->type != YAML_MAPPING_NODE)
@@ -352,8 +354,11 @@ static int read_arms(reader *in, const yaml_node_t *node)
       MILL_CHECK(
           get_fields(in, item, "an arm",
                      "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
-                     "fwhm: A}",
+                     "fwhm: A, sampling: N}",
                      fields, sizeof fields / sizeof fields[0]));
+    arm->sampling = sampling >= 0.0 && sampling <= MILL_MAX_SAMPLING && sampling == floor(sampling)
+                        ? (int)sampling
+                        : -1;
   }
   config->n_arm = (int)n;
   return MILL_OK;

@@ -266,13 +266,15 @@ static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *
 
 /** Model error of an arm; rows of components are padded like templates. */
 static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
-                      int n_pix_pad, mill_model_error *error)
+                      mill_model_error *error)
 {
   int err = MILL_OK;
   float *row = NULL;
   void *block = NULL;
-  const size_t pad = (size_t)n_pix_pad, n = (size_t)n_pix;
+  const size_t n = (size_t)mill_error_points(from, n_pix);
+  const size_t pad = mill_round_up(n, MILL_COLUMN_PAD);
   *error = *from;
+  error->pitch = (int)pad;
   MILL_TRY(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &block));
   error->fraction = block;
   error->component = NULL;
@@ -311,7 +313,7 @@ static int load_arm(mill_device_memory *memory, int n_thread, const mill_library
   if (arm->kind == MILL_EMULATOR_RBF)
     MILL_CHECK(load_rbf(memory, &e->rbf, &arm->rbf));
   if (set->model_error && from->error.fraction)
-    MILL_CHECK(load_error(memory, &from->error, arm->n_pix, arm->n_pix_pad, &arm->error));
+    MILL_CHECK(load_error(memory, &from->error, arm->n_pix, &arm->error));
   for (int l = 0; l < arm->n_layer; l++)
     MILL_CHECK(load_layer(memory, n_thread, e, l, set->precision, arm));
   return MILL_OK;

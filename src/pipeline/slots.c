@@ -13,10 +13,8 @@
 #define SLAB_BYTES ((size_t)32 << 20)
 
 /** Templates are made at least this broad before they are taken at the pixels, in sigmas over
- *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than this part of the
- *  square of what they lack of the line-spread function. */
-#define SHARPEST     0.7
-#define LARGEST_BLUR 0.8
+ *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than MILL_LARGEST_BLUR. */
+#define SHARPEST 0.7
 
 /** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
  *  once with a star. */
@@ -189,12 +187,12 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
       n_unusable++;
       continue;
     }
-    if (sigma <= templ) {
-      n_narrow += sigma < MILL_LSF_NARROW * templ;
+    const double blur = blur_ln * wave_aa[i], least = sqrt(templ * templ + blur * blur);
+    if (sigma <= least) {
+      n_narrow += sigma < MILL_LSF_NARROW * least;
       lsf_aa[i] = 0.0f;
       continue;
     }
-    const double blur = blur_ln * wave_aa[i];
     const double lack = sqrt(sigma * sigma - templ * templ - blur * blur);
     const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
     const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
@@ -220,11 +218,14 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
 
 /** Sigma in ln wavelength of the part of an arm's line-spread functions that acts on the grid: as
  *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
- *  they are broad enough, or where a segment has a matrix. */
+ *  they are broad enough, or where a segment has a matrix.  On a grid coarser than the library's at
+ *  least what its splines need. */
 static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
 {
   const double templ = s->lib->arm[arm].template_sigma_aa;
-  double wanted = 0.0, least = INFINITY;
+  const double grid =
+      s->lib->arm[arm].sampling > 1 ? MILL_GRID_SIGMA * s->lib->arm[arm].ln_step : 0;
+  double wanted = 0.0, least = INFINITY, needed = 0.0;
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     mill_waveset_view ws;
@@ -239,9 +240,10 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
         continue;
       least = fmin(least, (sigma * sigma - templ * templ) / (wave * wave));
       wanted = fmax(wanted, (pixel * pixel - templ * templ) / (wave * wave));
+      needed = fmax(needed, grid * grid - templ * templ / (wave * wave));
     }
   }
-  const double blur = sqrt(fmax(0.0, fmin(wanted, LARGEST_BLUR * least)));
+  const double blur = sqrt(fmax(needed, fmin(wanted, MILL_LARGEST_BLUR * least)));
   return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
 }
 

@@ -121,9 +121,10 @@ static int has_line(const char *text, const char *line)
 
 static const char *const given[][2] = {
     {"template_lib: ['a b: #c.h5', d,e]", "template_lib: [\"a b: #c.h5\", \"d\", \"e\"]"},
-    {"arms: [{name: b, fwhm: 2.7}, {name: z, min: 7e3, max: 9000, channel: RED, "
+    {"arms: [{name: b, fwhm: 2.7, sampling: 2}, {name: z, min: 7e3, max: 9000, channel: RED, "
      "resolving_power: 1800}]",
-     "arms: [{name: \"b\", fwhm: 2.7}, {name: \"z\", min: 7000, max: 9000, channel: \"RED\", "
+     "arms: [{name: \"b\", fwhm: 2.7, sampling: 2}, {name: \"z\", min: 7000, max: 9000, channel: "
+     "\"RED\", "
      "resolving_power: 1800}]"},
     {"min_vel: -1.5e2", "min_vel: -150"},
     {"max_vel: +300", "max_vel: 300"},

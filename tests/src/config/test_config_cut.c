@@ -97,6 +97,95 @@ MILL_TEST(an_arm_with_a_range_is_cut_and_the_others_stay)
     }
 }
 
+/* A Gaussian of sigma grid points at each point of flux [n]. */
+static double smooth_at(int n, const double *flux, double sigma, int i)
+{
+  double sum = 0, norm = 0;
+  for (int j = i - 40; j <= i + 40; j++) {
+    const double w = exp(-0.5 * (j - i) * (j - i) / (sigma * sigma));
+    sum += w * flux[j < 0 ? -j : (j < n ? j : 2 * (n - 1) - j)];
+    norm += w;
+  }
+  return sum / norm;
+}
+
+/* Templates of random lines, sigma 37 km/s as 0.5 A is at 4060 A, on 24 km/s: what a broad
+ * line-spread function sees of every second grid point is what it sees of all. */
+MILL_TEST(a_coarser_grid_looks_the_same_through_a_broad_line_spread_function)
+{
+  enum { N = 800, MARGIN = 60 };
+  const double line = 3.1, lsf = 5.0;
+  for (int kind = MILL_EMULATOR_MLP; kind <= MILL_EMULATOR_RBF; kind += 2) {
+    open_both("arms: [{name: b, sampling: 2}]", 1, kind);
+    mill_arm *arm = &lib.arm[0];
+    mill_emulator *e = &arm->emulator;
+    const int last = e->n_layer - 1, n_in = e->n_in[last];
+    double fine[N], coarse[N / 2], worst = 0;
+    mill_free(e->weight[last]);
+    mill_free(e->bias[last]);
+    mill_free(arm->wave_aa);
+    assert_int_equal(MILL_ALLOC(N * n_in, &e->weight[last]), MILL_OK);
+    assert_int_equal(MILL_ALLOC(N, &e->bias[last]), MILL_OK);
+    assert_int_equal(MILL_ALLOC(N, &arm->wave_aa), MILL_OK);
+    for (int i = 0; i < N; i++) {
+      double y = 0;
+      for (int k = 0; k < 60; k++) {
+        const double u = (i - (13.37 * k + 3 * sin(7.0 * k))) / line;
+        y += log(1 - (0.3 + 0.25 * sin(3.0 * k)) * exp(-0.5 * u * u));
+      }
+      e->bias[last][i] = (float)(y + 1e-4 * (i % 2)); /* noise that steps of two would keep */
+      for (int k = 0; k < n_in; k++)
+        e->weight[last][i * n_in + k] = 0;
+      arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
+      fine[i] = exp((double)e->bias[last][i]);
+    }
+    arm->n_pix = e->n_out[last] = N;
+    assert_int_equal(test_library_add_error(2, &lib), MILL_OK);
+    const float error = arm->error.component[N + 700];
+    assert_int_equal(mill_config_cut_arms(&config, &lib), MILL_OK);
+    assert_int_equal(arm->n_pix, N / 2);
+    assert_int_equal(arm->sampling, 2);
+    assert_int_equal(mill_error_points(&arm->error, arm->n_pix), N - 1);
+    assert_true(arm->error.component[N - 1 + 700] == error);
+    assert_true(arm->wave_aa[100] == exp(arm->ln_wave0 + 200 * 8e-5) && arm->ln_step == 16e-5);
+    for (int i = 0; i < N / 2; i++)
+      coarse[i] = exp((double)e->bias[last][i]);
+    for (int i = MARGIN / 2; i < (N - MARGIN) / 2; i++)
+      worst =
+          fmax(worst, fabs(smooth_at(N / 2, coarse, lsf / 2, i) - smooth_at(N, fine, lsf, 2 * i)));
+    print_message("worst %g\n", worst);
+    assert_true(worst < 3e-6);
+    close_both();
+  }
+}
+
+/* Which factor, for templates of 37 km/s on 24 km/s. */
+MILL_TEST(the_line_spread_function_s_width_chooses_the_grid)
+{
+  static const struct {
+    const char *arm, *lsf;
+    double most_power;
+    int sampling;
+  } row[] = {{"{name: b, resolving_power: 1000}", "resolving_power", 0, 2},
+             {"{name: b, fwhm: 4}", "resolving_power", 0, 2},
+             {"{name: b, resolving_power: 1000, sampling: 1}", "resolving_power", 0, 1},
+             {"{name: b, resolving_power: 2000}", "resolving_power", 0, 0}, /* too sharp */
+             {"{name: b, resolving_power: 1000}", "auto", 0, 0},   /* files may have their own */
+             {"{name: b, resolving_power: 1000}", "auto", 900, 2}, /* none of this format has */
+             {"{name: b, resolving_power: 1000}", "auto", 3000, 0},
+             {"b", "sigma", 900, 2},
+             {"b", "matrix", 900, 0}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char yaml[200];
+    snprintf(yaml, sizeof yaml, "arms: [%s]\nguess_vel_step: 100\nlsf: %s", row[i].arm, row[i].lsf);
+    open_both(yaml, 1, MILL_EMULATOR_MLP);
+    config.arm[0].most_power = row[i].most_power;
+    mill_config_choose_sampling(&lib, 1, &config);
+    assert_int_equal(config.arm[0].sampling, row[i].sampling);
+    close_both();
+  }
+}
+
 static void refuse(const char *yaml, int n_arm, const char *word)
 {
   open_both(yaml, n_arm, MILL_EMULATOR_MLP);

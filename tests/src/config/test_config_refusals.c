@@ -125,6 +125,8 @@ static const struct {
     {"arms: [{name: b, resolving_power: 1e9}]", 1, "arms", "resolving_power of b"},
     {"arms: [{name: b, fwhm: -1}]", 1, "arms", "the fwhm of b, -1 A, is out of range"},
     {"arms: [{name: b, fwhm: 1e4}]", 1, "arms", "from 0 to 1000"},
+    {"arms: [{name: b, sampling: 5}]", 1, "arms", "the sampling of b is out of range"},
+    {"arms: [{name: b, sampling: 1.5}]", 1, "arms", "a whole number from 0 to 4"},
     {"arms: [{name: b, fwhm: 3, resolving_power: 2000}]", 1, "arms", "give one of them"},
     {"arms: {name: b}", 1, "arms", "a list of names"},
     {"wave_mask: none", 1, "wave_mask", "a list of ranges"},
