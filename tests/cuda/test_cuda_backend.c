@@ -23,7 +23,7 @@ static int set_up(void **state)
   (void)state;
   survey_make();
 #ifdef MILL_CUDA_SIMULATOR
-  data.set.max_starts = 2;
+  data.set.max_starts = 1;
   n_few = 3;
 #endif
   /* other exp and log, too */

@@ -3,8 +3,8 @@
 reports what no GPU would bear: results are the CPU's, and there is no report.
 
 A part, in three minutes of a core; MILL_GPU_CODE=all (./run tests --gpu-code): all tests of
-tests/cuda, by PTX and by machine code, in other orders of blocks, warps and branches, with old
-numbers in new memory, looking for races, and fits of other surveys.
+tests/cuda, by PTX and by machine code, looking for races, and in ten orders of blocks, warps and
+branches with old numbers in new memory; fits of other surveys, and a posterior.
 """
 
 import re
@@ -31,7 +31,8 @@ PROGRAMS = (
 POISON = {"PTXSIM_POISON": "127"}  # an index that nobody wrote leads out of all memory
 SHORT = "slots: 5\nmax_starts: 1\nmax_eval: 40\n"
 ARMS = "arms: [{name: b, min: 4950, max: 5250}, {name: r, min: 6500, max: 6650}]\n"
-SAMPLE = ("--walkers", 16, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 3200, "--threads", 1)
+NARROW = "arms: [{name: b, min: 5100, max: 5250}]\n"
+SAMPLE = ("--walkers", 12, "--ess", 10, "--rhat", 3, "--max-evaluations", 2400, "--threads", 1)
 
 
 def machine_code():
@@ -45,7 +46,10 @@ def machine_code():
     output_of(extract, "--extract-elf", "sm_90", os.environ["MILL_KERNELS"], cwd=folder)
     for path in glob.glob(os.path.join(folder, "*.cubin")):
         if ALL or re.search("rounds|answer_f32|digest|start", path):  # those of a fit in float32
-            put(path[:-5] + "sass", output_of(disassemble, "-g", "-hex", path))
+            # all but a kernel that reads its parameters through c[0x0][0x198], their address, which the
+            # simulator does not set
+            put(path[:-5] + "sass", re.sub(r"\.text\.(\S*particle_move)", r".other.\1",
+                                           output_of(disassemble, "-g", "-hex", path)))
     return {"PTXSIM_SASS": folder}
 
 
@@ -58,11 +62,12 @@ class GpuCode(ProgramTest):
         """Run a program to its end, without a report."""
         libraries = [os.path.join(BUILD, "tests/ptxsim"), os.environ.get("LD_LIBRARY_PATH")]
         env = {"PTXSIM_STATS": "0", "LD_LIBRARY_PATH": ":".join(filter(None, libraries)), **variables}
-        begin = time.time()
+        before = os.times().children_user
         done = subprocess.run(
             [str(word) for word in line], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             check=False, timeout=None if ALL else 600, env={**ENVIRONMENT, **env})
-        print(os.path.basename(line[0]), variables, f"{time.time() - begin:.0f} s", flush=True)
+        print(os.path.basename(line[0]), variables, f"CPU {os.times().children_user - before:.0f} s",
+              flush=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("ptxsim: 0 reports", done.stdout)
 
@@ -87,14 +92,13 @@ class GpuCode(ProgramTest):
     def test_programs(self):
         variants = [{"PTXSIM_ORDER": "5", **POISON}]
         if ALL:
-            variants = [{}, {"PTXSIM_RACE": "2", "PTXSIM_INIT": "1"}, self.machine_code,
-                        {"PTXSIM_RACE": "1", "PTXSIM_ORDER": "3", **POISON, **self.machine_code},
-                        *({"PTXSIM_ORDER": str(n), **POISON} for n in range(1, 11))]
+            races = {"PTXSIM_RACE": "2", "PTXSIM_INIT": "1"}
+            variants = [races, {**races, **self.machine_code},
+                        *({"PTXSIM_ORDER": str(n), **POISON, **(self.machine_code if n % 2 == 0 else {})}
+                          for n in range(1, 11))]
         for variables in variants:
             for name, part, whole in PROGRAMS:
                 only = whole if ALL else part
-                if name == "particles_cuda" and "PTXSIM_SASS" in variables:
-                    continue  # a call in particle_move goes astray there, not on a GPU
                 with self.subTest(name, **variables):
                     self.simulated(os.path.join(BUILD, f"tests/test_cuda_{name}_simulated"),
                                    **variables, **({"MILL_TEST_ONLY": only} if only else {}))
@@ -128,8 +132,8 @@ class GpuCode(ProgramTest):
                                     (SHORT + offsets, *lamost)):
                 with self.subTest(config, **variables):
                     self.same_fits(config, *inputs, lib=fgk, **variables)
-            # of LAMOST's, by another order of rounding: as good as a short chain is
-            line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, *lamost]
+            self.same_fits(SHORT + NARROW, sdss, lib=fgk, **variables)
+            line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, sdss]
             run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
             self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
                            **variables)
