@@ -28,6 +28,7 @@
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
 #include "src/particles/particle_config.h"
+#include "src/system/blas_threads.h"
 #include "src/system/watchdog.h"
 
 #define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
@@ -158,6 +159,18 @@ static int help(int argc, char **argv)
   return print_job_help(row, 2, (char *[]){argv[2], option}) ? printed() : EXIT_USAGE;
 }
 
+/* With an environment that libraries read before main; returns where that fails. */
+static void begin_again(const char *name, const char *value, char **argv)
+{
+  char program[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (n <= 0)
+    return;
+  program[n] = '\0';
+  if (setenv(name, value, 1) == 0)
+    execv(program, argv);
+}
+
 /* Under a limit on address space each thread of OpenBLAS, started when it is loaded, asks for
  * 128 MiB again and again for ever, and malloc reserves as much for each thread that calls it; other
  * libraries then crash.  The program's own threads call BLAS (mill_blas_begin): it begins again
@@ -165,16 +178,11 @@ static int help(int argc, char **argv)
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");
-  char program[PATH_MAX];
   if (!*mill_memory_limit())
     return;
   mallopt(M_ARENA_MAX, 1);
-  const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (n <= 0 || (n_thread && strcmp(n_thread, "1") == 0))
-    return;
-  program[n] = '\0';
-  if (setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0)
-    execv(program, argv);
+  if (!n_thread || strcmp(n_thread, "1") != 0)
+    begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
 /* In the place of the C library's: OpenMP calls it where it gets no thread, and what libraries do
@@ -225,6 +233,11 @@ int main(int argc, char **argv)
     return EXIT_USAGE;
   if (print_job_help(row, argc - 1, argv + 1))
     return printed();
+  /* a fit calls no BLAS */
+  const char *core =
+      row->run == mill_job_library || row->run == mill_job_bench ? mill_blas_core() : NULL;
+  if (core)
+    begin_again("OPENBLAS_CORETYPE", core, argv);
   return row->script ? mill_script_run(row->script, argc - 1, argv + 1)
                      : run_watched(row, argc - 1, argv + 1);
 }

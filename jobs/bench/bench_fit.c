@@ -234,6 +234,31 @@ static void print_stage(const mill_bench_run *run, int s, const char *name,
   all->floor_s += least_s;
 }
 
+/* Requests of the least path that a problem allows, whatever the optimizer: the first Jacobian is that
+ * of a stored template, the second is a few errors and the third less than one from the minimum, where
+ * Gauss and Newton's next step needs no evaluation; then five velocities and the last evaluation. */
+static void ideal_path(const mill_bench_run *run, mill_timing *t)
+{
+  const int64_t n = run->shape.n_star;
+  *t = (mill_timing){.n_velocity = MILL_N_PROFILE_FEW * n};
+  t->n_jacobian[MILL_PHASE_POLISH] = 3 * n;
+  t->n_stored[0] = n;
+  t->n_value[MILL_PHASE_PROFILE] = t->n_value[MILL_PHASE_FINAL] = n;
+}
+
+static void print_ideal(const mill_bench_run *run, const mill_bench_work *work,
+                        const mill_bench_rates *rates)
+{
+  double least_s = 0.0;
+  for (int s = 0; s < MILL_BENCH_N_STAGE; s++)
+    least_s += mill_bench_floor_s(&work[s], rates, NULL);
+  printf(
+      "\n"
+      "Floor of the ideal path (one start, 3 Jacobians of which one is stored, 5 velocities, last "
+      "evaluation): %.4f ms a star; time over it %.1f.\n",
+      1e3 * least_s / (double)run->shape.n_star, run->star_s / least_s);
+}
+
 static void print_stages(const mill_bench_run *run, const mill_bench_work *work,
                          const mill_bench_rates *rates)
 {
@@ -256,10 +281,11 @@ static void print_stages(const mill_bench_run *run, const mill_bench_work *work,
 }
 
 static int count_floors(mill_bench *job, const mill_bench_run *run, const mill_bench_rates *rates,
-                        mill_bench_work *work)
+                        mill_bench_work *work, mill_bench_work *ideal)
 {
   int err = MILL_OK;
   mill_columns *columns = NULL;
+  mill_timing path;
   MILL_TRY(mill_library_read(run->meters.library, &job->lib));
   MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
   MILL_TRY(MILL_ALLOC(1, &columns));
@@ -267,6 +293,9 @@ static int count_floors(mill_bench *job, const mill_bench_run *run, const mill_b
                              job->config.fit.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
   mill_bench_floor_count(&job->lib, &run->meters.set, &run->shape, &run->meters.timing,
                          run->meters.n_slot, columns->row_size, rates->l2_bytes, work);
+  ideal_path(run, &path);
+  mill_bench_floor_count(&job->lib, &run->meters.set, &run->shape, &path, run->meters.n_slot,
+                         columns->row_size, rates->l2_bytes, ideal);
 done:
   mill_free(columns);
   return err;
@@ -278,7 +307,7 @@ int mill_bench_task_fit(mill_bench *job)
   const int n_run = job->options.n_repeat;
   mill_bench_run *all = NULL;
   mill_bench_rates rates = {0};
-  mill_bench_work work[MILL_BENCH_N_STAGE];
+  mill_bench_work work[MILL_BENCH_N_STAGE], ideal[MILL_BENCH_N_STAGE];
   MILL_TRY(MILL_ALLOC(n_run, &all));
   for (int r = 0; r < n_run; r++) {
     MILL_TRY(mill_bench_run_fit(job, &job->options.fit, job->options.n_star, &all[r]));
@@ -290,11 +319,12 @@ int mill_bench_task_fit(mill_bench *job)
   MILL_TRY(measure_rates(job, &rates));
   qsort(all, (size_t)n_run, sizeof *all, by_time);
   const mill_bench_run *run = &all[(n_run - 1) / 2]; /* of two the faster */
-  MILL_TRY(count_floors(job, run, &rates, work));
+  MILL_TRY(count_floors(job, run, &rates, work, ideal));
   mill_bench_print_head(job, run->meters.backend);
   print_rates(&rates);
   print_overview(all, n_run, run);
   print_stages(run, work, &rates);
+  print_ideal(run, ideal, &rates);
   MILL_TRY(mill_job_flush("the table"));
 done:
   mill_free(all);

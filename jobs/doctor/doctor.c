@@ -23,6 +23,7 @@
 #include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
 #include "src/run/backend_choice.h"
+#include "src/system/blas_threads.h"
 #include "src/system/cpu_model.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
@@ -148,6 +149,12 @@ static void report_machine(doctor_job *job)
                   sched_getaffinity(0, sizeof mine, &mine) == 0 ? (long)CPU_COUNT(&mine) : n_all);
   mill_doctor_say(r, "machine.memory", "%.4g GB, %.4g free", 1e-9 * (double)total,
                   1e-9 * (double)available);
+  if (mill_blas_core())
+    mill_doctor_say(
+        r, "machine.BLAS",
+        "OpenBLAS takes the processor for its oldest one; library and bench begin again "
+        "with OPENBLAS_CORETYPE=%s: set it for other programs, such as NumPy",
+        mill_blas_core());
   if (limit > 0)
     mill_doctor_say(r, "machine.memory_limit", "%.4g GB for this job", 1e-9 * (double)limit);
   if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)

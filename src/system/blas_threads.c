@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "src/system/blas_threads.h"
 
+#include <stddef.h>
+
 #ifndef MILL_HAVE_OPENBLAS
 
 int mill_blas_begin(int n_thread, int *n_before)
@@ -15,9 +17,16 @@ void mill_blas_end(int n_before)
   (void)n_before;
 }
 
+const char *mill_blas_core(void)
+{
+  return NULL;
+}
+
 #else
 
 #include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -63,6 +72,16 @@ done:
 void mill_blas_end(int n_before)
 {
   openblas_set_num_threads(n_before);
+}
+
+const char *mill_blas_core(void)
+{
+#ifdef __x86_64__
+  if (!getenv("OPENBLAS_CORETYPE") && strcmp(openblas_get_corename(), "Prescott") == 0 &&
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return __builtin_cpu_supports("avx512vl") ? "SkylakeX" : "Haswell";
+#endif
+  return NULL;
 }
 
 #endif

@@ -13,4 +13,8 @@ int mill_blas_begin(int n_thread, int *n_before);
 
 void mill_blas_end(int n_before);
 
+/** OPENBLAS_CORETYPE for this processor where OpenBLAS takes it for its oldest one, as a release does
+ *  that is older than the processor: at a fifth of the rate.  NULL: it is well, or was set. */
+const char *mill_blas_core(void);
+
 #endif
