@@ -159,23 +159,25 @@ template <typename real> struct product_buffer {
   __align__(16) real w[STAGE][TILE];
 };
 
-/** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows and columns; zeros past the last
- *  one. */
-template <typename real>
+/** Begin to copy inputs k0 .. k0 + STAGE - 1 of the n_row rows of all threads and of the columns of a
+ *  tile; zeros past the last one. */
+template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
             int n_left, int n_in, int k0, int column, product_buffer<real> *to)
 {
   typedef product_size<real> size;
   enum { IN_ROW = STAGE / size::PIECE, IN_PANEL = size::PANEL / size::PIECE };
+  enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW };
   const int thread = (int)threadIdx.x;
   const int k_in = thread % IN_ROW * size::PIECE, n = n_in - k0 - k_in;
   const int n_there = n <= 0 ? 0 : n < size::PIECE ? n : (int)size::PIECE;
   const real *const input = in.base + (size_t)(k0 + k_in);
 #pragma unroll
-  for (int i = 0; i < size::ROWS * IN_ROW; i += size::THREADS) {
+  for (int i = 0; i < N_INPUT; i += size::THREADS) {
     const int r = (i + thread) / IN_ROW;
-    fetch(&to->h[r][k_in], input + rows.from[r], r < n_left ? n_there * (int)sizeof(real) : 0);
+    if (N_INPUT % size::THREADS == 0 || i + thread < N_INPUT)
+      fetch(&to->h[r][k_in], input + rows.from[r], r < n_left ? n_there * (int)sizeof(real) : 0);
   }
   /* a panel's columns of one input after the other lie side by side */
   const int c = thread % IN_PANEL * size::PIECE;
@@ -188,20 +190,19 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** Add the products of n_k inputs of a buffer, in their order.  A thread has rows that are ROW_SIDE
- *  apart and pieces of columns that are SIDE pieces apart. */
-template <typename real>
-static __device__ __forceinline__ void
-add_stage(const product_buffer<real> &from, int n_k,
-          real (&acc)[product_size<real>::N_ROW][product_size<real>::N_COLUMN])
+/** Add the products of n_k inputs of a buffer, in their order.  A thread has n_row rows that are
+ *  ROW_SIDE apart and pieces of columns that are SIDE pieces apart. */
+template <typename real, int n_row>
+static __device__ __forceinline__ void add_stage(const product_buffer<real> &from, int n_k,
+                                                 real (&acc)[n_row][product_size<real>::N_COLUMN])
 {
   typedef product_size<real> size;
   const int tx = (int)threadIdx.x % size::SIDE, ty = (int)threadIdx.x / size::SIDE;
 #pragma unroll 1
   for (int k = 0; k < n_k; k += PAIR) {
-    real a[size::N_ROW][PAIR];
+    real a[n_row][PAIR];
 #pragma unroll
-    for (int i = 0; i < size::N_ROW; i++)
+    for (int i = 0; i < n_row; i++)
       get_pair(&from.h[ty + size::ROW_SIDE * i][k], a[i]);
 #pragma unroll
     for (int q = 0; q < PAIR; q++) {
@@ -210,12 +211,78 @@ add_stage(const product_buffer<real> &from, int n_k,
       for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
         get_piece(&from.w[k + q][size::SIDE * j + size::PIECE * tx], b + j);
 #pragma unroll
-      for (int i = 0; i < size::N_ROW; i++)
+      for (int i = 0; i < n_row; i++)
 #pragma unroll
         for (int j = 0; j < size::N_COLUMN; j++)
           acc[i][j] += a[i][q] * b[j];
     }
   }
+}
+
+/** The n_left rows of a tile, n_row of each thread. */
+template <typename real, int n_row>
+static __device__ __forceinline__ void
+multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_left, int n_in,
+              const real *weight, const real *bias, const row_layout<const real> &in,
+              const row_layout<real> &out)
+{
+  typedef product_size<real> size;
+  const int column = (int)blockIdx.y * TILE;
+  const int tx = (int)threadIdx.x % size::SIDE, ty = (int)threadIdx.x / size::SIDE;
+  real total[n_row][size::N_COLUMN], acc[n_row][size::N_COLUMN];
+#pragma unroll
+  for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
+    get_piece(bias + column + size::SIDE * j + size::PIECE * tx, acc[0] + j);
+#pragma unroll
+  for (int i = n_row - 1; i >= 0; i--)
+#pragma unroll
+    for (int j = 0; j < size::N_COLUMN; j++) {
+      total[i][j] = rows.is_value[ty + size::ROW_SIDE * i] ? acc[0][j] : (real)0;
+      acc[i][j] = 0;
+    }
+#pragma unroll 1
+  for (int k0 = -STAGE; k0 < n_in; k0 += STAGE) {
+    if (k0 + STAGE < n_in)
+      fetch_stage<real, n_row>(in, rows, weight, n_left, n_in, k0 + STAGE, column,
+                               &buffer[(k0 + STAGE) / STAGE % N_BUFFER]);
+    end_group();
+    if (k0 < 0)
+      continue;
+    wait_group();
+    __syncthreads();
+    add_stage(buffer[k0 / STAGE % N_BUFFER], n_in - k0 < STAGE ? n_in - k0 : (int)STAGE, acc);
+    if ((k0 + STAGE) % K_BLOCK == 0 || k0 + STAGE >= n_in)
+#pragma unroll
+      for (int i = 0; i < n_row; i++)
+#pragma unroll
+        for (int j = 0; j < size::N_COLUMN; j++) {
+          total[i][j] += acc[i][j];
+          acc[i][j] = 0;
+        }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < n_row; i++) {
+    const int r = ty + size::ROW_SIDE * i;
+    if (r >= n_left)
+      continue;
+#pragma unroll
+    for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
+      put_piece(&total[i][j], out.base + rows.to[r] + (size_t)(size::SIDE * j + size::PIECE * tx));
+  }
+}
+
+/** The same by half of the rows, a quarter ... where they are enough: the last tile of a list is
+ *  seldom full. */
+template <typename real, int n_row = product_size<real>::N_ROW, typename... argument>
+static __device__ __forceinline__ void multiply_tile(product_buffer<real> *buffer,
+                                                     const tile_rows<real> &rows, int n_left,
+                                                     const argument &...more)
+{
+  if constexpr (n_row > 1)
+    if (n_left <= product_size<real>::ROW_SIDE * n_row / 2)
+      return multiply_tile<real, n_row / 2>(buffer, rows, n_left, more...);
+  multiply_rows<real, n_row>(buffer, rows, n_left, more...);
 }
 
 /** A layer: out = W in (+ bias for values, not tangents), fused multiply-adds in turn.  Rows of
@@ -226,54 +293,12 @@ multiply(product_buffer<real> *buffer, tile_rows<real> *rows, const row_batch &b
          const real *weight, const real *bias, const row_layout<const real> &in,
          const row_layout<real> &out)
 {
-  typedef product_size<real> size;
-  const int first = (int)blockIdx.x * size::ROWS, column = (int)blockIdx.y * TILE;
+  const int first = (int)blockIdx.x * product_size<real>::ROWS;
   const int n_left = *batch.count - first;
   if (n_left <= 0)
     return; /* the grid is made for the most rows possible */
-  const int tx = (int)threadIdx.x % size::SIDE, ty = (int)threadIdx.x / size::SIDE;
-  find_rows(rows, batch, first, n_left, column, in, out);
-  real total[size::N_ROW][size::N_COLUMN], acc[size::N_ROW][size::N_COLUMN];
-#pragma unroll
-  for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
-    get_piece(bias + column + size::SIDE * j + size::PIECE * tx, acc[0] + j);
-#pragma unroll
-  for (int i = size::N_ROW - 1; i >= 0; i--)
-#pragma unroll
-    for (int j = 0; j < size::N_COLUMN; j++) {
-      total[i][j] = rows->is_value[ty + size::ROW_SIDE * i] ? acc[0][j] : (real)0;
-      acc[i][j] = 0;
-    }
-#pragma unroll 1
-  for (int k0 = -STAGE; k0 < n_in; k0 += STAGE) {
-    if (k0 + STAGE < n_in)
-      fetch_stage(in, *rows, weight, n_left, n_in, k0 + STAGE, column,
-                  &buffer[(k0 + STAGE) / STAGE % N_BUFFER]);
-    end_group();
-    if (k0 < 0)
-      continue;
-    wait_group();
-    __syncthreads();
-    add_stage<real>(buffer[k0 / STAGE % N_BUFFER], n_in - k0 < STAGE ? n_in - k0 : (int)STAGE, acc);
-    if ((k0 + STAGE) % K_BLOCK == 0 || k0 + STAGE >= n_in)
-#pragma unroll
-      for (int i = 0; i < size::N_ROW; i++)
-#pragma unroll
-        for (int j = 0; j < size::N_COLUMN; j++) {
-          total[i][j] += acc[i][j];
-          acc[i][j] = 0;
-        }
-    __syncthreads();
-  }
-#pragma unroll
-  for (int i = 0; i < size::N_ROW; i++) {
-    const int r = ty + size::ROW_SIDE * i;
-    if (r >= n_left)
-      continue;
-#pragma unroll
-    for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
-      put_piece(&total[i][j], out.base + rows->to[r] + (size_t)(size::SIDE * j + size::PIECE * tx));
-  }
+  find_rows(rows, batch, first, n_left, (int)blockIdx.y * TILE, in, out);
+  multiply_tile<real>(buffer, *rows, n_left, n_in, weight, bias, in, out);
 }
 
 /** A layer in float64. */
