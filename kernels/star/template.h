@@ -471,42 +471,61 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** One vector of pixels of nr rows.  Sums are separate variables, since compilers would keep an
- *  array of them in memory. */
-MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, int pitch_res, const float *res,
-                                   int pitch, const mill_real *in, mill_real *out)
+/** Sums of one vector of pixels of four rows.  They are separate variables, since compilers would keep
+ *  an array of them in memory. */
+typedef struct mill_resolved {
+  mill_vec_real s0, s1, s2, s3;
+} mill_resolved;
+
+/** Add n of the MILL_DIAGONALS next diagonals, all where is_whole, of nr rows. */
+MILL_INLINE void mill_resolve_some(const int is_whole, int n, const int nr, ptrdiff_t pitch_res,
+                                   const float *res, ptrdiff_t pitch, const mill_real *in,
+                                   mill_resolved *sum)
 {
   typedef mill_vec_real vec;
   const vec zero = {0};
-  vec s0 = zero, s1 = zero, s2 = zero, s3 = zero;
-  for (int first = 0; first < n_diag; first += MILL_DIAGONALS) {
-    vec w[MILL_DIAGONALS], x[MILL_DIAGONALS][MILL_RESOLVE_ROWS];
+  vec w[MILL_DIAGONALS], x[MILL_DIAGONALS][MILL_RESOLVE_ROWS];
+  MILL_UNROLL
+  for (int i = 0; i < MILL_DIAGONALS; i++) {
+    const int has = is_whole || i < n;
+    w[i] = has ? mill_vec_load_real(res + i * pitch_res) : zero;
     MILL_UNROLL
-    for (int i = 0; i < MILL_DIAGONALS; i++) {
-      const int k = first + i, has = MILL_DIAGONALS == 1 || k < n_diag;
-      w[i] = has ? mill_vec_load_real(res + (ptrdiff_t)k * pitch_res) : zero;
-      MILL_UNROLL
-      for (int r = 0; r < nr; r++)
-        x[i][r] = has ? *(const vec *)(in + k + r * (ptrdiff_t)pitch) : zero;
-    }
-    MILL_UNROLL
-    for (int i = 0; i < MILL_DIAGONALS; i++) {
-      s0 += w[i] * x[i][0];
-      if (nr > 1)
-        s1 += w[i] * x[i][1];
-      if (nr > 2)
-        s2 += w[i] * x[i][2];
-      if (nr > 3)
-        s3 += w[i] * x[i][3];
-    }
+    for (int r = 0; r < nr; r++)
+      x[i][r] = has ? *(const vec *)(in + i + r * pitch) : zero;
   }
-  *(vec *)out = s0;
+  MILL_UNROLL
+  for (int i = 0; i < MILL_DIAGONALS; i++) {
+    sum->s0 += w[i] * x[i][0];
+    if (nr > 1)
+      sum->s1 += w[i] * x[i][1];
+    if (nr > 2)
+      sum->s2 += w[i] * x[i][2];
+    if (nr > 3)
+      sum->s3 += w[i] * x[i][3];
+  }
+}
+
+/** One vector of pixels of nr rows. */
+MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
+                                   ptrdiff_t pitch, const mill_real *in, mill_real *out)
+{
+  typedef mill_vec_real vec;
+  const vec zero = {0};
+  mill_resolved sum = {zero, zero, zero, zero};
+  for (; n_diag >= MILL_DIAGONALS; n_diag -= MILL_DIAGONALS) {
+    mill_resolve_some(1, MILL_DIAGONALS, nr, pitch_res, res, pitch, in, &sum);
+    res += MILL_DIAGONALS * pitch_res;
+    in += MILL_DIAGONALS;
+  }
+  if (n_diag > 0)
+    mill_resolve_some(0, n_diag, nr, pitch_res, res, pitch, in, &sum);
+  *(vec *)out = sum.s0;
   if (nr > 1)
-    *(vec *)(out + pitch) = s1;
+    *(vec *)(out + pitch) = sum.s1;
   if (nr > 2)
-    *(vec *)(out + 2 * (ptrdiff_t)pitch) = s2;
+    *(vec *)(out + 2 * pitch) = sum.s2;
   if (nr > 3)
-    *(vec *)(out + 3 * (ptrdiff_t)pitch) = s3;
+    *(vec *)(out + 3 * pitch) = sum.s3;
 }
 
 /** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
