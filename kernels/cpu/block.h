@@ -30,6 +30,7 @@ typedef struct mill_block {
 #define MILL_TILE_MEMORY(b, type, name, n) type name[n]
 #define MILL_FOR_TILE(b, i, first, end)    MILL_SIMD for (int i = (first); i < (end); i++)
 #define MILL_TILE_BARRIER(b)               ((void)(b))
+#define MILL_FORGET()                      ((void)0)
 
 /** Such that the rows of a chunk of pixels stay in the first-level cache. */
 enum {

@@ -40,8 +40,9 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
     __syncthreads();
 }
 
-#define MILL_PRAGMA(x)    _Pragma(#x)
-#define MILL_BLOCK_FN     static __device__ inline
+#define MILL_PRAGMA(x) _Pragma(#x)
+/* A function that is called keeps the block in memory instead of registers. */
+#define MILL_BLOCK_FN     static __device__ __forceinline__
 #define MILL_FOR(b, i, n) for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* several elements' loads under way at once */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
@@ -88,7 +89,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_TILE_BARRIER(b) __syncwarp()
 
 /** Chunks of one, so that neighbouring threads are at neighbouring elements. */
-enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_DIAGONALS = 4, MILL_TILE = 128 };
+enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_DIAGONALS = 4, MILL_TILE = 224 };
 
 /** Sum over the lanes of a warp, the same on all of them; fixed order. */
 static __device__ inline double mill_warp_sum(double x)

@@ -37,6 +37,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_TILE_MEMORY(b, type, name, n) type name[n]
 #define MILL_FOR_TILE(b, i, first, end)    for (int i = (first); i < (end); i++)
 #define MILL_TILE_BARRIER(b)               ((void)(b))
+#define MILL_FORGET()                      ((void)0)
 
 enum {
   MILL_CHUNK = 16,

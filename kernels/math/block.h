@@ -26,6 +26,8 @@
  *   MILL_TILE_MEMORY(b, type, x, n) declares x [n], which a tile's elements share,
  *   MILL_FOR_TILE(b, i, first, end) loops over some of them, and
  *   MILL_TILE_BARRIER(b)            stands between two such loops
+ *   MILL_FORGET()                   what is read after it is loaded again, where a GPU would keep
+ *                                   it in registers from far before
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
  *                                   row of pixels; MILL_TILE: elements of a tile;
  *                                   MILL_DIAGONALS: diagonals whose loads are under way at once

@@ -8,6 +8,7 @@
  *     block, tiles that neighbours share, lengths of chunks;
  *   - vector.h: the numbers that one instruction works on;
  *   - guess_tile.h: products of the transforms of the guess;
+ *   - spline_tile.h: second differences and filters of a spline;
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them.
  *
  *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which
@@ -21,6 +22,7 @@
 #define MILL_PRIMITIVES_BLOCK      "kernels/cuda/block.h"
 #define MILL_PRIMITIVES_VECTOR     "kernels/cuda/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cuda/guess_tile.h"
+#define MILL_PRIMITIVES_SPLINE     "kernels/cuda/spline_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums.h"
 #else
 #if defined(MILL_BLOCK_FIBERS)
@@ -30,6 +32,7 @@
 #endif
 #define MILL_PRIMITIVES_VECTOR     "kernels/cpu/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cpu/guess_tile.h"
+#define MILL_PRIMITIVES_SPLINE     "kernels/cpu/spline_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums.h"
 #endif
 

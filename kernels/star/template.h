@@ -6,11 +6,11 @@
 #include "kernels/math/block.h"
 #include "kernels/math/doppler.h"
 #include "kernels/math/rotation.h"
+#include "kernels/math/spline_tile.h"
 #include "kernels/star/pixel.h"
 
-/** Reach of the filters that make a spline, and the numbers that a tile of one takes. */
+/** Reach of the second filter that makes a spline, and the numbers that a tile of one takes. */
 enum {
-  MILL_SPLINE_NEAR = 3,
   MILL_SPLINE_FAR = 12,
   MILL_SPLINE_LAST = MILL_WIDE ? 16 : 0,
   MILL_SPLINE_STAGE =
@@ -214,48 +214,6 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_BARRIER(b);
 }
 
-/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
- *  the spline's equations; zero at the ends of the grid and beyond. */
-MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
-                                         const mill_real *y, mill_real *second)
-{
-  const int lo = origin < 1 ? 1 - origin : 0;
-  const int hi = origin + len > n - 1 ? n - 1 - origin : len;
-  (void)b; /* a CPU's loop has no use for it */
-  MILL_FOR_TILE(b, i, 0, lo)
-  {
-    second[i] = 0;
-  }
-  MILL_FOR_TILE(b, i, hi, len)
-  {
-    second[i] = 0;
-  }
-  MILL_FOR_TILE(b, i, lo, hi)
-  {
-    const mill_real *x = &y[origin + i];
-    const mill_real left = x[0] - x[-1], right = x[1] - x[0];
-    second[i] = (mill_real)6 * ((right - left) - e * left);
-  }
-}
-
-/** A filter of seven taps that stand `apart` grid points apart. */
-MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
-{
-  return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +
-         w[4] * x[4 * apart] + w[5] * x[5 * apart] + w[6] * x[6 * apart];
-}
-
-/** One of the filters of a tile's len numbers. */
-MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, int apart,
-                                        const mill_real *x, mill_real *to)
-{
-  (void)b; /* a CPU's loop has no use for it */
-  MILL_FOR_TILE(b, i, 0, len)
-  {
-    to[i] = mill_spline_filtered(w, apart, x + i);
-  }
-}
-
 /** Coefficients of the natural cubic spline in wavelength.
  *
  *  On knots uniform in ln wavelength the spline's equations have constant
@@ -280,6 +238,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
   MILL_GLOBAL(bend);
   const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
   mill_real w_near[7], w_far[7];
+  MILL_FORGET(); /* or a GPU keeps them in registers from row to row */
   for (int k = 0; k < 7; k++) {
     w_near[k] = (mill_real)arm->spline_near[k];
     w_far[k] = (mill_real)arm->spline_far[k];
@@ -294,7 +253,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
     mill_real *far = MILL_WIDE ? second : bend + first;
     mill_spline_differences(b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);
     MILL_TILE_BARRIER(b);
-    mill_spline_filter_row(b, N_NEAR, w_near, 1, second, near);
+    mill_spline_filter_row(b, N_NEAR, w_near, 1, second + MILL_SPLINE_NEAR - 3, near);
     MILL_TILE_BARRIER(b);
     mill_spline_filter_row(b, MILL_WIDE ? (int)N_FAR : len, w_far, 4, near, far);
     MILL_TILE_BARRIER(b);

@@ -37,7 +37,7 @@ PIXELS = ("answer_arm_f32", "star_start")  # the kernels that loop over pixels
 LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
-         ("mill_block_rotate", "FFMA", 24), ("mill_spline_differences", "FFMA", 12),
+         ("mill_block_rotate", "FFMA", 24),
          ("mill_resolve_tile", "FFMA", 16))
 KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
               "mill_block_sum_n")  # small arrays, once a star or once a request

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Tiles of a spline on a CPU, whose compiler makes vectors of the loops.  Included by
+ *  kernels/math/spline_tile.h, which explains the names. */
+#ifndef MILL_CPU_SPLINE_TILE_H
+#define MILL_CPU_SPLINE_TILE_H
+
+enum { MILL_SPLINE_NEAR = 3 };
+
+/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
+ *  the spline's equations; zero at the ends of the grid and beyond. */
+MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
+                                         const mill_real *y, mill_real *second)
+{
+  const int lo = origin < 1 ? 1 - origin : 0;
+  const int hi = origin + len > n - 1 ? n - 1 - origin : len;
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, lo)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, hi, len)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, lo, hi)
+  {
+    second[i] = mill_spline_difference(e, &y[origin + i]);
+  }
+}
+
+/** One of the filters of a tile's len numbers. */
+MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, int apart,
+                                        const mill_real *x, mill_real *to)
+{
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, len)
+  {
+    to[i] = mill_spline_filtered(w, apart, x + i);
+  }
+}
+
+#endif

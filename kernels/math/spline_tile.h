@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What a tile of a spline is made by (kernels/star/template.h): second differences of a row of
+ *  numbers, and short filters.  Each backend's spline_tile.h (kernels/math/primitives.h) gives
+ *  mill_spline_differences, mill_spline_filter_row and MILL_SPLINE_NEAR, by how much the second
+ *  differences of a tile begin before what the first filter makes: its reach of three, or more. */
+#ifndef MILL_SPLINE_TILE_H
+#define MILL_SPLINE_TILE_H
+
+#include "kernels/math/real.h"
+
+/** Second difference of y about a grid point, as the right side of the spline's equations. */
+MILL_INLINE mill_real mill_spline_difference(mill_real e, const mill_real *y)
+{
+  const mill_real left = y[0] - y[-1], right = y[1] - y[0];
+  return (mill_real)6 * ((right - left) - e * left);
+}
+
+/** A filter of seven taps that stand `apart` grid points apart. */
+MILL_INLINE mill_real mill_spline_filtered(const mill_real *w, int apart, const mill_real *x)
+{
+  return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +
+         w[4] * x[4 * apart] + w[5] * x[5 * apart] + w[6] * x[6 * apart];
+}
+
+#include MILL_PRIMITIVES_SPLINE
+
+#endif
