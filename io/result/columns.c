@@ -231,7 +231,7 @@ static const line catalog_line[] = {
 static const line epoch_line[] = {
     {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
     {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
-     "its error where labels and v sin i are known, times ERR_SCALE"},
+     "its error where labels and v sin i are known, without model error, times ERR_SCALE"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",

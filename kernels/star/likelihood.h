@@ -302,6 +302,21 @@ MILL_BLOCK_FN double mill_block_best_chisq(mill_block *b, const mill_model *m,
   return isfinite(f) ? chisq : (double)NAN;
 }
 
+/** A segment without model error; no model is kept of it. */
+MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
+{
+  mill_segment data = *s;
+  if (s->error_fixed) {
+    data.d = s->own_d;
+    data.is = s->own_is;
+    data.sum_ln_var = s->own_sum_ln_var;
+    data.dd = s->own_dd;
+    data.n_error = 0;
+    data.model = NULL;
+  }
+  return data;
+}
+
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
 MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
@@ -323,14 +338,8 @@ MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const 
   const double known = isfinite(f) ? chisq : (double)NAN;
   const double known_c = isfinite(f_c) ? chisq_c : (double)NAN;
   double data_chisq = known, data_chisq_c = known_c;
-  mill_segment data = *s;
-  if (s->error_fixed) { /* the same without model error */
-    data.d = s->own_d;
-    data.is = s->own_is;
-    data.sum_ln_var = s->own_sum_ln_var;
-    data.dd = s->own_dd;
-    data.n_error = 0;
-    data.model = NULL;
+  const mill_segment data = mill_segment_of_data(s);
+  if (s->error_fixed) {
     data_chisq_c = mill_block_best_chisq(b, m, &data, none, 1.0, work);
     data_chisq = mill_block_best_chisq(b, m, &data, smooth, level, work);
   }
@@ -446,16 +455,18 @@ MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_s
 }
 
 /** F of a segment at the velocities that its epoch asks for, added to them; vel_km_s is the arm's
- *  where the star's is that of theta. */
+ *  where the star's is that of theta.  Without model error, which all epochs have in common. */
 MILL_BLOCK_FN void mill_block_epoch(mill_block *b, const mill_model *m, const mill_slot *slot,
                                     const mill_segment *s, double vel_km_s, mill_workspace *work)
 {
   mill_epoch *e = &slot->epoch[s->epoch];
+  const mill_segment data = mill_segment_of_data(s);
   mill_team team;
   mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
   for (int i = team.first; i < e->n; i += team.step) {
     const double v = vel_km_s + e->first + i * e->step - slot->theta[MILL_PAR_VRAD];
-    const double f = mill_block_value(&team.block, m, s, mill_within_velocities(m, v), team.work);
+    const double f =
+        mill_block_value(&team.block, m, &data, mill_within_velocities(m, v), team.work);
     MILL_SERIAL(&team.block)
     {
       e->f[i] += f;
