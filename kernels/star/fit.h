@@ -19,9 +19,8 @@
  *  step promises less than this: until then their axes are those of another place. */
 #define MILL_SIMPLEX_MAX_JAC 3
 #define MILL_SIMPLEX_NEAR    25.0
-/** hybrid inserts its short simplex where a step that promised more than MILL_SIMPLEX_PROMISE
- *  brings less than this share of it: there F is not what its derivatives say. */
-#define MILL_SIMPLEX_TRUST   0.5
+/** hybrid inserts its short simplex where two steps in a row lead uphill, the second of which promised
+ *  more than this: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_PROMISE 1.0
 /** A start is led by one arm while its steps promise more than this, for so many Jacobians at most,
  *  where its lines have this squared significance: its solution is some errors from that of all. */
@@ -44,10 +43,27 @@ enum { MILL_LEAD_MAX_JAC = 3 };
  * F is at that place is known. */
 #define MILL_REPEAT_GAP  0.25
 #define MILL_REPEAT_LESS 1.0
+/** Farther away, the same to these, where the start is already this near in largest steps of the
+ * polish, and F there is that of the solution and between these parts of what the curvature adds. */
+#define MILL_BASIN_GAP   16.0
+#define MILL_BASIN_LESS  4.0
+#define MILL_BASIN_NEAR  0.4
+#define MILL_BASIN_LEAST 0.5
+#define MILL_BASIN_MOST  4.0
+/** A start has lost when so many times what its next step promises would leave it above the best one
+ *  by more than two minima that tie, after so many Jacobians of all arms. */
+#define MILL_RACE_PROMISE 10.0
+enum { MILL_RACE_JAC = 3 };
 /** Another library's best template ties with this one's where it is as good as the guess's template
  *  of this number: of 1371 fits of MILES stars with two libraries none then missed the better one,
  *  whose best template was the worse one in 89. */
 enum { MILL_GUESS_TIE = 2 };
+
+/** Where the guess's best template lowers the chi-square of a continuum alone by less than this, about
+ *  half of what a star needs, the spectrum is hardly a star's: one start with so many Jacobians at
+ *  most, unless its solution explains more (mill_fit_no_star). */
+#define MILL_BRIEF_GAIN 25.0
+enum { MILL_BRIEF_JAC = 6 };
 
 /** Run slot->method from theta, or from polish.at where the method before it ended. */
 MILL_HD_CALLED static inline void mill_method_begin(const mill_model *m, mill_slot *slot,
@@ -65,14 +81,13 @@ MILL_HD_CALLED static inline void mill_method_begin(const mill_model *m, mill_sl
     mill_polish_begin(m, slot, theta);
 }
 
-/** Has the step of hybrid's polish that was just evaluated gone so wrong that the simplex
- *  should look around? */
+/** Have the last steps of hybrid's polish gone so wrong, in spite of what the first of them taught of
+ *  the curvature, that the simplex should look around? */
 MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
   return slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
-         p->n_jac > 1 && p->promised > MILL_SIMPLEX_PROMISE &&
-         !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
+         p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
 }
 
 /** Does a polish begin that may be far from its end?  A start that was given is near. */
@@ -152,7 +167,7 @@ MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot 
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = m->set.optimizer;
-  if (slot->best.have)
+  if (slot->best.have || slot->starts.brief)
     slot->method = MILL_OPT_LM;
   if (slot->starts.i > 0)
     slot->result.info |= MILL_INFO_SECOND_START;
@@ -166,7 +181,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
  *  nelder-mead once more; 0 when none is left, or an earlier start was better. */
 MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 {
-  if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval)
+  if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval || slot->starts.brief)
     return 0;
   if (slot->best.have && !(slot->polish.have && slot->polish.at.f < slot->best.at.f))
     return 0;
@@ -276,22 +291,31 @@ MILL_HD static inline void mill_guess_note(mill_slot *slot, int n)
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1];
 }
 
-/** After preparation and guess: the first request. */
-MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
+/** Begin the first start; brief: it is the only one, and short. */
+MILL_HD_CALLED static inline void mill_search_begin(const mill_model *m, mill_slot *slot, int brief)
 {
+  slot->nonfinite = 0;
   slot->best.have = 0;
   slot->starts.i = 0;
-  slot->nonfinite = 0;
-  slot->stored = 0;
+  slot->starts.brief = brief;
+  slot->starts.doubt = MILL_DOUBT_NONE;
+  slot->starts.n_minimum = 0;
   slot->lead.arm = 0;
-  slot->rough = MILL_ROUGH_NONE;
   slot->lead.n_jac = 0;
   slot->polish.n_learned = 0;
   slot->profile.n_round = 0;
   slot->profile.has_arm = 0;
   slot->epochs_stage = MILL_EPOCHS_JOINT;
   slot->settled = 0;
-  slot->starts.n_minimum = 0;
+  slot->fix_error = 1;
+  mill_start_begin(m, slot);
+}
+
+/** After preparation and guess: the first request. */
+MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->stored = 0;
+  slot->rough = MILL_ROUGH_NONE;
   slot->n_free = 0;
   const int n_guess = slot->starts.n;
   if (!mill_fit_admit(m, slot))
@@ -314,9 +338,8 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return;
   }
-  slot->starts.doubt = MILL_DOUBT_NONE;
-  slot->fix_error = 1;
-  mill_start_begin(m, slot);
+  /* chi-squares of the guess are those of a flat template, the continuum alone, and more */
+  mill_search_begin(m, slot, !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN);
 }
 
 MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *slot)
@@ -370,7 +393,7 @@ MILL_HD static inline void mill_polish_again(const mill_model *m, mill_slot *slo
  *  so that their F can be compared.  If so, fix it there and polish once more. */
 MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
 {
-  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) ||
+  if (!slot->best.have || slot->settled > (slot->best.i_start > 0) || slot->starts.brief ||
       !mill_has_model_error(m, slot))
     return 0;
   mill_polish_again(m, slot);
@@ -434,16 +457,42 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
   mill_next_start(m, slot, p->have ? p->at.f : (double)INFINITY);
 }
 
-/** Does the next step of a second start's polish lead to the minimum that the first one found?  It
- *  is not evaluated: both its place and the F that it promises agree by chance in no other one. */
-MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
+/** Is the point of a later start's polish in the basin of the best solution, by F and the curvature
+ *  there? */
+MILL_HD static inline int mill_start_in_basin(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
-  if (!slot->best.have || !slot->best.converged || !p->have)
-    return 0;
-  const double unit = mill_fit_reduced(slot), above = p->at.f - p->pred - slot->best.at.f;
-  return above >= -MILL_REPEAT_LESS * unit && above < MILL_REPEAT_GAP * unit &&
-         mill_point_distance2(m, slot, slot->best.end, slot->theta) < MILL_REPEAT_GAP * unit;
+  const double unit = mill_fit_reduced(slot), above = p->at.f - slot->best.at.f;
+  const double rise = mill_point_distance2(m, slot, slot->best.end, p->at.theta);
+  for (int j = 0; j < m->n_par; j++)
+    if (!(fabs(mill_par_inner(m, j, p->at.theta[j]) - mill_par_inner(m, j, slot->best.end[j])) <
+          MILL_BASIN_NEAR * mill_par_limit(m, j)))
+      return 0;
+  return above > MILL_BASIN_LEAST * rise - 0.1 * unit &&
+         above < MILL_BASIN_MOST * rise + 0.3 * unit;
+}
+
+/** Does the next step of a later start's polish lead to the minimum that the best one found?  It is
+ *  not evaluated: both its place and the F that it promises agree by chance in no other one. */
+MILL_HD_CALLED static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  const double unit = mill_fit_reduced(slot);
+  const double above = (p->at.f - p->pred - slot->best.at.f) / unit;
+  const double off = mill_point_distance2(m, slot, slot->best.end, slot->theta) / unit;
+  return (above >= -MILL_REPEAT_LESS && above < MILL_REPEAT_GAP && off < MILL_REPEAT_GAP) ||
+         (above >= -MILL_BASIN_LESS && above < MILL_BASIN_GAP && off < MILL_BASIN_GAP &&
+          mill_start_in_basin(m, slot));
+}
+
+/** Will a later start end in a minimum that is worse than the best one?  Walkers of `sample` want
+ *  to know such minima. */
+MILL_HD static inline int mill_start_loses(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  return m->set.sample.n_walker == 0 && p->n_jac >= MILL_RACE_JAC &&
+         p->at.f - MILL_RACE_PROMISE * p->pred >
+             slot->best.at.f + MILL_TWO_MINIMA_GAP * mill_fit_reduced(slot);
 }
 
 /** Digest an answer of the polish, whose F with the penalty is f. */
@@ -456,9 +505,12 @@ MILL_HD static inline void mill_polish_digest(const mill_model *m, mill_slot *sl
   const int outcome = mill_polish_tell(m, slot, f);
   if (slot->rough != MILL_ROUGH_NONE && mill_rough_tell(m, slot, outcome))
     return;
-  if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
-    mill_next_start(m, slot, slot->best.at.f);
-    return;
+  if (outcome == MILL_POLISH_GO && slot->best.have && slot->best.converged) {
+    const int repeats = mill_start_repeats(m, slot);
+    if (repeats || mill_start_loses(m, slot)) {
+      mill_next_start(m, slot, repeats ? slot->best.at.f : slot->polish.at.f);
+      return;
+    }
   }
   if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {
     slot->stage = MILL_STAGE_SIMPLEX_SHORT;
@@ -466,9 +518,11 @@ MILL_HD static inline void mill_polish_digest(const mill_model *m, mill_slot *sl
     mill_simplex_begin(m, slot, slot->starts.theta[slot->starts.i], 0);
     return;
   }
-  if (outcome == MILL_POLISH_GO)
+  const int cut = slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC;
+  if (outcome == MILL_POLISH_GO && !cut)
     mill_polish_settle(m, slot);
-  if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
+  if ((outcome == MILL_POLISH_GO && !cut) ||
+      (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
     return;
   mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);
 }
@@ -487,7 +541,15 @@ MILL_HD static inline void mill_final_digest(const mill_model *m, mill_slot *slo
     mill_final_request(m, slot);
     return;
   }
+  const int64_t warn = slot->result.warn;
+  const int info = slot->result.info;
   mill_fit_finish(m, slot, f);
+  if (slot->starts.brief && !(slot->result.warn & MILL_WARN_NO_STAR)) {
+    slot->result.warn = warn;
+    slot->result.info = info;
+    mill_search_begin(m, slot, 0);
+    return;
+  }
   if (m->set.sample.n_walker > 0 && slot->result.status == MILL_STATUS_FITTED)
     mill_sample_begin(m, slot);
 }
@@ -538,10 +600,12 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
   case MILL_STAGE_EPOCHS:
     if (!mill_epochs_digest(m, slot))
       return;
-    if (mill_epochs_shift(m, slot))
+    if (mill_epochs_shift(m, slot)) {
+      slot->starts.brief = 0; /* as the guess knew no shifts */
       mill_polish_again(m, slot);
-    else
+    } else {
       mill_final_request(m, slot);
+    }
     return;
   case MILL_STAGE_FINAL:
     mill_final_digest(m, slot, f + mill_penalty(m, slot, slot->theta));

@@ -84,6 +84,7 @@ typedef struct mill_starts {
   int n, i;
   enum mill_doubt doubt; /**< of the first start's solution */
   int low_sn;            /**< S/N below second_start_sn */
+  int brief;             /**< the spectrum is hardly a star's: one short start */
   int has_given;         /**< start from `given` in place of the guesses */
   int try_all;           /**< and from all guesses after it */
   int has_limit;         /**< fit only where the guess's chi-square is at most `limit` */

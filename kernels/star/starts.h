@@ -93,7 +93,8 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const int i = slot->starts.i;
-  if (i >= slot->starts.n || (slot->best.have && slot->result.n_eval >= m->set.max_eval))
+  if (i >= slot->starts.n || slot->starts.brief ||
+      (slot->best.have && slot->result.n_eval >= m->set.max_eval))
     return 0;
   if (!slot->best.have || (slot->starts.low_sn && i == 1))
     return 1;

@@ -353,22 +353,23 @@ MILL_TEST(velocity_limit_is_flagged)
 
 MILL_TEST(low_sn_stars_get_a_second_start_or_none)
 {
-  make_stars(6, 20, 60);
+  make_stars(6, 40, 60);
+  set.second_start_sn = 28;
   uint64_t random = SEED;
   for (int i = 0; i < 3; i++)
-    made_star_fill(&lib, truth[i], 4, 1, &random, &star[i]);
+    made_star_fill(&lib, truth[i], 20, 1, &random, &star[i]);
   fit(6, result[0]);
   for (int i = 0; i < 6; i++) {
     assert_true((result[0][i].info & MILL_INFO_SECOND_START) || i >= 3);
     for (int a = 0; a < 3; a++)
-      assert_close(result[0][i].sn[a], i < 3 ? 4 : 20, i < 3 ? 1.2 : 6);
+      assert_close(result[0][i].sn[a], i < 3 ? 20 : 40, i < 3 ? 6 : 12);
   }
   set.max_starts = 1;
   fit(6, result[1]);
   for (int i = 0; i < 6; i++)
     assert_false(result[1][i].info & MILL_INFO_SECOND_START);
   set.max_starts = MILL_MAX_GUESS_START;
-  set.min_sn = 10;
+  set.min_sn = 28;
   fit(6, result[1]);
   for (int i = 0; i < 6; i++) {
     assert_int_equal(result[1][i].status, i < 3 ? MILL_STATUS_LOW_SN : MILL_STATUS_FITTED);

@@ -114,7 +114,7 @@ MILL_TEST(rough_tangents_are_counted)
     const mill_emulator *net = &lib.arm[a].emulator;
     assert_in_range(t.n_direction[a], 1, net->n_in[net->n_layer - 1] - 1);
   }
-  assert_in_range(t.n_rough[0], N_STAR, t.n_jacobian[MILL_PHASE_POLISH] - N_STAR);
+  assert_in_range(t.n_rough[0], N_STAR / 2, t.n_jacobian[MILL_PHASE_POLISH] - N_STAR);
 }
 
 MILL_TEST_MAIN(set_up, tear_down)

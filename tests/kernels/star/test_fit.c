@@ -207,38 +207,70 @@ MILL_TEST(few_evaluations_end_with_a_result)
 
 MILL_TEST(a_second_start_that_repeats_the_first_ends_early)
 {
-  /* what the next step promises, how it is damped, how far from the first it leads, in errors */
+  /* what the next step promises of 20, how far from the first the start is and leads, in errors */
   static const struct {
-    double pred, lambda, off;
-    int converged, repeats;
-  } step[] = {{19.9, MILL_POLISH_LAMBDA, 0.3, 1, 1},
-              {20.04, MILL_POLISH_LAMBDA, 0.3, 1, 1}, /* as low, as well as can be promised */
-              {19.5, MILL_POLISH_LAMBDA, 0.3, 1, 0},  /* still falling */
-              {20.5, MILL_POLISH_LAMBDA, 0.3, 1, 1},  /* more than there is, as from afar */
-              {21.5, MILL_POLISH_LAMBDA, 0.3, 1, 0},  /* better than the first one */
-              {19.9, 1, 0.3, 1, 1},                   /* however the step is damped */
-              {19.9, 1, 1, 1, 0},                     /* as low, elsewhere */
-              {19.9, 1, 0, 0, 0}};                    /* the first did not converge */
+    double pred, here, there;
+    int repeats;
+  } step[] = {{19.9, 60, 0.3, 1}, {20.04, 60, 0.3, 1}, /* as low, as well as can be promised */
+              {20.5, 60, 0.3, 1},                      /* more than there is, as from afar */
+              {19.5, 60, 0.3, 0}, {10, 4, 3, 1},       /* still falling; in the basin */
+              {21.5, 60, 0.3, 0}, {25, 4, 0.3, 0},     /* better than the first one */
+              {19.9, 60, 1, 0},   {19.9, 4, 4.1, 0},   /* as low, elsewhere */
+              {3, 4, 3.9, 0},                          /* too far above */
+              {19, 1, 0.3, 0},    {19, 7, 0.3, 0}};    /* up a wall; in another valley */
   make(MILL_OPT_LM);
   memcpy(slot.best.end, centre, sizeof centre);
   memcpy(slot.best.at.hess, hess, sizeof hess);
   memcpy(slot.theta, centre, sizeof centre);
-  slot.best.have = slot.polish.have = 1;
+  memcpy(slot.polish.at.theta, centre, sizeof centre);
   slot.best.at.f = 10;
   slot.polish.at.f = 30;
   for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
     slot.polish.pred = step[i].pred;
-    slot.polish.lambda = step[i].lambda;
-    slot.theta[0] = centre[0] + step[i].off / sqrt(hess[0]);
-    slot.best.converged = step[i].converged;
+    slot.polish.at.theta[0] = centre[0] + step[i].here / sqrt(hess[0]);
+    slot.theta[0] = centre[0] + step[i].there / sqrt(hess[0]);
     assert_int_equal(mill_start_repeats(&model, &slot), step[i].repeats);
   }
+  /* it stays far above the first one */
+  for (int jac = MILL_RACE_JAC - 1; jac <= MILL_RACE_JAC; jac++)
+    for (int walks = 0; walks < 2; walks++) {
+      slot.polish.n_jac = jac;
+      slot.polish.pred = 1.5;
+      model.set.sample.n_walker = walks;
+      assert_int_equal(mill_start_loses(&model, &slot), jac == MILL_RACE_JAC && !walks);
+      slot.polish.pred = 1.7;
+      assert_false(mill_start_loses(&model, &slot));
+    }
   /* and the fit of two starts to one minimum */
   const double other[NP] = {-30, 30, 0, 0, 0};
   make(MILL_OPT_LM);
   fit(2, start, other);
   assert_close(slot.result.m2ll, 0, 2e-3);
   assert_int_equal(slot.result.info & MILL_INFO_TWO_MINIMA, 0);
+}
+
+static void explains_much(mill_eval *e)
+{
+  e->chisq_c_data = 1e5;
+}
+
+/* What is hardly a star has one short start, unless the template explains more than the guess's. */
+MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
+{
+  const double other[NP] = {-30, 30, 0, 0, 0};
+  for (int star = 0; star < 2; star++) {
+    make(MILL_OPT_LM);
+    memcpy(slot.starts.theta[0], start, sizeof start);
+    memcpy(slot.starts.theta[1], other, sizeof other);
+    slot.starts.n = 2;
+    slot.starts.low_sn = slot.starts.brief = 1;
+    run(star ? explains_much : NULL);
+    assert_int_equal(slot.stage, MILL_STAGE_DONE);
+    assert_int_equal((slot.result.warn & MILL_WARN_NO_STAR) != 0, !star);
+    assert_int_equal((slot.result.info & MILL_INFO_SECOND_START) != 0, star);
+    assert_int_equal(n_request[MILL_REQ_JACOBIAN] > MILL_BRIEF_JAC, star);
+    assert_int_equal(n_request[MILL_REQ_FINAL], 1 + star);
+  }
 }
 
 MILL_TEST(two_minima_are_told)
