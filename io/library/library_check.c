@@ -407,7 +407,5 @@ int mill_library_check(const mill_library *lib, const char *where)
   MILL_CHECK(check_arms(lib, where));
   MILL_CHECK(check_guess(lib, where));
   /* else a fit would be the first to refuse it */
-  return mill_columns_fits(
-      lib, where, MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS,
-      &columns);
+  return mill_columns_fits(lib, where, MILL_WITH_ANY_FIT, &columns);
 }

@@ -79,6 +79,11 @@ enum mill_columns_with {
   MILL_WITH_EPOCHS = 16    /**< of epochs */
 };
 
+/** Those that some fit has; names of labels and arms must leave them alone. */
+enum {
+  MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS
+};
+
 /** And POST_DRAWS with n samples of each star. */
 #define MILL_WITH_DRAWS(n) ((n) << 8)
 

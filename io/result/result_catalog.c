@@ -133,19 +133,18 @@ static void take_column(const group *g, const mill_column *column, const int64_t
   }
 }
 
-static void take_exposures(const group *g, size_t n_byte, int what)
+/* A column of a group's exposures, the array at `field` of their index; where an index has none they
+   are of its own file. */
+static void take_exposures(const group *g, size_t n_byte, size_t field)
 {
   char *to = g->packed;
   for (int i = g->first; i < g->end && g->n_exp > 0; i++) {
     const mill_file_index *index = &g->index[i - g->first];
-    for (int64_t k = 0; k < index->n_exposure; k++, to += n_byte) {
-      const int32_t i_file = index->exposure_file ? index->exposure_file[k] : i;
-      const void *from = what == 0   ? (const void *)&index->exposure_row[k]
-                         : what == 1 ? (const void *)&index->exposure_id[k]
-                         : what == 3 ? (const void *)&index->exposure_mjd[k]
-                                     : (const void *)&i_file;
-      memcpy(to, from, n_byte);
-    }
+    const char *from;
+    const int32_t i_file = i;
+    memcpy(&from, (const char *)index + field, sizeof from);
+    for (int64_t k = 0; k < index->n_exposure; k++, to += n_byte)
+      memcpy(to, from ? from + (size_t)k * n_byte : (const char *)&i_file, n_byte);
   }
 }
 
@@ -161,11 +160,15 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
   const struct {
     const char *name;
     hid_t type;
-    size_t n_byte;
-  } list[] = {{"catalog/exposures/FITS_ROW", H5T_STD_I64LE, sizeof(int64_t)},
-              {"catalog/exposures/EXPID", H5T_STD_I32LE, sizeof(int32_t)},
-              {"catalog/exposures/FILE", H5T_STD_I32LE, sizeof(int32_t)},
-              {"catalog/exposures/MJD", H5T_IEEE_F64LE, sizeof(double)}};
+    size_t n_byte, field;
+  } list[] = {{"catalog/exposures/FITS_ROW", H5T_STD_I64LE, sizeof(int64_t),
+               offsetof(mill_file_index, exposure_row)},
+              {"catalog/exposures/EXPID", H5T_STD_I32LE, sizeof(int32_t),
+               offsetof(mill_file_index, exposure_id)},
+              {"catalog/exposures/FILE", H5T_STD_I32LE, sizeof(int32_t),
+               offsetof(mill_file_index, exposure_file)},
+              {"catalog/exposures/MJD", H5T_IEEE_F64LE, sizeof(double),
+               offsetof(mill_file_index, exposure_mjd)}};
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char name[64];
@@ -179,9 +182,9 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
     failed = failed == MILL_OK ? err : failed;
     H5Tclose(type);
   }
-  for (int what = 0; what < 4; what++) {
-    take_exposures(g, list[what].n_byte, what);
-    err = write_share(file, path, list[what].name, list[what].type, n_exposure, start_exp, g->n_exp,
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    take_exposures(g, list[i].n_byte, list[i].field);
+    err = write_share(file, path, list[i].name, list[i].type, n_exposure, start_exp, g->n_exp,
                       g->packed);
     failed = failed == MILL_OK ? err : failed;
   }

@@ -336,6 +336,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   int err = MILL_OK;
   fourmost *f = state;
   targets t = {0};
+  double mjd = NAN;
   uint64_t there = UINT64_MAX;
   const double min_sn = select->sn_source == MILL_SN_SCORES ? select->min_sn : -INFINITY;
   MILL_TRY(f->i_target < 0 ? read_header(f, &t)
@@ -344,11 +345,12 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     MILL_TRY(
         MILL_ERROR_HDU(f->file, f->i_target,
                        " has no column SNR, by which minsn_from: scores selects; leave it out"));
+  MILL_TRY(mill_single_key_double(f->file, 0, "MJD-OBS", &mjd, NULL));
   MILL_TRY(mill_file_index_alloc(index, f->n_spec, f->n_spec));
   for (int64_t i = 0; i < f->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {"the target's name", mill_fits_text_at(&t.name, i), t.ra[i],
-                                       t.dec[i], t.fiber[i]};
+    const mill_single_target target = {
+        "the target's name", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
     mill_catalog_row_init(row);
     row->target_id = t.uid[i];
     if (!mill_selection_keeps_target(select, row->target_id) ||

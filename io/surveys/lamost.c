@@ -23,7 +23,6 @@ typedef struct lamost {
   int air;
   int64_t exposure_number; /* HDU of the pixels: what the index holds */
   int32_t exposure_id;     /* OBSID */
-  double mjd;
   mill_single_spectrum spectrum;
 } lamost;
 
@@ -88,8 +87,6 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(mill_single_medium(file, 0, &l->air));
   l->exposure_number = l->i_hdu;
   l->exposure_id = -1;
-  l->mjd = NAN;
-  MILL_CHECK(mill_single_key_double(file, 0, "MJD", &l->mjd, NULL));
   return mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, NULL);
 }
 
@@ -149,13 +146,15 @@ static int identify(lamost *l, mill_catalog_row *row)
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   lamost *l = state;
+  double mjd = NAN;
   mill_single_object object = {.n_exposure = 1,
                                .exposure = &l->exposure_number,
                                .exposure_id = &l->exposure_id,
-                               .mjd = &l->mjd,
+                               .mjd = &mjd,
                                .joint = 1};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);
+  MILL_CHECK(mill_single_key_double(l->file, 0, "MJD", &mjd, NULL));
   MILL_CHECK(read_name(l, row->object, sizeof row->object));
   MILL_CHECK(mill_single_key_double(l->file, 0, "RA", &row->target_ra, NULL));
   MILL_CHECK(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, NULL));

@@ -160,16 +160,6 @@ static void close_file(void *state)
   mill_free(s);
 }
 
-/* Modified Julian date of the middle of an exposure; its header has seconds. */
-static int read_middle(sdss *s, int i_hdu, double *mjd)
-{
-  double begin = NAN, end = NAN;
-  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-BEG", &begin, NULL));
-  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-END", &end, NULL));
-  *mjd = 0.5 * (begin + end) / 86400.0;
-  return MILL_OK;
-}
-
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
@@ -197,7 +187,6 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   for (int i = 0; i < s->n_exposure; i++) {
     s->exposure_number[i] = s->exposure[i].camera[0].i_hdu;
     s->exposure_id[i] = s->exposure[i].id;
-    MILL_CHECK(read_middle(s, s->exposure[i].camera[0].i_hdu, &s->mjd[i]));
     for (int j = 0; j < s->exposure[i].n_camera; j++) {
       camera *c = &s->exposure[i].camera[j];
       /* a file that was cut, or is none of SDSS, is refused before it has rows */
@@ -226,6 +215,16 @@ done:
   return err;
 }
 
+/* Modified Julian date of the middle of an exposure; its header has seconds. */
+static int read_middle(sdss *s, int i_hdu, double *mjd)
+{
+  double begin = NAN, end = NAN;
+  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-BEG", &begin, NULL));
+  MILL_CHECK(mill_single_key_double(s->file, i_hdu, "TAI-END", &end, NULL));
+  *mjd = 0.5 * (begin + end) / 86400.0;
+  return MILL_OK;
+}
+
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   sdss *s = state;
@@ -237,6 +236,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                                .mjd = s->mjd,
                                .joint = s->joint};
   mill_catalog_row *row = &object.row;
+  for (int i = 0; i < s->n_exposure; i++)
+    MILL_CHECK(read_middle(s, s->exposure[i].camera[0].i_hdu, &s->mjd[i]));
   mill_catalog_row_init(row);
   MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
   MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));

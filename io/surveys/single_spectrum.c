@@ -408,10 +408,9 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_single_take_row(mill_fits_file *file, int i_hdu, const mill_single_target *target,
+int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
                          int64_t i_row, mill_file_index *index)
 {
-  double mjd = NAN;
   mill_catalog_row *row = &index->row[index->n_row];
   if (strlen(target->name) >= sizeof row->object)
     return MILL_ERROR_HDU(
@@ -424,8 +423,7 @@ int mill_single_take_row(mill_fits_file *file, int i_hdu, const mill_single_targ
   row->fits_row = i_row;
   row->n_exposure = 1;
   row->first_exposure = index->n_exposure;
-  MILL_CHECK(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
-  mill_file_index_add(index, i_row, -1, mjd);
+  mill_file_index_add(index, i_row, -1, target->mjd);
   index->n_row++;
   return MILL_OK;
 }

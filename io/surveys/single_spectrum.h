@@ -128,11 +128,12 @@ typedef struct mill_single_target {
   const char *what, *name; /**< what the name is, for a message */
   double ra, dec;
   int32_t fiber;
+  double mjd; /**< NaN: none */
 } mill_single_target;
 
 /** Fill the index's next row, which is there, and its exposure.  MILL_ERR_INPUT names file, HDU and
  *  row: the name is too long. */
-int mill_single_take_row(mill_fits_file *file, int i_hdu, const mill_single_target *target,
+int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
                          int64_t i_row, mill_file_index *index);
 
 /** A file's only object, for mill_single_index. */

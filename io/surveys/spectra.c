@@ -23,8 +23,6 @@ enum {
   MAX_KNOWN = 32                /* wavelengths kept between reads, by token */
 };
 
-#define FWHM_SIGMA 2.3548200450309493 /* FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
-
 /* ---- the memory of a batch ---------------------------------------------- */
 
 struct mill_read_store {
@@ -413,9 +411,9 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
                              (void **)&sigma));
   for (int i = 0; i < p->n; i++)
-    sigma[i] = (float)(rule->fwhm_aa > 0.0
-                           ? rule->fwhm_aa / FWHM_SIGMA
-                           : known->wave_aa[p->first + i] / (FWHM_SIGMA * rule->resolving_power));
+    sigma[i] = (float)(rule->fwhm_aa > 0.0 ? rule->fwhm_aa / MILL_FWHM_SIGMA
+                                           : known->wave_aa[p->first + i] /
+                                                 (MILL_FWHM_SIGMA * rule->resolving_power));
   p->sigma_aa = sigma;
   return MILL_OK;
 }

@@ -285,15 +285,17 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   int err = MILL_OK;
   weave *w = state;
   fibtable t = {0};
+  double mjd = NAN;
   mill_class_patterns *patterns = NULL;
   const int by_class = select->n_target_class > 0;
   MILL_TRY(mill_class_patterns_make(select, &patterns));
   MILL_TRY(mill_fits_columns(w->file, w->i_table, fibtable_wish, N_WISH - !by_class, &t, NULL));
+  MILL_TRY(mill_single_key_double(w->file, 0, "MJD-OBS", &mjd, NULL));
   MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
   for (int64_t i = 0; i < w->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {"CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i],
-                                       t.fiber[i]};
+    const mill_single_target target = {
+        "CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
     const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
     mill_catalog_row_init(row);
     if (!mill_selection_keeps_target(select, row->target_id) ||

@@ -161,9 +161,7 @@ static int make_frame(job *j)
     snprintf(lib->arm[a].name, sizeof lib->arm[a].name, "%s", info->arm[a].name);
   MILL_TRY(mill_train_labels(n, value, lib, j->mapped));
   /* else a fit would be the first to refuse what was trained for hours */
-  MILL_TRY(mill_columns_fits(
-      lib, j->o.input, MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS,
-      &columns));
+  MILL_TRY(mill_columns_fits(lib, j->o.input, MILL_WITH_ANY_FIT, &columns));
 done:
   mill_free(value);
   return err;

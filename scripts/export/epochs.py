@@ -21,7 +21,7 @@ def write(product, result, whole):
     def rows():
         for block in result.blocks(0, whole):
             exposure, place = result.exposures_of(block.rows)
-            values = result.epoch_values(exposure, OF_EXPOSURE)
+            values = result.exposure_values(exposure, OF_EXPOSURE)
             mine = {c.source.name: values[c.name] for c in own}
             yield table.packed(columns, lambda source: mine[source.name] if source.name in mine
                                else block.of(source)[place], len(exposure))

@@ -72,18 +72,17 @@ def carried(result, i, whole, by_exposure):
     row = start + np.flatnonzero(whole)
     first, n, number, target = (result.catalog[name][start:stop][whole] for name in (
         "FIRST_EXPOSURE", "N_EXPOSURE", "FITS_ROW", "TARGETID"))
-    files = result.catalog["exposures/FILE"]
-    if (n < 0).any() or (first < 0).any() or (first + n > len(files)).any() \
+    n_exposure = len(result.catalog["exposures/FILE"])
+    if (n < 0).any() or (first < 0).any() or (first + n > n_exposure).any() \
             or (first[1:] < (first + n)[:-1]).any():
         raise Failure(OUTPUT, f"{result.path} is damaged: FIRST_EXPOSURE of rows of "
                               f"{result.files[i]}")
     if not by_exposure:
         return Carried(row, number, target, first)
-    exposure = np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
-    low, high = (exposure[0], exposure[-1] + 1) if len(exposure) else (0, 0)
-    is_joined = (files[low:high][exposure - low] != i).any()
-    number = result.catalog["exposures/FITS_ROW"][low:high][exposure - low]
-    return Carried(np.repeat(row, n), None if is_joined else number, np.repeat(target, n), exposure)
+    exposure, place = result.exposures_of(row)
+    at = result.exposure_values(exposure, ("FILE", "FITS_ROW"))
+    number = None if (at["FILE"] != i).any() else at["FITS_ROW"]
+    return Carried(row[place], number, target[place], exposure)
 
 
 @contextlib.contextmanager

@@ -237,17 +237,25 @@ def sky(survey):
     return png(figure, DPI)
 
 
+def panels(n, height):
+    """A figure of n axes of a height in inches, three side by side."""
+    columns = min(3, n)
+    figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
+                                figsize=(9.6, height * -(-n // columns)))
+    for axes in grid.flat[n:]:
+        axes.set_axis_off()
+    return figure, grid.flat[:n]
+
+
 def repeats(survey):
     """Differences of repeated stars in units of their stated errors, beside a Gaussian."""
     r = survey.repeats
     if r.n_pair < 5:
         return None
     names = survey.result.parameters
-    columns = min(3, len(names))
-    figure, grid = plt.subplots(-(-len(names) // columns), columns, squeeze=False,
-                                figsize=(9.6, 2.1 * -(-len(names) // columns)))
+    figure, grid = panels(len(names), 2.1)
     edges = np.linspace(-5, 5, 41)
-    for axes, p in zip(grid.flat, names):
+    for axes, p in zip(grid, names):
         error = np.hypot(*r.errors[p])
         pull = r.delta[p] / np.where(error > 0, error, np.nan)
         pull = pull[np.isfinite(pull)]
@@ -255,8 +263,6 @@ def repeats(survey):
         gauss = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi) * len(pull) * (edges[1] - edges[0])
         axes.plot(edges, gauss, color=MODEL, lw=1.2)
         axes.set_title(f"{symbol(p)}: width {half_width(pull):.2f}")
-    for axes in grid.flat[len(names):]:
-        axes.set_axis_off()
     figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
     figure.tight_layout()
     return png(figure, DPI)
@@ -279,12 +285,10 @@ def constant(survey):
 
 def curves(result, rows, names):
     """Velocity of each epoch against its time, or its number where that is not known."""
-    columns = min(3, len(rows))
-    figure, grid = plt.subplots(-(-len(rows) // columns), columns, squeeze=False,
-                                figsize=(9.6, 2.2 * -(-len(rows) // columns)))
-    for axes, row, name in zip(grid.flat, rows, names):
+    figure, grid = panels(len(rows), 2.2)
+    for axes, row, name in zip(grid, rows, names):
         exposure, _ = result.exposures_of(np.array([row]))
-        seen = result.epoch_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
+        seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
         seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # a night has one velocity
         has_time = np.isfinite(seen["MJD"]).all()
         time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
@@ -292,8 +296,6 @@ def curves(result, rows, names):
         axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
         axes.set_title(name, fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
-    for axes in grid.flat[len(rows):]:
-        axes.set_axis_off()
     figure.supylabel("velocity, km/s", fontsize=10)
     figure.tight_layout()
     return png(figure, DPI)

@@ -213,14 +213,14 @@ class Result:
         if self.epochs is not None:
             fitted = rows[status[rows] == FITTED]
             exposure, place = self.exposures_of(start + fitted)
-            packed = self.epoch_values(exposure, EPOCH)
+            packed = self.exposure_values(exposure, EPOCH)
             ends = np.searchsorted(place, np.arange(len(fitted) + 1))
             crc = self.fits["EPOCH_CRC"][start:stop][fitted]
             found[[row for k, row in enumerate(fitted) if zlib.crc32(
                 np.ascontiguousarray(packed[ends[k]:ends[k + 1]])) != crc[k]]] = True
         return found
 
-    # --- epochs ---
+    # --- exposures ---
 
     def exposures_of(self, rows):
         """Numbers of all exposures of rows, which ascend, and of each the place of its row."""
@@ -235,11 +235,11 @@ class Result:
         place = np.repeat(np.arange(len(rows)), n)
         return first[place] + np.arange(len(place)) - (np.cumsum(n) - n)[place], place
 
-    def epoch_values(self, exposure, names):
-        """Columns of /epochs and /catalog/exposures of exposures, as records."""
+    def exposure_values(self, exposure, names):
+        """Columns of /catalog/exposures, or /epochs where there are any, of exposures, as records."""
         low, high = (exposure.min(), exposure.max() + 1) if len(exposure) else (0, 0)
-        columns = {n: self.epochs[n] if n in self.epochs else self.catalog["exposures"][n]
-                   for n in names}
+        others = self.catalog["exposures"]
+        columns = {n: others[n] if n in others else self.epochs[n] for n in names}
         values = np.empty(len(exposure), [(n, c.dtype) for n, c in columns.items()])
         for name, column in columns.items():
             values[name] = column[low:high][exposure - low]
@@ -349,10 +349,8 @@ class Result:
 
     def exposures(self, row):
         """[(input, number in its file)] of the exposures of a row."""
-        first, n = int(self.catalog["FIRST_EXPOSURE"][row]), int(self.catalog["N_EXPOSURE"][row])
-        table = self.catalog["exposures"]
-        return list(zip(table["FILE"][first:first + n].tolist(),
-                        table["FITS_ROW"][first:first + n].tolist()))
+        exposure, _ = self.exposures_of(np.array([row]))
+        return self.exposure_values(exposure, ("FILE", "FITS_ROW")).tolist()
 
     def setting(self, key):
         """Value of a key of the configuration as it was used; lists of numbers as lists."""

@@ -15,6 +15,8 @@
 #include "kernels/data/settings.h"
 #include "src/config/option.h"
 
+#define MILL_FWHM_SIGMA 2.3548200450309493 /**< FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
+
 /** Grid points of a library's arm to one of the fit's, at most. */
 enum { MILL_MAX_SAMPLING = 4 };
 

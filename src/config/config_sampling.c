@@ -14,9 +14,9 @@ enum {
   REACH = 12          /* of the filter, in coarse grid points */
 };
 
-/* FWHM over sigma; bins of the guess have at least the second number of grid points; what sampling
- * folds into the lines is below exp(-HIDDEN) of them. */
-static const double FWHM_SIGMA = 2.3548200450309493, BIN_POINTS = 2.0, HIDDEN = 7.0;
+/* Bins of the guess have at least the first number of grid points; what sampling folds into the lines
+ * is below exp(-HIDDEN) of them. */
+static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
 /* The filter passes frequencies up to the first, and stops from the second on, over 1/coarse step:
  * what it lets through beyond 1/2 folds back to where line-spread functions leave nothing. */
@@ -27,9 +27,9 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
 {
   const double power =
       choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
-  const double own = choice->most_power > 0.0 ? 1.0 / (FWHM_SIGMA * choice->most_power) : 0.0;
-  const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (FWHM_SIGMA * wave_aa)
-                     : power > 0.0         ? 1.0 / (FWHM_SIGMA * power)
+  const double own = choice->most_power > 0.0 ? 1.0 / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
+  const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
+                     : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
                                            : 0.0;
   switch (config->lsf) {
   case MILL_LSF_RESOLVING_POWER:
