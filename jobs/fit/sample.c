@@ -7,8 +7,6 @@
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 
-static int take_moves(const mill_option *row, const char *text, void *base);
-
 #define TEXT(member)        MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
 #define FLAG(member)        MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)
 #define KEY(member, of_key) TEXT(member), .key = of_key
@@ -47,24 +45,12 @@ static const mill_option rows[] = {
     {.name = "sampling"},
     {"prior-table", TEXT(prior_table),
      .help = "table of priors by star instead of that of the fit"},
-    {"walkers", COUNT(sample.n_walker, 4, MILL_MAX_WALKER),
-     .help = "walkers per star, an even number of at least twice the parameters"},
-    {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",
-     .help = "moves of the walkers: stretch, de (differential evolution), independent (from the "
-             "ensemble's mean and covariance; three of five proposals), langevin (along the "
-             "gradient, at the cost of a Jacobian) (default stretch,de,independent)"},
-    {"temperatures", COUNT(sample.n_temperature, 1, MILL_MAX_TEMPERATURE),
-     .help = "temperatures of parallel tempering, for stars with several minima and for the "
-             "evidence; the hottest ensemble samples the priors; 1: no tempering, else 3 or more"},
-    {"rhat", REAL(sample.most_rhat, 1.0001, 10),
-     .help = "a star is done when the split R-hat of every parameter is at most this"},
     {"ess", REAL(sample.least_ess, 1, 1e7),
-     .help = "and the effective sample size of every parameter at least this"},
-    {"max-evaluations", COUNT(sample.max_eval, 1, 100000000),
+     .help = "a star is done when the effective sample size of every parameter is at least this"},
+    {"max-evaluations", COUNT(sample.max_eval, 2, 10000000),
      .help =
          "most likelihood evaluations per star; a star that reaches them is flagged NOT_CONVERGED"},
-    {"draws", COUNT(sample.n_draw, 0, MILL_MAX_DRAW),
-     .help = "samples to store per star, evenly thinned"},
+    {"draws", COUNT(sample.n_draw, 0, MILL_MAX_DRAW), .help = "samples to store per star"},
     {"seed", MILL_OPTION_SEED, MILL_AT(mill_fit_options, sample.seed),
      .help = "seed of the random numbers"},
     {.name = "running"},
@@ -90,38 +76,7 @@ static const mill_option_table table = {
     rows};
 
 static const mill_fit_options defaults = {
-    .part = 1.0,
-    .sample = {.n_walker = 32,
-               .n_temperature = 1,
-               .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
-               .max_eval = 100000,
-               .most_rhat = 1.05,
-               .least_ess = 1000,
-               .seed = 1}};
-
-static int take_moves(const mill_option *row, const char *text, void *base)
-{
-  static const char *const name[] = {"stretch", "de", "independent", "langevin"};
-  const int n_name = (int)(sizeof name / sizeof name[0]);
-  mill_fit_options *options = base;
-  options->sample.moves = 0;
-  for (const char *item = text;; item++) {
-    const size_t n = strcspn(item, ",");
-    int i = 0;
-    while (i < n_name && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
-      i++;
-    if (i == n_name)
-      return MILL_ERROR(
-          MILL_ERR_USAGE,
-          "--%s takes stretch, de, independent and langevin, separated by commas, not '%.*s'",
-          row->name, (int)n, item);
-    options->sample.moves |= 1 << i;
-    item += n;
-    if (*item == '\0')
-      break;
-  }
-  return MILL_OK;
-}
+    .part = 1.0, .sample = {.max_eval = 20000, .least_ess = 1000, .seed = 1}};
 
 /* Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
 static int parse(int argc, char **argv, mill_fit_options *options)

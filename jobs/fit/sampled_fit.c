@@ -17,7 +17,7 @@
 
 #define FORMAT_NAME "starmill result"
 
-/* Purposes of random words, in addition to that of the walkers. */
+/* Purposes of random words, in addition to that of the points. */
 enum { NAME_PURPOSE = 20, SHARE_PURPOSE = 21 };
 
 uint64_t mill_sampled_identity(int64_t target_id, const char *object)
@@ -339,11 +339,8 @@ void mill_sampled_print(const mill_fit_options *options, FILE *out)
   if (!options->fit)
     return;
   fprintf(out,
-          "sample_walkers: %d\nsample_temperatures: %d\nsample_moves: %d\nsample_max_evaluations: "
-          "%d\nsample_draws: %d\n"
-          "sample_rhat: %.17g\nsample_ess: %.17g\nsample_seed: %llu\n",
-          s->n_walker, s->n_temperature, s->moves, s->max_eval, s->n_draw, s->most_rhat,
-          s->least_ess, (unsigned long long)s->seed);
+          "sample_max_evaluations: %d\nsample_draws: %d\nsample_ess: %.17g\nsample_seed: %llu\n",
+          s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
 }
 
 int mill_sampled_extend(const mill_fit_options *options, char **identity)

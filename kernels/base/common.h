@@ -58,8 +58,6 @@ enum {
   MILL_MAX_ERROR = 18,       /**< of a segment: both */
   MILL_MAX_ROWS = 48,        /**< components, continuum functions and parameters together */
   MILL_MAX_GUESS_START = 10, /**< templates of the guess that a star may start from */
-  MILL_MAX_WALKER = 128,     /**< walkers that sample a posterior */
-  MILL_MAX_TEMPERATURE = 32, /**< at which they do */
   MILL_MAX_DIAG = 31,        /**< diagonals of a resolution matrix, odd */
   MILL_MAX_NAME = 32         /**< bytes of a label, arm or setup name with its end */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Result of `starmill sample` for one star: its posterior from the samples of an ensemble. */
+/** Result of `starmill sample` for one star: its posterior by importance sampling. */
 #ifndef MILL_POSTERIOR_H
 #define MILL_POSTERIOR_H
 
@@ -10,7 +10,8 @@ MILL_EXTERN_C_BEGIN
 /** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
 #define MILL_POST_LIST(X)                                                                          \
   X(MILL_POST_NOT_CONVERGED, 1, "NOT_CONVERGED",                                                   \
-    "the limit on evaluations was reached before R-hat and effective sample size were as asked")   \
+    "the limit on evaluations was reached before the effective sample size was as asked and "      \
+    "POST_PARETO_K at most 0.7")                                                                   \
   X(MILL_POST_LIMIT, 2, "LIMIT",                                                                   \
     "a limit of VRAD or VSINI cuts the posterior: more than 1 % of it lies within 0.1 standard "   \
     "deviations of the limit")                                                                     \
@@ -41,20 +42,18 @@ enum {
 };
 
 /** By parameter in the order VRAD, VSINI, labels.  A parameter that the fit holds has its value as
- *  mean and percentiles, no variance, and NaN as R-hat and effective size. */
+ *  mean and percentiles, no variance, and NaN as effective size. */
 typedef struct mill_posterior {
   int32_t flag;      /**< bits of enum mill_post_flag */
-  int32_t n_sweep;   /**< moves of every walker after the burn-in */
-  int64_t n_eval;    /**< likelihood evaluations, burn-in included */
-  int64_t n_jac;     /**< of them with derivatives */
-  double accept;     /**< fraction of the proposals after the burn-in that were accepted */
+  int32_t n_eval;    /**< likelihood evaluations */
+  double pareto;     /**< Pareto k of the weights */
   double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
-  /** ln of the mean of the likelihood over the priors, and its error; NaN without temperatures. */
+  /** ln of the mean of the likelihood over the priors, and its error; NaN where a
+   *  label has no bounds. */
   double ln_evidence, ln_evidence_err;
   double mean[MILL_MAX_PAR];
   double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
-  double rhat[MILL_MAX_PAR];
   double ess[MILL_MAX_PAR]; /**< effective sample size */
   /** Marginal densities [n_label + 2][MILL_N_DENSITY] in 1/unit, on points evenly from
    *  density_low to density_high, both of them points; NaN where the parameter is held. */

@@ -28,30 +28,13 @@ typedef struct mill_wave_range {
 
 enum { MILL_MAX_WAVE_MASK = 32 };
 
-/** Moves of the walkers of `starmill sample`, bits. */
-enum mill_sample_moves {
-  MILL_MOVE_STRETCH = 1,
-  MILL_MOVE_DE = 2,          /**< differential evolution */
-  MILL_MOVE_INDEPENDENT = 4, /**< from the ensemble's own mean and covariance */
-  MILL_MOVE_LANGEVIN = 8     /**< along the gradient; the last bit */
-};
-
 /** How the posterior of a fitted star is sampled (kernels/star/sample.h). */
 typedef struct mill_sample_settings {
-  int n_walker;                /**< 0: it is not; even, at least twice the free parameters */
-  int n_temperature;           /**< of parallel tempering; 0 and 1: none */
-  int moves;                   /**< bits of enum mill_sample_moves */
-  int max_eval;                /**< likelihood evaluations of a star */
-  int n_draw;                  /**< samples that are kept one by one */
-  double most_rhat, least_ess; /**< a star is done when all parameters keep both */
+  int max_eval;     /**< likelihood evaluations of a star; 0: it is not */
+  int n_draw;       /**< samples that are kept one by one */
+  double least_ess; /**< a star is done when all parameters have this effective size */
   uint64_t seed;
 } mill_sample_settings;
-
-/** Temperatures; 1: the posterior alone. */
-MILL_HD static inline int mill_n_temperature(const mill_sample_settings *s)
-{
-  return s->n_temperature > 1 ? s->n_temperature : 1;
-}
 
 typedef struct mill_fit_settings {
   enum mill_optimizer optimizer;

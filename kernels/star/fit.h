@@ -442,7 +442,7 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
       mill_point_distance2(m, slot, slot->best.at.theta, p->end) >
           MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
-  if (m->set.sample.n_walker > 0 && p->have && converged)
+  if (m->set.sample.max_eval > 0 && p->have && converged)
     mill_sample_note(m, slot);
   if (p->have && (!slot->best.have || p->at.f < slot->best.at.f)) {
     if (slot->best.have && slot->best.at.f - p->at.f >= gap)
@@ -485,12 +485,12 @@ MILL_HD_CALLED static inline int mill_start_repeats(const mill_model *m, const m
           mill_start_in_basin(m, slot));
 }
 
-/** Will a later start end in a minimum that is worse than the best one?  Walkers of `sample` want
- *  to know such minima. */
+/** Will a later start end in a minimum that is worse than the best one?  `sample` wants to
+ *  know such minima. */
 MILL_HD static inline int mill_start_loses(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
-  return m->set.sample.n_walker == 0 && p->n_jac >= MILL_RACE_JAC &&
+  return m->set.sample.max_eval == 0 && p->n_jac >= MILL_RACE_JAC &&
          p->at.f - MILL_RACE_PROMISE * p->pred >
              slot->best.at.f + MILL_TWO_MINIMA_GAP * mill_fit_reduced(slot);
 }
@@ -550,7 +550,7 @@ MILL_HD static inline void mill_final_digest(const mill_model *m, mill_slot *slo
     mill_search_begin(m, slot, 0);
     return;
   }
-  if (m->set.sample.n_walker > 0 && slot->result.status == MILL_STATUS_FITTED)
+  if (m->set.sample.max_eval > 0 && slot->result.status == MILL_STATUS_FITTED)
     mill_sample_begin(m, slot);
 }
 

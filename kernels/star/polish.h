@@ -112,14 +112,21 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
 /** F of a point outside the limits (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
-/** Hull penalty and priors at theta, to be added to the segments' F. */
-MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
-                                                 const double *theta)
+/** Hull penalty at theta. */
+MILL_HD_CALLED static inline double mill_hull_penalty(const mill_model *m, const mill_slot *slot,
+                                                      const double *theta)
 {
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
   const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
-  double f = d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
+  return d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
+}
+
+/** Hull penalty and priors at theta, to be added to the segments' F. */
+MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
+                                                 const double *theta)
+{
+  double f = mill_hull_penalty(m, slot, theta);
   for (int j = 0; j < m->n_par; j++)
     f += mill_prior_penalty(m, slot, j, theta[j]);
   return f;

@@ -100,6 +100,9 @@ typedef struct mill_slot {
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
 
+/** Bytes of a slot that are copied; its work space is not. */
+#define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
+
 /** Rows of error of a segment: the components of its arm, and the width of its line-spread
  *  function. */
 MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_error)
@@ -262,12 +265,9 @@ enum mill_star_count {
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */
   MILL_COUNT_KEPT,      /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
-  MILL_COUNT_WALKER,    /**< those of all temperatures; this and the next: 0 without posteriors */
-  MILL_COUNT_POSITION,  /**< the same times n_par */
-  MILL_COUNT_GRADIENT,  /**< n_walker * n_par with Langevin moves, else 0 */
-  MILL_COUNT_STONE,     /**< MILL_SAMPLE_KEEP * (n_temperature - 1) */
-  MILL_COUNT_CHAIN,     /**< MILL_SAMPLE_KEEP * n_walker * n_par */
-  MILL_COUNT_SORTED,    /**< MILL_SAMPLE_KEEP * n_walker */
+  MILL_COUNT_PROPOSAL,  /**< MILL_SAMPLE_PART; this and the next: 0 without posteriors */
+  MILL_COUNT_POINT,     /**< max_eval */
+  MILL_COUNT_PLACE,     /**< (max_eval + 1) * n_par */
   MILL_COUNT_POSTERIOR, /**< bytes of a posterior and its samples */
   MILL_N_STAR_COUNT
 };
@@ -308,15 +308,11 @@ static inline int mill_slot_arrays(const mill_array **table)
       {offsetof(mill_slot, guess.least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess.velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, kept.flux), 1, MILL_STAR_DEVICE, MILL_COUNT_KEPT},
-      {offsetof(mill_slot, sample.walker), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_POSITION},
-      {offsetof(mill_slot, sample.walker_f), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_WALKER},
-      {offsetof(mill_slot, sample.walker_penalty), sizeof(double), MILL_STAR_DEVICE,
-       MILL_COUNT_WALKER},
-      {offsetof(mill_slot, sample.walker_grad), sizeof(double), MILL_STAR_DEVICE,
-       MILL_COUNT_GRADIENT},
-      {offsetof(mill_slot, sample.stone), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_STONE},
-      {offsetof(mill_slot, sample.chain), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_CHAIN},
-      {offsetof(mill_slot, sample.sorted), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_SORTED},
+      {offsetof(mill_slot, sample.part), sizeof(mill_part), MILL_STAR_DEVICE, MILL_COUNT_PROPOSAL},
+      {offsetof(mill_slot, sample.x), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PLACE},
+      {offsetof(mill_slot, sample.ln_p), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_POINT},
+      {offsetof(mill_slot, sample.ln_w), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_POINT},
+      {offsetof(mill_slot, sample.sorted), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_POINT},
       {offsetof(mill_slot, sample.posterior), 1, MILL_STAR_DEVICE, MILL_COUNT_POSTERIOR},
   };
   *table = array;

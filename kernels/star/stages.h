@@ -190,38 +190,36 @@ typedef struct mill_kept {
   void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 } mill_kept;
 
-enum mill_sample_phase { MILL_SAMPLE_POSITIONS = 0, MILL_SAMPLE_BURNS, MILL_SAMPLE_MOVES };
+enum { MILL_SAMPLE_PART = 32 /**< of all proposals of a star */ };
 
-enum { MILL_SAMPLE_KEEP = 512 /**< sweeps of which the chains have room */ };
+/** One Student's t of a proposal (kernels/star/proposal.h). */
+typedef struct mill_part {
+  double share; /**< of the draws of its proposal */
+  double n;     /**< of all draws up to the last look at the weights */
+  double mean[MILL_MAX_PAR], bend[MILL_MAX_PAR];
+  double axes[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_free][n_free] lower triangle */
+  double ln_peak;                           /**< ln of its density there, but for a constant */
+} mill_part;
 
-/** State of the ensemble that samples a star's posterior (kernels/star/sample.h). */
+/** State of the points that sample a star's posterior (kernels/star/sample.h). */
 typedef struct mill_sample {
-  uint64_t identity; /**< of the star's random numbers */
-  int phase;         /**< enum mill_sample_phase */
-  int i_walker;      /**< whose proposal the request is */
-  int n_try;         /**< of its first position */
-  int n_sweep, n_kept, thin, next_check;
-  int has_axes;      /**< the independent move has its distribution */
-  double log_factor; /**< ln of the proposal's Hastings factor */
-  int move;          /**< of the proposal, of enum mill_sample_moves */
-  int asks_gradient; /**< the request is not a proposal but the gradient where the walker is */
-  double mean[MILL_MAX_PAR];
-  /** [n_free][n_free] lower triangle: of the first positions that of the fit's curvature, then that
-   *  of the covariance of the independent move. */
-  double axes[MILL_MAX_PAR * MILL_MAX_PAR];
-  int64_t n_eval, n_jac, n_proposal, n_accepted;
-  double least;                        /**< lowest F so far */
-  double ladder[MILL_MAX_TEMPERATURE]; /**< power of the likelihood, 1 first and 0 last */
-  int n_origin;                        /**< minima about which walkers begin */
-  double share[MILL_MAX_START + 1];    /**< of the walkers that begin about them, cumulative */
+  uint64_t identity;           /**< of the star's random numbers */
+  int i_vsini;                 /**< free parameter that is v sin i; -1: it is fixed */
+  int n_point, n_draw;         /**< evaluated, and drawn with those refused */
+  int n_target;                /**< points at which to look at the weights */
+  int first_part, n_part;      /**< those of the present proposal; earlier ones lie before */
+  int first_point, first_draw; /**< of the present proposal */
+  int n_sample;                /**< in the end: without weights, in x */
+  double least;                /**< lowest F so far */
+  double ln_most;              /**< ln of the largest weight */
+  double pareto;               /**< k of the weights */
+  double ess[MILL_MAX_PAR];    /**< [n_free] effective sizes */
   /* NULL where no posterior is wanted */
-  double *walker;            /**< [n_temperature][n_walker][n_free] where the walkers are */
-  double *walker_f;          /**< [n_temperature][n_walker] F there, */
-  double *walker_penalty;    /**< and the part of it that is priors and hull penalty */
-  double *walker_grad;       /**< [n_walker][n_free] gradient of F, first NaN: not known */
-  double *stone;             /**< [MILL_SAMPLE_KEEP][n_temperature - 1] kernels/star/temper.h */
-  float *chain;              /**< [MILL_SAMPLE_KEEP][n_walker][n_free] less the solution */
-  float *sorted;             /**< [MILL_SAMPLE_KEEP][n_walker] work space */
+  mill_part *part;           /**< [MILL_SAMPLE_PART] */
+  float *x;                  /**< [max_eval + 1][n_free] less the solution; one is under way */
+  float *ln_p;               /**< [max_eval] ln of the density by the solution's, without hulls */
+  float *ln_w;               /**< [max_eval] of the weights, by the largest */
+  float *sorted;             /**< [max_eval] work space */
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
@@ -233,6 +231,7 @@ typedef struct mill_fit_space {
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
   double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
+  double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];  /**< kernels/star/proposal.h */
 } mill_fit_space;
 
 MILL_EXTERN_C_END

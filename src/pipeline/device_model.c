@@ -14,60 +14,24 @@ enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cach
 /** Most that the emulator's rows at the guess's templates take. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
 
-/** Is a label's prior normalisable? */
-static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int l)
-{
-  const int j = MILL_PAR_LABEL0 + l;
-  int bounded = set->fixed[j] || set->prior_sigma[j] > 0.0;
-  for (int h = 0; h < lib->n_hull; h++)
-    for (int i = 0; i < lib->hull[h].n_label; i++)
-      bounded = bounded || lib->hull[h].label[i] == l;
-  return bounded;
-}
-
 /** Can posteriors be sampled like this? */
-static int check_sample(const mill_library *lib, const mill_fit_settings *set)
+static int check_sample(const mill_sample_settings *s)
 {
-  const mill_sample_settings *s = &set->sample;
-  if (s->n_walker == 0)
+  if (s->max_eval == 0)
     return MILL_OK;
-  const int n_par = MILL_PAR_LABEL0 + lib->n_label + (set->velocity_offsets ? lib->n_arm - 1 : 0);
-  if (s->n_walker < 2 * n_par || s->n_walker > MILL_MAX_WALKER || s->n_walker % 2 != 0)
+  if (s->max_eval < 2.0 * s->least_ess)
     return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d walkers for %d parameters: give an even number from %d (twice the "
-                      "parameters) to %d (--walkers)",
-                      s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
-  const int n_temperature = mill_n_temperature(s);
-  if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)",
-                      n_temperature, MILL_MAX_TEMPERATURE);
-  if (s->max_eval < 200 * s->n_walker * n_temperature)
-    return MILL_ERROR(MILL_ERR_CONFIG,
-                      "%d evaluations of a star are too few for %d walkers: at least %d are needed "
-                      "(--max-evaluations)",
-                      s->max_eval, s->n_walker * n_temperature, 200 * s->n_walker * n_temperature);
-  for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
-    if (!is_bounded(lib, set, l))
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "no hull of %s and no prior bounds %s, so the evidence is undefined: omit "
-                        "--temperatures, or fit with a prior on it",
-                        lib->path, lib->label[l].name);
-  if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "an effective sample size of %g is more than the chains of %d walkers keep: at most "
-        "%d (--ess), or more walkers (--walkers)",
-        s->least_ess, s->n_walker, 128 * s->n_walker);
-  if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_LANGEVIN || s->n_draw < 0 ||
-      s->n_draw > MILL_MAX_DRAW || !(s->most_rhat > 1.0) || !(s->least_ess > 0.0))
+                      "%d evaluations of a star (--max-evaluations) are too few for an effective "
+                      "sample size of %g (--ess): give twice as many",
+                      s->max_eval, s->least_ess);
+  if (s->n_draw < 0 || s->n_draw > MILL_MAX_DRAW || !(s->least_ess > 0.0))
     return MILL_ERROR(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
   return MILL_OK;
 }
 
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
-  MILL_CHECK(check_sample(lib, s));
+  MILL_CHECK(check_sample(&s->sample));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
     return MILL_ERROR(MILL_ERR_RANGE, "%d continuum functions; expected 1 to %d", s->n_cont,
                       MILL_MAX_CONT);

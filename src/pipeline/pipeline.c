@@ -56,7 +56,7 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(MILL_ALLOC(n_slot, &p->all.done));
   MILL_TRY(MILL_ALLOC(n_slot, &p->all.row));
   MILL_TRY(make_parts(p, n_thread));
-  if (settings->sample.n_walker > 0)
+  if (settings->sample.max_eval > 0)
     MILL_TRY(mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->model.n_deriv), 1,
                               (void **)&p->posterior));
   MILL_TRY(mill_slots_create(lib, &p->model, p->waveset, backend, p->all.device, n_slot,

@@ -294,16 +294,12 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
 static void count_posterior(const mill_model *m, size_t *count)
 {
   const mill_sample_settings *set = &m->set.sample;
-  const size_t n = (size_t)set->n_walker;
-  const size_t n_temperature = (size_t)mill_n_temperature(set);
+  const size_t n = (size_t)set->max_eval;
   if (n == 0)
     return;
-  count[MILL_COUNT_WALKER] = n * n_temperature;
-  count[MILL_COUNT_POSITION] = n * n_temperature * (size_t)m->n_par;
-  count[MILL_COUNT_GRADIENT] = set->moves & MILL_MOVE_LANGEVIN ? n * (size_t)m->n_par : 0;
-  count[MILL_COUNT_STONE] = MILL_SAMPLE_KEEP * (n_temperature - 1);
-  count[MILL_COUNT_CHAIN] = MILL_SAMPLE_KEEP * n * (size_t)m->n_par;
-  count[MILL_COUNT_SORTED] = MILL_SAMPLE_KEEP * n;
+  count[MILL_COUNT_PROPOSAL] = MILL_SAMPLE_PART;
+  count[MILL_COUNT_POINT] = n;
+  count[MILL_COUNT_PLACE] = (n + 1) * (size_t)m->n_par;
   count[MILL_COUNT_POSTERIOR] = mill_posterior_bytes(set->n_draw, m->n_deriv);
 }
 

@@ -12,9 +12,6 @@
 #include "src/pipeline/device_memory.h"
 #include "src/pipeline/waveset_cache.h"
 
-/** Bytes of a slot that are copied; its work space is not. */
-#define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
-
 /** Memory of the backend for all of a star: its models, its mill_segment, what the host fills of
  * its arrays, its mill_slot, and the other arrays.  So the second to the fourth go up as one piece,
  * and the first two come back as one. */

@@ -115,7 +115,7 @@ class FitPriors(ProgramTest):
         table = self.save("tight.fits", tight)
         fit = self.one_fit("tight.h5", "--prior-table", table)
         args = ("sample", "--fit", tmp("tight.h5"), "--library", LIBRARY, "--targetid", self.ids[star],
-                "--walkers", 12, "--ess", 100, "--rhat", 1.1, "--max-evaluations", 9600, SURVEY)
+                "--ess", 100, SURVEY)
         run(*args, "--output", tmp("post.h5"))
         post = read(tmp("post.h5"))
         self.assertTrue((post["FIT_INFO"] & INFO_PRIOR).all())

@@ -32,7 +32,7 @@ POISON = {"PTXSIM_POISON": "127"}  # an index that nobody wrote leads out of all
 SHORT = "slots: 5\nmax_starts: 1\nmax_eval: 40\n"
 ARMS = "arms: [{name: b, min: 4950, max: 5250}, {name: r, min: 6500, max: 6650}]\n"
 NARROW = "arms: [{name: b, min: 5100, max: 5250}]\n"
-SAMPLE = ("--walkers", 12, "--ess", 10, "--rhat", 3, "--max-evaluations", 2400, "--threads", 1)
+SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():

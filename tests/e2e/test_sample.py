@@ -10,8 +10,7 @@ from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
 TWO_MINIMA, SECOND_START = 128, 2
-QUICK = ("--walkers", 12, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 2400, "--draws", 7,
-         "--backend", "cpu", "--threads", 1)
+QUICK = ("--ess", 100, "--max-evaluations", 2000, "--draws", 7, "--backend", "cpu", "--threads", 1)
 ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
 
 
@@ -83,8 +82,12 @@ class Sample(ProgramTest):
         sigma = np.sqrt(table["POST_COVAR"][good][:, diagonal])
         for k in range(7):
             self.assertLess(np.abs((draws[:, k] - table["POST_MEAN"][good]) / sigma).max(), 8)
-        self.assertTrue((table["POST_NEVAL"][good] <= 2400).all())
-        self.assertFalse(table["POST_NJAC"].any() or np.isfinite(table["POST_LN_EVIDENCE"]).any())
+        self.assertTrue((table["POST_NEVAL"][good] <= 2000).all())
+        self.assertTrue((np.nanmin(table["POST_ESS"][good], axis=1) >= 100).all())
+        self.assertTrue((table["POST_PARETO_K"][good] <= 0.7).all())
+        self.assertTrue((table["POST_LN_EVIDENCE"][good] < -0.5 * table["POST_M2LL_MIN"][good]).all())
+        error = table["POST_LN_EVIDENCE_ERR"][good]
+        self.assertTrue(((error > 0) & (error < 0.3)).all())
         density = table["POST_DENSITY"][good].reshape(-1, 6, 64)
         width = table["POST_DENSITY_HIGH"][good] - table["POST_DENSITY_LOW"][good]
         total = np.trapz(density, axis=2) * width / 63
@@ -122,7 +125,7 @@ class Sample(ProgramTest):
         self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
 
     def test_a_stop_gives_up_the_star_under_way(self):
-        slow = ("--ess", 400, "--max-evaluations", 6000)  # half a second a star
+        slow = ("--ess", 3000, "--max-evaluations", 20000)  # half a second a star
         process = self.start("stopped.h5", *slow)
         wait_until(lambda: has_rows(tmp("stopped.h5")), process)
         process.send_signal(signal.SIGTERM)
@@ -213,17 +216,6 @@ class Sample(ProgramTest):
             self.assertOneLine(done, os.path.basename(name), "has changed since", status=4)
         self.assertFalse(os.path.exists(tmp("no-sample.h5")))
 
-    def test_temperatures_and_gradients(self):
-        one = ("--targetid", self.ids[0], "--quiet")
-        done = self.sample("tempered.h5", "--temperatures", 6, "--moves", "stretch,de,langevin",
-                           "--max-evaluations", 14400, *one)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        table = read(tmp("tempered.h5"))
-        self.assertTrue(np.isfinite(table["POST_LN_EVIDENCE"][0]))
-        self.assertLess(table["POST_LN_EVIDENCE"][0], -0.5 * table["POST_M2LL_MIN"][0])
-        self.assertGreater(table["POST_LN_EVIDENCE_ERR"][0], 0)
-        self.assertTrue(0 < table["POST_NJAC"][0] < table["POST_NEVAL"][0] / 3)
-
     def list_of_targets(self):
         put("ids.txt", "\n".join(str(i) for i in self.ids))
         return tmp("ids.txt")
@@ -233,11 +225,7 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--targetid", 12345), "12345", "no such target", status=2)
         say(self.sample("no.h5", "--flag", "TWO_MINIMA,HULLS"), "'HULLS'", status=2)
         say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
-        say(self.sample("no.h5", "--walkers", 0), "--walkers", status=2)
-        say(self.sample("no.h5", "--walkers", 10), "10 walkers for 6 parameters", status=2)
-        say(self.sample("no.h5", "--temperatures", 2), "2 temperatures", status=2)
-        say(self.sample("no.h5", "--temperatures", 3), "7200", "--max-evaluations", status=2)
-        say(self.sample("no.h5", "--moves", "de,hop"), "'hop'", status=2)
+        say(self.sample("no.h5", "--ess", 1200), "--max-evaluations", "twice", status=2)
         say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
         say(self.sample("no.h5", fit=self.library), "not a result of starmill fit", status=2)
         say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)

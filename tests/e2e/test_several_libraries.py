@@ -101,7 +101,7 @@ class Several(EndToEnd):
         done = starmill(*self.command("no.h5", library=self.library[::-1]))
         self.assertOneLine(done, "cool.h5 has the label feh", "name first", status=2)
         stars = [int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]) for k in (COOL, HOT)]
-        sample = ["sample", "--fit", tmp("both.h5"), "--walkers", 12, "--max-evaluations", 2400,
+        sample = ["sample", "--fit", tmp("both.h5"), "--ess", 100,
                   "--targetid", "{},{}".format(*stars), "--output", tmp("post.h5"), tmp("stars.fits")]
         self.assertOneLine(starmill(*sample, *(w for p in self.library for w in ("--library", p))),
                            "choose it by --library", status=2)
@@ -109,7 +109,7 @@ class Several(EndToEnd):
                                     (("--library", self.library[1]), "", (NO_FIT, FITTED))):
             done = run(*sample, *given, "--overwrite")
             self.assertIn(says, done.stderr)
-            self.assertRegex(done.stdout, "POST_FLAG +rows with each bit:\n  NOT_CONVERGED +1 ")
+            self.assertRegex(done.stdout, r"POST_FLAG +rows with each bit:\n  [A-Z_]+ +1 ")
             post = read(tmp("post.h5"))
             self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])), dict(zip(stars, status)))
 

@@ -22,13 +22,7 @@ typedef struct answer {
 static void usual_sampling(void)
 {
   set.sample =
-      (mill_sample_settings){.n_walker = 16,
-                             .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
-                             .max_eval = 200000,
-                             .n_draw = N_DRAW,
-                             .most_rhat = 1.1,
-                             .least_ess = 100,
-                             .seed = 3};
+      (mill_sample_settings){.max_eval = 4000, .n_draw = N_DRAW, .least_ess = 100, .seed = 3};
 }
 
 /** Star i of any number: labels within the hulls' inner part, v sin i up to 160 km/s. */
@@ -95,11 +89,6 @@ MILL_TEST(posteriors_do_not_depend_on_slots_threads_or_order)
 {
   enum { N = 4 };
   usual_sampling();
-  set.sample.n_temperature = 3;
-  set.sample.moves |= MILL_MOVE_LANGEVIN;
-  set.sample.n_walker = 12;
-  set.sample.least_ess = 20;
-  set.sample.most_rhat = 3;
   static made_star star[N];
   static answer out[3][N];
   static const int mixed[N] = {3, 0, 2, 1};
@@ -118,8 +107,7 @@ MILL_TEST(posteriors_do_not_depend_on_slots_threads_or_order)
   for (int i = 0; i < N; i++)
     assert_int_equal(out[0][i].result.status, i == 2 ? MILL_STATUS_NO_ARM : MILL_STATUS_FITTED);
   assert_int_equal(out[0][2].posterior.n_eval, 0);
-  assert_true(out[0][1].posterior.n_eval > 3 * 12 * 60); /* more than the burn-in */
-  assert_true(out[0][1].posterior.n_jac > 0);
+  assert_true(out[0][1].posterior.n_eval > 100);
 }
 
 /** At high S/N the posterior is the Gaussian of the fit's curvature. */
@@ -132,8 +120,8 @@ MILL_TEST(the_spread_is_the_fits_covariance)
   usual_sampling();
   for (int i = 0; i < N; i++)
     make_star(i + 1, 150, &star[i], truth);
-  set.sample.n_walker = 32;
-  set.sample.least_ess = 2500; /* a deviation is good to 1.4 % */
+  set.sample.max_eval = 10000;
+  set.sample.least_ess = 4900; /* a deviation is good to 1 % */
   sample(2, 1, N, star, NULL, out);
   for (int i = 0; i < N; i++) {
     const mill_fit_result *r = &out[i].result;
@@ -143,7 +131,7 @@ MILL_TEST(the_spread_is_the_fits_covariance)
       const int at = j * N_PAR - j * (j - 1) / 2;
       const double error = sqrt(r->covar[at]) / r->err_scale;
       printf("star %d, parameter %d: %.4f of the fit's error\n", i, j, sqrt(p->covar[at]) / error);
-      assert_close(sqrt(p->covar[at]) / error, 1, 0.05);
+      assert_close(sqrt(p->covar[at]) / error, 1, 0.07); /* 1.04 of many samples */
       assert_close((p->mean[j] - made_par(r, j)) / error, 0, 0.1);
     }
   }
@@ -152,18 +140,10 @@ MILL_TEST(the_spread_is_the_fits_covariance)
 MILL_TEST(settings_that_cannot_be_are_refused)
 {
   mill_pipeline *pipeline = NULL;
-  for (int k = 0; k < 5; k++) {
-    usual_sampling();
-    if (k < 3)
-      set.sample.n_walker = k == 0 ? 10 : (k == 1 ? 17 : 2 * MILL_MAX_WALKER);
-    else if (k == 3)
-      set.sample.max_eval = 100;
-    else
-      set.sample.least_ess = 3000;
-    assert_int_equal(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline),
-                     MILL_ERR_CONFIG);
-    assert_non_null(strstr(mill_error_message(), k == 3 ? "--max-evaluations" : "--walkers"));
-  }
+  usual_sampling();
+  set.sample.max_eval = 100;
+  assert_fails(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline),
+               MILL_ERR_CONFIG, "--max-evaluations");
 }
 
 /* ---- for the campaign ---- */
@@ -182,16 +162,14 @@ static int print_stars(int n, double sn, double ess)
   static answer out[MAX_STAR];
   static double truth[MAX_STAR][N_PAR];
   set.sample.least_ess = ess;
-  if (ess > 1000) /* chains keep 128 effective samples of each walker */
-    set.sample.n_walker = MILL_MAX_WALKER;
-  set.sample.max_eval = 400000;
+  set.sample.max_eval = 20 * (int)ess;
   n = n < MAX_STAR ? n : MAX_STAR;
   for (int i = 0; i < n; i++)
     make_star(i, sn, &star[i], truth[i]);
   sample(8, 1, n, star, NULL, out);
   for (int i = 0; i < n; i++) {
     const mill_posterior *p = &out[i].posterior;
-    const double more[4] = {out[i].result.status, p->flag, (double)p->n_eval, p->accept};
+    const double more[4] = {out[i].result.status, p->flag, (double)p->n_eval, p->pareto};
     double sigma[N_PAR];
     for (int j = 0; j < N_PAR; j++)
       sigma[j] = sqrt(p->covar[j * N_PAR - j * (j - 1) / 2]);
@@ -215,7 +193,7 @@ static int answer_points(int i, double sn)
   mill_pipeline *pipeline = NULL;
   mill_star raw;
   mill_fit_result prepared;
-  set.sample.n_walker = 0;
+  set.sample.max_eval = 0;
   make_star(i, sn, &star, truth);
   made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   made_star_register(pipeline, 0, &star, &raw);

@@ -172,11 +172,11 @@ MILL_TEST(posteriors_are_packed_with_their_samples)
   const int n_par = lib.n_label + 2;
   assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &plain), MILL_OK);
   assert_int_equal(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR, &columns), MILL_OK);
-  assert_int_equal(columns.n_column, plain.n_column + 24);
+  assert_int_equal(columns.n_column, plain.n_column + 21);
   assert_int_equal(
       mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(2), &columns),
       MILL_OK);
-  assert_int_equal(columns.n_column, plain.n_column + 25);
+  assert_int_equal(columns.n_column, plain.n_column + 22);
   assert_true(columns.row_size < sizeof row);
   mill_fit_result_init(&result, &lib, 0, MILL_STATUS_LOW_SN);
   mill_columns_pack(&columns, &result, row);
@@ -189,7 +189,7 @@ MILL_TEST(posteriors_are_packed_with_their_samples)
   memset(&of, 0, sizeof of);
   of.posterior.flag = MILL_POST_HULL;
   of.posterior.percentile[4][n_par - 1] = 97.5;
-  of.posterior.rhat[0] = 1.25;
+  of.posterior.ess[0] = 1.25;
   for (int i = 0; i < 2 * n_par; i++)
     of.draw[i] = i;
   result.posterior = &of.posterior;
@@ -198,7 +198,7 @@ MILL_TEST(posteriors_are_packed_with_their_samples)
   assert_int_equal(flag, MILL_POST_HULL);
   memcpy(x, row + column("POST_P97_5")->at, (size_t)n_par * sizeof(double));
   assert_close(x[n_par - 1], 97.5, 0);
-  memcpy(x, row + column("POST_RHAT")->at, sizeof(double));
+  memcpy(x, row + column("POST_ESS")->at, sizeof(double));
   assert_close(x[0], 1.25, 0);
   assert_int_equal(column("POST_DRAWS")->n_value, 2 * n_par);
   memcpy(x, row + column("POST_DRAWS")->at, 2 * (size_t)n_par * sizeof(double));

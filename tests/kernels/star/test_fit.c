@@ -236,7 +236,7 @@ MILL_TEST(a_second_start_that_repeats_the_first_ends_early)
     for (int walks = 0; walks < 2; walks++) {
       slot.polish.n_jac = jac;
       slot.polish.pred = 1.5;
-      model.set.sample.n_walker = walks;
+      model.set.sample.max_eval = walks;
       assert_int_equal(mill_start_loses(&model, &slot), jac == MILL_RACE_JAC && !walks);
       slot.polish.pred = 1.7;
       assert_false(mill_start_loses(&model, &slot));

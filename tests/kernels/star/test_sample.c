@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ensemble on densities with known moments: Gaussians, one that a limit cuts, one with two
+/* Samples of densities with known moments: Gaussians, one that a limit cuts, one with two
  * modes.  The test answers each request in the place of the likelihood. */
 #include "tests/mill_test.h"
 
 #include "kernels/star/sample.h"
 #include "tests/kernels/star/paraboloid.h"
 
-enum { N_WALKER = 32, N_DRAW = 400, N_TEMPERATURE = 12 };
+enum { MOST = 20000, N_DRAW = 400 };
 
 static double formal_error; /* of label 1; NaN: none */
-static double walker[N_TEMPERATURE * N_WALKER * NP], walker_grad[N_WALKER * NP];
-static double walker_f[N_TEMPERATURE * N_WALKER], walker_penalty[N_TEMPERATURE * N_WALKER];
-static double stone[MILL_SAMPLE_KEEP * (N_TEMPERATURE - 1)];
-static float chain[MILL_SAMPLE_KEEP * N_WALKER * NP], sorted[MILL_SAMPLE_KEEP * N_WALKER];
+static mill_part part[MILL_SAMPLE_PART];
+static float point[(MOST + 1) * NP], ln_p[MOST], ln_w[MOST], sorted[MOST];
 static struct {
   mill_posterior posterior;
   double draw[N_DRAW * NP];
@@ -25,24 +23,16 @@ static void make(void)
   paraboloid(60, 4);
   memset(&out, 0, sizeof out);
   model.set.sample =
-      (mill_sample_settings){.n_walker = N_WALKER,
-                             .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
-                             .max_eval = 2000000,
-                             .n_draw = N_DRAW,
-                             .most_rhat = 1.03,
-                             .least_ess = 4000,
-                             .seed = 7};
+      (mill_sample_settings){.max_eval = MOST, .n_draw = N_DRAW, .least_ess = 4000, .seed = 7};
   for (int l = 0; l < N_LABEL; l++) {
     model.label[l].min = -5;
     model.label[l].max = 5;
   }
   formal_error = NAN;
-  slot.sample.walker = walker;
-  slot.sample.walker_f = walker_f;
-  slot.sample.walker_penalty = walker_penalty;
-  slot.sample.walker_grad = walker_grad;
-  slot.sample.stone = stone;
-  slot.sample.chain = chain;
+  slot.sample.part = part;
+  slot.sample.x = point;
+  slot.sample.ln_p = ln_p;
+  slot.sample.ln_w = ln_w;
   slot.sample.sorted = sorted;
   slot.sample.posterior = &out.posterior;
   slot.sample.identity = 4711;
@@ -66,39 +56,20 @@ static double gaussian(const double *theta)
   return f;
 }
 
-/** Derivatives of f at the request's point, that of v sin i by its inner parameter. */
-static void differentiate(double (*f)(const double *theta))
+/** Sample f from a solution at `centre`, but `off` in the last label; returns the evaluations. */
+static int sample_from(double (*f)(const double *theta), double off)
 {
-  for (int j = 0; j < NP; j++) {
-    const double step = 1e-4 * mill_par_scale(&model, j);
-    double low[NP], high[NP];
-    memcpy(low, slot.theta, sizeof low);
-    memcpy(high, slot.theta, sizeof high);
-    low[j] -= step;
-    high[j] += step;
-    slot.eval.grad[j] = (f(high) - f(low)) / (2 * step) * mill_par_slope(&model, j, slot.theta[j]);
-  }
-}
-
-/** Sample f from the solution at `centre`, whose curvature is hess; returns the evaluations. */
-static int sample(double (*f)(const double *theta))
-{
-  int n = 0, n_jac = 0;
+  int n = 0;
   memcpy(slot.best.end, centre, sizeof centre);
-  memcpy(slot.best.at.hess, hess, sizeof hess);
-  slot.result.m2ll = f(centre) + mill_penalty(&model, &slot, centre);
+  slot.best.end[NP - 1] += off;
+  slot.result.m2ll = f(slot.best.end) + mill_penalty(&model, &slot, slot.best.end);
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
     slot.result.label_err_formal[l] = l == 1 ? formal_error : NAN;
   mill_sample_begin(&model, &slot);
   while (slot.stage == MILL_STAGE_SAMPLE) {
-    if (slot.request == MILL_REQ_JACOBIAN) {
-      differentiate(f);
-      n_jac++;
-    } else {
-      assert_int_equal(slot.request, MILL_REQ_VALUE);
-      memset(slot.eval.grad, 0xff, sizeof slot.eval.grad); /* NaN: nobody asked */
-    }
+    assert_int_equal(slot.request, MILL_REQ_VALUE);
+    memset(slot.eval.grad, 0xff, sizeof slot.eval.grad); /* NaN: nobody asked */
     for (int j = 0; j < NP; j++) { /* nothing is asked for beyond the limits */
       assert_true(slot.theta[j] >= mill_par_min(&model, j));
       assert_true(slot.theta[j] <= mill_par_max(&model, j));
@@ -111,8 +82,14 @@ static int sample(double (*f)(const double *theta))
   assert_int_equal(slot.request, MILL_REQ_NONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
   assert_int_equal(out.posterior.n_eval, n);
-  assert_int_equal(out.posterior.n_jac, n_jac);
   return n;
+}
+
+/** The same from the solution itself, whose curvature is hess. */
+static int sample(double (*f)(const double *theta))
+{
+  memcpy(slot.best.at.hess, hess, sizeof hess);
+  return sample_from(f, 0);
 }
 
 static double covar(int i, int j)
@@ -139,57 +116,40 @@ static void check_gaussian(void)
     for (int q = 0; q < MILL_N_PERCENTILE; q++)
       assert_close((out.posterior.percentile[q][i] - centre[i]) / sigma, quantile[q],
                    q % 4 == 0 ? 0.17 : 0.1);
-    assert_true(out.posterior.rhat[i] > 0.99 && out.posterior.rhat[i] <= 1.03);
     assert_true(out.posterior.ess[i] >= 4000);
   }
   assert_int_equal(out.posterior.flag, 0);
-  assert_true(out.posterior.accept > 0.15 && out.posterior.accept < 0.9);
+  assert_true(out.posterior.pareto < 0.5);
   assert_true(out.posterior.m2ll_least >= 0 && out.posterior.m2ll_least < 0.5);
 }
 
-MILL_TEST(every_move_gives_the_gaussian)
+MILL_TEST(a_gaussian_takes_one_proposal)
 {
-  static const int set[] = {MILL_MOVE_STRETCH,
-                            MILL_MOVE_DE,
-                            MILL_MOVE_INDEPENDENT,
-                            MILL_MOVE_LANGEVIN,
-                            7,
-                            MILL_MOVE_LANGEVIN | MILL_MOVE_DE};
-  for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
+  make();
+  const int n = sample(gaussian);
+  printf("%d evaluations, Pareto k %.2f\n", n, out.posterior.pareto);
+  check_gaussian();
+  assert_true(n < 1.2 * 4000);
+  assert_int_equal(slot.sample.n_part, 1);
+}
+
+/** A fit whose curvature is 30 times too large or too small, that ends three deviations off. */
+MILL_TEST(proposals_learn)
+{
+  for (int k = 0; k < 3; k++) {
     make();
-    model.set.sample.moves = set[i];
-    const int n = sample(gaussian);
-    printf("moves %d: %d evaluations, acceptance %.2f\n", set[i], n, out.posterior.accept);
+    double right[NP * NP];
+    memcpy(right, hess, sizeof right);
+    for (int e = 0; e < NP * NP; e++)
+      slot.best.at.hess[e] = hess[e] * (k == 0 ? 30 : 1 / 30.0);
+    if (k == 2)
+      memset(slot.best.at.hess, 0, sizeof slot.best.at.hess); /* no minimum at all */
+    const int n = sample_from(gaussian, k == 0 ? 3 * 0.05 : 0);
+    printf("%d evaluations, %d proposals\n", n, slot.sample.n_part);
+    out.posterior.flag &= ~MILL_POST_LOWER; /* as it should */
     check_gaussian();
-    if (set[i] == MILL_MOVE_LANGEVIN) { /* 0.57 in very many */
-      assert_true(out.posterior.accept > 0.45 && out.posterior.n_jac > n / 2);
-    }
+    assert_true(n < 3 * 4000);
   }
-}
-
-/** A Gaussian that a limit cuts, which has no gradient beyond it, and is steeper than one. */
-static double steep(const double *theta)
-{
-  const double u = (theta[0] - centre[0]) / 2;
-  return gaussian(theta) + u * u * u * u;
-}
-
-MILL_TEST(langevin_moves_keep_detailed_balance)
-{
-  double mean[2], sigma[2], low[2];
-  for (int k = 0; k < 2; k++) {
-    make();
-    model.set.sample.moves = k == 0 ? MILL_MOVE_INDEPENDENT | MILL_MOVE_DE : MILL_MOVE_LANGEVIN;
-    centre[MILL_PAR_VSINI] = 3;
-    sample(steep);
-    mean[k] = out.posterior.mean[MILL_PAR_VSINI];
-    low[k] = out.posterior.percentile[0][0];
-    sigma[k] = sqrt(covar(0, 0));
-  }
-  /* 4,000 effective samples each, four of the errors of the differences */
-  assert_close(mean[1], mean[0], 4 * sqrt(2.0 / 4000) * 4);
-  assert_close(sigma[1] / sigma[0], 1, 4 * sqrt(1.0 / 4000));
-  assert_close(low[1], low[0], 0.24 * sigma[0]);
 }
 
 MILL_TEST(draws_are_of_the_posterior)
@@ -240,7 +200,7 @@ MILL_TEST(a_lower_minimum_is_flagged)
   make();
   model.set.sample.least_ess = 1000;
   for (int e = 0; e < NP * NP; e++)
-    hess[e] /= 16; /* walkers begin four times as wide and so in both */
+    hess[e] /= 16; /* the proposal is four times as wide and so about both */
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
@@ -261,7 +221,7 @@ static double deviation(int j)
 static void check_density(int j)
 {
   const mill_posterior *p = &out.posterior;
-  const mill_samples s = mill_sample_set(&model, &slot);
+  const mill_samples s = mill_sample_set(&slot);
   const double h = sqrt(covar(j, j)) * pow(p->ess[j], -0.2), peak = 1 / (h * sqrt(2 * acos(-1)));
   const double step = (p->density_high[j] - p->density_low[j]) / (MILL_N_DENSITY - 1);
   double integral = 0;
@@ -327,7 +287,7 @@ MILL_TEST(modes_have_weights_and_places)
   make();
   for (int j = 0; j < NP; j++)
     far[j] = 9 * deviation(j);
-  slot.starts.n_minimum = 2; /* so that walkers begin in each */
+  slot.starts.n_minimum = 2; /* so that the proposal is about each */
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < NP; j++)
       slot.starts.minimum[i][j] =
@@ -351,8 +311,8 @@ MILL_TEST(modes_have_weights_and_places)
   assert_true(isnan(p->mode_weight[3]));
 }
 
-/** Minima 30 deviations apart, which no walker finds from the other one. */
-MILL_TEST(walkers_begin_about_all_minima)
+/** Minima 30 deviations apart, which no proposal finds from the other one. */
+MILL_TEST(proposals_are_about_all_minima)
 {
   for (int noted = 0; noted < 2; noted++) {
     make_few();
@@ -374,52 +334,87 @@ MILL_TEST(walkers_begin_about_all_minima)
 }
 
 /** Two Gaussians in a box of the velocities times a Gaussian prior of the labels: evidence and
- *  weights are known.  They lie 12 deviations apart in velocity, and walkers begin at one. */
+ *  weights are known.  They lie 12 deviations apart in velocity. */
+static const double width[NP] = {2, 4, 0.1, 0.2, 0.05};
+
 static double two_in_a_box(const double *theta)
 {
   double f[2];
   for (int k = 0; k < 2; k++) {
-    const double sigma[NP] = {2, 4, 0.1, 0.2, 0.05};
     f[k] = 0;
     for (int j = 0; j < NP; j++) {
-      const double u = (theta[j] - centre[j] - (k == 1 && j == 0 ? 24 : 0)) / sigma[j];
+      const double u = (theta[j] - centre[j] - (k == 1 && j == 0 ? 24 : 0)) / width[j];
       f[k] += u * u;
     }
   }
   return -2 * log(0.3 * exp(-0.5 * f[0]) + 0.7 * exp(-0.5 * f[1]) + 1e-300);
 }
 
-MILL_TEST(tempering_finds_weights_and_evidence)
+MILL_TEST(the_evidence_is_as_good_as_it_says)
 {
-  const double sigma[NP] = {2, 4, 0.1, 0.2, 0.05}, prior = 2, pi = acos(-1);
-  make();
-  model.set.sample.n_temperature = N_TEMPERATURE;
-  model.set.sample.least_ess = 1500;
-  for (int l = 0; l < N_LABEL; l++)
-    model.set.prior_sigma[MILL_PAR_LABEL0 + l] = prior;
-  for (int j = 0; j < NP; j++)
-    for (int k = 0; k < NP; k++)
-      hess[j * NP + k] = j == k ? 1 / (sigma[j] * sigma[j]) : 0;
-  slot.result.chisq_tot = 0;
-  slot.result.chisq_c_tot = 2e5; /* the ladder reaches to where the velocities fill the box */
-  const int n = sample(two_in_a_box);
+  enum { N = 60 };
+  const double prior = 2, pi = acos(-1);
   const mill_posterior *p = &out.posterior;
-  /* Gaussians' volumes over that of the box, by the prior's density that the labels see */
-  double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
-  for (int j = 0; j < NP; j++)
-    ln_z += log(sigma[j]);
-  for (int l = 2; l < NP; l++) {
-    const double var = prior * prior + sigma[l] * sigma[l];
-    ln_z += -0.5 * log(2 * pi * var) - 0.5 * centre[l] * centre[l] / var;
+  double sum = 0, sum2 = 0;
+  for (int i = 0; i < N; i++) {
+    make_few();
+    slot.sample.identity = (uint64_t)i;
+    for (int l = 0; l < N_LABEL; l++)
+      model.set.prior_sigma[MILL_PAR_LABEL0 + l] = prior;
+    for (int j = 0; j < NP; j++)
+      for (int k = 0; k < NP; k++)
+        hess[j * NP + k] = j == k ? 1 / (width[j] * width[j]) : 0;
+    memcpy(slot.starts.minimum[0], centre, sizeof centre);
+    slot.starts.minimum[0][0] += 24;
+    slot.starts.n_minimum = 1;
+    sample(two_in_a_box);
+    /* Gaussians' volumes over that of the box, by the prior's density that the labels see */
+    double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
+    for (int j = 0; j < NP; j++)
+      ln_z += log(width[j]);
+    for (int l = 2; l < NP; l++) {
+      const double var = prior * prior + width[l] * width[l];
+      ln_z += -0.5 * log(2 * pi * var) - 0.5 * centre[l] * centre[l] / var;
+    }
+    const double pull = (p->ln_evidence - ln_z) / p->ln_evidence_err;
+    sum += pull / N;
+    sum2 += pull * pull / N;
+    assert_int_equal(p->n_mode, 2);
+    assert_close(p->mode_weight[0], 0.7, 4 * sqrt(0.21 / 500));
   }
-  printf("tempered: %d evaluations, ln evidence %.3f +- %.3f of %.3f, weight %.3f, flag %d\n", n,
-         p->ln_evidence, p->ln_evidence_err, ln_z, p->mode_weight[0], p->flag);
-  assert_true(p->ln_evidence_err > 0 && p->ln_evidence_err < 0.3);
-  assert_close(p->ln_evidence, ln_z, 4 * p->ln_evidence_err);
-  assert_int_equal(p->n_mode, 2);
-  assert_close(p->mode_weight[0], 0.7, 4 * sqrt(0.21 / 1500));
-  assert_close(p->mode_mean[0], centre[0] + 24, 0.3);
-  assert_close(p->mode_mean[NP], centre[0], 0.5);
+  printf("ln evidence: mean of pulls %.2f, their size %.2f, last error %.3f\n", sum, sqrt(sum2),
+         p->ln_evidence_err);
+  assert_close(sum, 0, 4 / sqrt(N));
+  assert_close(sqrt(sum2), 1, 4 / sqrt(2.0 * N));
+}
+
+/** A label without hull and prior has no evidence; a hull has the part of the range that it leaves.
+ */
+MILL_TEST(the_evidence_knows_hulls)
+{
+  mill_hull hull[2] = {{.n_label = 1, .label = {0}, .n_facet = 2},
+                       {.n_label = 2, .label = {1, 2}, .n_facet = 4}};
+  static double interval[] = {1, -4, -1, -4};
+  static double diamond[] = {1, 1, -4, 1, -1, -4, -1, 1, -4, -1, -1, -4};
+  hull[0].facet = interval;
+  hull[1].facet = diamond;
+  make_few();
+  sample(gaussian);
+  assert_true(isnan(out.posterior.ln_evidence));
+  make_few();
+  model.n_hull = 2;
+  model.hull[0] = hull[0];
+  model.hull[1] = hull[1];
+  slot.hull_weight = 1e9;
+  sample(gaussian);
+  double ln_z = 0.5 * NP * log(2 * acos(-1)) - log(2000.0 * 500.0 * 8 * 32);
+  double l[NP * NP];
+  memcpy(l, hess, sizeof hess);
+  assert_int_equal(mill_cholesky(NP, l, NP), 0);
+  ln_z -= 0.5 * mill_cholesky_logdet(NP, l, NP);
+  printf("ln evidence %.3f +- %.3f of %.3f\n", out.posterior.ln_evidence,
+         out.posterior.ln_evidence_err, ln_z);
+  assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
 /** The fit's formal errors decide on NOT_GAUSSIAN: a deviation twice as large differs by 0.3.  The
@@ -468,7 +463,7 @@ MILL_TEST(a_held_parameter_stays)
   assert_close(out.posterior.percentile[0][3], centre[3], 0);
   for (int j = 0; j < NP; j++)
     assert_close(covar(3, j), 0, 0);
-  assert_true(isnan(out.posterior.rhat[3]) && isnan(out.posterior.ess[3]));
+  assert_true(isnan(out.posterior.ess[3]));
   assert_true(out.posterior.ess[4] >= 500);
 }
 
@@ -498,9 +493,8 @@ MILL_TEST(what_is_no_number_is_refused)
 MILL_TEST(the_limit_on_evaluations_is_flagged)
 {
   make();
-  model.set.sample.max_eval = 8000;
-  const int n = sample(gaussian);
-  assert_true(n <= 8000 && n > 7000);
+  model.set.sample.max_eval = 1000;
+  assert_int_equal(sample(gaussian), 1000);
   assert_true(out.posterior.flag & MILL_POST_NOT_CONVERGED);
 }
 
