@@ -163,7 +163,7 @@ static void body_arm(mill_block *b, void *arg)
 static void lane_clear(mill_lane *lane)
 {
   MILL_FREE(lane->front[0], lane->front[1], lane->hidden[0], lane->hidden[1], lane->narrow[0],
-            lane->narrow[1], lane->memory);
+            lane->narrow[1], lane->memory, lane->ahead);
   const mill_timing timing = lane->timing;
   memset(lane, 0, sizeof *lane);
   lane->timing = timing;
@@ -198,6 +198,8 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
     mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, lane->memory, 1, &lane->work[i],
                  sizeof lane->work[i]);
   }
+  if (m->set.sample.max_eval > 0)
+    MILL_TRY(MILL_ALLOC(MILL_GROUP, &lane->ahead));
   lane->max_seg_pix = m->max_seg_pix;
 done:
   if (err)
@@ -412,6 +414,34 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
   }
 }
 
+/** Fill the n active slots up to a group by copies that ask for the points after theirs.  of [n]
+ *  the slot of each in, of the copies out; a slot's copies come in the order of their points.  The
+ *  new n. */
+static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **active, int *of)
+{
+  const int n_slot = n;
+  int more = lane->ahead != NULL, last[MILL_GROUP], n_copy = 0;
+  for (int i = 0; i < n_slot; i++)
+    last[i] = of[i] = i;
+  while (more) {
+    more = 0;
+    for (int i = 0; i < n_slot && n < MILL_GROUP; i++) {
+      mill_slot *copy = &lane->ahead[n_copy];
+      if (last[i] < 0)
+        continue;
+      memcpy(copy, active[last[i]], MILL_SLOT_COPY_BYTES);
+      last[i] = mill_sample_ahead(m, copy) ? n : -1;
+      if (last[i] < 0)
+        continue;
+      n_copy++;
+      of[n] = i;
+      active[n++] = copy;
+      more = 1;
+    }
+  }
+  return n;
+}
+
 /** n_round rounds of one group. */
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
@@ -419,7 +449,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
   double last = mill_wall_s();
   for (int i_round = 0; i_round < n_round; i_round++) {
     mill_slot *active[MILL_GROUP];
-    int n = 0;
+    int n = 0, of[MILL_GROUP];
     for (int i = 0; i < n_group; i++)
       if (group[i]->request != MILL_REQ_NONE) {
         active[n++] = group[i];
@@ -428,13 +458,17 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
     if (n == 0)
       return;
     mill_range_begin(MILL_RANGE_ROUND);
+    n = look_ahead(m, lane, n, active, of);
     for (int a = 0; a < m->n_arm; a++)
       answer_arm(m, a, n, active, lane, &last);
     for (int i = 0; i < n; i++) {
-      const int phase = phase_of(active[i]);
-      count_answer(m, active[i], &lane->timing);
+      mill_slot *slot = active[of[i]];
+      const int phase = phase_of(slot);
+      if (slot != active[i])
+        slot->eval = active[i]->eval;
+      count_answer(m, slot, &lane->timing);
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
-      mill_fit_digest(m, active[i]);
+      mill_fit_digest(m, slot);
       mill_range_end();
       lane->timing.pixel_s[phase] += lap_s(&last);
     }

@@ -29,6 +29,7 @@ typedef struct mill_lane {
   float *narrow[2];  /**< the same */
   char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
   mill_workspace work[MILL_GROUP];
+  mill_slot *ahead; /**< [MILL_GROUP] copies that ask for further points of a posterior, or NULL */
   mill_timing timing;
 } mill_lane;
 
