@@ -25,6 +25,9 @@ static const mill_option rows[] = {
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
+    {"pattern", MILL_OPTION_OTHER, .take = mill_fit_take_pattern, .argument = "GLOB",
+     .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; may be "
+             "repeated"},
     {"overwrite", FLAG(overwrite),
      .help = "start over; the new result replaces an existing one when it is finished and has a "
              "sampled star"},

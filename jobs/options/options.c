@@ -21,8 +21,6 @@
 #define KEY(member, of_key) TEXT(member), .key = of_key
 #define FLAG_KEY(member)    FLAG(member), .key = #member
 
-static int take_pattern(const mill_option *row, const char *text, void *base);
-
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", MILL_OPTION_OTHER, .take = mill_fit_take_library, .argument = "FILE",
@@ -32,7 +30,7 @@ static const mill_option rows[] = {
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
-    {"pattern", MILL_OPTION_OTHER, .take = take_pattern, .argument = "GLOB",
+    {"pattern", MILL_OPTION_OTHER, .take = mill_fit_take_pattern, .argument = "GLOB",
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; "
              "may be repeated. {n}, {n:8} (zero-padded to 8 digits) and {n/100} stand for "
              "each of --numbers"},
@@ -117,7 +115,7 @@ const mill_option_help mill_fit_help = {&table, NULL};
 
 /* ---- parsing ---- */
 
-static int take_pattern(const mill_option *row, const char *text, void *base)
+int mill_fit_take_pattern(const mill_option *row, const char *text, void *base)
 {
   mill_fit_options *options = base;
   char **grown = NULL;

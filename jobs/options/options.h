@@ -73,8 +73,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 /** take of an option --library, which may be repeated, in the mill_fit_options at its offset. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** take of an option --targetid in a mill_fit_options (src/config/option.h). */
+/** take of options --targetid and --pattern in a mill_fit_options (src/config/option.h). */
 int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base);
+int mill_fit_take_pattern(const mill_option *row, const char *text, void *base);
 
 /** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
