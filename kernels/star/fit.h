@@ -47,7 +47,6 @@ enum { MILL_LEAD_MAX_JAC = 3 };
  * polish, and F there is that of the solution and between these parts of what the curvature adds. */
 #define MILL_BASIN_GAP   16.0
 #define MILL_BASIN_LESS  4.0
-#define MILL_BASIN_NEAR  0.4
 #define MILL_BASIN_LEAST 0.5
 #define MILL_BASIN_MOST  4.0
 /** A start has lost when so many times what its next step promises would leave it above the best one
@@ -63,7 +62,7 @@ enum { MILL_GUESS_TIE = 2 };
  *  half of what a star needs, the spectrum is hardly a star's: one start with so many Jacobians at
  *  most, unless its solution explains more (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
-enum { MILL_BRIEF_JAC = 6 };
+enum { MILL_BRIEF_JAC = 5 };
 
 /** Run slot->method from theta, or from polish.at where the method before it ended. */
 MILL_HD_CALLED static inline void mill_method_begin(const mill_model *m, mill_slot *slot,
@@ -299,7 +298,7 @@ MILL_HD_CALLED static inline void mill_search_begin(const mill_model *m, mill_sl
   slot->starts.i = 0;
   slot->starts.brief = brief;
   slot->starts.doubt = MILL_DOUBT_NONE;
-  slot->starts.n_minimum = 0;
+  slot->starts.n_minimum = slot->starts.n_trail = 0;
   slot->lead.arm = 0;
   slot->lead.n_jac = 0;
   slot->polish.n_learned = 0;
@@ -405,6 +404,7 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
 MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot, double f)
 {
   slot->rough = MILL_ROUGH_NONE;
+  slot->lead.arm = 0;
   if (slot->settled < 2) {
     slot->starts.f[slot->starts.i++] = f;
     if (slot->starts.i == 1)
@@ -464,11 +464,8 @@ MILL_HD static inline int mill_start_in_basin(const mill_model *m, const mill_sl
   const mill_polish *p = &slot->polish;
   const double unit = mill_fit_reduced(slot), above = p->at.f - slot->best.at.f;
   const double rise = mill_point_distance2(m, slot, slot->best.end, p->at.theta);
-  for (int j = 0; j < m->n_par; j++)
-    if (!(fabs(mill_par_inner(m, j, p->at.theta[j]) - mill_par_inner(m, j, slot->best.end[j])) <
-          MILL_BASIN_NEAR * mill_par_limit(m, j)))
-      return 0;
-  return above > MILL_BASIN_LEAST * rise - 0.1 * unit &&
+  return mill_near(m, p->at.theta, slot->best.end) &&
+         above > MILL_BASIN_LEAST * rise - 0.1 * unit &&
          above < MILL_BASIN_MOST * rise + 0.3 * unit;
 }
 
@@ -590,9 +587,16 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     else
       mill_simplex_end(m, slot);
     return;
-  case MILL_STAGE_POLISH:
+  case MILL_STAGE_POLISH: {
+    const int i = slot->starts.i;
     mill_polish_digest(m, slot, f + mill_penalty(m, slot, slot->theta));
+    if (slot->stage != MILL_STAGE_POLISH || slot->starts.i != i || slot->settled > 1)
+      return;
+    const int like = mill_start_merges(m, slot);
+    if (like >= 0 && slot->best.have && slot->best.converged)
+      mill_next_start(m, slot, slot->starts.f[like]);
     return;
+  }
   case MILL_STAGE_PROFILE:
     if (mill_profile_digest(m, slot) && !mill_epochs_begin(m, slot))
       mill_final_request(m, slot);

@@ -74,6 +74,8 @@ enum mill_doubt {
   MILL_DOUBT_LOST      /**< a long way, or none that converged */
 };
 
+enum { MILL_MAX_TRAIL = 48 };
+
 /** Starts of a fit, and the end of each (kernels/star/starts.h). */
 typedef struct mill_starts {
   double theta[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
@@ -92,6 +94,9 @@ typedef struct mill_starts {
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
   int n_minimum; /**< where starts have ended, with the solution until the sample begins */
   double minimum[MILL_MAX_START][MILL_MAX_PAR], minimum_f[MILL_MAX_START];
+  int n_trail; /**< where the polish of starts has led, and the start that each place is of */
+  int trail_start[MILL_MAX_TRAIL];
+  double trail[MILL_MAX_TRAIL][MILL_MAX_PAR];
 } mill_starts;
 
 /** The arm that leads a start until it is near. */

@@ -249,6 +249,24 @@ MILL_TEST(a_second_start_that_repeats_the_first_ends_early)
   assert_int_equal(slot.result.info & MILL_INFO_TWO_MINIMA, 0);
 }
 
+MILL_TEST(a_start_led_where_an_earlier_one_was_has_its_end)
+{
+  for (int lost = 0; lost < 2; lost++) {
+    make(MILL_OPT_LM);
+    slot.starts.doubt = lost ? MILL_DOUBT_LOST : MILL_DOUBT_NONE;
+    memcpy(slot.theta, centre, sizeof centre);
+    for (slot.starts.i = 0; slot.starts.i < 3; slot.starts.i++) {
+      assert_int_equal(mill_start_merges(&model, &slot), slot.starts.i > lost ? 0 : -1);
+      assert_int_equal(mill_start_merges(&model, &slot), slot.starts.i > lost ? 0 : -1);
+    }
+    slot.theta[2] += 1.1 * MILL_NEAR * mill_par_limit(&model, 2);
+    for (int i = 0; i < MILL_MAX_TRAIL; i++) /* a start does not meet itself; and no room is left */
+      assert_int_equal(mill_start_merges(&model, &slot), -1);
+    slot.starts.i++;
+    assert_int_equal(mill_start_merges(&model, &slot), 3);
+  }
+}
+
 static void explains_much(mill_eval *e)
 {
   e->chisq_c_data = 1e5;
