@@ -97,10 +97,11 @@ done:
   return err;
 }
 
-/** All rows of an arm. */
-static row_batch all_rows(const device_view *v, int arm)
+/** Rows of an arm. */
+static row_batch rows_of(const device_view *v, int kind, int arm)
 {
-  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
+  const int list = kind * MILL_MAX_ARM + arm;
+  return {v->n_row, v->row_count + list, v->row_list + (size_t)list * v->row_pitch};
 }
 
 /** A layer of n_most rows at most. */
@@ -115,6 +116,12 @@ static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mi
   return launch(d, name, (unsigned)((n_most + size::ROWS - 1) / size::ROWS),
                 (unsigned)(l->n_out_pad / TILE), size::THREADS, kernel, batch, l->n_in,
                 (const real *)l->weight, (const real *)l->bias, from, *out);
+}
+
+static int layer_f32(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
+                     const row_layout<float> *in, const row_layout<float> *out)
+{
+  return layer<float>(d, n_most, batch, l, in, out, "kernel product_f32", product_f32);
 }
 
 static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
@@ -134,7 +141,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const row_layout<double> *in = &d->view.input, *out = NULL;
   const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
-  const row_batch rows = all_rows(&d->view, i_arm);
+  const row_batch rows = rows_of(&d->view, ROWS_ALL, i_arm);
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
     MILL_TRY(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
@@ -154,8 +161,13 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     MILL_TRY(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(layer<float>(d, n_most, rows, last, &d->view.narrow, &grid, "kernel product_f32",
-                          product_f32));
+    MILL_TRY(
+        layer_f32(d, n_most, rows_of(&d->view, ROWS_EXACT, i_arm), last, &d->view.narrow, &grid));
+    if (arm->rough[0].weight) {
+      const row_batch rough = rows_of(&d->view, ROWS_ROUGH, i_arm);
+      MILL_TRY(layer_f32(d, n_most, rough, &arm->rough[0], &d->view.narrow, &d->view.fewer));
+      MILL_TRY(layer_f32(d, n_most, rough, &arm->rough[1], &d->view.fewer, &grid));
+    }
   }
   if (d->options.debug)
     MILL_TRY(search_nan(d, first, n, i_arm));

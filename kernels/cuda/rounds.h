@@ -173,8 +173,21 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 /** Forget the rows of the pass before.  One block. */
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
-  if (threadIdx.x < MILL_MAX_ARM)
+  static_assert((int)N_ROW_KIND * MILL_MAX_ARM <= (int)DIGEST_THREADS,
+                "a thread clears each count");
+  if (threadIdx.x < N_ROW_KIND * MILL_MAX_ARM)
     v.row_count[threadIdx.x] = 0;
+}
+
+/** Enter n rows of the block's lane into a list of an arm. */
+static __device__ inline void enter_rows(const device_view &v, int kind, int arm, int first, int n)
+{
+  const int list = kind * MILL_MAX_ARM + arm;
+  if (n == 0)
+    return;
+  int *to = v.row_list + (size_t)list * v.row_pitch + atomicAdd(&v.row_count[list], n);
+  for (int t = 0; t < n; t++)
+    to[t] = (int)blockIdx.x * v.n_row + first + t;
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -208,9 +221,10 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   for (int a = thread; a < m->n_arm; a += n) {
     if (!wants_template(v, slot, a))
       continue;
-    const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
-    for (int t = 0; t <= n_tan; t++)
-      v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
+    enter_rows(v, ROWS_ALL, a, 0, 1 + n_tan);
+    const int n_exact = mill_slot_rough(slot, &m->arm[a]) ? 1 : 1 + n_tan;
+    enter_rows(v, ROWS_EXACT, a, 0, n_exact);
+    enter_rows(v, ROWS_ROUGH, a, n_exact, 1 + n_tan - n_exact);
   }
 }
 

@@ -148,9 +148,10 @@ done:
   return err;
 }
 
-/** Rough tangents of arm a along axes. */
+/** Rough tangents of arm a along axes; the last layer by cpu's model on_host. */
 static int load_rough(mill_device_memory *memory, int n_thread, const mill_emulator *e, int a,
-                      const mill_rough_axes *axes, mill_model *m)
+                      const mill_rough_axes *axes, const mill_backend *cpu,
+                      const mill_model *on_host, mill_model *m)
 {
   int err = MILL_OK;
   mill_model_arm *arm = &m->arm[a];
@@ -160,7 +161,7 @@ static int load_rough(mill_device_memory *memory, int n_thread, const mill_emula
     goto done;
   MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)pad, &row));
   MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)n_pix, &turned));
-  MILL_TRY(memory->backend->last(m, a, axes->n, axes->up, row));
+  MILL_TRY(cpu->last(on_host, a, axes->n, axes->up, row));
   for (int p = 0; p < n_pix; p++)
     for (int i = 0; i < axes->n; i++)
       turned[(size_t)p * (size_t)axes->n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
@@ -172,10 +173,11 @@ done:
   return err;
 }
 
-/** Rough tangents of all arms, from n tangents of templates each as inputs of the last layer, input
+/** The same of all arms, from n tangents of templates each as inputs of the last layer, input
  *  [n_arm][n_input]. */
 static int load_all_rough(const mill_library *lib, mill_device_memory *memory, int n_thread, int n,
-                          size_t n_input, const float *input, mill_model *m)
+                          size_t n_input, const float *input, const mill_backend *cpu,
+                          const mill_model *on_host, mill_model *m)
 {
   int err = MILL_OK, found[MILL_MAX_ARM];
   mill_rough_axes axes[MILL_MAX_ARM];
@@ -187,7 +189,7 @@ static int load_all_rough(const mill_library *lib, mill_device_memory *memory, i
     if (found[a] != MILL_OK) /* its message is the thread's */
       MILL_FAIL(found[a], "no memory for the rough tangents of arm %s", lib->arm[a].name);
   for (int a = 0; a < m->n_arm; a++)
-    MILL_TRY(load_rough(memory, n_thread, &lib->arm[a].emulator, a, &axes[a], m));
+    MILL_TRY(load_rough(memory, n_thread, &lib->arm[a].emulator, a, &axes[a], cpu, on_host, m));
 done:
   for (int a = 0; a < m->n_arm; a++)
     mill_rough_axes_clear(&axes[a]);
@@ -376,8 +378,8 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
   }
-  if (is_here)
-    MILL_TRY(load_all_rough(lib, memory, n_thread, m->n_stored * m->n_label, n_input, input, m));
+  MILL_TRY(load_all_rough(lib, memory, n_thread, m->n_stored * m->n_label, n_input, input, cpu,
+                          is_here ? m : &on_host, m));
 done:
   MILL_FREE(row, input, mean);
   mill_device_memory_clear(&here);

@@ -22,7 +22,7 @@ BUILD = os.path.dirname(SIMULATED)
 ALL = os.environ.get("MILL_GPU_CODE") == "all"
 # program, its tests for every day, and those that the simulator can be asked for
 PROGRAMS = (
-    ("cuda_backend", "answers_equal_the_cpu,every_branch_equals_the_cpu", None),
+    ("cuda_backend", "answers_equal_the_cpu,wide_layers_equal_the_cpu,every_branch_equals_the_cpu", None),
     ("particles_cuda", "bits_do_not_depend_on_other_problems,gridded_potentials_and_samples_are_the_cpu_s,"
      "a_step_that_leads_nowhere_is_told,densities_are_sums_of_kernels", None),
     # not the slopes: its cuBLAS does not round factors
