@@ -3,6 +3,7 @@
 #ifndef MILL_CPU_GUESS_TILE_H
 #define MILL_CPU_GUESS_TILE_H
 
+#include "kernels/math/fourier.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
@@ -51,6 +52,12 @@ MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t,
     *(mill_vec_f32 *)(sum + l * MILL_VEC_N_F32) = rr[l] + ii[l];
     *(mill_vec_f32 *)(sum + MILL_GUESS_LANE + l * MILL_VEC_N_F32) = ri[l] - ir[l];
   }
+}
+
+/** mill_fourier_pair of them. */
+MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
+{
+  mill_fourier_pair(n, half, j, inverse, root, MILL_GUESS_TEMPLATES, x);
 }
 
 #endif

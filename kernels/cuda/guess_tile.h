@@ -1,17 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products on a GPU: one template a thread.  Included by kernels/star/guess.h. */
+/** The guess's products and transforms on a GPU: four templates a thread, in 16 bytes each.  Included
+ *  by kernels/star/guess.h. */
 #ifndef MILL_CUDA_GUESS_TILE_H
 #define MILL_CUDA_GUESS_TILE_H
 
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-enum { MILL_GUESS_TEMPLATES = 1 };
+enum { MILL_GUESS_TEMPLATES = 4 };
+
+/** Real and imaginary parts of four sequences, MILL_GUESS_LANE apart. */
+typedef struct mill_four {
+  __align__(16) float re[MILL_GUESS_TEMPLATES];
+  __align__(16) float im[MILL_GUESS_TEMPLATES];
+} mill_four;
+
+MILL_INLINE mill_four mill_four_at(const float *x)
+{
+  const float4 re = *(const float4 *)(const void *)x;
+  const float4 im = *(const float4 *)(const void *)(x + MILL_GUESS_LANE);
+  const mill_four four = {{re.x, re.y, re.z, re.w}, {im.x, im.y, im.z, im.w}};
+  return four;
+}
+
+MILL_INLINE void mill_four_put(const mill_four *x, float *to)
+{
+  *(float4 *)(void *)to = make_float4(x->re[0], x->re[1], x->re[2], x->re[3]);
+  *(float4 *)(void *)(to + MILL_GUESS_LANE) = make_float4(x->im[0], x->im[1], x->im[2], x->im[3]);
+}
 
 /** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {
-  sum[0] = sum[MILL_GUESS_LANE] = 0.0f;
+  const mill_four zero = {};
+  mill_four_put(&zero, sum);
 }
 
 /** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates.
@@ -22,28 +44,50 @@ MILL_INLINE void mill_guess_zero(float *sum)
  *  sum  in/out  real parts, imaginary parts MILL_GUESS_LANE on */
 MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
 {
-  enum { AT_ONCE = 8 }; /* blocks whose loads are under way together */
-  float r = sum[0], i = sum[MILL_GUESS_LANE];
   MILL_GLOBAL(d);
   MILL_GLOBAL(t);
-  for (int first = 0; first < n_block; first += AT_ONCE) {
-    float x[AT_ONCE], y[AT_ONCE], a[AT_ONCE], b[AT_ONCE];
+  MILL_GLOBAL(sum);
+  mill_four s = mill_four_at(sum);
+  MILL_PRAGMA(unroll 4) /* blocks whose loads are under way together */
+  for (int k = 0; k < n_block; k++) {
+    const float x = d[k], y = d[MILL_GUESS_LANE + k];
+    const mill_four of = mill_four_at(t + 2 * MILL_GUESS_LANE * k);
     MILL_UNROLL
-    for (int l = 0; l < AT_ONCE; l++) {
-      const int k = first + l, has = k < n_block;
-      x[l] = has ? d[k] : 0.0f;
-      y[l] = has ? d[MILL_GUESS_LANE + k] : 0.0f;
-      a[l] = has ? t[2 * MILL_GUESS_LANE * k] : 0.0f;
-      b[l] = has ? t[2 * MILL_GUESS_LANE * k + MILL_GUESS_LANE] : 0.0f;
-    }
-    MILL_UNROLL
-    for (int l = 0; l < AT_ONCE; l++) {
-      r += x[l] * a[l] + y[l] * b[l];
-      i += x[l] * b[l] - y[l] * a[l];
+    for (int l = 0; l < MILL_GUESS_TEMPLATES; l++) {
+      s.re[l] += x * of.re[l] + y * of.im[l];
+      s.im[l] += x * of.im[l] - y * of.re[l];
     }
   }
-  sum[0] = r;
-  sum[MILL_GUESS_LANE] = i;
+  mill_four_put(&s, sum);
+}
+
+/** mill_fourier_pair of four sequences. */
+MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
+{
+  const int k = j & (half - 1), i_root = k * (n / 2 / half);
+  MILL_GLOBAL(root);
+  MILL_GLOBAL(x);
+  const float2 w = *(const float2 *)(const void *)(root + 2 * i_root);
+  float *at0 = x + (2 * j - k) * 2 * MILL_GUESS_LANE, *at1 = at0 + half * 2 * MILL_GUESS_LANE;
+  mill_four a = mill_four_at(at0), b = mill_four_at(at1);
+  MILL_UNROLL
+  for (int l = 0; l < MILL_GUESS_TEMPLATES; l++) {
+    if (inverse) {
+      const float re = w.x * b.re[l] + w.y * b.im[l], im = w.x * b.im[l] - w.y * b.re[l];
+      b.re[l] = a.re[l] - re;
+      b.im[l] = a.im[l] - im;
+      a.re[l] += re;
+      a.im[l] += im;
+    } else {
+      const float re = a.re[l] - b.re[l], im = a.im[l] - b.im[l];
+      a.re[l] += b.re[l];
+      a.im[l] += b.im[l];
+      b.re[l] = w.x * re - w.y * im;
+      b.im[l] = w.x * im + w.y * re;
+    }
+  }
+  mill_four_put(&a, at0);
+  mill_four_put(&b, at1);
 }
 
 #endif

@@ -49,8 +49,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
     const int half = inverse ? step : n / 2 / step;
     MILL_FOR(b, e, n / 2 * n_side)
     {
-      mill_fourier_pair(n, half, e / n_side, inverse, root, MILL_GUESS_TEMPLATES,
-                        x + e % n_side * MILL_GUESS_TEMPLATES);
+      mill_guess_pair(n, half, e / n_side, inverse, root, x + e % n_side * MILL_GUESS_TEMPLATES);
     }
     MILL_BARRIER(b);
   }

@@ -47,6 +47,7 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
 {
   int part = 0;
+  MILL_GLOBAL(x);
   MILL_FOR(b, i, n)
   {
     part += x[i] < limit;
