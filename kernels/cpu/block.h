@@ -33,13 +33,7 @@ typedef struct mill_block {
 #define MILL_FORGET()                      ((void)0)
 
 /** Such that the rows of a chunk of pixels stay in the first-level cache. */
-enum {
-  MILL_CHUNK = 64,
-  MILL_PIXEL_CHUNK = 128,
-  MILL_BATCH = 128,
-  MILL_DIAGONALS = 1,
-  MILL_TILE = 256
-};
+enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
 /** Run a block function; task is what it casts its argument to. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)

@@ -16,15 +16,10 @@
 typedef float mill_vec_f32 __attribute__((vector_size(MILL_VEC_BYTES), aligned(4)));
 typedef double mill_vec_f64 __attribute__((vector_size(MILL_VEC_BYTES), aligned(8)));
 typedef float mill_vec_half __attribute__((vector_size(MILL_VEC_BYTES / 2), aligned(4)));
-enum {
-  MILL_VEC_N_F32 = MILL_VEC_BYTES / 4,
-  MILL_VEC_N_F64 = MILL_VEC_BYTES / 8,
-  MILL_CONVOLVE_VECS = 4
-};
-#define MILL_CONVOLVE_APART(b) MILL_VEC_N
-#define MILL_VEC_WIDEN(p)      __builtin_convertvector(*(const mill_vec_half *)(p), mill_vec_f64)
-#define MILL_INLINE            static inline __attribute__((always_inline))
-#define MILL_HD_INLINE         MILL_INLINE
+enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 };
+#define MILL_VEC_WIDEN(p) __builtin_convertvector(*(const mill_vec_half *)(p), mill_vec_f64)
+#define MILL_INLINE       static inline __attribute__((always_inline))
+#define MILL_HD_INLINE    MILL_INLINE
 
 /* Two neighbouring floats are loaded as one double.  Half of the pairs lie in one vector and half
  * in another, such that each part of 128 bits holds what the same part of the results is made of.

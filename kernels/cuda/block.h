@@ -89,7 +89,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_TILE_BARRIER(b) __syncwarp()
 
 /** Chunks of one, so that neighbouring threads are at neighbouring elements. */
-enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_DIAGONALS = 4, MILL_TILE = 224 };
+enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_TILE = 224 };
 
 /** Sum over the lanes of a warp, the same on all of them; fixed order. */
 static __device__ inline double mill_warp_sum(double x)

@@ -10,13 +10,12 @@
 
 #include <float.h>
 
+#include "kernels/cuda/mma.h"
 #include "kernels/math/block.h"
 #include "kernels/math/gram.h"
 #include "kernels/star/template.h"
 
 enum {
-  MILL_MMA_ROWS = 8,     /**< of a tile of products */
-  MILL_MMA_PIXELS = 4,   /**< that one instruction adds up */
   MILL_GRAM_PIXELS = 32, /**< that a warp takes at a time */
   MILL_GRAM_EACH = 8,    /**< of them that a lane loads of a row */
   MILL_FEW_CONT = 12,    /**< continuum functions of one pixel that registers hold easily */
@@ -38,27 +37,6 @@ enum {
 static __device__ __forceinline__ double2 mill_two(const double *at)
 {
   return *(const double2 *)(const void *)at;
-}
-
-/** c [8][8] += a [8][4] b [4][8], all of a warp.  A lane has a of row lane / 4 and column
- *  lane % 4, b of row lane % 4 and column lane / 4, c of row lane / 4 and columns
- *  2 (lane % 4) and the next: so the same numbers as a and b are products of rows. */
-static __device__ __forceinline__ void mill_mma_f64(double a, double b, double *c)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-               : "+d"(c[0]), "+d"(c[1])
-               : "d"(a), "d"(b));
-#else
-  const int lane = (int)threadIdx.x & 31;
-  for (int k = 0; k < MILL_MMA_PIXELS; k++) {
-    const double x = __shfl_sync(0xffffffffu, a, (lane / 4) * 4 + k);
-    const double y0 = __shfl_sync(0xffffffffu, b, (2 * (lane % 4)) * 4 + k);
-    const double y1 = __shfl_sync(0xffffffffu, b, (2 * (lane % 4) + 1) * 4 + k);
-    c[0] = fma(x, y0, c[0]);
-    c[1] = fma(x, y1, c[1]);
-  }
-#endif
 }
 
 /** One tile of mill_gram_collect: rows of group g, columns of group h. */
@@ -235,7 +213,8 @@ static __device__ inline void mill_block_team(mill_block *b, const mill_segment 
   __syncthreads(); /* the block's own sums are not needed any more */
   if (team->block.thread == 0) {
     *own = *work;
-    own->pixel = (char *)work->pixel + (size_t)warp * row_bytes;
+    own->pixel =
+        (char *)work->pixel + (size_t)warp * (row_bytes + MILL_PIXEL_SPARE / MILL_BLOCK_WARPS);
     own->smooth = (char *)work->smooth + (size_t)warp * row_bytes;
     own->error = work->error + (ptrdiff_t)warp * MILL_ERROR_SPACE;
     own->sums = b->team->space + (ptrdiff_t)warp * MILL_TEAM_SPACE;

@@ -2,8 +2,8 @@
 /** Matrix products of the emulator's layers, for the rows of a list.
  *
  *  Block (x, y) makes ROWS rows of the list by TILE columns, whatever the number of rows:
- *  every output is the sum over blocks of K_BLOCK inputs in turn, so a row does not depend
- *  on what else is in the list.  Only cuda_rounds.cu includes this.
+ *  every output is the sum over its inputs in turn, in float32 over blocks of K_BLOCK of them, so a
+ *  row does not depend on what else is in the list.  Only cuda_rounds.cu includes this.
  *
  *  Inputs and weights come to shared memory in pieces of 16 bytes, which pass no register: those of
  *  the next STAGE inputs are all under way while the block multiplies the last ones. */
@@ -11,6 +11,7 @@
 #define MILL_CUDA_PRODUCT_H
 
 #include "kernels/cuda/device_view.h"
+#include "kernels/cuda/mma.h"
 
 enum {
   TILE = 64,    /**< columns of a block of a product */
@@ -23,14 +24,16 @@ enum {
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK % STAGE == 0, "blocks of sums end where a buffer does");
 
-/** Rows of a block, and threads along rows and along columns, which each make as many outputs as
- *  keep arithmetic and neither shared memory nor the second-level cache busy. */
+/** Rows of a block, threads along rows and along columns, which each make as many outputs as keep
+ *  arithmetic and neither shared memory nor the second-level cache busy, how far apart these
+ *  are, and columns without a number, so that a warp's weights lie in different banks. */
 template <typename real> struct product_shape;
 template <> struct product_shape<float> {
-  enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, BLOCKS = 3 /**< a multiprocessor: 168 registers */ };
+  enum { ROWS = 128, ROW_SIDE = 16, SIDE = 8, APART = 8, EMPTY = 0 };
+  enum { BLOCKS = 3 /**< a multiprocessor: 168 registers */ };
 };
 template <> struct product_shape<double> {
-  enum { ROWS = 64, ROW_SIDE = 16, SIDE = 16, BLOCKS = 2 };
+  enum { ROWS = 64, ROW_SIDE = 16, SIDE = 16, APART = MILL_MMA_ROWS / 2, EMPTY = 4, BLOCKS = 3 };
 };
 
 template <typename real> struct product_size : product_shape<real> {
@@ -41,7 +44,7 @@ template <typename real> struct product_size : product_shape<real> {
     N_COLUMN = TILE / shape::SIDE,
     PIECE = PIECE_BYTES / (int)sizeof(real), /**< numbers of a piece */
     PANEL = MILL_PANEL_BYTES / (int)sizeof(real),
-    PITCH = STAGE + PIECE /**< neighbouring rows lie in different banks */
+    PITCH = STAGE + 4 /**< neighbouring rows lie in different banks */
   };
   static_assert(N_COLUMN % PIECE == 0 && STAGE % PIECE == 0 && PANEL % PIECE == 0, "whole pieces");
   static_assert(shape::ROWS * STAGE / PIECE % THREADS == 0 && TILE * STAGE / PIECE % THREADS == 0,
@@ -138,11 +141,6 @@ static __device__ __forceinline__ void get_pair(const float *at, float *to)
   to[1] = v.y;
 }
 
-static __device__ __forceinline__ void get_pair(const double *at, double *to)
-{
-  get_piece(at, to);
-}
-
 static __device__ __forceinline__ void put_piece(const float *from, float *at)
 {
   *(float4 *)(void *)at = make_float4(from[0], from[1], from[2], from[3]);
@@ -156,7 +154,7 @@ static __device__ __forceinline__ void put_piece(const double *from, double *at)
 /** Inputs and weights of STAGE inputs. */
 template <typename real> struct product_buffer {
   __align__(16) real h[product_size<real>::ROWS][product_size<real>::PITCH];
-  __align__(16) real w[STAGE][TILE];
+  __align__(16) real w[STAGE][TILE + product_size<real>::EMPTY];
 };
 
 /** Begin to copy inputs k0 .. k0 + STAGE - 1 of the n_row rows of all threads and of the columns of a
@@ -190,31 +188,77 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
   }
 }
 
-/** Add the products of n_k inputs of a buffer, in their order.  A thread has n_row rows that are
- *  ROW_SIDE apart and pieces of columns that are SIDE pieces apart. */
-template <typename real, int n_row>
-static __device__ __forceinline__ void add_stage(const product_buffer<real> &from, int n_k,
-                                                 real (&acc)[n_row][product_size<real>::N_COLUMN])
+/** A thread's first row and column of a tile; its rows are ROW_SIDE apart, and column j of each, the
+ *  first one of a piece, is APART j further. */
+struct product_place {
+  int row, column;
+};
+
+static __device__ __forceinline__ product_place place_of(const float *)
 {
-  typedef product_size<real> size;
-  const int tx = (int)threadIdx.x % size::SIDE, ty = (int)threadIdx.x / size::SIDE;
+  typedef product_size<float> size;
+  return {(int)threadIdx.x / size::SIDE, (int)threadIdx.x % size::SIDE * size::PIECE};
+}
+
+/** As mill_mma_f64 wants it: a warp makes every second eight rows by sixteen columns. */
+static __device__ __forceinline__ product_place place_of(const double *)
+{
+  typedef product_size<double> size;
+  enum { N_WARP = TILE / (size::APART * size::N_COLUMN) /**< along the columns */ };
+  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  return {warp / N_WARP * MILL_MMA_ROWS + lane / 4,
+          warp % N_WARP * size::APART * size::N_COLUMN + lane % 4 * size::PIECE};
+}
+
+/** Add the products of n_k inputs of a buffer, in their order. */
+template <int n_row>
+static __device__ __forceinline__ void add_stage(const product_buffer<float> &from, int n_k,
+                                                 const product_place &at,
+                                                 float (&sum)[n_row][product_size<float>::N_COLUMN])
+{
+  typedef product_size<float> size;
 #pragma unroll 1
   for (int k = 0; k < n_k; k += PAIR) {
-    real a[n_row][PAIR];
+    float a[n_row][PAIR];
 #pragma unroll
     for (int i = 0; i < n_row; i++)
-      get_pair(&from.h[ty + size::ROW_SIDE * i][k], a[i]);
+      get_pair(&from.h[at.row + size::ROW_SIDE * i][k], a[i]);
 #pragma unroll
     for (int q = 0; q < PAIR; q++) {
-      real b[size::N_COLUMN];
+      float b[size::N_COLUMN];
 #pragma unroll
       for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
-        get_piece(&from.w[k + q][size::SIDE * j + size::PIECE * tx], b + j);
+        get_piece(&from.w[k + q][at.column + size::APART * j], b + j);
 #pragma unroll
       for (int i = 0; i < n_row; i++)
 #pragma unroll
         for (int j = 0; j < size::N_COLUMN; j++)
-          acc[i][j] += a[i][q] * b[j];
+          sum[i][j] += a[i][q] * b[j];
+    }
+  }
+}
+
+/** By tensor cores, of all inputs of the buffer: those past the last one are zeros. */
+template <int n_row>
+static __device__ __forceinline__ void
+add_stage(const product_buffer<double> &from, int, const product_place &at,
+          double (&sum)[n_row][product_size<double>::N_COLUMN])
+{
+  typedef product_size<double> size;
+  const int k_lane = (int)threadIdx.x % MILL_MMA_SUMS, c_lane = (int)threadIdx.x % 32 / 4;
+  const int column = at.column - k_lane * size::PIECE + c_lane;
+#pragma unroll
+  for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) {
+    double b[size::N_COLUMN / size::PIECE];
+#pragma unroll
+    for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
+      b[j / size::PIECE] = from.w[k][column + size::APART * j];
+#pragma unroll
+    for (int i = 0; i < n_row; i++) {
+      const double a = from.h[at.row + size::ROW_SIDE * i][k];
+#pragma unroll
+      for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
+        mill_mma_f64(a, b[j / size::PIECE], &sum[i][j]);
     }
   }
 }
@@ -227,17 +271,18 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
               const row_layout<real> &out)
 {
   typedef product_size<real> size;
+  constexpr bool by_block = sizeof(real) == sizeof(float); /* of K_BLOCK inputs */
   const int column = (int)blockIdx.y * TILE;
-  const int tx = (int)threadIdx.x % size::SIDE, ty = (int)threadIdx.x / size::SIDE;
+  const product_place at = place_of((const real *)NULL);
   real total[n_row][size::N_COLUMN], acc[n_row][size::N_COLUMN];
 #pragma unroll
   for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
-    get_piece(bias + column + size::SIDE * j + size::PIECE * tx, acc[0] + j);
+    get_piece(bias + column + at.column + size::APART * j, acc[0] + j);
 #pragma unroll
   for (int i = n_row - 1; i >= 0; i--)
 #pragma unroll
     for (int j = 0; j < size::N_COLUMN; j++) {
-      total[i][j] = rows.is_value[ty + size::ROW_SIDE * i] ? acc[0][j] : (real)0;
+      total[i][j] = rows.is_value[at.row + size::ROW_SIDE * i] ? acc[0][j] : (real)0;
       acc[i][j] = 0;
     }
 #pragma unroll 1
@@ -250,8 +295,9 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
       continue;
     wait_group();
     __syncthreads();
-    add_stage(buffer[k0 / STAGE % N_BUFFER], n_in - k0 < STAGE ? n_in - k0 : (int)STAGE, acc);
-    if ((k0 + STAGE) % K_BLOCK == 0 || k0 + STAGE >= n_in)
+    add_stage(buffer[k0 / STAGE % N_BUFFER], n_in - k0 < STAGE ? n_in - k0 : (int)STAGE, at,
+              by_block ? acc : total);
+    if (by_block && ((k0 + STAGE) % K_BLOCK == 0 || k0 + STAGE >= n_in))
 #pragma unroll
       for (int i = 0; i < n_row; i++)
 #pragma unroll
@@ -263,12 +309,12 @@ multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_l
   }
 #pragma unroll
   for (int i = 0; i < n_row; i++) {
-    const int r = ty + size::ROW_SIDE * i;
+    const int r = at.row + size::ROW_SIDE * i;
     if (r >= n_left)
       continue;
 #pragma unroll
     for (int j = 0; j < size::N_COLUMN; j += size::PIECE)
-      put_piece(&total[i][j], out.base + rows.to[r] + (size_t)(size::SIDE * j + size::PIECE * tx));
+      put_piece(&total[i][j], out.base + rows.to[r] + (size_t)(at.column + size::APART * j));
   }
 }
 

@@ -4,34 +4,9 @@
 #ifndef MILL_CUDA_SPLINE_TILE_H
 #define MILL_CUDA_SPLINE_TILE_H
 
+#include "kernels/cuda/quad.h"
+
 enum { MILL_SPLINE_NEAR = 4 /**< tiles begin at multiples of four */ };
-
-typedef struct mill_quad {
-  __align__(16) mill_real v[4];
-} mill_quad;
-
-/** The four numbers at a multiple of four. */
-MILL_INLINE mill_quad mill_quad_at(const mill_real *x)
-{
-  return *(const mill_quad *)(const void *)x;
-}
-
-MILL_INLINE void mill_quad_put(const mill_quad *q, mill_real *to)
-{
-  *(mill_quad *)(void *)to = *q;
-}
-
-/** The same into global memory, by one instruction: nvcc may take the four apart. */
-MILL_INLINE void mill_quad_put_global(const mill_quad *q, mill_real *to)
-{
-#if defined(__CUDA_ARCH__) && !MILL_WIDE
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-               "f"(q->v[0]), "f"(q->v[1]), "f"(q->v[2]), "f"(q->v[3])
-               : "memory");
-#else
-  mill_quad_put(q, to);
-#endif
-}
 
 /** Second differences of y [n] about the grid points origin + i, i < len; zero at the ends of the
  *  grid and beyond.  origin and len: multiples of four. */

@@ -39,13 +39,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 #define MILL_FORGET()                      ((void)0)
 
-enum {
-  MILL_CHUNK = 16,
-  MILL_PIXEL_CHUNK = 16,
-  MILL_BATCH = 16,
-  MILL_DIAGONALS = 1,
-  MILL_TILE = 16
-};
+enum { MILL_CHUNK = 16, MILL_PIXEL_CHUNK = 16, MILL_BATCH = 16, MILL_TILE = 16 };
 
 static inline void mill_block_sum_n(mill_block *b, const double *part, int n, double *total)
 {

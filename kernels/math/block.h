@@ -29,8 +29,7 @@
  *   MILL_FORGET()                   what is read after it is loaded again, where a GPU would keep
  *                                   it in registers from far before
  *   MILL_CHUNK, MILL_PIXEL_CHUNK    elements that a thread takes at a time, of a sum and of a
- *                                   row of pixels; MILL_TILE: elements of a tile;
- *                                   MILL_DIAGONALS: diagonals whose loads are under way at once
+ *                                   row of pixels; MILL_TILE: elements of a tile
  *   mill_block_sum_n, mill_block_max
  *                                   over the threads of a block, the same on all of them
  *

@@ -9,6 +9,7 @@
  *   - vector.h: the numbers that one instruction works on;
  *   - guess_tile.h: products of the transforms of the guess;
  *   - spline_tile.h: second differences and filters of a spline;
+ *   - convolve_tile.h: rotation and resolution matrix away from the ends of a row;
  *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them.
  *
  *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which
@@ -23,6 +24,7 @@
 #define MILL_PRIMITIVES_VECTOR     "kernels/cuda/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cuda/guess_tile.h"
 #define MILL_PRIMITIVES_SPLINE     "kernels/cuda/spline_tile.h"
+#define MILL_PRIMITIVES_CONVOLVE   "kernels/cuda/convolve_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums.h"
 #else
 #if defined(MILL_BLOCK_FIBERS)
@@ -33,6 +35,7 @@
 #define MILL_PRIMITIVES_VECTOR     "kernels/cpu/vector.h"
 #define MILL_PRIMITIVES_GUESS      "kernels/cpu/guess_tile.h"
 #define MILL_PRIMITIVES_SPLINE     "kernels/cpu/spline_tile.h"
+#define MILL_PRIMITIVES_CONVOLVE   "kernels/cpu/convolve_tile.h"
 #define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums.h"
 #endif
 

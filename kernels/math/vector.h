@@ -9,8 +9,6 @@
  *                                    at any alignment: rows of a segment are not padded
  *   MILL_VEC_WIDEN(p)                a mill_vec_f64 from the floats at p
  *   mill_load_pairs_f32              as mill_load_pairs_f64
- *   MILL_CONVOLVE_VECS               vectors that a convolution sums at a time,
- *   MILL_CONVOLVE_APART(b)           so many numbers from each other
  *   MILL_INLINE                      a function in which counts that are constants for the
  *                                    caller unroll loops
  *   MILL_HD_INLINE                   a small function of host and device inside vector loops

@@ -74,7 +74,7 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
                                       double vel_km_s, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  mill_real *pixel = (mill_real *)work->pixel, *smooth = (mill_real *)work->smooth;
+  mill_real *pixel = mill_sharp_rows(s, work), *smooth = (mill_real *)work->smooth;
   mill_block_sample(b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const mill_real *)work->templ,
                     (const mill_real *)work->bend, pixel);
   mill_block_resolve(b, s, 1, m->max_seg_pix, pixel, smooth);
@@ -82,12 +82,12 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
 }
 
 /** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
- *  its place among work->pixel: value, then d/d(parameter) in order, velocity first. */
+ *  its place among mill_sharp_rows: value, then d/d(parameter) in order, velocity first. */
 MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int r, const mill_real *rotated,
                                         const mill_real *bend, mill_workspace *work)
 {
-  mill_real *pixel = (mill_real *)work->pixel;
+  mill_real *pixel = mill_sharp_rows(s, work);
   const size_t pitch = (size_t)m->max_seg_pix;
   /* the value makes two rows */
   mill_block_interpolate(b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
@@ -143,7 +143,7 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
   MILL_BARRIER(b);
 }
 
-/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
+/** F, gradient and curvature of one segment from its mill_sharp_rows, added to eval.
  *
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
@@ -157,7 +157,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
   mill_real *smooth = (mill_real *)work->smooth;
 
-  mill_block_resolve(b, s, np + 1, pitch, (const mill_real *)work->pixel, smooth);
+  mill_block_resolve(b, s, np + 1, pitch, mill_sharp_rows(s, work), smooth);
   if (n_share > 0) {
     mill_block_release_error(b, s);
     if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),

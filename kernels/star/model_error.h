@@ -235,16 +235,16 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
 }
 
 /** C: the components times the template, through the resolution rows as it, times the continuum
- *  in s->scratch, over sigma.  In: work->pixel, whose first row is the template before the
- *  resolution; its next two are lost. */
+ *  in s->scratch, over sigma.  In: mill_sharp_rows, the first of which is the template before the
+ *  resolution; the next three are lost. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, int n_share, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const mill_model_error *e = &arm->error;
   const size_t pitch = (size_t)m->max_seg_pix;
-  const mill_real *value = (const mill_real *)work->pixel;
-  mill_real *sharp = (mill_real *)work->pixel + pitch, *seen = sharp + pitch;
+  const mill_real *value = mill_sharp_rows(s, work);
+  mill_real *sharp = mill_sharp_rows(s, work) + pitch, *seen = (mill_real *)work->pixel + 3 * pitch;
   mill_block_locate_error(b, arm, s, work);
   for (int j = 0; j < e->n_component; j++) {
     const double scale = e->sigma[j] * sqrt((double)n_share);

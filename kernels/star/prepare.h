@@ -115,7 +115,7 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
 MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
-    s->res[(size_t)k * s->n_pix + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
+    s->res[(size_t)k * mill_row_pitch(s->n_pix) + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
   s->base[i] = 1.0;
   s->scratch[i] = NAN;
 }
@@ -123,18 +123,18 @@ MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 /** Weights of row i, by an edge, that sum to mult without those off the arm. */
 MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
 {
-  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
   double sum = 0.0;
   for (int k = 0; k < nd; k++) {
     const int j = i - h + k;
     if (j >= 0 && j < n)
-      sum += (double)s->res[(size_t)k * n + i];
+      sum += (double)s->res[(size_t)k * pitch + i];
   }
   const double factor = mult / (sum != 0.0 ? sum : 1.0);
   double base = 0.0;
   for (int k = 0; k < nd; k++) {
     const int j = i - h + k;
-    const size_t at = (size_t)k * n + i;
+    const size_t at = (size_t)k * pitch + i;
     s->res[at] = j >= 0 && j < n ? (float)(factor * (double)s->res[at]) : 0.0f;
     base += (double)s->res[at];
   }
@@ -275,7 +275,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
           x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);
         from = x;
       }
-      float *to = s->res + (size_t)k * n + first;
+      float *to = s->res + (size_t)k * mill_row_pitch(n) + first;
       MILL_SIMD
       for (int i = 0; i < len; i++) {
         const float rounded = (float)from[i];
@@ -393,14 +393,14 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
     double row[MILL_MAX_DIAG];
     mill_lsf_row(n, s->base, i, (double)s->lsf_aa[i], h, row);
     for (int k = 0; k < nd; k++)
-      s->res[(size_t)k * n + i] = (float)row[k];
+      s->res[(size_t)k * mill_row_pitch(n) + i] = (float)row[k];
   }
   MILL_BARRIER(b);
   MILL_FOR(b, i, n)
   {
     double sum = 0.0;
     for (int k = 0; k < nd; k++)
-      sum += (double)s->res[(size_t)k * n + i];
+      sum += (double)s->res[(size_t)k * mill_row_pitch(n) + i];
     s->base[i] = sum;
   }
   MILL_BARRIER(b);

@@ -32,13 +32,14 @@ typedef struct mill_segment {
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
   float *is;           /**< [n_pix] 1 / sigma */
   unsigned char *good; /**< [n_pix] */
-  float *res;          /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i;
+  float *
+      res; /**< [n_diag][mill_row_pitch(n_pix)] row form: weight of pixel i - n_diag/2 + k for pixel i;
                             NULL: none */
-  double *base;        /**< [n_pix] sum of the resolution row: the image of a constant */
-  float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *templ_flux;   /**< [n_pix] the template in it, without continuum; NULL: not wanted */
-  double *cont_coef;   /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
-  float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
+  double *base;      /**< [n_pix] sum of the resolution row: the image of a constant */
+  float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *templ_flux; /**< [n_pix] the template in it, without continuum; NULL: not wanted */
+  double *cont_coef; /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
+  float *scratch;    /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
   /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] weights and products of the guess's
    *  bins, blocks side by side, and their transforms. */
   float *guess;
@@ -254,7 +255,7 @@ enum mill_star_count {
   MILL_COUNT_PIX,
   MILL_COUNT_MATRIX,    /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
   MILL_COUNT_SIGMA,     /**< n_pix where a line-spread function is used, else 0 */
-  MILL_COUNT_RES,       /**< n_diag * n_pix */
+  MILL_COUNT_RES,       /**< n_diag * mill_row_pitch(n_pix) */
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
   MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */

@@ -4,6 +4,7 @@
 #define MILL_TEMPLATE_H
 
 #include "kernels/math/block.h"
+#include "kernels/math/convolve_tile.h"
 #include "kernels/math/doppler.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/spline_tile.h"
@@ -19,8 +20,6 @@ enum {
 };
 /** How far the part of a line-spread function reaches that acts on the grid, in sigmas. */
 #define MILL_BLUR_REACH 5.0
-/** Rows that share one pass over the resolution rows' weights. */
-enum { MILL_RESOLVE_ROWS = 4 };
 
 /** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
  *  in units of exp(mean); plain flux: t = y. */
@@ -155,27 +154,6 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
   return (mill_real)s;
 }
 
-/** n_vec vectors of the same, `apart` numbers from each other, none of them near an end. */
-MILL_INLINE void mill_rotate_tile(const int n_vec, int apart, int half, const double *kernel,
-                                  const mill_real *x, mill_real *to)
-{
-  typedef mill_vec_real vec;
-  vec sum[MILL_CONVOLVE_VECS];
-  const mill_real w0 = (mill_real)kernel[0];
-  MILL_UNROLL
-  for (int v = 0; v < n_vec; v++)
-    sum[v] = w0 * *(const vec *)(x + v * apart);
-  for (int k = 1; k <= half; k++) {
-    const mill_real w = (mill_real)kernel[k];
-    MILL_UNROLL
-    for (int v = 0; v < n_vec; v++)
-      sum[v] += w * (*(const vec *)(x + v * apart - k) + *(const vec *)(x + v * apart + k));
-  }
-  MILL_UNROLL
-  for (int v = 0; v < n_vec; v++)
-    *(vec *)(to + v * apart) = sum[v];
-}
-
 /** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
  *  which for a template's t means the level and not, as in rvspecfit, darkness:
  *  no pixel within the velocity limits sees the difference below v sin i of some
@@ -186,30 +164,19 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_GLOBAL(kernel);
   MILL_GLOBAL(in);
   MILL_GLOBAL(out);
-  enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
-  const int apart = MILL_CONVOLVE_APART(b), n_side = apart / MILL_VEC_N;
-  const int n_in = n > 2 * half ? n - 2 * half : 0;
-  const int n_tile = n_in / (N_VEC * apart) * n_side;
-  /* vectors of one number also take what fills no tile */
-  const int n_narrow = MILL_VEC_N == 1 ? n_in - n_tile * N_TILE : 0;
-  const int n_done = n_tile * N_TILE + n_narrow;
-  const int first_edge = n_done > 0 ? half : 0;
-  const int n_edge = n - n_done;
-  /* the ends, and inside what is left */
-  MILL_FOR(b, e, n_edge)
+  const int first = mill_tiles_first(half);
+  const int n_tile = n > 2 * first ? (n - 2 * first) / MILL_ROTATE_TILE : 0;
+  const int n_done = n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n - n_done)
   {
     const int i = e < first_edge ? e : n_done + e;
     out[i] = mill_convolved(n, half, kernel, in, i);
   }
   MILL_FOR(b, c, n_tile)
   {
-    const int i = half + c / n_side * N_VEC * apart + c % n_side * MILL_VEC_N;
-    mill_rotate_tile(N_VEC, apart, half, kernel, in + i, out + i);
-  }
-  MILL_FOR(b, c, n_narrow)
-  {
-    const int i = half + n_tile * N_TILE + c;
-    mill_rotate_tile(1, apart, half, kernel, in + i, out + i);
+    const int i = first + c * MILL_ROTATE_TILE;
+    mill_rotate_tile(half, kernel, in + i, out + i);
   }
   MILL_BARRIER(b);
 }
@@ -430,69 +397,18 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
   MILL_BARRIER(b);
 }
 
-/** Sums of one vector of pixels of four rows.  They are separate variables, since compilers would keep
- *  an array of them in memory. */
-typedef struct mill_resolved {
-  mill_vec_real s0, s1, s2, s3;
-} mill_resolved;
-
-/** Add n of the MILL_DIAGONALS next diagonals, all where is_whole, of nr rows. */
-MILL_INLINE void mill_resolve_some(const int is_whole, int n, const int nr, ptrdiff_t pitch_res,
-                                   const float *res, ptrdiff_t pitch, const mill_real *in,
-                                   mill_resolved *sum)
+/** Rows over a segment's pixels, as mill_block_resolve wants its input. */
+MILL_INLINE mill_real *mill_sharp_rows(const mill_segment *s, const mill_workspace *work)
 {
-  typedef mill_vec_real vec;
-  const vec zero = {0};
-  vec w[MILL_DIAGONALS], x[MILL_DIAGONALS][MILL_RESOLVE_ROWS];
-  MILL_UNROLL
-  for (int i = 0; i < MILL_DIAGONALS; i++) {
-    const int has = is_whole || i < n;
-    w[i] = has ? mill_vec_load_real(res + i * pitch_res) : zero;
-    MILL_UNROLL
-    for (int r = 0; r < nr; r++)
-      x[i][r] = has ? *(const vec *)(in + i + r * pitch) : zero;
-  }
-  MILL_UNROLL
-  for (int i = 0; i < MILL_DIAGONALS; i++) {
-    sum->s0 += w[i] * x[i][0];
-    if (nr > 1)
-      sum->s1 += w[i] * x[i][1];
-    if (nr > 2)
-      sum->s2 += w[i] * x[i][2];
-    if (nr > 3)
-      sum->s3 += w[i] * x[i][3];
-  }
-}
-
-/** One vector of pixels of nr rows. */
-MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
-                                   ptrdiff_t pitch, const mill_real *in, mill_real *out)
-{
-  typedef mill_vec_real vec;
-  const vec zero = {0};
-  mill_resolved sum = {zero, zero, zero, zero};
-  for (; n_diag >= MILL_DIAGONALS; n_diag -= MILL_DIAGONALS) {
-    mill_resolve_some(1, MILL_DIAGONALS, nr, pitch_res, res, pitch, in, &sum);
-    res += MILL_DIAGONALS * pitch_res;
-    in += MILL_DIAGONALS;
-  }
-  if (n_diag > 0)
-    mill_resolve_some(0, n_diag, nr, pitch_res, res, pitch, in, &sum);
-  *(vec *)out = sum.s0;
-  if (nr > 1)
-    *(vec *)(out + pitch) = sum.s1;
-  if (nr > 2)
-    *(vec *)(out + 2 * pitch) = sum.s2;
-  if (nr > 3)
-    *(vec *)(out + 3 * pitch) = sum.s3;
+  return (mill_real *)work->pixel + mill_resolve_shift(s->n_diag);
 }
 
 /** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
 MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch,
                                       const mill_real *in, mill_real *out)
 {
-  enum { N_TILE = MILL_VEC_N };
-  const int n = s->n_pix;
+  enum { N_TILE = MILL_RESOLVE_TILE };
+  const int n = s->n_pix, pitch_res = mill_row_pitch(n);
   const float *const res = s->res;
   MILL_GLOBAL(in);
   /* what a GPU loads with a row's last pixels */
@@ -519,8 +435,8 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
   }
   MILL_GLOBAL(res);
   const int nd = s->n_diag, h = nd / 2;
-  const int n_tile = n > 2 * h ? (n - 2 * h) / N_TILE : 0;
-  const int first_edge = n_tile > 0 ? h : 0;
+  const int first = mill_tiles_first(h), n_tile = mill_resolve_most(n, nd, first);
+  const int first_edge = n_tile > 0 ? first : 0;
   const int n_edge = n - n_tile * N_TILE;
   /* the ends, and inside what fills no tile */
   MILL_FOR(b, e, n_edge)
@@ -530,28 +446,28 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
       const mill_real *from = in + (ptrdiff_t)r * pitch;
       mill_real sum = 0;
       for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
-        sum += (mill_real)res[(ptrdiff_t)k * n + i] * from[i - h + k];
+        sum += (mill_real)res[(ptrdiff_t)k * pitch_res + i] * from[i - h + k];
       out[(ptrdiff_t)r * pitch + i] = sum;
     }
   }
   MILL_FOR(b, c, n_tile)
   {
-    const int i = h + c * N_TILE;
+    const int i = first + c * N_TILE;
     for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
       const mill_real *from = in + (ptrdiff_t)r * pitch + i - h;
       mill_real *to = out + (ptrdiff_t)r * pitch + i;
       switch (n_row - r) {
       case 1:
-        mill_resolve_tile(1, nd, n, res + i, pitch, from, to);
+        mill_resolve_tile(1, nd, pitch_res, res + i, pitch, from, to);
         break;
       case 2:
-        mill_resolve_tile(2, nd, n, res + i, pitch, from, to);
+        mill_resolve_tile(2, nd, pitch_res, res + i, pitch, from, to);
         break;
       case 3:
-        mill_resolve_tile(3, nd, n, res + i, pitch, from, to);
+        mill_resolve_tile(3, nd, pitch_res, res + i, pitch, from, to);
         break;
       default:
-        mill_resolve_tile(MILL_RESOLVE_ROWS, nd, n, res + i, pitch, from, to);
+        mill_resolve_tile(MILL_RESOLVE_ROWS, nd, pitch_res, res + i, pitch, from, to);
         break;
       }
     }

@@ -19,6 +19,10 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
+/** Bytes behind the rows at the pixels, as these do not begin where the memory does
+ *  (mill_sharp_rows), nor those of the warps of a GPU's block that work apart. */
+enum { MILL_PIXEL_SPARE = 128 };
+
 /** Work space of one block: rows of templates on the grid and at the pixels.
  *
  *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
@@ -27,7 +31,7 @@ enum {
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
-  void *pixel, *smooth; /**< [n_deriv + 1][max_seg_pix] */
+  void *pixel, *smooth; /**< [n_deriv + 1][max_seg_pix] and MILL_PIXEL_SPARE bytes */
   int *index;           /**< [max_seg_pix] left grid point */
   float *frac;          /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
   /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
@@ -91,7 +95,7 @@ static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_s
   memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
   count[MILL_COUNT_GRID_BYTES] =
       row * (size_t)max_pix_pad > guess ? row * (size_t)max_pix_pad : guess;
-  count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;
+  count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix + MILL_PIXEL_SPARE;
   count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
   count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;

@@ -275,11 +275,11 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, i
 static void count_segment(const mill_slots *s, const mill_slot_entry *e,
                           const mill_raw_segment *raw, int i, size_t *count)
 {
-  const size_t n = (size_t)raw->n_pix, n_res = (size_t)e->plan[i].n_diag * n;
+  const size_t n = (size_t)raw->n_pix, n_diag = (size_t)e->plan[i].n_diag;
   count[MILL_COUNT_PIX] = n;
-  count[MILL_COUNT_MATRIX] = with_matrix(s, raw) ? n_res : 0;
+  count[MILL_COUNT_MATRIX] = with_matrix(s, raw) ? n_diag * n : 0;
   count[MILL_COUNT_SIGMA] = with_sigma(s, raw) ? n : 0;
-  count[MILL_COUNT_RES] = n_res;
+  count[MILL_COUNT_RES] = n_diag * (size_t)mill_row_pitch(raw->n_pix);
   count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
   const int with_parts = s->want_models == MILL_MODELS_WITH_PARTS;
   count[MILL_COUNT_PARTS] = with_parts ? n : 0;

@@ -33,12 +33,12 @@ USUAL = ("answer_arm_f32", "star_start", "round_digest", "front", "last_input", 
          "round_begin", "round_list")
 PIXELS = ("answer_arm_f32", "star_start")  # the kernels that loop over pixels
 # function, an instruction that its inner loop has, loads under way at least: of a batch of four
-# elements the loads of one array, or for a pixel all rows of a usual case
+# elements the loads of one array, for a pixel all rows of a usual case, or of four neighbours 16 bytes
+# of each row and what these are multiplied by
 LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
-         ("mill_block_rotate", "FFMA", 24),
-         ("mill_resolve_tile", "FFMA", 16))
+         ("mill_block_rotate", "FFMA", 6), ("mill_resolve_tile", "FFMA", 8))
 KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
               "mill_block_sum_n")  # small arrays, once a star or once a request
 LOADS = {"LD": 1, "LDG": 1}

@@ -316,7 +316,7 @@ MILL_TEST(small_and_negative_fluxes)
 
 /* --- resolution matrix --- */
 
-/** Rows res [n_diag][n] and their sums base [n] of a matrix as a file has it. */
+/** Rows res [n_diag][mill_row_pitch(n)] and their sums base [n] of a matrix as a file has it. */
 static mill_segment resolve(int n, int n_diag, const double *deconv, double templ_pix, float *raw,
                             float *res, double *base)
 {
@@ -337,7 +337,7 @@ static mill_segment resolve(int n, int n_diag, const double *deconv, double temp
 
 MILL_TEST(resolution_matrix_matches_scipy)
 {
-  enum { NR = REF_RESOLUTION_N, ND = REF_RESOLUTION_N_DIAG };
+  enum { NR = REF_RESOLUTION_N, ND = REF_RESOLUTION_N_DIAG, PITCH = (NR + 3) / 4 * 4 };
   const double s = ref_resolution_s[0];
   /* inverse of G by Gauss-Jordan; G is diagonally dominant enough for no pivoting */
   double g[ND][2 * ND] = {{0}}, deconv[ND * ND];
@@ -360,7 +360,7 @@ MILL_TEST(resolution_matrix_matches_scipy)
     for (int j = 0; j < ND; j++)
       deconv[i * ND + j] = g[i][ND + j];
 
-  float raw[ND * NR], res[ND * NR];
+  float raw[ND * NR], res[ND * PITCH];
   double base[NR];
   for (int i = 0; i < ND * NR; i++)
     raw[i] = (float)ref_resolution_raw[i];
@@ -370,10 +370,10 @@ MILL_TEST(resolution_matrix_matches_scipy)
     for (int k = 0; k < ND; k++) {
       /* float32 weights of size 1; edge rows twice rounded, and scaled by a
        * median of float32 sums */
-      assert_close((double)res[k * NR + i], ref_resolution_row[i * ND + k], 2.5e-7);
-      sum += (double)res[k * NR + i];
+      assert_close((double)res[k * PITCH + i], ref_resolution_row[i * ND + k], 2.5e-7);
+      sum += (double)res[k * PITCH + i];
       if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
-        assert_close((double)res[k * NR + i], 0, 0);
+        assert_close((double)res[k * PITCH + i], 0, 0);
     }
     assert_close(base[i], sum, 1e-15);
   }
@@ -383,13 +383,13 @@ MILL_TEST(resolution_matrix_matches_scipy)
  * others lose the templates' width whatever their neighbours are. */
 MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
 {
-  enum { NR = 90, ND = 11, H = ND / 2 };
+  enum { NR = 90, ND = 11, H = ND / 2, PITCH = (NR + 3) / 4 * 4 };
   const double templ = 1.0; /* pixels, and that of the library */
   double identity[ND * ND] = {0};
   for (int k = 0; k < ND; k++)
     identity[k * ND + k] = 2; /* tells whether it was applied */
   for (int n_narrow = 0; n_narrow <= NR; n_narrow += 9) {
-    static float raw[ND * NR], res[ND * NR];
+    static float raw[ND * NR], res[ND * PITCH];
     double base[NR];
     memset(raw, 0, sizeof raw);
     for (int i = 0; i < NR; i++)
@@ -406,14 +406,14 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
       for (int k = 0; k < ND; k++) {
         const double as_stored = (double)raw[(ND - 1 - k) * NR + i - H + k];
         /* 0.9 but for what lies beyond 5 pixels (4e-4 of a width of 1.3) and float32 */
-        assert_close((double)res[k * NR + i],
+        assert_close((double)res[k * PITCH + i],
                      i >= n_narrow ? 2 * as_stored
                      : k == H      ? 0.9
                                    : 0,
                      i >= n_narrow || k != H ? 1e-7 : 1e-3);
       }
     for (int i = 0; i < H; i++) { /* not judged by what is left of their rows */
-      const float left = res[(H + 1) * NR + i], right = res[(H - 1) * NR + NR - 1 - i];
+      const float left = res[(H + 1) * PITCH + i], right = res[(H - 1) * PITCH + NR - 1 - i];
       assert_true(n_narrow > H ? left == 0 : left > 0);
       assert_true(n_narrow == NR ? right == 0 : right > 0);
     }
@@ -422,9 +422,9 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
 
 MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
 {
-  enum { NR = 9, ND = 3 };
+  enum { NR = 9, ND = 3, PITCH = (NR + 3) / 4 * 4 };
   /* rows sum to 3 (1 + 1 + 1) inside; edge rows are rescaled from 2 to 3 */
-  float raw[ND * NR], res[ND * NR];
+  float raw[ND * NR], res[ND * PITCH];
   double base[NR];
   for (int k = 0; k < ND; k++)
     for (int j = 0; j < NR; j++)

@@ -136,14 +136,14 @@ MILL_TEST(resolution_rows_times_a_template)
   uint64_t random = SEED;
   for (int nd = 1; nd <= 11; nd += 2)
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-      const int n = size[s];
+      const int n = size[s], pitch_res = mill_row_pitch(n);
       enum { N_ROW = 6, PITCH = 210 };
       double in[N_ROW * PITCH], out[N_ROW * PITCH];
       float in32[N_ROW * PITCH], out32[N_ROW * PITCH];
       block_bench_init(&b, 100, log(4000.0), 1e-4, n, 1, 1);
       b.s.res = b.res;
       b.s.n_diag = nd;
-      for (int i = 0; i < nd * n; i++)
+      for (int i = 0; i < nd * pitch_res; i++)
         b.res[i] = (float)test_library_random(&random);
       for (int i = 0; i < N_ROW * PITCH; i++)
         in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
@@ -160,7 +160,7 @@ MILL_TEST(resolution_rows_times_a_template)
             if (r < n_row && i < n)
               for (int k = 0; k < nd; k++)
                 if (i - nd / 2 + k >= 0 && i - nd / 2 + k < n)
-                  expected += (double)b.res[k * n + i] * in[p - nd / 2 + k];
+                  expected += (double)b.res[k * pitch_res + i] * in[p - nd / 2 + k];
             assert_close(out[p], expected, 1e-14);
             /* eleven float32 products of size 1 */
             assert_close((double)out32[p], expected, 2e-6);
