@@ -19,6 +19,9 @@ enum scope {
   MIXED,   /* backends */
   SEVERAL, /* libraries */
   EPOCH,   /* epochs */
+  PAIR,    /* binaries, and of these a label's and an arm's */
+  PAIR_LABEL,
+  PAIR_ARM,
   POST
 };
 
@@ -126,6 +129,27 @@ static const line fits_line[] = {
      "largest less least velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
      "CRC-32 of the row's exposures in /epochs, each the bytes of its columns in order"},
+    {PAIR, "SB2", I32, 1, R(pair), 0, "",
+     "1 where the spectrum is that of two stars, only with binaries; the row is the brighter "
+     "one's"},
+    {PAIR, "SB2_PEAK", F64, 1, R(pair_peak), NAN, "",
+     "significance of a second star's lines in the residuals of one star"},
+    {PAIR, "SB2_GAIN", F64, 1, R(pair_gain), NAN, "",
+     "by how much two stars lower -2 ln L; this and the next: NaN without two stars"},
+    {PAIR, "VRAD_2", F64, 1, R(pair_vrad_km_s), NAN, "km/s", "velocity of the second star"},
+    {PAIR, "VRAD_2_ERR", F64, 1, R(pair_vrad_err_km_s), NAN, "km/s",
+     "error of VRAD_2, times ERR_SCALE"},
+    {PAIR, "VSINI_2", F64, 1, R(pair_vsini_km_s), NAN, "km/s",
+     "projected rotation velocity of the second star"},
+    {PAIR, "VSINI_2_ERR", F64, 1, R(pair_vsini_err_km_s), NAN, "km/s",
+     "error of VSINI_2, times ERR_SCALE"},
+    {PAIR_LABEL, "%s_2", F64, 1, R(pair_label), NAN, "%s", "%s of the second star"},
+    {PAIR_LABEL, "%s_2_ERR", F64, 1, R(pair_label_err), NAN, "%s",
+     "error of the second star's %s, times ERR_SCALE"},
+    {PAIR_ARM, "FLUX_RATIO_%s", F64, 1, R(flux_ratio), NAN, "",
+     "flux of the second star over that of the first one in arm %s"},
+    {PAIR_ARM, "FLUX_RATIO_%s_ERR", F64, 1, R(flux_ratio_err), NAN, "",
+     "error of the ratio of fluxes in arm %s, times ERR_SCALE"},
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
      "posterior mean of each parameter in ORDER; a fixed parameter's value"},
     {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
@@ -275,6 +299,9 @@ static int n_repeat(enum scope scope, const made_for *m)
             [MIXED] = {MILL_WITH_BACKEND, 1},
             [SEVERAL] = {MILL_WITH_LIBRARY, 1},
             [EPOCH] = {MILL_WITH_EPOCHS, 1},
+            [PAIR] = {MILL_WITH_BINARIES, 1},
+            [PAIR_LABEL] = {MILL_WITH_BINARIES, m->n_label},
+            [PAIR_ARM] = {MILL_WITH_BINARIES, m->n_arm},
             [POST] = {MILL_WITH_POSTERIOR, 1}};
   return of[scope].needs && !(m->with & of[scope].needs) ? 0 : of[scope].n;
 }
@@ -296,11 +323,11 @@ typedef struct owner {
 static void take_owner(const mill_library *lib, enum scope scope, int k, owner *o)
 {
   *o = (owner){.unit = "", .of = ""};
-  if (scope == LABEL) {
+  if (scope == LABEL || scope == PAIR_LABEL) {
     memcpy(o->name, lib->label[k].column, sizeof o->name);
     o->unit = lib->label[k].unit;
     o->of = lib->label[k].name;
-  } else if (scope == ARM || scope == OFFSET) {
+  } else if (scope == ARM || scope == OFFSET || scope == PAIR_ARM) {
     o->of = lib->arm[k].name;
     for (size_t c = 0; c + 1 < sizeof o->name && o->of[c]; c++)
       o->name[c] = (char)toupper((unsigned char)o->of[c]);

@@ -76,12 +76,14 @@ enum mill_columns_with {
   MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
   MILL_WITH_POSTERIOR = 4, /**< of `starmill sample` */
   MILL_WITH_LIBRARY = 8,   /**< LIBRARY: several libraries */
-  MILL_WITH_EPOCHS = 16    /**< of epochs */
+  MILL_WITH_EPOCHS = 16,   /**< of epochs */
+  MILL_WITH_BINARIES = 32  /**< of two stars */
 };
 
 /** Those that some fit has; names of labels and arms must leave them alone. */
 enum {
-  MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS
+  MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS |
+                      MILL_WITH_BINARIES
 };
 
 /** And POST_DRAWS with n samples of each star. */

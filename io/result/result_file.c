@@ -294,7 +294,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
       (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
           (info->posteriors ? MILL_WITH_POSTERIOR : 0) | MILL_WITH_DRAWS(info->n_draw) |
           (info->gpu ? MILL_WITH_BACKEND : 0) | (info->n_library > 1 ? MILL_WITH_LIBRARY : 0) |
-          (info->epochs ? MILL_WITH_EPOCHS : 0),
+          (info->epochs ? MILL_WITH_EPOCHS : 0) | (info->binaries ? MILL_WITH_BINARIES : 0),
       &file->columns));
   file->columns.backend = (uint8_t)info->backend;
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);

@@ -47,6 +47,7 @@ typedef struct mill_run_info {
   int n_thread;
   int velocity_offsets; /**< /fits has their columns */
   int epochs;           /**< those of epochs, and /epochs */
+  int binaries;         /**< those of two stars */
   int posteriors;       /**< and those of `starmill sample` */
   int n_draw;           /**< samples of each star */
   int64_t n_row;        /**< rows of /fits, all files */

@@ -51,6 +51,7 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
       .n_thread = device->n_thread,
       .velocity_offsets = setup->config.fit.velocity_offsets,
       .epochs = setup->config.fit.epochs != MILL_EPOCHS_NONE,
+      .binaries = setup->config.fit.binaries,
       .posteriors = call->options->fit != NULL,
       .n_draw = call->options->sample.n_draw,
       .n_row = inputs->n_row,

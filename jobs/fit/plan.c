@@ -180,6 +180,7 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
       (plan->config->fit.velocity_offsets ? MILL_WITH_OFFSETS : 0) |
       (strcmp(plan->config->backend, MILL_BACKEND_MIXED) == 0 ? MILL_WITH_BACKEND : 0) |
       (plan->config->fit.epochs ? MILL_WITH_EPOCHS : 0) |
+      (plan->config->fit.binaries ? MILL_WITH_BINARIES : 0) |
       (plan->config->n_template_lib > 1 ? MILL_WITH_LIBRARY : 0);
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, with, columns));

@@ -270,7 +270,8 @@ int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
   fit_rows rows = {0};
   int64_t *id = NULL;
   config->fit.sample = options->sample;
-  config->fit.epochs = MILL_EPOCHS_NONE; /* a sample has one velocity */
+  config->fit.binaries = 0;              /* a sample is of one star */
+  config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
   config->fit.epoch_floor_km_s = 0.0;
   if (!is_listing && !is_narrower)
     goto done;

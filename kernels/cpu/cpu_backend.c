@@ -20,6 +20,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
+#include "kernels/star/peak.h"
 #include "kernels/base/host_copy.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/star/prepare.h"
@@ -180,8 +181,8 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
-  mill_workspace_counts(m->n_deriv, m->max_pix_pad, m->max_seg_pix, m->set.precision, m->guess_n,
-                        count);
+  mill_workspace_counts(m->n_deriv, mill_n_pixel_row(m), m->max_pix_pad, m->max_seg_pix,
+                        m->set.precision, m->guess_n, count);
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -442,6 +443,12 @@ static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **a
   return n;
 }
 
+static void body_peak(mill_block *b, void *arg)
+{
+  const mill_task *t = arg;
+  mill_block_peak(b, t->m, t->slot, t->work);
+}
+
 /** n_round rounds of one group. */
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
@@ -463,6 +470,9 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       answer_arm(m, a, n, active, lane, &last);
     for (int i = 0; i < n; i++) {
       mill_slot *slot = active[of[i]];
+      mill_task task = {m, slot, &lane->work[0], 0, &lane->timing};
+      if (slot->request == MILL_REQ_PEAK)
+        mill_block_run(body_peak, &task);
       const int phase = phase_of(slot);
       if (slot != active[i])
         slot->eval = active[i]->eval;

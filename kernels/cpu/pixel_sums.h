@@ -377,10 +377,10 @@ MILL_INLINE void mill_cell_jacobian_part(int nk, int np, double (*with_s)[MILL_C
 
 /** The sums of mill_jacobian_sums by cells of pixels, without model error. */
 MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
-                                           const mill_segment *s, const mill_real *templ,
+                                           const mill_segment *s, int np, const mill_real *templ,
                                            double level, mill_workspace *work)
 {
-  const int n = s->n_pix, np = m->n_deriv, nk = s->ws->n_cont;
+  const int n = s->n_pix, nk = s->ws->n_cont;
   const int cell = s->ws->cell, pitch = mill_cell_pitch(nk);
   const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
   const double *power = s->ws->cell_power;
@@ -452,14 +452,15 @@ MILL_BLOCK_FN void mill_cell_jacobian_sums(mill_block *b, const mill_model *m,
  *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
  *  gradient of each.
  *
- *  templ [1 + n_deriv][max_seg_pix]  in  the template and its derivatives
- *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
+ *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
+ *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
-                                      const mill_real *templ, double level, mill_workspace *work)
+                                      int np, const mill_real *templ, double level,
+                                      mill_workspace *work)
 {
-  const int n = s->n_pix, np = m->n_deriv, nk = s->ws->n_cont, nv = s->n_error + nk;
+  const int n = s->n_pix, nk = s->ws->n_cont, nv = s->n_error + nk;
   if (!MILL_WIDE && s->n_error == 0 && s->ws->cell > 0) {
-    mill_cell_jacobian_sums(b, m, s, templ, level, work);
+    mill_cell_jacobian_sums(b, m, s, np, templ, level, work);
     return;
   }
   const int origin = mill_gram_at(nv, 0); /* V comes after nv rows */

@@ -63,7 +63,8 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   v->fewer = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_workspace_counts(s->n_deriv, s->max_pix_pad, s->max_seg_pix, precision, s->guess_n, count);
+  mill_workspace_counts(s->n_deriv, s->n_deriv + 1, s->max_pix_pad, s->max_seg_pix, precision,
+                        s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* which may work apart */
   const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */

@@ -530,13 +530,14 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
  *  gradient of each.
  *
- *  templ [1 + n_deriv][max_seg_pix]  in  the template and its derivatives
- *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
+ *  templ [1 + np][max_seg_pix]  in  the template and its derivatives
+ *  work                       in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
-                                      const mill_real *templ, double level, mill_workspace *work)
+                                      int np, const mill_real *templ, double level,
+                                      mill_workspace *work)
 {
   const int nk = s->ws->n_cont, pitch = m->max_seg_pix;
-  const int first = s->n_error + nk, n_row = first + m->n_deriv;
+  const int first = s->n_error + nk, n_row = first + np;
   double *const by = (double *)work->pixel;
   if (nk <= MILL_FEW_CONT)
     mill_weights_of<MILL_FEW_CONT>(b->thread, b->n_thread, m, s, templ, pitch, level, work, by);

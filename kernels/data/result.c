@@ -26,10 +26,14 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
     result->label[i] = NAN;
     result->label_err[i] = NAN;
     result->label_err_formal[i] = NAN;
+    result->pair_label[i] = result->pair_label_err[i] = NAN;
   }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
   result->vrad_chi2 = result->vrad_pval = result->vrad_range_km_s = NAN;
+  result->pair_peak = result->pair_gain = NAN;
+  result->pair_vrad_km_s = result->pair_vrad_err_km_s = NAN;
+  result->pair_vsini_km_s = result->pair_vsini_err_km_s = NAN;
   result->m2ll = NAN;
   result->excess = NAN;
   result->guess_chisq = result->guess_tie = INFINITY;
@@ -47,6 +51,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
     result->vrad_arm_err_km_s[a] = NAN;
     result->vrad_offset_km_s[a] = NAN;
     result->vrad_offset_err_km_s[a] = NAN;
+    result->flux_ratio[a] = result->flux_ratio_err[a] = NAN;
     result->sn[a] = -1e9;
   }
 }

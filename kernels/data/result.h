@@ -89,7 +89,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_PRIOR, 1024, "PRIOR", "fitted with priors of the table of priors")                   \
   X(MILL_INFO_EPOCHS, 2048, "EPOCHS_DIFFER",                                                       \
     "the velocities of the epochs differ: the labels are fitted with each epoch at its own, and "  \
-    "VRAD is their mean")
+    "VRAD is their mean")                                                                          \
+  X(MILL_INFO_PAIR, 4096, "PAIR",                                                                  \
+    "fitted as two stars: the row is of the brighter one, SB2 columns of the other")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
@@ -162,6 +164,14 @@ typedef struct mill_fit_result {
    *  the largest less the least. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
+  /** What the residuals have of a second star at another velocity: the significance of that; with
+   *  MILL_INFO_PAIR by how much two stars lower -2 ln L, the second star, and the ratio of its flux
+   *  to the first one's by arm. */
+  int32_t pair; /**< 1: two stars */
+  double pair_peak, pair_gain;
+  double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;
+  double pair_label[MILL_MAX_LABEL], pair_label_err[MILL_MAX_LABEL];
+  double flux_ratio[MILL_MAX_ARM], flux_ratio_err[MILL_MAX_ARM];
   uint32_t epoch_crc; /**< CRC-32 of the rows of its exposures in /epochs; set with these */
   /** On the host, borrowed until the pipeline's sink returns; NULL: it was not sampled. */
   const mill_posterior *posterior;

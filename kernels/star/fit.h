@@ -9,6 +9,7 @@
 #define MILL_FIT_H
 
 #include "kernels/star/epochs.h"
+#include "kernels/star/pair.h"
 #include "kernels/star/profile.h"
 #include "kernels/star/row.h"
 #include "kernels/star/sample.h"
@@ -547,7 +548,11 @@ MILL_HD static inline void mill_final_digest(const mill_model *m, mill_slot *slo
     mill_search_begin(m, slot, 0);
     return;
   }
-  if (m->set.sample.max_eval > 0 && slot->result.status == MILL_STATUS_FITTED)
+  if (slot->result.status != MILL_STATUS_FITTED)
+    return;
+  if (m->set.binaries)
+    mill_pair_begin(m, slot, warn, info);
+  if (m->set.sample.max_eval > 0)
     mill_sample_begin(m, slot);
 }
 
@@ -557,6 +562,10 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
   double f = slot->eval.f;
   if (slot->stage == MILL_STAGE_SAMPLE) {
     mill_sample_digest(m, slot);
+    return;
+  }
+  if (slot->stage == MILL_STAGE_PAIR) {
+    mill_pair_digest(m, slot);
     return;
   }
   slot->result.n_eval++;

@@ -8,7 +8,7 @@
  *  together it is made by transforms of blocks of bins (overlap-save): a block has guess_n -
  *  2 guess_half bins of the data, and guess_n of the template, guess_half more on each side;
  *  the products of all blocks of all segments are added up and transformed back once.
- *  All of it is float32 in both precisions: who runs it is compiled with MILL_PRECISION 32.
+ *  All of it is float32 in both precisions.
  */
 #ifndef MILL_GUESS_H
 #define MILL_GUESS_H
@@ -31,6 +31,9 @@ MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
+
+/** What bins are filled with: chi^2, or one of its two terms for the residuals of a model. */
+enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
 /** Is a segment used? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
@@ -96,9 +99,12 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
 }
 
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
- *  a segment, into s->guess, and transformed.  work->pixel and smooth hold [n_pix] double here. */
+ *  a segment, into s->guess, and transformed.  what: all of it; with the model in s->scratch, over the
+ *  data's own sigma, in the continuum's place the weight of squares of templates alone, or that of
+ *  templates.  work->pixel and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
-                                         const mill_segment *s, mill_workspace *work)
+                                         enum mill_guess_bins what, const mill_segment *s,
+                                         mill_workspace *work)
 {
   const mill_waveset *ws = s->ws;
   const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
@@ -123,7 +129,9 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int p = first + i, good = s->good[p];
-      const double x = model[i] * s->base[p] * (double)s->is[p];
+      const double sigma = s->error_fixed ? (double)s->is[p] / (double)s->own_is[p] : 1.0;
+      const double x = what == MILL_BINS_ALL ? model[i] * s->base[p] * (double)s->is[p]
+                                             : (double)s->scratch[p] * sigma;
       pixel_wn[p] = good ? x * ((double)s->d[p] - x) : 0.0;
       pixel_w[p] = good ? x * x : 0.0;
     }
@@ -143,12 +151,25 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     const int block = i / n_kept;
     float *to = s->guess + (ptrdiff_t)(block / MILL_GUESS_LANE) * n_number +
                 i % n_kept * 2 * MILL_GUESS_LANE + block % MILL_GUESS_LANE;
-    to[0] = (float)w;
-    to[MILL_GUESS_LANE] = (float)(-2.0 * wn);
+    to[0] = what == MILL_BINS_RESIDUAL ? 0.0f : (float)w;
+    to[MILL_GUESS_LANE] = what == MILL_BINS_SQUARE ? 0.0f : (float)(-2.0 * wn);
   }
   MILL_BARRIER(b);
   for (int i = 0; i < mill_guess_lanes(ws->n_block); i++)
     mill_block_fourier(b, n_fourier, 0, m->guess_root, s->guess + (ptrdiff_t)i * n_number);
+}
+
+/** The bins [v0, v1) whose velocities are from low to high. */
+MILL_HD static inline void mill_guess_within(const mill_model *m, double low_km_s, double high_km_s,
+                                             int *v0, int *v1)
+{
+  const int nv = 2 * m->guess_half + 1;
+  *v0 = 0;
+  *v1 = nv;
+  while (*v0 < nv && mill_guess_velocity(*v0 - m->guess_half, m->guess_ln_step) < low_km_s)
+    ++*v0;
+  while (*v1 > *v0 && mill_guess_velocity(*v1 - 1 - m->guess_half, m->guess_ln_step) > high_km_s)
+    --*v1;
 }
 
 /** The least chi^2 of each template among velocities [v0, v1) into slot->guess.least, infinite
@@ -273,7 +294,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     {
       slot->lead.signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
     }
-    mill_block_guess_bins(b, m, has_fit ? s->ws->n_cont : 0, s, work);
+    mill_block_guess_bins(b, m, has_fit ? s->ws->n_cont : 0, MILL_BINS_ALL, s, work);
   }
 }
 
@@ -281,14 +302,8 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
  * labels are apart from its, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
-  const int nv = 2 * m->guess_half + 1;
-  /* velocities within the limits */
-  int v0 = 0, v1 = nv;
-  while (v0 < nv && mill_guess_velocity(v0 - m->guess_half, m->guess_ln_step) < m->set.min_vel_km_s)
-    v0++;
-  while (v1 > v0 &&
-         mill_guess_velocity(v1 - 1 - m->guess_half, m->guess_ln_step) > m->set.max_vel_km_s)
-    v1--;
+  int v0, v1;
+  mill_guess_within(m, m->set.min_vel_km_s, m->set.max_vel_km_s, &v0, &v1);
   mill_block_guess_least(b, m, slot, v0, v1);
   MILL_SERIAL(b)
   {

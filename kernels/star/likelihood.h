@@ -8,6 +8,7 @@
 
 #include "kernels/math/primitives.h"
 #include "kernels/star/arm_velocity.h"
+#include "kernels/star/companion.h"
 #include "kernels/star/model_error.h"
 #include "kernels/star/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
@@ -78,6 +79,8 @@ MILL_BLOCK_FN double mill_block_value(mill_block *b, const mill_model *m, const 
   mill_block_sample(b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const mill_real *)work->templ,
                     (const mill_real *)work->bend, pixel);
   mill_block_resolve(b, s, 1, m->max_seg_pix, pixel, smooth);
+  if (mill_is_paired(s))
+    mill_block_add_companion(b, m, s, work, smooth);
   return mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
 }
 
@@ -96,13 +99,14 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
-/** Gradient and curvature of a segment from the sums of mill_jacobian_sums, added to eval. */
+/** Gradient and curvature of a segment from the sums of mill_jacobian_sums over n_row rows, of which
+ *  the first are its own, added to eval. */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, const mill_segment *s,
-                                        const mill_workspace *work, mill_eval *eval)
+                                        int n_row, const mill_workspace *work, mill_eval *eval)
 {
   const int nk = s->ws->n_cont, np = m->n_deriv, q = s->n_error;
   const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
-  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + np, 0) - origin;
+  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
   const double *chol = work->normal, *with_s = work->error, *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
   MILL_FOR(b, j, np)
@@ -143,21 +147,75 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
   MILL_BARRIER(b);
 }
 
+/** The same for the rows after its own, of a pair, added to pair: the companion's parameters, and ln of
+ *  the ratio in the segment's arm. */
+MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
+                                             const mill_segment *s, int n_row,
+                                             const mill_workspace *work, mill_pair *pair)
+{
+  const int nk = s->ws->n_cont, nd = m->n_deriv, q = s->n_error;
+  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
+  const double *with_s = work->error, *sums = work->sums;
+  double *solve = work->solve + MILL_MAX_CONT;
+  MILL_FOR(b, i, n_row - nd)
+  {
+    const int j = nd + i, k = i < nd ? i : nd + s->arm;
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int c = 0; c < nk; c++) {
+      solve[j * nk + c] = from[q + c];
+      for (int e = 0; e < q; e++)
+        solve[j * nk + c] -= from[e] * with_s[e * nk + c];
+    }
+    mill_cholesky_forward(nk, work->normal, nk, solve + j * nk);
+    pair->grad[k] += 2.0 * sums[n_pair + j];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, n_row - nd)
+  {
+    const int j = nd + i, k = i < nd ? i : nd + s->arm;
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int l = 0; l <= j; l++) {
+      const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
+      double h = from[q + nk + l];
+      for (int e = 0; e < q; e++)
+        h -= from[e] * other[e];
+      for (int c = 0; c < nk; c++)
+        h -= solve[j * nk + c] * solve[l * nk + c];
+      const int r = l - nd < nd ? l - nd : nd + s->arm;
+      if (l < nd)
+        pair->cross[k * MILL_MAX_PAR + l] += h;
+      else
+        pair->own[k * MILL_MAX_PAR + r] += h;
+      if (l >= nd && l != j)
+        pair->own[r * MILL_MAX_PAR + k] += h;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
 /** F, gradient and curvature of one segment from its mill_sharp_rows, added to eval.
  *
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
- *  a star with n_share segments of this arm. */
+ *  a star with n_share segments of this arm.  pair: NULL: the segment is not paired; where it stores,
+ *  the rows are kept for the companion, and that is all. */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
-                                       int n_share, mill_workspace *work, mill_eval *eval)
+                                       int n_share, mill_workspace *work, mill_eval *eval,
+                                       mill_pair *pair)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, pitch = m->max_seg_pix;
+  const int np = mill_is_paired(s) ? 2 * m->n_deriv + 1 : m->n_deriv;
   mill_real *smooth = (mill_real *)work->smooth;
 
-  mill_block_resolve(b, s, np + 1, pitch, mill_sharp_rows(s, work), smooth);
+  mill_block_resolve(b, s, m->n_deriv + 1, pitch, mill_sharp_rows(s, work), smooth);
+  if (MILL_HAS_PAIRS && pair && (pair->store || s->paired)) {
+    mill_block_pair_rows(b, m, s, work, pair);
+    if (pair->store)
+      return;
+  }
   if (n_share > 0) {
     mill_block_release_error(b, s);
     if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),
@@ -165,8 +223,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
-  const double f =
-      mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
+  const double ln_scale = MILL_LN_SCALE(arm, work) + (mill_is_paired(s) ? s->own_ln_ratio : 0.0);
+  const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
   MILL_SERIAL(b)
   {
     eval->f += f;
@@ -184,8 +242,10 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
     mill_cholesky_solve(nk, chol, nk, x);
   }
   MILL_BARRIER(b);
-  mill_jacobian_sums(b, m, s, smooth, MILL_LEVEL(arm, work), work);
-  mill_block_curvature(b, m, s, work, eval);
+  mill_jacobian_sums(b, m, s, np, smooth, MILL_LEVEL(arm, work), work);
+  mill_block_curvature(b, m, s, np, work, eval);
+  if (mill_is_paired(s))
+    mill_block_pair_curvature(b, m, s, np, work, pair);
 }
 
 /** Add to a chunk of the model flux what the residual has of each component of the model error. */
@@ -428,7 +488,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
         mill_block_template_row(b, m, arm, r, half, work, rotated, bend);
       mill_block_pixel_row(b, m, s, v, r, rotated, bend, work);
     }
-    mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval);
+    mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval, &slot->pair);
     n_done++;
   }
 }

@@ -22,8 +22,9 @@
 #define MILL_STAR_PART   0.2
 #define MILL_STAR_BROAD  0.5
 #define MILL_STAR_ERRORS 3.0
-/** Faster rotation is a warning (km/s). */
-#define MILL_VSINI_FAST 100.0
+/** A velocity this close to a limit is a warning, and so is faster rotation (km/s). */
+#define MILL_VEL_LIMIT_KM_S 5.0
+#define MILL_VSINI_FAST     100.0
 
 /** End the fit of this star with a status. */
 MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
@@ -266,8 +267,8 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
     int bit, holds;
   } rule[] = {
       {MILL_WARN_CHISQ, !(r->chisq_c_tot - r->chisq_tot >= 50.0)},
-      {MILL_WARN_VEL_LIMIT,
-       r->vrad_km_s < m->set.min_vel_km_s + 5.0 || r->vrad_km_s > m->set.max_vel_km_s - 5.0},
+      {MILL_WARN_VEL_LIMIT, r->vrad_km_s < m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S ||
+                                r->vrad_km_s > m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S},
       {MILL_WARN_VEL_ERR, !(r->vrad_err_km_s <= 100.0)},
       {MILL_WARN_LABEL_EDGE, at_edge},
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},

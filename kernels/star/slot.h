@@ -50,7 +50,13 @@ typedef struct mill_segment {
   int error_fixed;       /**< it has been fixed for this star */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  float *error;          /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
+  /** [1 + n_deriv][mill_row_pitch(n_pix)] template and derivatives of the other star of a pair, in
+   *  units of exp(pair_ln), where paired times exp(pair_ln_ratio), and exp(own_ln_ratio) the factor
+   *  of the star's own. */
+  float *pair;
+  int paired;
+  double pair_ln, pair_ln_ratio, own_ln_ratio;
+  float *error; /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
@@ -95,6 +101,7 @@ typedef struct mill_slot {
   mill_polish polish;
   mill_best best;
   mill_kept kept;
+  mill_pair pair;
   mill_fit_result result;
   mill_sample sample;
 
@@ -123,19 +130,25 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
 }
 
+/** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */
+MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
+{
+  return slot->prior_sigma[j] > 0.0 && !(slot->stage == MILL_STAGE_PAIR && slot->pair.star == 1);
+}
+
 /** Gaussian prior of a parameter; sigma 0: none. */
 MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
     return m->set.velocity_offset_sigma_km_s;
-  return slot->prior_sigma[j] > 0.0 ? slot->prior_sigma[j] : m->set.prior_sigma[j];
+  return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
 }
 
 MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j >= m->n_deriv)
     return 0.0;
-  return slot->prior_sigma[j] > 0.0 ? slot->prior_mean[j] : m->set.prior_mean[j];
+  return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
 }
 
 /** What it adds to F where the parameter is x. */
@@ -193,7 +206,8 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
 /** Has the slot's request something to evaluate in this arm? */
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
 {
-  if (slot->request == MILL_REQ_NONE || (slot->lead.arm > 0 && slot->lead.arm != 1 + arm))
+  if (slot->request == MILL_REQ_NONE || slot->request == MILL_REQ_PEAK ||
+      (slot->lead.arm > 0 && slot->lead.arm != 1 + arm))
     return 0;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used && slot->segment[i].arm == arm)
@@ -262,6 +276,7 @@ enum mill_star_count {
   MILL_COUNT_EPOCH,     /**< epochs of the star */
   MILL_COUNT_OWN,       /**< n_pix where a segment has a model error, else 0 */
   MILL_COUNT_ERROR,     /**< mill_n_error * mill_row_pitch(n_pix) */
+  MILL_COUNT_PAIR,      /**< (1 + n_deriv) * mill_row_pitch(n_pix) with binaries, else 0 */
   MILL_COUNT_BLOCKS,    /**< mill_guess_lanes(n_block) * guess_n * 2 * MILL_GUESS_LANE */
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */
@@ -292,6 +307,7 @@ static inline int mill_segment_arrays(const mill_array **table)
       {offsetof(mill_segment, own_d), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
       {offsetof(mill_segment, own_is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
       {offsetof(mill_segment, error), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_ERROR},
+      {offsetof(mill_segment, pair), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PAIR},
       {offsetof(mill_segment, model), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_MODEL},
       {offsetof(mill_segment, templ_flux), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_PARTS},
       {offsetof(mill_segment, cont_coef), sizeof(double), MILL_STAR_MODELS, MILL_COUNT_COEF},

@@ -15,6 +15,7 @@ enum mill_request {
   MILL_REQ_NONE = 0,
   MILL_REQ_VALUE,    /**< F at theta */
   MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
+  MILL_REQ_PEAK,     /**< the velocity at which the residuals of the last model look like a star */
   MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
   MILL_REQ_EPOCHS,   /**< F of each epoch at velocities of its own, other parameters as in theta */
   MILL_REQ_FINAL     /**< F, true chi-squares, models and velocities by arm at theta */
@@ -45,6 +46,7 @@ enum mill_stage {
   MILL_STAGE_PROFILE,
   MILL_STAGE_EPOCHS,
   MILL_STAGE_FINAL,
+  MILL_STAGE_PAIR,
   MILL_STAGE_SAMPLE,
   MILL_STAGE_DONE
 };
@@ -194,6 +196,40 @@ typedef struct mill_kept {
   double mean[MILL_MAX_ARM];  /**< their mill_workspace.mean[0] */
   void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 } mill_kept;
+
+/** What the fit of a pair waits for. */
+enum mill_pair_stage {
+  MILL_PAIR_NONE = 0,
+  MILL_PAIR_PEAK,
+  MILL_PAIR_STORE, /**< the rows of one star */
+  MILL_PAIR_TURN,  /**< a Jacobian of the other one */
+  MILL_PAIR_WEIGH, /**< F of both */
+  MILL_PAIR_FINAL
+};
+
+/** State of the fit of two stars (kernels/star/pair.h).  Parameters of a star and its companion's:
+ *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
+ *  that of the first one. */
+typedef struct mill_pair {
+  enum mill_pair_stage stage;
+  int star;  /**< 0, 1: whose parameters the requests' theta is */
+  int store; /**< the Jacobian of the request only goes to the segments' rows */
+  int n_turn;
+  int n_eval, n_jac, info; /**< of the row without a second star */
+  int64_t warn;
+  double peak, peak_km_s;         /**< the answer of MILL_REQ_PEAK: its significance and velocity */
+  double least_apart, most_apart; /**< differences of the velocities, km/s */
+  double trust;                   /**< how far the companion may follow, in typical uncertainties */
+  double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
+  double flux[MILL_MAX_ARM][2]; /**< sums of the template of `star` and its companion's */
+  /* sums of the last Jacobian: of the companion's parameters, and of these with the star's */
+  double grad[MILL_MAX_PAR], own[MILL_MAX_PAR * MILL_MAX_PAR], cross[MILL_MAX_PAR * MILL_MAX_PAR];
+  /** The companion's best step where the star steps by d: follow + along d; and its variance. */
+  struct {
+    double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
+  } next, at;
+  mill_point point; /**< where the last turn of the second star has ended */
+} mill_pair;
 
 enum { MILL_SAMPLE_PART = 32 /**< of all proposals of a star */ };
 

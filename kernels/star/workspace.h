@@ -31,7 +31,7 @@ enum { MILL_PIXEL_SPARE = 128 };
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
   void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
-  void *pixel, *smooth; /**< [n_deriv + 1][max_seg_pix] and MILL_PIXEL_SPARE bytes */
+  void *pixel, *smooth; /**< [mill_n_pixel_row][max_seg_pix] and MILL_PIXEL_SPARE bytes */
   int *index;           /**< [max_seg_pix] left grid point */
   float *frac;          /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
   /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
@@ -82,10 +82,16 @@ static inline int mill_workspace_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
+/** Rows of templates at the pixels: one and its derivatives, with binaries of two stars. */
+MILL_HD static inline int mill_n_pixel_row(const mill_model *m)
+{
+  return (m->set.binaries ? 2 : 1) * (m->n_deriv + 1);
+}
+
 /** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
  *  normal, solve and sums, which become 0. */
-static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_seg_pix,
-                                         int precision, int guess_n, size_t *count)
+static inline void mill_workspace_counts(int n_deriv, int n_pixel_row, int max_pix_pad,
+                                         int max_seg_pix, int precision, int guess_n, size_t *count)
 {
   /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two; and the
    * transforms of a group of templates on the grid */
@@ -95,7 +101,8 @@ static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_s
   memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
   count[MILL_COUNT_GRID_BYTES] =
       row * (size_t)max_pix_pad > guess ? row * (size_t)max_pix_pad : guess;
-  count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix + MILL_PIXEL_SPARE;
+  count[MILL_COUNT_PIXEL_BYTES] =
+      (size_t)n_pixel_row * real * (size_t)max_seg_pix + MILL_PIXEL_SPARE;
   count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
   count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;

@@ -50,18 +50,29 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
                       "%d labels and velocity offsets of %d arms are more than %d parameters; give "
                       "velocity_offsets: false",
                       lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
+  if (s->binaries && 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 > MILL_MAX_PAR)
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d labels of two stars are more than %d parameters; give binaries: false",
+                      lib->n_label, MILL_MAX_PAR);
+  if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm > MILL_MAX_PAR)
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "%d labels and ratios of fluxes in %d arms are more than %d parameters; give "
+                      "binaries: false",
+                      lib->n_label, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* by the width of an arm there may be any number of functions up to the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++) {
     const int n_error =
         lib->arm[a].error.n_component + (s->lsf_width_error != 0.0 ? MILL_WIDTH_ROWS : 0);
-    if (n_error + n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
+    const int n_deriv =
+        s->binaries ? 2 * (MILL_PAR_LABEL0 + lib->n_label) + 1 : MILL_PAR_LABEL0 + lib->n_label;
+    if (n_error + n_cont + n_deriv > MILL_MAX_ROWS)
       return MILL_ERROR(
           MILL_ERR_RANGE,
           "arm %s has %d components of model and line-spread function error, with up to %d "
           "continuum functions and %d parameters more than %d; lower npoly, leave "
           "npoly_per_1000aa out, or give model_error: false",
-          lib->arm[a].name, n_error, n_cont, MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
+          lib->arm[a].name, n_error, n_cont, n_deriv, MILL_MAX_ROWS);
   }
   for (int a = 0; a < lib->n_arm; a++)
     /* the first test keeps a half width within int */

@@ -287,6 +287,9 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
   const mill_model_arm *arm = &s->model->arm[raw->arm];
   const int n_error = mill_n_error(arm, width_error(s, raw));
   count[MILL_COUNT_OWN] = arm->error.fraction || n_error > 0 ? n : 0;
+  count[MILL_COUNT_PAIR] =
+      s->model->set.binaries ? (size_t)(1 + s->model->n_deriv) * (size_t)mill_row_pitch(raw->n_pix)
+                             : 0;
   count[MILL_COUNT_ERROR] = (size_t)mill_row_pitch(raw->n_pix) * (size_t)n_error;
 }
 

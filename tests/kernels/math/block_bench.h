@@ -9,7 +9,7 @@
 #include "kernels/star/spline_filter.h"
 #include "tests/test_library.h"
 
-enum { BENCH_PIX = 512, BENCH_ROW = 8, BENCH_DIAG = 11 };
+enum { BENCH_PIX = 512, BENCH_ROW = 10, BENCH_DIAG = 11 };
 
 typedef struct block_bench {
   mill_block block;

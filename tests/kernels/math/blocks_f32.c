@@ -54,5 +54,5 @@ double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment
 void blocks_f32_jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
                          mill_workspace *work, mill_eval *eval)
 {
-  mill_block_jacobian(b, m, s, n_share, work, eval);
+  mill_block_jacobian(b, m, s, n_share, work, eval, NULL);
 }

@@ -181,7 +181,7 @@ MILL_TEST(bins_sum_good_pixels)
   g.bin_first[N_BIN] = n;
   for (int i = 0; i < MAX_NUMBERS; i++)
     g.guess[i] = 7; /* what was there counts no more */
-  mill_block_guess_bins(&g.b.block, &g.b.model, N_CONT, &g.b.s, &g.b.work);
+  mill_block_guess_bins(&g.b.block, &g.b.model, N_CONT, MILL_BINS_ALL, &g.b.s, &g.b.work);
   const int n_fourier = g.b.model.guess_n;
   for (int i = 0; i < mill_guess_lanes(g.b.ws.n_block); i++)
     mill_block_fourier(&g.b.block, n_fourier, 1, g.root,

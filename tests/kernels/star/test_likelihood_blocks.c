@@ -114,7 +114,7 @@ static void compare_derivatives(int n, const double *templ)
     for (int i = 0; i < n; i++)
       b.pixel[r * BENCH_PIX + i] = row[r][i];
   memset(&f64, 0, sizeof f64);
-  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f64);
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f64, NULL);
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
@@ -350,6 +350,81 @@ MILL_TEST(velocity_of_an_arm)
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
 }
 
+enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
+
+/** F and derivatives of two stars whose rows are row[star]; star: whose parameters are the answer's. */
+static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
+                         mill_eval *eval, mill_pair *pair)
+{
+  static float companion[(PAIR_DERIV + 1) * PAIR_PIX];
+  memset(eval, 0, sizeof *eval);
+  memset(pair, 0, sizeof *pair);
+  pair->star = star;
+  b.s.pair = companion;
+  b.s.paired = 1;
+  b.s.pair_ln_ratio = star == 0 ? ln_ratio : -ln_ratio;
+  b.s.own_ln_ratio = star == 0 ? 0 : ln_ratio;
+  for (int r = 0; r <= PAIR_DERIV; r++)
+    for (int i = 0; i < PAIR_PIX; i++) {
+      b.pixel[r * BENCH_PIX + i] = row[star][r][i];
+      companion[r * PAIR_PIX + i] = (float)(row[1 - star][r][i] + (r == 0 ? b.base[i] : 0));
+    }
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, eval, pair);
+  return eval->f;
+}
+
+MILL_TEST(derivatives_of_two_stars)
+{
+  static mill_eval eval[2], moved;
+  static mill_pair pair[2], unused;
+  double row[2][PAIR_DERIV + 1][PAIR_PIX];
+  const double h = 1e-4, ln_ratio = -0.7;
+  rng = SEED;
+  make(PAIR_PIX, 5, row[0][0]);
+  b.model.set.likelihood = MILL_LIKE_MARGINAL;
+  b.model.arm[0].log_flux = 1;
+  b.work.mean[0] = 0.2;
+  b.s.pair_ln = 0.2;
+  b.s.res = NULL;
+  for (int star = 0; star < 2; star++)
+    for (int r = 0; r <= PAIR_DERIV; r++)
+      for (int i = 0; i < PAIR_PIX && r + star > 0; i++) /* multiples of 2^-12: exact, moved too */
+        row[star][r][i] = round(4096 * 0.3 * test_library_random(&rng)) / 4096;
+  for (int star = 0; star < 2; star++)
+    both_stars(row, ln_ratio, star, &eval[star], &pair[star]);
+  /* the companion's rows are float32: off by 1e-7 of what they do to F, where the gradient may be
+   * sqrt(hess dd); central differences over 1e-4 leave 1e-3 of that and more */
+  assert_close(eval[0].f, eval[1].f, 1e-7 * sqrt(pair[0].own[0] * b.s.dd));
+  for (int star = 0; star < 2; star++)
+    for (int j = 0; j <= PAIR_DERIV; j++) {
+      double f[2];
+      for (int side = 0; side < 2; side++) {
+        const double step = side ? h : -h;
+        double at[2][PAIR_DERIV + 1][PAIR_PIX];
+        memcpy(at, row, sizeof at);
+        for (int i = 0; i < PAIR_PIX && j < PAIR_DERIV; i++)
+          at[star][0][i] += step * row[star][j + 1][i];
+        f[side] =
+            both_stars(at, j < PAIR_DERIV ? ln_ratio : ln_ratio + step, star, &moved, &unused);
+      }
+      const double slope = (f[1] - f[0]) / (2 * h);
+      const double unit = sqrt(pair[1 - star].own[0] * b.s.dd);
+      if (j < PAIR_DERIV) {
+        assert_close(eval[star].grad[j], slope, 1e-5 * unit);
+        assert_close(pair[1 - star].grad[j], slope, 1e-5 * unit);
+      } else {
+        assert_close(pair[star].grad[PAIR_DERIV], slope, 1e-5 * unit);
+      }
+    }
+  for (int j = 0; j < PAIR_DERIV; j++)
+    for (int k = 0; k < PAIR_DERIV; k++) {
+      const double own = pair[0].own[j * MILL_MAX_PAR + k], unit = pair[0].own[0];
+      assert_close(eval[1].hess[j * PAIR_DERIV + k], own, 1e-6 * unit);
+      assert_close(pair[0].cross[j * MILL_MAX_PAR + k], pair[1].cross[k * MILL_MAX_PAR + j],
+                   1e-6 * unit);
+    }
+}
+
 /* Of what the value is without that, tests/fit/test_gradient.c has the derivatives. */
 MILL_TEST(infinite_value_adds_no_derivatives)
 {
@@ -362,7 +437,7 @@ MILL_TEST(infinite_value_adds_no_derivatives)
   for (int i = 1; i < 100; i++)
     b.is[i] = 0;
   memset(&eval, 0, sizeof eval);
-  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &eval);
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &eval, NULL);
   assert_true(eval.f == (double)INFINITY);
   for (int j = 0; j < b.model.n_par; j++)
     assert_close(eval.grad[j], 0, 0);

@@ -149,6 +149,7 @@ static const char *const given[][2] = {
     {"join_by_name: on\njoin_radius: 1.5", "join_radius: 1.5"},
     {"epochs: night", "epochs: night"},
     {"epochs: exposure\nepoch_floor: 2", "epoch_floor: 2"},
+    {"binaries: true", "binaries: true"},
     {"lsf: off", "lsf: off"},
     {"resolving_power: 2e3", "resolving_power: 2000"},
     {"lsf_width_error: 5e-2", "lsf_width_error: 0.05"},

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Rows at the pixels of two stars in one spectrum (kernels/star/pair.h): those of the companion are
+ *  kept with the segment, in its own unit, and added to the star's. */
+#ifndef MILL_COMPANION_H
+#define MILL_COMPANION_H
+
+#include "kernels/star/template.h"
+
+/** Has the segment a companion's rows? */
+MILL_HD_INLINE int mill_is_paired(const mill_segment *s)
+{
+  return MILL_HAS_PAIRS && s->paired;
+}
+
+/** The template of a pair's companion, in units of the one at hand. */
+MILL_HD_INLINE double mill_pair_unit(const mill_model *m, const mill_segment *s,
+                                     const mill_workspace *work)
+{
+  return exp(s->pair_ln + s->pair_ln_ratio - MILL_LN_SCALE(&m->arm[s->arm], work));
+}
+
+/** Add the companion's template to the one in templ. */
+MILL_BLOCK_FN void mill_block_add_companion(mill_block *b, const mill_model *m,
+                                            const mill_segment *s, const mill_workspace *work,
+                                            mill_real *templ)
+{
+  const mill_real unit = (mill_real)mill_pair_unit(m, s, work);
+  MILL_FOR_SIMD(b, i, s->n_pix)
+  {
+    templ[i] += unit * (mill_real)s->pair[i];
+  }
+  MILL_BARRIER(b);
+}
+
+/** Keep the rows of a template at the pixels, in work->smooth, for its companion. */
+MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill_segment *s,
+                                        const mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[s->arm];
+  const int n = s->n_pix, n_row = m->n_deriv + 1, pitch = mill_row_pitch(n);
+  const double level = MILL_LEVEL(arm, work);
+  const mill_real *smooth = (const mill_real *)work->smooth;
+  for (int r = 0; r < n_row; r++) {
+    MILL_FOR_SIMD(b, i, n)
+    {
+      s->pair[(ptrdiff_t)r * pitch + i] = (float)smooth[(ptrdiff_t)r * m->max_seg_pix + i] +
+                                          (r == 0 ? (float)(level * s->base[i]) : 0.0f);
+    }
+  }
+  MILL_SERIAL(b)
+  {
+    s->pair_ln = MILL_LN_SCALE(arm, work);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Rows of a pair from those of a star in work->smooth: the template of both, the star's
+ *  derivatives, its companion's, and the derivative by ln of the ratio of the second star's flux to
+ *  the first one's, which is the second star's template.  Where the pair stores, the star's rows are
+ *  kept instead. */
+MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, mill_segment *s,
+                                        const mill_workspace *work, mill_pair *pair)
+{
+  if (pair->store) {
+    mill_block_keep_rows(b, m, s, work);
+    return;
+  }
+  const mill_real unit = (mill_real)mill_pair_unit(m, s, work);
+  const int n = s->n_pix, nd = m->n_deriv, from = mill_row_pitch(n), pitch = m->max_seg_pix;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  mill_real *row = (mill_real *)work->smooth;
+  double flux[2] = {0.0, 0.0};
+  MILL_FOR(b, i, mill_row_pitch(n))
+  {
+    const int in = i < n;
+    const mill_real own = in ? row[i] + (mill_real)(level * s->base[i]) : 0;
+    const mill_real other = in ? unit * (mill_real)s->pair[i] : 0;
+    for (int j = 1; j <= nd; j++)
+      row[(ptrdiff_t)(nd + j) * pitch + i] =
+          in ? unit * (mill_real)s->pair[(ptrdiff_t)j * from + i] : 0;
+    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = pair->star == 1 ? own : other;
+    row[i] += other;
+    flux[0] += in && s->good[i] ? (double)own : 0.0;
+    flux[1] += in && s->good[i] ? (double)other : 0.0;
+  }
+  mill_block_sum_n(b, flux, 2, flux);
+  MILL_SERIAL(b)
+  {
+    pair->flux[s->arm][0] += flux[0];
+    pair->flux[s->arm][1] += flux[1];
+  }
+  MILL_BARRIER(b);
+}
+
+#endif

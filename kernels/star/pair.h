@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Two stars in one spectrum (a double-lined binary, SB2), where the row's fit has left the lines of
+ *  a second one.
+ *
+ *  The model is P a (T1(v1) + r T2(v2)), with the continuum functions of one star and r free in each
+ *  arm.  Stars take turns: a turn polishes one star, whose Jacobians come with the companion's rows
+ *  and those of ln r, kept at the place where they were made, so that the curvature of all
+ *  parameters is known; the companion's are then at their best within an uncertainty of their
+ *  place (a Schur complement), and F, gradient and curvature of the star are those of the fit of
+ *  both.  A few turns end in the joint minimum, with the joint covariance.
+ *
+ *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Two stars").
+ */
+#ifndef MILL_PAIR_H
+#define MILL_PAIR_H
+
+#include "kernels/star/row.h"
+
+/** Two stars are tried where the residuals' peak has this significance, or the lesser one where
+ *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one; and they are kept where
+ *  they lower -2 ln L by MILL_PAIR_GAIN, all in units of the reduced chi-square.  A first turn ends
+ *  early that is further from half of that than so many times what the next step promises, and has no
+ *  more than MILL_PAIR_MOST_JAC Jacobians. */
+#define MILL_PAIR_PEAK_LEAST 4.0
+#define MILL_PAIR_PEAK_BROAD 3.0
+#define MILL_PAIR_BROAD      30.0
+#define MILL_PAIR_GAIN       40.0
+/** Their velocities differ by this part of the width of the lines that one star has at least: closer,
+ *  what is wrong of its template would be taken for a second one. */
+#define MILL_PAIR_APART 0.25
+/** And by this at most, km/s: two stars in contact are slower. */
+#define MILL_PAIR_MOST_APART 500.0
+/** The first ratio of their fluxes, its limits and largest step, in ln; and its typical
+ *  uncertainty. */
+#define MILL_PAIR_RATIO 0.3
+#define MILL_PAIR_LEAST (-4.0)
+#define MILL_PAIR_STEP  0.7
+#define MILL_PAIR_SCALE 0.3
+/** Typical uncertainties within which a companion follows, and in the last turns, whose
+ *  curvature makes the errors. */
+#define MILL_PAIR_TRUST   3.0
+#define MILL_PAIR_WIDE    30.0
+#define MILL_PAIR_PROMISE 3.0
+enum { MILL_PAIR_TURNS = 6, MILL_PAIR_SWAP = 4, MILL_PAIR_JAC = 4, MILL_PAIR_MOST_JAC = 12 };
+
+/** The companion's parameters of a star's Jacobian. */
+MILL_HD static inline int mill_pair_n(const mill_model *m)
+{
+  return m->n_deriv + m->n_arm;
+}
+
+/** Of a companion's parameter: is it free, and its typical uncertainty. */
+MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
+{
+  const double *theta = slot->pair.theta[1 - slot->pair.star];
+  if (k >= m->n_deriv)
+    return slot->result.n_pix[k - m->n_deriv] > 0;
+  return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
+}
+
+MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
+{
+  return k < m->n_deriv ? mill_par_scale(m, k) : MILL_PAIR_SCALE;
+}
+
+/** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a second
+ *  one lowers F by their errors too. */
+MILL_HD static inline double mill_pair_unit_of(const mill_slot *slot)
+{
+  const double unit = slot->result.chisq_data / (double)slot->result.n_pix_tot;
+  return unit > 1.0 ? unit : 1.0;
+}
+
+/** Will the turn not lower F by half of what two stars must, more promised? */
+MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised)
+{
+  return !(slot->result.m2ll - slot->polish.at.f + promised >
+           0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(slot));
+}
+
+/** End it; the row is that of one star. */
+MILL_HD static inline void mill_pair_drop(mill_slot *slot)
+{
+  slot->result.n_eval = slot->pair.n_eval;
+  slot->result.n_jac = slot->pair.n_jac;
+  slot->pair.stage = MILL_PAIR_NONE;
+  slot->stage = MILL_STAGE_DONE;
+  slot->request = MILL_REQ_NONE;
+}
+
+/** After the row is finished: ask whether its residuals look like a second star.  warn, info: of the
+ *  row before it was. */
+MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot *slot,
+                                                  int64_t warn, int info)
+{
+  mill_pair *p = &slot->pair;
+  double signal = 0.0;
+  for (int a = 0; a < m->n_arm; a++)
+    signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
+  if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
+      m->set.fixed[MILL_PAR_VRAD])
+    return;
+  p->warn = warn;
+  p->info = info;
+  p->n_eval = slot->result.n_eval;
+  p->n_jac = slot->result.n_jac;
+  /* as in mill_epochs_scan: the width of the lines */
+  p->most_apart = MILL_PAIR_MOST_APART;
+  p->least_apart = MILL_PAIR_APART * slot->result.vrad_err_formal_km_s * sqrt(0.5 * signal);
+  p->stage = MILL_PAIR_PEAK;
+  slot->stage = MILL_STAGE_PAIR;
+  slot->request = MILL_REQ_PEAK;
+}
+
+/** Ask for the rows of a star, which the other one's Jacobians are then made with. */
+MILL_HD static inline void mill_pair_store(const mill_model *m, mill_slot *slot, int star)
+{
+  slot->pair.star = star;
+  slot->pair.stage = MILL_PAIR_STORE;
+  slot->pair.store = 1;
+  for (int i = 0; i < slot->n_segment; i++)
+    slot->segment[i].paired = 0;
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->pair.theta[star][j];
+  slot->request = MILL_REQ_JACOBIAN;
+}
+
+/** The ratio of fluxes to the segments, whose rows are the companion's. */
+MILL_HD static inline void mill_pair_relate(mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_segment; i++) {
+    mill_segment *s = &slot->segment[i];
+    const double ln_ratio = slot->pair.ln_ratio[s->arm];
+    s->paired = s->used;
+    s->pair_ln_ratio = slot->pair.star == 0 ? ln_ratio : -ln_ratio;
+    s->own_ln_ratio = slot->pair.star == 0 ? 0.0 : ln_ratio;
+  }
+}
+
+/** Clear the sums of the next Jacobian. */
+MILL_HD_CALLED static inline void mill_pair_clear(mill_pair *p)
+{
+  for (int i = 0; i < MILL_MAX_PAR; i++)
+    p->grad[i] = 0.0;
+  for (int i = 0; i < MILL_MAX_PAR * MILL_MAX_PAR; i++)
+    p->own[i] = p->cross[i] = 0.0;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    p->flux[a][0] = p->flux[a][1] = 0.0;
+}
+
+/** The residuals have answered: two stars, or one. */
+MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  slot->result.pair_peak = p->peak;
+  const double least =
+      slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
+  const double unit = slot->result.rchisq_tot > 1.0 ? slot->result.rchisq_tot : 1.0;
+  if (!(p->peak > least * sqrt(unit))) {
+    mill_pair_drop(slot);
+    return;
+  }
+  for (int j = 0; j < m->n_par; j++)
+    p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
+  p->theta[1][MILL_PAR_VRAD] = p->peak_km_s;
+  if (!m->set.fixed[MILL_PAR_VSINI])
+    p->theta[1][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
+  for (int a = 0; a < m->n_arm; a++)
+    p->ln_ratio[a] = log(MILL_PAIR_RATIO);
+  p->n_turn = 0;
+  p->trust = MILL_PAIR_TRUST;
+  mill_pair_store(m, slot, 0);
+}
+
+/** One star's rows are there: begin a turn of the other one. */
+MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
+{
+  slot->pair.store = 0;
+  slot->pair.star = 1 - slot->pair.star;
+  slot->pair.stage = MILL_PAIR_TURN;
+  mill_pair_relate(slot);
+  mill_pair_clear(&slot->pair);
+  mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
+}
+
+/** The companion's parameters at their best: F, gradient and curvature of the star's alone.  0: the
+ *  curvature is not positive definite. */
+MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  mill_eval *e = &slot->eval;
+  const int np = m->n_par, n_all = mill_pair_n(m);
+  int idx[MILL_MAX_PAR], n = 0;
+  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1];
+  for (int k = 0; k < n_all; k++) {
+    p->next.follow[k] = p->next.variance[k] = 0.0;
+    for (int j = 0; j < np; j++)
+      p->next.along[k * MILL_MAX_PAR + j] = 0.0;
+    if (mill_pair_free(m, slot, k))
+      idx[n++] = k;
+  }
+  for (int r = 0; r < n; r++) {
+    const double width = p->trust * mill_pair_scale(m, idx[r]);
+    for (int c = 0; c < n; c++)
+      a[r * n + c] =
+          p->own[idx[r] * MILL_MAX_PAR + idx[c]] + (r == c ? 1.0 / (width * width) : 0.0);
+  }
+  if (mill_cholesky(n, a, n) != 0)
+    return 0;
+  mill_cholesky_inverse(n, a, n, inverse, n);
+  for (int r = 0; r < n; r++) {
+    const int k = idx[r];
+    p->next.variance[k] = inverse[r * n + r];
+    for (int c = 0; c < n; c++) {
+      const double *cross = p->cross + idx[c] * MILL_MAX_PAR;
+      p->next.follow[k] -= 0.5 * inverse[r * n + c] * p->grad[idx[c]];
+      for (int j = 0; j < np; j++)
+        p->next.along[k * MILL_MAX_PAR + j] -= inverse[r * n + c] * cross[j];
+    }
+  }
+  for (int r = 0; r < n; r++) {
+    const int k = idx[r];
+    const double *cross = p->cross + k * MILL_MAX_PAR;
+    e->f += 0.5 * p->grad[k] * p->next.follow[k];
+    for (int j = 0; j < np; j++) {
+      e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
+      for (int l = 0; l < np; l++)
+        e->hess[j * np + l] += cross[j] * p->next.along[k * MILL_MAX_PAR + l];
+    }
+  }
+  return 1;
+}
+
+/** Let the ratios follow the star to the end of its turn. */
+MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const double *end = p->theta[p->star], *at = slot->polish.at.theta;
+  for (int a = 0; a < m->n_arm; a++) {
+    const int k = m->n_deriv + a;
+    double step = p->at.follow[k];
+    for (int j = 0; j < m->n_par; j++)
+      step += p->at.along[k * MILL_MAX_PAR + j] *
+              (mill_par_inner(m, j, end[j]) - mill_par_inner(m, j, at[j]));
+    step =
+        step < -MILL_PAIR_STEP ? -MILL_PAIR_STEP : (step > MILL_PAIR_STEP ? MILL_PAIR_STEP : step);
+    const double was = p->ln_ratio[a], ln = was + step;
+    p->ln_ratio[a] =
+        ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
+  }
+}
+
+/** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
+MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  double sum = 0.0;
+  for (int a = 0; a < m->n_arm; a++)
+    if (p->flux[a][0] > 0.0 && p->flux[a][1] > 0.0)
+      sum += (double)slot->result.n_pix[a] * log(p->flux[a][1 - p->star] / p->flux[a][p->star]);
+  return sum / (double)slot->result.n_pix_tot;
+}
+
+/** Error of the second star's velocity; infinite: it has none. */
+MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m, mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0};
+  int idx[MILL_MAX_PAR], n = 0;
+  for (int j = 0; j < m->n_par; j++)
+    if (!m->set.fixed[j] && !mill_par_at_limit(m, j, p->theta[1][j]))
+      idx[n++] = j;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      a[i * n + k] = p->point.hess[idx[i] * m->n_par + idx[k]];
+  if (n == 0 || idx[0] != MILL_PAR_VRAD || mill_cholesky(n, a, n) != 0)
+    return INFINITY;
+  mill_cholesky_solve(n, a, n, e);
+  return sqrt(e[0]);
+}
+
+/** Is the second star one?  A template also imitates what is wrong of the first star's: at any
+ *  velocity, with broad lines, at no certain place. */
+MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  const double v = p->theta[1][MILL_PAR_VRAD];
+  return fabs(p->theta[0][MILL_PAR_VRAD] - v) < MILL_PAIR_MOST_APART &&
+         v > m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S &&
+         v < m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S &&
+         p->theta[1][MILL_PAR_VSINI] < MILL_VSINI_FAST &&
+         mill_pair_velocity_error(m, slot) < p->least_apart;
+}
+
+/** A turn has ended: the next one, or F of both stars. */
+MILL_HD_CALLED static inline void mill_pair_turned(const mill_model *m, mill_slot *slot,
+                                                   int converged)
+{
+  mill_pair *p = &slot->pair;
+  const mill_polish *polish = &slot->polish;
+  if (!polish->have) {
+    mill_pair_drop(slot);
+    return;
+  }
+  for (int j = 0; j < m->n_par; j++)
+    p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
+  mill_pair_follow(m, slot);
+  if (p->star == 1)
+    p->point = polish->at;
+  else
+    slot->best.converged = converged;
+  p->n_turn++;
+  if (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))) {
+    mill_pair_drop(slot);
+    return;
+  }
+  if (p->n_turn == MILL_PAIR_SWAP) {
+    if (mill_pair_brightness(m, slot) > 0.0) {
+      for (int j = 0; j < m->n_par; j++) {
+        const double x = p->theta[0][j];
+        p->theta[0][j] = p->theta[1][j];
+        p->theta[1][j] = x;
+      }
+      for (int a = 0; a < m->n_arm; a++)
+        p->ln_ratio[a] = -p->ln_ratio[a];
+    }
+    p->trust = MILL_PAIR_WIDE;
+  }
+  if (p->n_turn < MILL_PAIR_TURNS) {
+    mill_pair_store(m, slot, p->star);
+    return;
+  }
+  mill_pair_relate(slot);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = p->theta[0][j];
+  p->stage = MILL_PAIR_WEIGH;
+  slot->request = MILL_REQ_VALUE;
+}
+
+/** A star's errors of the row, from the covariance at the end of its last turn. */
+MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
+                                            const mill_point *at, const double *end)
+{
+  slot->best.at = *at;
+  for (int j = 0; j < m->n_par; j++)
+    slot->best.end[j] = end[j];
+  if (!mill_fit_covariance(m, slot))
+    slot->result.warn |= MILL_WARN_BAD_HESSIAN;
+  slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
+}
+
+/** The second star into the row; the row itself is the first one's. */
+MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  const mill_pair *p = &slot->pair;
+  mill_pair_errors(m, slot, &p->point, p->theta[1]);
+  r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
+  r->pair_vrad_err_km_s = r->vrad_err_km_s;
+  r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
+  r->pair_vsini_err_km_s = r->vsini_err_km_s;
+  for (int l = 0; l < m->n_label; l++) {
+    r->pair_label[l] = p->theta[1][MILL_PAR_LABEL0 + l];
+    r->pair_label_err[l] = r->label_err[l];
+  }
+}
+
+/** Variance of ln of an arm's ratio, by the covariance of the row's star. */
+MILL_HD static inline double mill_pair_ratio_variance(const mill_model *m, const mill_slot *slot,
+                                                      int a)
+{
+  const mill_pair *p = &slot->pair;
+  const int k = m->n_deriv + a, nd = m->n_deriv;
+  const double *along = p->at.along + k * MILL_MAX_PAR;
+  double var = p->at.variance[k], slope[MILL_MAX_PAR];
+  for (int i = 0; i < nd; i++) /* COVAR is of v sin i */
+    slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
+  for (int i = 0; i < nd; i++)
+    for (int j = i; j < nd; j++)
+      var += (i == j ? 1.0 : 2.0) * slope[i] * slope[j] *
+             slot->result.covar[i * nd - i * (i - 1) / 2 + (j - i)];
+  return var;
+}
+
+/** F of both stars is known: keep them, or the row as it is. */
+MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  mill_fit_result *r = &slot->result;
+  p->star = 1;
+  double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
+  p->star = 0;
+  f += mill_penalty(m, slot, p->theta[0]);
+  const double apart = fabs(p->theta[0][MILL_PAR_VRAD] - p->theta[1][MILL_PAR_VRAD]);
+  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) && apart > p->least_apart &&
+        mill_pair_is_star(m, slot))) {
+    mill_pair_drop(slot);
+    return;
+  }
+  r->pair = 1;
+  r->pair_gain = r->m2ll - f;
+  r->warn = p->warn;
+  r->info = p->info;
+  mill_pair_row_of_second(m, slot);
+  mill_pair_errors(m, slot, &slot->polish.at, p->theta[0]);
+  for (int a = 0; a < m->n_arm; a++)
+    if (r->n_pix[a] > 0) {
+      r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
+      r->flux_ratio_err[a] = r->flux_ratio[a] * sqrt(mill_pair_ratio_variance(m, slot, a));
+    }
+  r->info = p->info | MILL_INFO_PAIR;
+  p->stage = MILL_PAIR_FINAL;
+  slot->request = MILL_REQ_FINAL;
+}
+
+/** The row of two stars. */
+MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  slot->n_free += mill_pair_n(m);
+  r->vrad_skew = r->vrad_kurt = (double)NAN;
+  mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
+  r->pair_vrad_err_km_s *= r->err_scale;
+  r->pair_vsini_err_km_s *= r->err_scale;
+  for (int l = 0; l < m->n_label; l++)
+    r->pair_label_err[l] *= r->err_scale;
+  for (int a = 0; a < m->n_arm; a++)
+    r->flux_ratio_err[a] *= r->err_scale;
+  slot->pair.stage = MILL_PAIR_NONE;
+}
+
+/** Digest an answer of the fit of two stars. */
+MILL_HD_CALLED static inline void mill_pair_digest(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  slot->result.n_eval++;
+  slot->result.n_jac += slot->request == MILL_REQ_JACOBIAN;
+  switch (p->stage) {
+  case MILL_PAIR_PEAK:
+    mill_pair_start(m, slot);
+    return;
+  case MILL_PAIR_STORE:
+    mill_pair_turn(m, slot);
+    return;
+  case MILL_PAIR_TURN: {
+    if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
+      slot->eval.f = INFINITY;
+    const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+    const int outcome = mill_polish_tell(m, slot, f);
+    if (slot->polish.have && slot->polish.at.f == f)
+      p->at = p->next;
+    if (outcome == MILL_POLISH_GO && p->n_turn == 0 && slot->polish.n_jac >= MILL_PAIR_JAC &&
+        mill_pair_loses(slot, MILL_PAIR_PROMISE * slot->polish.pred))
+      mill_pair_drop(slot);
+    else if (outcome == MILL_POLISH_GO &&
+             (p->n_turn > 0 || slot->polish.n_jac < MILL_PAIR_MOST_JAC))
+      mill_pair_clear(p);
+    else
+      mill_pair_turned(m, slot, outcome == MILL_POLISH_CONVERGED);
+    return;
+  }
+  case MILL_PAIR_WEIGH:
+    mill_pair_weigh(m, slot);
+    return;
+  case MILL_PAIR_FINAL:
+    mill_pair_finish(m, slot);
+    return;
+  default:
+    return;
+  }
+}
+
+#endif

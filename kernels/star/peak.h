@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like a
+ *  second star (kernels/star/pair.h)? */
+#ifndef MILL_PEAK_H
+#define MILL_PEAK_H
+
+#include "kernels/star/guess.h"
+
+/** The term `what` of chi^2 of the residuals of the last model, which is in s->scratch, for the
+ *  templates from k0 on, one group, into slot->guess.chisq.  Of a model error what is independent
+ *  from pixel to pixel counts. */
+MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int k0,
+                                         enum mill_guess_bins what, mill_slot *slot,
+                                         mill_workspace *work)
+{
+  for (int i = 0; i < slot->n_segment; i++)
+    if (mill_guess_takes(&slot->segment[i]))
+      mill_block_guess_bins(b, m, 0, what, &slot->segment[i], work);
+  mill_block_guess_match(b, m, k0, slot, work);
+}
+
+/** Where these residuals look most like a star: they are compared with the group of guess templates
+ *  that the best one is of, at all velocities that are least_apart to most_apart from the solution's.  A template m
+ *  there of any strength lowers chi^2 by (sum w n m)^2 / sum w m^2, which is the square of the
+ *  peak's significance. */
+MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
+                                   mill_workspace *work)
+{
+  const int nv = 2 * m->guess_half + 1;
+  const int k0 = slot->starts.label[0] * m->n_guess_vsini / MILL_GUESS_LANE * MILL_GUESS_LANE;
+  const int n = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
+  const double v = slot->theta[MILL_PAR_VRAD];
+  const double apart = slot->pair.least_apart, most = slot->pair.most_apart;
+  int v0, v1, left, right;
+  mill_guess_within(m, mill_within_velocities(m, v - most), mill_within_velocities(m, v + most),
+                    &v0, &v1);
+  mill_guess_within(m, v - apart, v + apart, &left, &right);
+  mill_block_peak_match(b, m, k0, MILL_BINS_SQUARE, slot, work);
+  MILL_FOR(b, k, n)
+  {
+    double sum = 0.0;
+    for (int i = v0; i < v1; i++)
+      sum += slot->guess.chisq[(ptrdiff_t)(k0 + k) * nv + i];
+    slot->guess.least[k0 + k] = sum / (v1 - v0);
+  }
+  MILL_BARRIER(b);
+  mill_block_peak_match(b, m, k0, MILL_BINS_RESIDUAL, slot, work);
+  MILL_FOR(b, k, n)
+  {
+    const double *chisq = slot->guess.chisq + (ptrdiff_t)(k0 + k) * nv;
+    double least = 0.0;
+    for (int i = v0; i < v1; i++)
+      if ((i < left || i >= right) && chisq[i] < least) {
+        least = chisq[i];
+        slot->guess.velocity[k0 + k] = i;
+      }
+    slot->guess.least[k0 + k] = -0.5 * least / sqrt(slot->guess.least[k0 + k]);
+  }
+  MILL_BARRIER(b);
+  MILL_SERIAL(b)
+  {
+    slot->pair.peak = 0.0;
+    for (int k = k0; k < k0 + n; k++)
+      if (slot->guess.least[k] > slot->pair.peak) {
+        slot->pair.peak = slot->guess.least[k];
+        slot->pair.peak_km_s =
+            mill_guess_velocity(slot->guess.velocity[k] - m->guess_half, m->guess_ln_step);
+      }
+  }
+  MILL_BARRIER(b);
+}
+
+#endif

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which double-lined binaries are found, pulls of both stars, and false alarms, of simulated spectra.
+
+    binaries.py [--figure FILE.png] [--pairs N] [--single N] [--threads N] STARMILL DIR MADE.h5 FITTED.h5
+
+Pairs of the library MADE.h5, of a median S/N from 5 to 60, whose second star has a tenth to all of the
+first one's flux and a velocity that differs by 20 to 300 km/s, and single stars of the same S/N are
+fitted with the library FITTED.h5; where it is another one, templates are wrong.  Prints tables
+(Markdown).
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+import pair_survey  # noqa: E402
+
+CHUNK = 500
+APART, RATIO, SN = (20, 40, 80, 160, 300), (0.1, 0.2, 0.4, 1), (5, 10, 20, 60)
+LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
+
+
+def half_width(x):
+    return np.diff(np.nanpercentile(x, (15.865, 84.135)))[0] / 2
+
+
+def fitted(options, out, path, *more):
+    """User seconds of a fit."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    subprocess.run([options.starmill, "fit", "--quiet", "--overwrite", "--threads", str(options.threads),
+                    "--library", options.fitted, "--output", out, *more, path], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def one_chunk(options, seed, is_pair):
+    """{name: [n]} of a chunk of stars, and seconds of a fit without binaries and with."""
+    random = np.random.default_rng(seed)
+    between = lambda limits: np.exp(random.uniform(*np.log((limits[0], limits[-1])), CHUNK))  # noqa: E731
+    apart = between(APART) * random.choice((-1, 1), CHUNK)
+    ratio = between(RATIO) * is_pair
+    path, out = os.path.join(options.dir, "stars", "coadd.fits"), os.path.join(options.dir, "pairs.h5")
+    stars, others = pair_survey.make(path, options.starmill, apart, ratio, library=options.made,
+                                     seed=seed, sn=f"{SN[0]},{SN[-1]}", vsini="1,10")
+    config = os.path.join(options.dir, "pairs.yaml")
+    with open(config, "w", encoding="utf-8") as f:
+        f.write("binaries: true\n")
+    seconds = fitted(options, out, path), fitted(options, out, path, "--config", config)
+    with h5py.File(out) as f:
+        rows = {name: column[...] for name, column in f["fits"].items() if column.ndim == 1}
+    shutil.rmtree(os.path.dirname(path))
+    truth = {"ratio": ratio, "apart": np.abs(apart), "sn": stars.sn, "v": stars.vrad_km_s,
+             "v2": others.vrad_km_s}
+    for i, name in enumerate(LABELS[:stars.label.shape[1]]):
+        truth |= {f"true {name}": stars.label[:, i], f"true {name}_2": others.label[:, i]}
+    return {**rows, **truth}, seconds
+
+
+def chunks(options, n, first_seed, is_pair):
+    parts, seconds = [], np.zeros(2)
+    for seed in range(first_seed, first_seed + n // CHUNK):
+        part, spent = one_chunk(options, seed, is_pair)
+        parts.append(part)
+        seconds += spent
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, seconds
+
+
+def shares(pairs, found, by, bins, other, other_bins):
+    """Table of the share found."""
+    print(f"| {by} | " + " | ".join(f"{other} {a:g} to {b:g}" for a, b in zip(other_bins, other_bins[1:]))
+          + " |\n|---|" + "---|" * (len(other_bins) - 1))
+    for low, high in zip(bins, bins[1:]):
+        inside = (pairs[by] >= low) & (pairs[by] < high)
+        cells = [inside & (pairs[other] >= a) & (pairs[other] < b)
+                 for a, b in zip(other_bins, other_bins[1:])]
+        print(f"| {low:g} to {high:g} | "
+              + " | ".join(f"{100 * np.mean(found[c]):.0f} % of {c.sum()}" for c in cells) + " |")
+    print()
+
+
+def pulls(pairs, found):
+    """Table of the pulls of both stars; that which is brighter by noise is the first one."""
+    turned = np.abs(pairs["VRAD"] - pairs["v"]) > np.abs(pairs["VRAD"] - pairs["v2"])
+    print("| | median pull, first star | width | second star | width |\n|---|---|---|---|---|")
+    names = [("VRAD", "v", "v2")] + [(name, f"true {name}", f"true {name}_2") for name in LABELS
+                                     if f"true {name}" in pairs]
+    for name, first, second in names:
+        cells = []
+        for column, mine, other in (name, first, second), (name + "_2", second, first):
+            off = pairs[column] - np.where(turned, pairs[other], pairs[mine])
+            pull = (off / pairs[column + "_ERR"])[found & (pairs[column + "_ERR"] > 0)]
+            cells.append(f"{np.median(pull):.2f} | {half_width(pull):.2f}")
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def figure(path, pairs, found):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    picture, axes = plt.subplots(1, 3, figsize=(9, 3.2), sharey=True)
+    edges = np.geomspace(APART[0], APART[-1], 8)
+    middle = np.sqrt(edges[1:] * edges[:-1])
+    for axis, low, high in zip(axes, SN, SN[1:]):
+        for a, b, colour in zip(RATIO, RATIO[1:], ("#56b4e9", "#0072b2", "#d55e00")):
+            of = ((pairs["sn"] >= low) & (pairs["sn"] < high) & (pairs["ratio"] >= a)
+                  & (pairs["ratio"] < b))
+            share = [np.mean(found[of & (pairs["apart"] >= x) & (pairs["apart"] < y)])
+                     for x, y in zip(edges, edges[1:])]
+            axis.plot(middle, share, "o-", ms=4, color=colour, label=f"flux ratio {a:g} to {b:g}")
+        axis.set(xscale="log", title=f"S/N {low} to {high}", xlabel="difference of velocities, km/s",
+                 ylim=(-0.03, 1.03), xticks=APART)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("")
+    axes[0].set_ylabel("share found")
+    axes[0].legend(frameon=False, fontsize=8)
+    picture.tight_layout()
+    picture.savefig(path, dpi=150)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    for name in "starmill", "dir", "made", "fitted":
+        parser.add_argument(name)
+    parser.add_argument("--figure")
+    parser.add_argument("--pairs", type=int, default=2000)
+    parser.add_argument("--single", type=int, default=10000)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    single, seconds = chunks(options, options.single, 1, False)
+    if options.single:
+        print(f"{options.single} single stars: {np.count_nonzero(single['SB2'])} false alarms; without "
+              f"binaries {seconds[0]:.1f} s, with {seconds[1]:.1f} s, of the processor\n")
+    pairs, seconds = chunks(options, options.pairs, 10001, True)
+    found = pairs["SB2"] == 1
+    print(f"{options.pairs} pairs: {np.count_nonzero(found)} found; without binaries {seconds[0]:.1f} s, "
+          f"with {seconds[1]:.1f} s\n")
+    shares(pairs, found, "apart", APART, "ratio", RATIO)
+    shares(pairs, found, "sn", SN, "ratio", RATIO)
+    pulls(pairs, found)
+    if options.figure:
+        figure(options.figure, pairs, found)
+
+
+if __name__ == "__main__":
+    main()

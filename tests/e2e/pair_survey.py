@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulated spectra of two stars each, in one coadd file."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts"))
+
+from library.library_data import hull_distance  # noqa: E402
+from simulate import draw, files, observe  # noqa: E402
+from simulate.survey import Survey  # noqa: E402
+
+BLOCK = 32  # stars made at once
+
+
+def make(path, program, apart_km_s, ratio, **settings):
+    """Write the file of pairs whose velocities differ by apart_km_s [n] and whose second star has
+    ratio [n] times the median flux of the first one over arm r; 0: there is none.  It has the first
+    one's labels but Teff and log g, where a template has these.  settings: options of
+    `starmill simulate`.  Return the first stars and the second ones."""
+    names = ("sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
+             "pathological", "redrock", "overwrite")
+    n, seed = len(ratio), settings.pop("seed", 1)
+    folder = os.path.dirname(path)
+    first, second = (
+        Survey(SimpleNamespace(output=folder, program=program, stars=n, per_file=n, seed=which,
+                               **{**dict.fromkeys(names), **settings}))
+        for which in (seed, seed + 1_000_000))
+    os.makedirs(folder, exist_ok=True)
+    stars, others = draw.draw(first, 0, n), draw.draw(second, 0, n)
+    mixed = others.label.copy()
+    for i, label in enumerate(first.library.label):
+        if label.name not in ("teff", "logg"):
+            mixed[:, i] = stars.label[:, i]
+    inside = hull_distance(first.library, mixed) <= 0
+    others.label[inside] = mixed[inside]
+    others.vrad_km_s[:] = stars.vrad_km_s + apart_km_s
+    file = files.open_coadd(path, first, n)
+    for at in range(0, n, BLOCK):
+        some, other = (draw.draw(one, at, min(BLOCK, n - at)) for one in (first, second))
+        part = slice(at, at + BLOCK)
+        other.label[:], other.vrad_km_s[:] = others.label[part], others.vrad_km_s[part]
+        ideal = [one + ratio[part][:, np.newaxis] * two
+                 for one, two in zip(observe.noiseless(first, some), observe.noiseless(second, other))]
+        out = [tuple(np.zeros((len(some.index), arm.n_pix), kind) for kind in ("f4", "f4", "i4"))
+               for arm in first.arms]
+        sn = [observe._observe_star(first, some, i, [arm[i] for arm in ideal], out)
+              for i in range(len(some.index))]
+        files.put_coadd(file, at, first, some, out, np.array(sn, "f4"))
+    file.commit()
+    return stars, others

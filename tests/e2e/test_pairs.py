@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two stars in one spectrum: found, right, and no trace where there is one."""
+
+from base import *  # noqa: F403
+
+import pair_survey
+
+PAIR = 4096
+# as broad as lines of the coarse library's stars, closer than that, and single ones
+APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
+RATIO = np.array([0.9, 0.5, 0.3, 0.7, 0.25, 0.6] + [0.8] * 2 + [0.0] * 8)
+BINARIES = tmp("binaries.yaml")
+
+
+class Pairs(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.library, cls.coadd = coarse_library(), tmp("stars/coadd.fits")
+        cls.stars, cls.others = pair_survey.make(
+            cls.coadd, os.environ["STARMILL"], APART, RATIO, library=cls.library, sn="30,60",
+            vsini="1,8", seed=3)
+        with open(BINARIES, "w", encoding="utf-8") as f:
+            f.write("binaries: true\n")
+        cls.one = cls.fit("one.h5")
+        cls.row = cls.fit("pairs.h5", "--config", BINARIES)
+
+    @classmethod
+    def fit(cls, out, *args, **how):
+        run("fit", "--library", cls.library, "--output", tmp(out), *args, cls.coadd, **how)
+        return read(tmp(out))
+
+    def test_both_stars_are_found(self):
+        """Pulls of velocities and labels of both; 4.5 of them are beyond chance in 100 values."""
+        found = self.row["SB2"] == 1
+        np.testing.assert_array_equal(found[:6], True)
+        np.testing.assert_array_equal(found[8:], False)
+        np.testing.assert_array_equal(self.row["FIT_INFO"] & PAIR > 0, found)
+        pulls = []
+        for first, second, i in (("VRAD", "VRAD_2", None), ("TEFF", "TEFF_2", 0), ("FEH", "FEH_2", 2)):
+            truth = [one.vrad_km_s if i is None else one.label[:, i] for one in (self.stars, self.others)]
+            turned = np.abs(self.row["VRAD"] - self.stars.vrad_km_s) > 0.5 * np.abs(APART)
+            for name, mine, other in (first, *truth), (second, *truth[::-1]):
+                off = self.row[name] - np.where(turned, other, mine)
+                pulls.append((off / self.row[name + "_ERR"])[found])
+        self.assertLess(np.abs(pulls).max(), 4.5)
+        gain = self.one["M2LL"] - self.row["M2LL"]
+        np.testing.assert_allclose(self.row["SB2_GAIN"][found], gain[found], rtol=1e-3)
+        for name in "SB2_GAIN", "VRAD_2", "TEFF_2", "FLUX_RATIO_R":
+            np.testing.assert_array_equal(np.isfinite(self.row[name]), found)
+
+    def test_ratio_of_fluxes(self):
+        """Over arm r, where it was made; S/N 30 and more leave some per cent."""
+        found = self.row["SB2"] == 1
+        turned = np.abs(self.row["VRAD"] - self.stars.vrad_km_s) > 0.5 * np.abs(APART)
+        true = np.where(turned, 1 / np.maximum(RATIO, 1e-9), RATIO)
+        off = (self.row["FLUX_RATIO_R"] - true)[found]
+        self.assertLess(np.abs(off / np.hypot(self.row["FLUX_RATIO_R_ERR"][found],
+                                              0.05 * true[found])).max(), 5)
+
+    def test_single_stars_keep_their_rows(self):
+        single = self.row["SB2"] == 0
+        for name in set(self.one) - {"CRC"}:
+            self.assertEqual(self.one[name][single].tobytes(), self.row[name][single].tobytes(), name)
+
+    def test_two_ranks_give_the_same_bits(self):
+        self.fit("ranks.h5", "--config", BINARIES, ranks=2)
+        self.assertEqual(differing(self.row, read(tmp("ranks.h5"))), [])
+
+
+if __name__ == "__main__":
+    main()
