@@ -69,7 +69,7 @@ MILL_TEST(arrays_of_a_segment_do_not_overlap)
   count[MILL_COUNT_OWN] = count[MILL_COUNT_PARTS] = N_PIX;
   count[MILL_COUNT_COEF] = N_COEF;
   count[MILL_COUNT_BLOCKS] = N_BLOCKS;
-  count[MILL_COUNT_ERROR] = N_COMPONENT * N_PIX;
+  count[MILL_COUNT_ERROR] = count[MILL_COUNT_PAIR] = N_COMPONENT * N_PIX;
   count[MILL_COUNT_MATRIX] = count[MILL_COUNT_RES] = N_DIAG * N_PIX;
   const int n = mill_segment_arrays(&array);
   mill_lay_out(n, array, count, MILL_ARRAY_BYTES, at, block, 1, &s, sizeof s);
@@ -93,7 +93,8 @@ MILL_TEST(arrays_of_a_segment_do_not_overlap)
               {s.guess, N_BLOCKS * sizeof *s.guess},
               {s.own_d, N_PIX * sizeof *s.own_d},
               {s.own_is, N_PIX * sizeof *s.own_is},
-              {s.error, N_COMPONENT * N_PIX * sizeof *s.error}};
+              {s.error, N_COMPONENT * N_PIX * sizeof *s.error},
+              {s.pair, N_COMPONENT * N_PIX * sizeof *s.pair}};
   const size_t n_part = sizeof part / sizeof part[0];
   assert_int_equal(n, n_part);
   for (size_t i = 0; i < n_part; i++) {
