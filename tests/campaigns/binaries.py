@@ -12,9 +12,7 @@ fitted with the library FITTED.h5; where it is another one, templates are wrong.
 
 import argparse
 import os
-import resource
 import shutil
-import subprocess
 import sys
 
 import h5py
@@ -23,23 +21,11 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import pair_survey  # noqa: E402
+from epochs import fitted, half_width  # noqa: E402
 
 CHUNK = 500
 APART, RATIO, SN = (20, 40, 80, 160, 300), (0.1, 0.2, 0.4, 1), (5, 10, 20, 60)
 LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
-
-
-def half_width(x):
-    return np.diff(np.nanpercentile(x, (15.865, 84.135)))[0] / 2
-
-
-def fitted(options, out, path, *more):
-    """User seconds of a fit."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run([options.starmill, "fit", "--quiet", "--overwrite", "--threads", str(options.threads),
-                    "--library", options.fitted, "--output", out, *more, path], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def one_chunk(options, seed, is_pair):
@@ -54,7 +40,7 @@ def one_chunk(options, seed, is_pair):
     config = os.path.join(options.dir, "pairs.yaml")
     with open(config, "w", encoding="utf-8") as f:
         f.write("binaries: true\n")
-    seconds = fitted(options, out, path), fitted(options, out, path, "--config", config)
+    seconds = fitted(options, out, [path]), fitted(options, out, [path], "--config", config)
     with h5py.File(out) as f:
         rows = {name: column[...] for name, column in f["fits"].items() if column.ndim == 1}
     shutil.rmtree(os.path.dirname(path))
@@ -136,8 +122,8 @@ def main():
     parser.add_argument("--single", type=int, default=10000)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    single, seconds = chunks(options, options.single, 1, False)
     if options.single:
+        single, seconds = chunks(options, options.single, 1, False)
         print(f"{options.single} single stars: {np.count_nonzero(single['SB2'])} false alarms; without "
               f"binaries {seconds[0]:.1f} s, with {seconds[1]:.1f} s, of the processor\n")
     pairs, seconds = chunks(options, options.pairs, 10001, True)

@@ -37,9 +37,9 @@ def half_width(x):
 def fitted(options, out, paths, *more):
     """User seconds of a fit."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run([options.starmill, "fit", "--quiet", "--overwrite", "--join-by-name", "--threads",
-                    str(options.threads), "--library", options.fitted, "--output", out, *more, *paths],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([options.starmill, "fit", "--quiet", "--overwrite", "--threads", str(options.threads),
+                    "--library", options.fitted, "--output", out, *more, *paths], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
@@ -53,7 +53,8 @@ def one_chunk(options, seed):
     paths, stars = epoch_survey.make(folder, options.starmill, velocity, library=options.made,
                                      seed=seed, sn="3,60")
     out = os.path.join(options.dir, "epochs.h5")
-    seconds = fitted(options, out, paths), fitted(options, out, paths, "--epochs", "exposure")
+    seconds = [fitted(options, out, paths, "--join-by-name", *more)
+               for more in ((), ("--epochs", "exposure"))]
     with h5py.File(out) as f:
         at = f["catalog/FIRST_EXPOSURE"][...][:, np.newaxis] + np.arange(EPOCHS)
         star = {target: i for i, target in enumerate(stars.target_id.tolist())}
