@@ -365,7 +365,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   const int64_t *status = HAS(&map, STATUS) ? map.status : map.coadd_status;
   for (int64_t i = 0; i < file->n_spec; i++) {
     const mill_redshift *match = mill_redrock_find(&redrock, map.target_id[i]);
-    if (mill_selection_keeps_target(select, map.target_id[i]) &&
+    if (mill_selection_keeps_target(select, map.target_id[i], "") &&
         mill_selection_keeps_objtype(select, mill_fits_text_at(&map.objtype, i)) &&
         mill_selection_keeps_fiberstatus(select, (uint64_t)status[i]) &&
         mill_selection_keeps_exp_id(select, map.exp_id[i]) &&

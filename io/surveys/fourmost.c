@@ -353,7 +353,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
         "the target's name", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
     mill_catalog_row_init(row);
     row->target_id = t.uid[i];
-    if (!mill_selection_keeps_target(select, row->target_id) ||
+    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
         !mill_selection_keeps_objtype(select, objtype_of(t.status[i], t.use[i])) ||
         !mill_selection_keeps_redrock(select, row->z, row->spectype) ||
         (isfinite(min_sn) && !(t.sn[i] >= min_sn)))

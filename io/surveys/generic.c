@@ -274,7 +274,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
       end++;
     mill_catalog_row_init(row);
     row->target_id = c.target_id[g->exposure[i].first_row];
-    if (!mill_selection_keeps_target(select, row->target_id) ||
+    if (!mill_selection_keeps_target(select, row->target_id,
+                                     mill_fits_text_at(&g->name, g->exposure[i].first_row)) ||
         !mill_selection_keeps_redrock(select, row->z, row->spectype))
       continue;
     if (end - i > INT32_MAX)

@@ -2,25 +2,27 @@
 #include "io/surveys/selection.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/name_regex.h"
+#include "src/system/order.h"
 
-int mill_selection_keeps_target(const mill_selection *select, int64_t target_id)
+static_assert(sizeof *((mill_selection *)0)->object == sizeof((mill_catalog_row *)0)->object,
+              "length of a name");
+
+int mill_selection_keeps_target(const mill_selection *select, int64_t target_id, const char *object)
 {
-  if (select->n_target_id == 0)
+  const size_t n_id = select->n_target_id, n_name = select->n_object;
+  if (n_id == 0 && n_name == 0)
     return 1;
-  size_t low = 0, high = select->n_target_id;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (select->target_id[middle] < target_id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < select->n_target_id && select->target_id[low] == target_id;
+  if (target_id == -1 && n_name > 0 &&
+      bsearch(object, select->object, n_name, sizeof *select->object, mill_by_text))
+    return 1;
+  return n_id > 0 &&
+         bsearch(&target_id, select->target_id, n_id, sizeof target_id, mill_by_int64) != NULL;
 }
 
 int mill_selection_keeps_objtype(const mill_selection *select, const char *objtype)

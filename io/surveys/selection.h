@@ -6,8 +6,10 @@
 #include "io/catalog/catalog_row.h"
 #include "src/config/config.h"
 
-/** Is the target among the wanted ones?  No list: every target is. */
-int mill_selection_keeps_target(const mill_selection *select, int64_t target_id);
+/** Is the target among the wanted ones, by TARGETID, or with -1 by name?  No list: every target
+ *  is. */
+int mill_selection_keeps_target(const mill_selection *select, int64_t target_id,
+                                const char *object);
 
 /** objtype without trailing blanks.  No list: all but SKY and BAD. */
 int mill_selection_keeps_objtype(const mill_selection *select, const char *objtype);

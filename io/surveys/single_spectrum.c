@@ -431,7 +431,7 @@ int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_singl
 int mill_single_index(const mill_single_object *object, const mill_selection *select,
                       mill_file_index *index)
 {
-  const int kept = mill_selection_keeps_target(select, object->row.target_id) &&
+  const int kept = mill_selection_keeps_target(select, object->row.target_id, object->row.object) &&
                    mill_selection_keeps_objtype(select, object->objtype) &&
                    mill_selection_keeps_redrock(select, object->row.z, object->row.spectype);
   const int n = kept ? object->n_exposure : 0, n_row = kept && object->joint ? 1 : n;

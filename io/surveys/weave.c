@@ -298,7 +298,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
         "CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
     const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
     mill_catalog_row_init(row);
-    if (!mill_selection_keeps_target(select, row->target_id) ||
+    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
         !mill_selection_keeps_objtype(select, objtype) ||
         !mill_selection_keeps_star(
             select, by_class && mill_class_matches(patterns, mill_fits_text_at(&t.category, i)),

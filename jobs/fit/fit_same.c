@@ -17,6 +17,8 @@ static void print_options(const mill_option_table *table, const mill_fit_options
   mill_sampled_print(options, out);
   for (size_t i = 0; i < options->n_pattern; i++)
     fprintf(out, "--pattern %s\n", options->pattern[i]);
+  for (size_t i = 0; i < options->n_object; i++)
+    fprintf(out, "--object %s\n", options->object[i]);
   for (int i = 0; i < options->n_input; i++)
     fprintf(out, "input %s\n", options->input[i]);
 }

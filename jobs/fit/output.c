@@ -34,7 +34,7 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   if (err == MILL_OK)
     err = mill_config_identity(&setup->config, &identity);
   if (err == MILL_OK && call->options->fit)
-    err = mill_sampled_extend(call->options, &identity);
+    err = mill_sampled_extend(call->options, &setup->config.select, &identity);
   MILL_TRY(mill_mpi_agree(call->mpi, err));
 
   const mill_run_info info = {

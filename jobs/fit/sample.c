@@ -25,7 +25,7 @@ static const mill_option rows[] = {
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
-    {"pattern", MILL_OPTION_OTHER, .take = mill_fit_take_pattern, .argument = "GLOB",
+    {"pattern", MILL_FIT_TEXTS(pattern), .argument = "GLOB",
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; may be "
              "repeated"},
     {"overwrite", FLAG(overwrite),
@@ -37,6 +37,9 @@ static const mill_option rows[] = {
      .help = "only these targets; may be repeated"},
     {"targetid-file", TEXT(target_id_file), .may_differ = 1,
      .help = "only the targets listed, one TARGETID per line"},
+    {"object", MILL_FIT_TEXTS(object), .argument = "STAR",
+     .help = "only this star: a TARGETID, else an IDENTIFIER or OBJECT of the fit's /catalog; may "
+             "be repeated"},
     {"flag", TEXT(flag), .argument = "NAME,NAME...",
      .help = "only stars with one of these bits of RVS_WARN or FIT_INFO, e.g. TWO_MINIMA,HULL"},
     {"sn-range", MILL_OPTION_PAIR, .offset = offsetof(mill_fit_options, least_sn),

@@ -14,6 +14,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
+#include "src/system/order.h"
 
 #define FORMAT_NAME "starmill result"
 
@@ -119,11 +120,14 @@ typedef struct fit_rows {
   int64_t *id, *warn;
   int32_t *status, *info;
   double *sn, *arm_sn; /* largest of the arms' S/N, and that of one */
+  mill_ph5_texts identifier, object;
+  unsigned char *named; /* by --object */
 } fit_rows;
 
 static void clear_rows(fit_rows *rows)
 {
-  MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn);
+  MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn, rows->named,
+            rows->identifier.text, rows->object.text);
 }
 
 /* The largest S/N of the arms. */
@@ -152,6 +156,18 @@ done:
   return err;
 }
 
+static int read_names(const mill_h5_file *file, const fit_rows *rows, const char *name,
+                      mill_ph5_texts *texts)
+{
+  size_t n = 0;
+  MILL_CHECK(mill_h5_shape(file, name, 1, &n)); /* no more than the file can hold */
+  MILL_CHECK(mill_ph5_read_texts(file->id, rows->path, name, texts));
+  if ((size_t)texts->n != rows->n)
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: /%s does not hold one text for each row", rows->path,
+                      name);
+  return MILL_OK;
+}
+
 static int read_rows(const char *path, fit_rows *rows)
 {
   int err = MILL_OK;
@@ -165,11 +181,14 @@ static int read_rows(const char *path, fit_rows *rows)
   MILL_TRY(MILL_ALLOC(rows->n, &rows->info));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->named));
   MILL_TRY(mill_h5_read(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, rows->id));
   MILL_TRY(mill_h5_read(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, rows->warn));
   MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, rows->status));
   MILL_TRY(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, rows->info));
   MILL_TRY(read_sn(&file, rows));
+  MILL_TRY(read_names(&file, rows, "catalog/IDENTIFIER", &rows->identifier));
+  MILL_TRY(read_names(&file, rows, "catalog/OBJECT", &rows->object));
 done:
   mill_h5_close(&file);
   return err;
@@ -215,49 +234,78 @@ static int check_listed(const fit_rows *rows, const mill_selection *select, int6
 {
   const mill_selection there = {.target_id = id, .n_target_id = mill_config_sort_ids(id, rows->n)};
   for (size_t i = 0; i < select->n_target_id; i++)
-    if (rows->n == 0 || !mill_selection_keeps_target(&there, select->target_id[i]))
+    if (rows->n == 0 || !mill_selection_keeps_target(&there, select->target_id[i], ""))
       return MILL_ERROR(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
                         (long long)select->target_id[i], rows->path);
   return MILL_OK;
 }
 
-/* A share of the stars that depends on neither their order nor what else there is. */
-static int is_in_share(const mill_fit_options *options, int64_t id)
+/* Mark the rows of a star of --object: by TARGETID, else IDENTIFIER, else OBJECT, as plot does. */
+static int mark_named(const fit_rows *rows, const char *star)
 {
-  const mill_counter_key key =
-      mill_counter_key_of(options->sample.seed, (uint64_t)id, SHARE_PURPOSE);
+  char *end = NULL;
+  const long long id = strtoll(star, &end, 10);
+  int found = 0;
+  for (size_t i = 0; *star && !*end && id >= 0 && i < rows->n; i++)
+    if (rows->id[i] == id)
+      found = rows->named[i] = 1;
+  for (int k = 0; k < 2 && !found; k++) {
+    const mill_ph5_texts *name = k == 0 ? &rows->identifier : &rows->object;
+    for (size_t i = 0; strlen(star) <= name->n_byte && i < rows->n; i++)
+      if (strncmp(name->text + i * name->n_byte, star, name->n_byte) == 0)
+        found = rows->named[i] = 1;
+  }
+  return found ? MILL_OK
+               : MILL_ERROR(MILL_ERR_CONFIG,
+                            "--object %s: %s has no row of this TARGETID, IDENTIFIER or OBJECT",
+                            star, rows->path);
+}
+
+/* A share of the stars that depends on neither their order nor what else there is. */
+static int is_in_share(const mill_fit_options *options, uint64_t identity)
+{
+  const mill_counter_key key = mill_counter_key_of(options->sample.seed, identity, SHARE_PURPOSE);
   return mill_counter_uniform(key.v[0], key.v[1]) < options->part;
 }
 
-/* Keep what is asked for: id [rows->n] and its number out. */
+/* Keep what is asked for: id and object [rows->n] and their numbers out. */
 static int keep_rows(const mill_fit_options *options, const mill_selection *select,
-                     const fit_rows *rows, int64_t *id, size_t *n_id)
+                     const fit_rows *rows, mill_selection *kept)
 {
   int64_t warn = 0;
   int32_t info = 0;
   if (options->flag)
     MILL_CHECK(read_flags(options->flag, &warn, &info));
-  *n_id = 0;
+  for (size_t i = 0; i < options->n_object; i++)
+    MILL_CHECK(mark_named(rows, options->object[i]));
   for (size_t i = 0; i < rows->n; i++) {
+    char object[sizeof *kept->object];
+    snprintf(object, sizeof object, "%.*s", (int)rows->object.n_byte,
+             rows->object.text + i * rows->object.n_byte);
     if (rows->status[i] != MILL_STATUS_FITTED ||
-        !mill_selection_keeps_target(select, rows->id[i]) ||
+        !mill_selection_keeps_target(select, rows->id[i], object) ||
+        (options->n_object > 0 && !rows->named[i]) ||
         (options->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
         (options->has_sn_range &&
          !(rows->sn[i] >= options->least_sn && rows->sn[i] <= options->most_sn)) ||
-        !is_in_share(options, rows->id[i]))
+        !is_in_share(options, mill_sampled_identity(rows->id[i], object)))
       continue;
-    if (rows->id[i] == -1)
+    if (rows->id[i] != -1)
+      kept->target_id[kept->n_target_id++] = rows->id[i];
+    else if (object[0])
+      memcpy(kept->object[kept->n_object++], object, sizeof object);
+    else
       return MILL_ERROR(MILL_ERR_CONFIG,
-                        "%s has stars without TARGETID, which cannot be selected: omit --flag, "
-                        "--sn-range and --fraction",
+                        "%s has stars with neither TARGETID nor OBJECT, which cannot be sampled",
                         rows->path);
-    id[(*n_id)++] = rows->id[i];
   }
-  if (*n_id == 0)
-    return MILL_ERROR(
-        MILL_ERR_CONFIG,
-        "%s has no fitted star that passes --flag, --sn-range, --fraction and --targetid",
-        rows->path);
+  if (kept->n_target_id + kept->n_object == 0)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s has no fitted star that passes --object, --flag, --sn-range, --fraction "
+                      "and --targetid",
+                      rows->path);
+  kept->n_target_id = mill_config_sort_ids(kept->target_id, kept->n_target_id);
+  qsort(kept->object, kept->n_object, sizeof *kept->object, mill_by_text);
   return MILL_OK;
 }
 
@@ -266,9 +314,10 @@ int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
   int err = MILL_OK;
   mill_selection *select = &config->select;
   const int is_listing = options->n_target_id > 0 || options->target_id_file;
-  const int is_narrower = options->flag || options->has_sn_range || options->part < 1.0;
+  const int is_narrower =
+      options->n_object > 0 || options->flag || options->has_sn_range || options->part < 1.0;
   fit_rows rows = {0};
-  int64_t *id = NULL;
+  mill_selection kept = {0};
   config->fit.sample = options->sample;
   config->fit.binaries = 0;              /* a sample is of one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
@@ -276,20 +325,23 @@ int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
   if (!is_listing && !is_narrower)
     goto done;
   MILL_TRY(read_rows(options->fit, &rows));
-  MILL_TRY(MILL_ALLOC(rows.n, &id));
-  memcpy(id, rows.id, rows.n * sizeof *id);
+  MILL_TRY(MILL_ALLOC(rows.n, &kept.target_id));
+  MILL_TRY(MILL_ALLOC(rows.n, &kept.object));
+  memcpy(kept.target_id, rows.id, rows.n * sizeof *rows.id);
   if (is_listing)
-    MILL_TRY(check_listed(&rows, select, id));
+    MILL_TRY(check_listed(&rows, select, kept.target_id));
   if (!is_narrower)
     goto done;
-  size_t n = 0;
-  MILL_TRY(keep_rows(options, select, &rows, id, &n));
+  MILL_TRY(keep_rows(options, select, &rows, &kept));
   mill_free(select->target_id);
-  select->target_id = id;
-  select->n_target_id = mill_config_sort_ids(id, n);
-  id = NULL;
+  select->target_id = kept.target_id;
+  select->n_target_id = kept.n_target_id;
+  select->object = kept.object;
+  select->n_object = kept.n_object;
+  kept.target_id = NULL;
+  kept.object = NULL;
 done:
-  mill_free(id);
+  MILL_FREE(kept.target_id, kept.object);
   clear_rows(&rows);
   return err;
 }
@@ -344,7 +396,8 @@ void mill_sampled_print(const mill_fit_options *options, FILE *out)
           s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
 }
 
-int mill_sampled_extend(const mill_fit_options *options, char **identity)
+int mill_sampled_extend(const mill_fit_options *options, const mill_selection *select,
+                        char **identity)
 {
   char *text = NULL;
   size_t size = 0;
@@ -353,6 +406,8 @@ int mill_sampled_extend(const mill_fit_options *options, char **identity)
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the identity of the run");
   fputs(*identity, out);
   mill_sampled_print(options, out);
+  for (size_t i = 0; i < select->n_object; i++)
+    fprintf(out, "sample_object: %s\n", select->object[i]);
   const int failed = ferror(out);
   if (fclose(out) != 0 || failed) {
     free(text);

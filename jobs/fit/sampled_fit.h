@@ -17,7 +17,7 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
 /** Is this the hash of the fit's table of priors?  MILL_ERR_CONFIG. */
 int mill_sampled_check_priors(const char *path, const char *table, const char *hash);
 
-/** Narrow config->select.target_id down to the fitted stars with a flag, an S/N or the share asked
+/** Narrow config->select down to the fitted stars with a name, a flag, an S/N or the share asked
  *  for, where any is; targets that are listed must be in the fit.  After
  *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */
 int mill_sampled_choose(const mill_fit_options *options, mill_config *config);
@@ -28,8 +28,10 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs);
 /** Settings of a sample that are not those of a fit. */
 void mill_sampled_print(const mill_fit_options *options, FILE *out);
 
-/** Append them to *identity, a text of malloc.  MILL_ERR_MEMORY. */
-int mill_sampled_extend(const mill_fit_options *options, char **identity);
+/** Append them, and the stars that select has by name, to *identity, a text of malloc.
+ *  MILL_ERR_MEMORY. */
+int mill_sampled_extend(const mill_fit_options *options, const mill_selection *select,
+                        char **identity);
 
 /** Of a star's random numbers: by TARGETID unless it is -1, else by its name. */
 uint64_t mill_sampled_identity(int64_t target_id, const char *object);

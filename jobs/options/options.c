@@ -30,7 +30,7 @@ static const mill_option rows[] = {
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line, read after those of the command line"},
-    {"pattern", MILL_OPTION_OTHER, .take = mill_fit_take_pattern, .argument = "GLOB",
+    {"pattern", MILL_FIT_TEXTS(pattern), .argument = "GLOB",
      .help = "inputs by a pattern of their paths with * ? and [...], quoted from the shell; "
              "may be repeated. {n}, {n:8} (zero-padded to 8 digits) and {n/100} stand for "
              "each of --numbers"},
@@ -115,17 +115,16 @@ const mill_option_help mill_fit_help = {&table, NULL};
 
 /* ---- parsing ---- */
 
-int mill_fit_take_pattern(const mill_option *row, const char *text, void *base)
+int mill_fit_take_text(const mill_option *row, const char *text, void *base)
 {
-  mill_fit_options *options = base;
-  char **grown = NULL;
-  (void)row;
-  MILL_CHECK(mill_alloc_bytes(options->n_pattern + 1, sizeof *grown, (void **)&grown));
-  if (options->n_pattern > 0)
-    memcpy(grown, options->pattern, options->n_pattern * sizeof *grown);
-  grown[options->n_pattern++] = (char *)(uintptr_t)text; /* of argv, never written */
-  mill_free(options->pattern);
-  options->pattern = grown;
+  char ***list = (char ***)(void *)((char *)base + row->offset), **grown = NULL;
+  size_t *n = (size_t *)(void *)((char *)base + row->offset2);
+  MILL_CHECK(mill_alloc_bytes(*n + 1, sizeof *grown, (void **)&grown));
+  if (*n > 0)
+    memcpy(grown, *list, *n * sizeof *grown);
+  grown[(*n)++] = (char *)(uintptr_t)text; /* of argv, never written */
+  mill_free(*list);
+  *list = grown;
   return MILL_OK;
 }
 
@@ -190,8 +189,7 @@ void mill_fit_options_clear(mill_fit_options *options)
 {
   if (!options)
     return;
-  mill_free(options->target_id);
-  mill_free(options->pattern);
+  MILL_FREE(options->target_id, options->pattern, options->object);
   memset(options, 0, sizeof *options);
 }
 

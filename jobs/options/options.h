@@ -29,6 +29,8 @@ typedef struct mill_fit_options {
   size_t n_target_id;
   char **pattern; /**< [n_pattern] of input paths, owned; texts borrowed */
   size_t n_pattern;
+  char **object; /**< [n_object] stars that are sampled, owned; texts borrowed */
+  size_t n_object;
   const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
@@ -73,9 +75,16 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 /** take of an option --library, which may be repeated, in the mill_fit_options at its offset. */
 int mill_fit_take_library(const mill_option *row, const char *text, void *base);
 
-/** take of options --targetid and --pattern in a mill_fit_options (src/config/option.h). */
+/** take of option --targetid in a mill_fit_options (src/config/option.h). */
 int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base);
-int mill_fit_take_pattern(const mill_option *row, const char *text, void *base);
+
+/** take of an option that may be repeated: texts at its offset, their number at offset2. */
+int mill_fit_take_text(const mill_option *row, const char *text, void *base);
+
+/** Rows of such options in a mill_fit_options. */
+#define MILL_FIT_TEXTS(member)                                                                     \
+  MILL_OPTION_OTHER, .take = mill_fit_take_text, .offset = offsetof(mill_fit_options, member),     \
+                     .offset2 = offsetof(mill_fit_options, n_##member)
 
 /** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);

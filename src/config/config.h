@@ -38,6 +38,8 @@ enum { MILL_MAX_TARGET_CLASS = 16 };
 typedef struct mill_selection {
   int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
   size_t n_target_id;
+  char (*object)[32]; /**< [n_object], sorted: names of rows without TARGETID, owned; of no key */
+  size_t n_object;
   double min_sn; /**< against the largest of the arms' S/N; -inf: none */
   enum mill_sn_source sn_source;
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */

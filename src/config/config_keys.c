@@ -322,6 +322,8 @@ void mill_config_clear(mill_config *config)
   if (!config)
     return;
   mill_free(config->select.target_id);
+  mill_free(config->select.object);
   config->select.target_id = NULL;
-  config->select.n_target_id = 0;
+  config->select.object = NULL;
+  config->select.n_target_id = config->select.n_object = 0;
 }

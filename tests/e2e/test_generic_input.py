@@ -76,6 +76,27 @@ class Test(ProgramTest):
         names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
         self.assertEqual(names, [f"star-{i}" for i in range(N_STAR)])
 
+    def test_stars_without_targetid_are_sampled_by_name(self):
+        path = tmp("named.fits")
+        make_generic.write(path, [{k: v for k, v in row.items() if k != "TARGETID"}
+                                  for row in self.rows], "vacuum")
+        table, _ = self.fit_it("named.h5", path)
+        best = int(np.argmax(table["SN_R"] * (table["STATUS"] == FITTED)))
+        sample = ("sample", "--fit", self.path, "--library", self.lib, "--ess", 50,
+                  "--max-evaluations", 1000, "--backend", "cpu", "--quiet", path)
+        for star, by in ((f"star-{best}", "name"), (f"named.fits:{best * len(ARMS)}", "file")):
+            run(*sample, "--output", tmp(f"by-{by}.h5"), "--object", star)
+            one = read(tmp(f"by-{by}.h5"))
+            self.assertEqual(read(tmp(f"by-{by}.h5"), "catalog")["OBJECT"].tolist(),
+                             [f"star-{best}".encode()])
+            self.assertTrue(np.isfinite(one["POST_MEAN"]).all())
+        self.assertEqual(differing(one, read(tmp("by-name.h5"))), [])
+        run(*sample, "--output", tmp("by-sn.h5"), "--sn-range", f"{table['SN_R'][best]},1e9")
+        self.assertEqual(differing(one, read(tmp("by-sn.h5"))), [])
+        for text, says, status in ((f"star-{best - 1}", "by-name.h5", 4), ("star-99", "star-99", 2)):
+            self.assertOneLine(starmill(*sample, "--output", tmp("by-name.h5"), "--object", text),
+                               says, status=status)
+
     def test_widths_in_the_file_are_used(self):
         rows = [
             dict(row, LSF_SIGMA=(row["WAVELENGTH"] / (FWHM_SIGMA * POWER)).astype("f4"))
