@@ -48,6 +48,9 @@ def columns(result):
         for name in names:
             dataset = result.catalog[source] if source else result.fits.get(name)
             found[name] = table.column(name, dataset, form)
+    for name in result.checked if result.has("SB2") else ():  # of two stars, all there are
+        if name.startswith(("SB2", "FLUX_RATIO_")) or name.endswith(("_2", "_2_ERR")):
+            found[name] = table.column(name, result.fits[name], "L" if name == "SB2" else None)
     return list(found.values())
 
 

@@ -283,6 +283,22 @@ def constant(survey):
     return png(figure, DPI)
 
 
+def pairs(survey):
+    """Velocity differences of the rows of two stars, and how certain these are."""
+    s = survey.sample
+    at = s["SB2"] == 1
+    apart = np.abs(s["VRAD_2"] - s["VRAD"])[at]
+    if not at.any():
+        return None
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.6))
+    histogram(left, apart, np.linspace(0, 1.02 * apart.max(), n_bin(apart, 50) + 1), RESIDUAL, None)
+    right.plot(apart, s["SB2_GAIN"][at], ".", color=RESIDUAL, ms=4)
+    left.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="rows of two stars", xlim=(0, None))
+    right.set(xlabel="|VRAD_2 − VRAD|, km/s", ylabel="SB2_GAIN", yscale="log", xlim=(0, None))
+    figure.tight_layout()
+    return png(figure, DPI)
+
+
 def curves(result, rows, names):
     """Velocity of each epoch against its time, or its number where that is not known."""
     figure, grid = panels(len(rows), 2.2)

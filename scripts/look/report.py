@@ -20,7 +20,7 @@ from look.spectra import Inputs  # noqa: E402
 from look.survey import Survey, half_width  # noqa: E402
 
 MAX_COMMAND = 600  # characters of the command line that are shown
-N_POSTERIOR, N_VARIABLE = 4, 12
+N_POSTERIOR, N_VARIABLE, N_PAIR = 4, 12, 12
 LOW_PVAL = 1e-3
 N_FILE = 8  # unreadable inputs that are named
 
@@ -211,6 +211,31 @@ def epochs_section(survey):
     return body
 
 
+def pairs_section(survey):
+    result, s = survey.result, survey.sample
+    n = sum(r.count for r in survey.reasons("info") if r.name == "PAIR")
+    body = (f"<p>{counted(n, 'row')} ({share(n, survey.n_fitted)} of the fitted ones) are fitted as "
+            "two stars; each has the values of the brighter one.</p>")
+    body += page.image(charts.pairs(survey), "velocity differences of two stars")
+    gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
+    rows = []
+    for i in np.argsort(-gain, kind="stable")[:min(N_PAIR, int((s["SB2"] == 1).sum()))]:
+        row = int(survey.rows[i])
+        values = result.row(row)
+        cells = [td(row), td(values["IDENTIFIER"][-28:]), cell(f"pair-gain-{row}", values["SB2_GAIN"])]
+        for p in result.parameters:
+            digits = SYMBOL.get(p, (p, 3))[1]
+            cells.append(td(f"{fixed(values[p], digits)}, {fixed(values[p + '_2'], digits)}"))
+        ratio = [fixed(values[f"FLUX_RATIO_{arm}"], 2) for arm in result.arms]
+        warnings = result.words(values["RVS_WARN"], result.warnings)
+        rows.append([*cells, td(", ".join(ratio)), td(", ".join(warnings))])
+    if not rows:
+        return body
+    names = [f"{plain(p)} ({unit_of(result, p)})" for p in result.parameters]
+    return body + "<h3>Most certain ones</h3>" + page.table(
+        ("row", "star", "#gain", *names, "flux ratio by arm", "warnings"), rows)
+
+
 # --- stars ---
 
 
@@ -334,6 +359,8 @@ def main(options):
         ]
         if result.epochs is not None:
             sections.append(("epochs", "Epochs", epochs_section(survey)))
+        if result.has("SB2"):
+            sections.append(("pairs", "Two stars", pairs_section(survey)))
         if "POST_MEAN" in result.fits:
             sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
     sections += [

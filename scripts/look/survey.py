@@ -78,7 +78,8 @@ class Survey:
         self.counts = {"status": {}, "velocity": {}, "warning": {}, "info": {}, "posterior": {}}
         self._not_stellar = sum(bit for bit, (name, _) in result.warnings.items()
                                 if name in ("NO_STAR", "CLASS"))
-        self._prior = sum(bit for bit, (name, _) in result.infos.items() if name == "PRIOR")
+        self._no_repeat = sum(bit for bit, (name, _) in result.infos.items()
+                              if name in ("PRIOR", "PAIR"))
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
@@ -111,6 +112,8 @@ class Survey:
             names += ["SN_" + a, "RCHISQ_" + a, "NPIX_" + a]
         if r.epochs is not None:
             names += ["N_EPOCH", "VRAD_CHI2", "VRAD_PVAL"]
+        if r.has("SB2"):
+            names += ["SB2", "SB2_GAIN", "VRAD_2"]
         return names
 
     # --- counts ---
@@ -168,8 +171,8 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Of fitted rows without a warning or a prior of their star, which would make them alike, for
-        every m-th star; rows without a name have a key of their own where their positions may be
+        """Of fitted rows without a warning, of one star, and without a prior of it, which would make
+        them alike, for every m-th star; rows without a name have a key of their own where their positions may be
         paired."""
         target = block["TARGETID"]
         key = mixed(target)
@@ -182,7 +185,7 @@ class Survey:
         place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]], axis=1)
         known = np.isfinite(place).all(axis=1) & (self.key_every == 1)
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
-        use &= block["FIT_INFO"] & self._prior == 0
+        use &= block["FIT_INFO"] & self._no_repeat == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
         self._keys.append(key[use])
         self._key_rows.append(block.rows[use])

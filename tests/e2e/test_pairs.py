@@ -62,6 +62,19 @@ class Pairs(ProgramTest):
         for name in set(self.one) - {"CRC"}:
             self.assertEqual(self.one[name][single].tobytes(), self.row[name][single].tobytes(), name)
 
+    def test_report_and_export(self):
+        found = np.flatnonzero(self.row["SB2"] == 1)
+        run("report", "--no-spectra", tmp("pairs.h5"))
+        with open(tmp("pairs.h5.html"), encoding="utf-8") as f:
+            page = f.read()
+        self.assertIn(f"{len(found)} rows ({100 * len(found) / len(APART):.1f} %", page)
+        for row in found:
+            self.assertIn(f'data-key="pair-gain-{row}"', page)
+        run("export", "--output", tmp("products"), tmp("pairs.h5"))
+        table = pyfits.getdata(tmp("products/rvtab-coadd.fits"), "RVTAB")
+        for name in "SB2", "VRAD_2", "FEH_2_ERR", "FLUX_RATIO_R":
+            np.testing.assert_array_equal(table[name], self.row[name], name)
+
     def test_two_ranks_give_the_same_bits(self):
         self.fit("ranks.h5", "--config", BINARIES, ranks=2)
         self.assertEqual(differing(self.row, read(tmp("ranks.h5"))), [])
