@@ -10,16 +10,20 @@ import fcntl
 import gc
 import glob
 import hashlib
+import importlib
 import json
 import os
 import resource
-import select
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import unittest
+import warnings
 import zlib
 
 
@@ -35,6 +39,7 @@ try:
 except ImportError as missing:
     skip(f"{missing} (Debian: python3-h5py python3-astropy)")
 
+FILTERS = warnings.filters[:]  # of a script, before unittest changes them
 STARMILL = os.environ.get("STARMILL", "")
 if not os.access(STARMILL, os.X_OK):
     skip("the variable STARMILL does not name the built program")
@@ -122,30 +127,58 @@ def command(*args, ranks=0, program=None):
     return launch + [program or STARMILL] + [str(a) for a in args]
 
 
-_begun, _forks = set(), []
+# what the jobs in Python import when they need it
+LATER = {"library": ("scipy.interpolate", "astropy.table"), "export": ("astropy.table",),
+         "status": ("look.result",)}
+
+
+def run_job(line, cwd, files):
+    """In a fork: run a job in Python to its end, as if it had been started by itself."""
+    atexit._clear()
+    warnings.filters[:] = FILTERS
+    os.environ.update(ENVIRONMENT)
+    sys.argv, sys.path[0], status = line, os.path.dirname(line[0]), 1
+    try:
+        os.chdir(cwd or os.getcwd())
+        for target, file in enumerate((os.devnull, *files)):
+            os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), target)
+        runpy.run_path(line[0], run_name="__main__")
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        os._exit(status)  # to clear away what was imported takes as long as to import it
 
 
 def forked(args, cwd, timeout):
-    """Run a job that is written in Python by a fork (forks.py); None where it is not such a job, or the
-    first of its kind in this script, which starts as users start it.  The program reads the options."""
-    kind = args[:2] if args[:1] == ("library",) else args[:1]
-    if kind not in _begun or kind[0] not in SCRIPTS:
-        _begun.add(kind)
+    """Run a job that is written in Python by a fork of this script, which has imported NumPy and
+    Astropy already, 0.8 s of each start; None where it is not such a job.  The program reads the
+    options.  Jobs start as users start them in test_every_job.py, and where libraries are made."""
+    if not args or args[0] not in SCRIPTS:
         return None
     done = starmill(*args, cwd=cwd, env={"STARMILL_PYTHON": os.path.join(HERE, "print-arguments")})
     said, is_script, line = done.stdout.partition("\0")
     if not is_script:
         return done
-    if not _forks:
-        _forks.append(subprocess.Popen([sys.executable, "-B", os.path.join(HERE, "forks.py")], text=True,
-                                       env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        atexit.register(_forks[0].communicate, timeout=10)  # its end
-    files = tmp(".out"), tmp(".err")
-    print(json.dumps([line.split("\0")[1:], cwd or os.getcwd(), *files]), file=_forks[0].stdin, flush=True)
-    if not select.select([_forks[0].stdout], [], [], timeout)[0]:
-        raise subprocess.TimeoutExpired(done.args, timeout)
-    status, (out, errors) = int(_forks[0].stdout.readline()), (content(file, "r") for file in files)
-    return subprocess.CompletedProcess(done.args, status, said + out, done.stderr + errors)
+    line, files = line.split("\0")[1:], (tmp(".out"), tmp(".err"))
+    for name in (line[1], *LATER.get(line[1].split(".")[0], ())):
+        importlib.import_module(name)
+    sys.stdout.flush()
+    process = os.fork()
+    if process == 0:
+        run_job(line, cwd, files)
+    end, (ended, status) = time.time() + timeout, os.waitpid(process, os.WNOHANG)
+    while not ended:
+        if time.time() > end:
+            os.kill(process, signal.SIGKILL)
+            raise subprocess.TimeoutExpired(done.args, timeout)
+        time.sleep(0.003)
+        ended, status = os.waitpid(process, os.WNOHANG)
+    out, errors = (content(file, "r") for file in files)
+    return subprocess.CompletedProcess(done.args, os.waitstatus_to_exitcode(status), said + out,
+                                       done.stderr + errors)
 
 
 def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None, **how):
@@ -223,7 +256,7 @@ def shared_and_said(out, *args, inputs=()):
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),
-                lambda path: run(*made, path, timeout=500, program=maker))
+                lambda path: run(*made, path, timeout=500, program=maker, env=ENVIRONMENT))
 
 
 def shared(out, *args, inputs=()):
