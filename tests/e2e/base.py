@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by end-to-end tests without test data: running the program, reading results.
 
-A test script skips as a whole (exit 77) if the program or a Python package is
-missing.  All files are written below one temporary folder.
+By hand, in this folder: STARMILL=PROGRAM python3 -m unittest -v test_X[.CLASS.TEST].  A test script
+skips as a whole (exit 77) if the program or a Python package is missing.  All files are written
+below one temporary folder.
 """
 
 import atexit
@@ -181,31 +182,34 @@ def forked(args, cwd, timeout):
                                        done.stderr + errors)
 
 
+PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
+def ended(line, env=None, **how):
+    """Run a command line to its end; .returncode, .stdout and .stderr are text.  env: more of it;
+    how: as subprocess.run has it."""
+    return subprocess.run([str(word) for word in line], env={**ENVIRONMENT, **(env or {})},
+                          **{**PIPES, "timeout": PATIENCE, **how})
+
+
 def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None, **how):
-    """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it; how: as
-    subprocess.run has it."""
+    """Run the program to its end."""
     done = None
     if not (ranks or env or how) and program in (None, STARMILL):
         done = forked(tuple(str(a) for a in args), cwd, timeout)
-    return done or subprocess.run(
-        command(*args, ranks=ranks, program=program),
-        env={**ENVIRONMENT, **(env or {})},
-        cwd=cwd,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        **how,
-    )
+    return done or ended(command(*args, ranks=ranks, program=program), env=env, cwd=cwd,
+                         timeout=timeout, **how)
+
+
+def begun(line, env=None, **how):
+    """Start a command line, with pipes for what it says."""
+    return subprocess.Popen([str(word) for word in line], env={**ENVIRONMENT, **(env or {})},
+                            **{**PIPES, **how})
 
 
 def start(*args, ranks=0, env=None, **how):
-    """Start the program, with pipes for what it says."""
-    return subprocess.Popen(command(*args, ranks=ranks), env={**ENVIRONMENT, **(env or {})},
-                            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
-                               "stderr": subprocess.PIPE, "text": True, **how})
+    """Start the program."""
+    return begun(command(*args, ranks=ranks), env, **how)
 
 
 def run(*args, **how):
@@ -386,8 +390,3 @@ class ProgramTest(unittest.TestCase):
             self.assertTrue(np.isfinite(table[name][good]).all(), name)
             self.assertTrue(np.isnan(table[name][~good]).all(), name)
         np.testing.assert_array_equal(table["SUCCESS"] == 1, good & (table["RVS_WARN"] == 0))
-
-
-def main():
-    """Run the tests of the calling script."""
-    unittest.main(verbosity=2)

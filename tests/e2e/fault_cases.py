@@ -85,17 +85,13 @@ class Site:
         if path is None:
             self.n += 1
             path = os.path.join(self.folder, f"{case}-{self.n}.h5")
-        environment = dict(ENVIRONMENT)
-        if watchdog:
-            environment["STARMILL_WATCHDOG_S"] = str(watchdog)
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         shim = ["env", f"LD_PRELOAD={SHIM}", f"FAULTS={faults}"] if faults else []
         line = [*prefix, *launch, *shim, STARMILL, "fit", "--library", self.lib, "--output", path,
                 "--config", self.config, "--threads", "1", "--optimizer", "levenberg-marquardt",
                 *(["--models", path + ".models"] if models else []), *options,
                 *(inputs or [self.first, self.second])]
-        process = subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = begun(line, {"STARMILL_WATCHDOG_S": str(watchdog)} if watchdog else None)
         try:
             if during:
                 during(process)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs that are killed at random moments, what they leave, and whether they can be continued.
 
-For test_fit_kill.py and tests/campaigns/kill.  A run is killed either at a random time (SIGKILL
+For test_fit_stop.py and tests/campaigns/kill.  A run is killed either at a random time (SIGKILL
 to all its processes at once) or at a random call on its files (by the fault shim: SIGKILL to one
 rank in the middle of creating, writing or closing; the launcher ends the others).
 """
@@ -74,16 +74,13 @@ class Campaign:
                 *self.arguments(path, models)]
 
     def fit(self, path, ranks, models):
-        return subprocess.run(self.line(path, ranks, models), env=ENVIRONMENT, text=True,
-                              timeout=self.bound, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        return ended(self.line(path, ranks, models), timeout=self.bound)
 
     def count_calls(self):
         """Calls on the files of a run: those of the killed ones are drawn from them."""
         path, counts = self.path("calls"), os.path.join(self.folder, "calls.txt")
-        subprocess.run(self.line(path, 0, True, "count:any:calls.h5:1:0"), check=True,
-                       env=dict(ENVIRONMENT, FAULTS_COUNT=counts), timeout=self.bound,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ended(self.line(path, 0, True, "count:any:calls.h5:1:0"), {"FAULTS_COUNT": counts}, check=True,
+              timeout=self.bound)
         self.remove(path)
         return max(int(line.split()[2]) for line in content(counts, "r").splitlines())
 
@@ -120,9 +117,7 @@ class Campaign:
             wait = self.bound
         else:
             faults, wait = None, self.random.uniform(0, 1.1 * self.seconds)
-        process = subprocess.Popen(self.line(path, ranks, models, faults), env=ENVIRONMENT,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        process = begun(self.line(path, ranks, models, faults))
         try:
             # by itself after the kill of one rank, or because it is done
             process.communicate(timeout=wait)

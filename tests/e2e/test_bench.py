@@ -108,12 +108,11 @@ class Rates(ProgramTest):
 class Crossover(ProgramTest):
     def measure(self, *args, n_gpu=None, keep=None):
         program = command("bench", "crossover", "--threads", 1, "--repeat", 1, *args)
-        env = dict(ENVIRONMENT, STARMILL_CROSSOVER=keep or tmp("none"))
+        env = {"STARMILL_CROSSOVER": keep or tmp("none")}
         if n_gpu is not None:
             program[program.index(STARMILL)] = os.environ["STARMILL_EMULATED"]
             env["MILL_EMULATED_GPUS"] = str(n_gpu)
-        done = subprocess.run(program, env=env, timeout=PATIENCE, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False)
+        done = ended(program, env)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = [[cell.strip() for cell in line.split("|")[1:-1]]
                 for line in done.stdout.splitlines() if re.match(r"\| (fit|train|particles) ", line)]
@@ -179,11 +178,9 @@ class Auto(ProgramTest):
     """--backend auto, where nothing was measured."""
 
     def run_fit(self, path, *args):
-        return subprocess.run(
-            command("fit", "--library", made["library"], "--output", path, "--log-level", "debug",
-                    "--quiet", made["file"], *args),
-            env=dict(ENVIRONMENT, STARMILL_CROSSOVER=tmp("nothing-measured")), timeout=PATIENCE,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return starmill("fit", "--library", made["library"], "--output", path, "--log-level", "debug",
+                        "--quiet", made["file"], *args,
+                        env={"STARMILL_CROSSOVER": tmp("nothing-measured")})
 
     def leave_rows(self, path, device=None):
         with h5py.File(path, "r+") as f:
@@ -218,7 +215,3 @@ class Auto(ProgramTest):
             self.assertRegex(plan.stdout, r"(?m)^time +unknown for cuda")
         done = self.run_fit(path, "--overwrite")
         self.assertEqual(done.returncode, 0, done.stderr)
-
-
-if __name__ == "__main__":
-    main()

@@ -225,7 +225,3 @@ class Daily(ProgramTest):
         bad = shutil.copy(STAR, self.at("a\tb.fits"))
         done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
         self.assertOneLine(done, "a", "tab", status=2)
-
-
-if __name__ == "__main__":
-    main()

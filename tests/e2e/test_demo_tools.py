@@ -142,9 +142,7 @@ class DemoTools(ProgramTest):
         os.mkdir(tmp("pictures"))
 
     def tool(self, name, *args):
-        return subprocess.run([sys.executable, "-B", os.path.join(TOOLS, name), *args], cwd=TMP,
-                              env={**os.environ, "MPLCONFIGDIR": TMP}, capture_output=True,
-                              text=True, check=False, timeout=PATIENCE)
+        return ended([sys.executable, "-B", os.path.join(TOOLS, name), *args], cwd=TMP)
 
     def test_table(self):
         done = self.tool("demo_table.py", "fit.h5", "truth.fits")
@@ -256,7 +254,3 @@ class DemoTools(ProgramTest):
         np.testing.assert_allclose(flux, [6.5, 0.0])
         np.testing.assert_allclose(weight, [4.0, 0.0])
         np.testing.assert_allclose(model, [1.75, 6.0])
-
-
-if __name__ == "__main__":
-    main()

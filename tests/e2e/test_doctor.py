@@ -33,10 +33,7 @@ int nvmlDeviceGetTotalEccErrors(unsigned long device, int type, int counter, uns
 class Doctor(ProgramTest):
     def ask(self, *args, status=0, ranks=0, env=None):
         """{"topic.name": (value, mark)} of all lines."""
-        done = subprocess.run(command("doctor", *args, ranks=ranks), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=PATIENCE, check=False, cwd=TMP,
-                              env={**ENVIRONMENT, **(env or {})})
+        done = starmill("doctor", *args, ranks=ranks, cwd=TMP, env=env)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         found, topic, key = {}, "", ""
         *lines, last = done.stdout.splitlines()
@@ -122,7 +119,3 @@ class Doctor(ProgramTest):
             done = starmill("doctor", *args)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r"\Astarmill doctor: .*" + re.escape(part) + r".*\n\Z")
-
-
-if __name__ == "__main__":
-    main()

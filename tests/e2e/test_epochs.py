@@ -141,7 +141,3 @@ class Epochs(ProgramTest):
         n, low = good.sum(), (good & (self.row["VRAD_PVAL"] < 1e-3)).sum()
         with open(tmp("epochs.html"), encoding="utf-8") as f:
             self.assertTrue(f"{low} ({100 * low / n:.1f} %) a constant velocity" in f.read())
-
-
-if __name__ == "__main__":
-    main()

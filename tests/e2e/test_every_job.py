@@ -147,10 +147,7 @@ class EveryJob(ProgramTest):
     def test_a_standard_output_that_takes_no_more(self):
         for name, (args, _) in {**READ_ONLY, "select": JOBS["select"]}.items():
             with self.subTest(job=name), open("/dev/full", "w", encoding="ascii") as full:
-                done = subprocess.run(command(*name.split(), *args), env=ENVIRONMENT, stdout=full,
-                                      stderr=subprocess.PIPE, text=True, check=False,
-                                      timeout=PATIENCE)
-                self.assertSaid(done, name, 4)
+                self.assertSaid(starmill(*name.split(), *args, stdout=full), name, 4)
 
     def test_a_signal_leaves_no_half_output(self):
         for name in JOBS:
@@ -166,7 +163,3 @@ class EveryJob(ProgramTest):
                 if os.path.isfile(output) and name not in WITHOUT:
                     done = job(name, output)  # what is there is whole: it goes on, or is kept
                     self.assertIn(done.returncode, (0, 4), done.stderr)
-
-
-if __name__ == "__main__":
-    main()

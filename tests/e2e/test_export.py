@@ -480,7 +480,3 @@ class Export(ProgramTest):
         for says in ("rows         120000\ntime", "existing     1 "):
             self.assertIn(says, self.export(*args).stdout)
         self.assertEqual(glob.glob(tmp("killed*")), [tmp("killed.fits")])
-
-
-if __name__ == "__main__":
-    main()

@@ -136,9 +136,8 @@ class Reference(EndToEnd):
             self.assertEqual(mod["Z_MODEL"].data.shape[0], 3)
 
     def compare(self, *args, status=0):
-        done = subprocess.run(
-            ["/usr/bin/python3", "-B", os.path.join(SOURCE, "tools", "compare_results.py"), *args],
-            capture_output=True, text=True, check=False, env={**os.environ, "MPLCONFIGDIR": TMP})
+        done = ended(
+            ["/usr/bin/python3", "-B", os.path.join(SOURCE, "tools", "compare_results.py"), *args])
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 
@@ -177,7 +176,3 @@ class Reference(EndToEnd):
         self.assertIn("neither a table RVTAB nor STARMILL", done.stderr)
         done = self.compare(out, tmp("absent.fits"), status=1)
         self.assertIn("absent.fits", done.stderr)
-
-
-if __name__ == "__main__":
-    main()

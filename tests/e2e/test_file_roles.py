@@ -161,7 +161,3 @@ class Lock(ProgramTest):
                 self.assertFalse(os.path.exists(real + ".lock"))
                 self.assertEqual(starmill("status", tmp("locked.h5")).returncode,
                                  0 if option == "models" else 11)
-
-
-if __name__ == "__main__":
-    main()

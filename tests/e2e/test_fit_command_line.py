@@ -28,10 +28,8 @@ class LibraryThatComes(EndToEnd):
         return path
 
     def fit_without(self, program, *args, out="came.h5"):
-        return subprocess.run(
-            [program, "fit", "--output", tmp(out), "--overwrite", *args, cut("came.fits", [0])],
-            env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=240, check=False)
+        return starmill("fit", "--output", tmp(out), "--overwrite", *args, cut("came.fits", [0]),
+                        program=program)
 
     def test_none_came(self):
         done = self.fit_without(self.program("alone/bin"), out="none-came.h5")
@@ -253,7 +251,3 @@ class PlainRun(EndToEnd):
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr, "")
         self.assertIn("six.fits", content(log, "r"))
-
-
-if __name__ == "__main__":
-    main()

@@ -28,6 +28,3 @@ def add(number, name):
 
 for _number, _name in enumerate(fault_cases.CASES):
     add(_number, _name)
-
-if __name__ == "__main__":
-    main()

@@ -310,7 +310,3 @@ class BadPixels(EndToEnd):
         self.assertEqual(list(table["STATUS"]), [NO_ARM, FITTED])
         self.assertIn("NO_USABLE_ARM", done.stdout)
         self.assertWhole(table)
-
-
-if __name__ == "__main__":
-    main()

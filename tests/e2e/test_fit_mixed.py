@@ -156,9 +156,7 @@ class Mixed(ProgramTest):
             line += [":"] * rank + ["-n", "1", "env", f"MILL_EMULATED_GPUS={n_gpu}", EMULATED, "fit",
                                     "--library", self.lib, "--output", tmp("no.h5"), "--backend",
                                     "cuda", self.stars]
-        done = subprocess.run(line, env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE,
-                              check=False)
+        done = ended(line)
         self.assertOneLine(done, "sees no GPU", "--backend cuda+cpu", status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
 
@@ -166,10 +164,8 @@ class Mixed(ProgramTest):
         self.mixed("no.h5", n_gpu=0, status=2, ranks=2)
         done = self.mixed("no.h5", n_gpu=0, status=2, ranks=0)
         self.assertOneLine(done, "backend cuda+cpu: no rank sees a GPU", "--backend cpu", status=2)
-        done = subprocess.run(
-            [WITHOUT_CUDA, "fit", "--library", self.lib, "--output", tmp("no.h5"), "--backend",
-             MIXED, self.stars], env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        done = starmill("fit", "--library", self.lib, "--output", tmp("no.h5"), "--backend", MIXED,
+                        self.stars, program=WITHOUT_CUDA)
         # a program of a build without CUDA, or with it where there is no GPU
         self.assertOneLine(done, "cuda+cpu", status=2)
 
@@ -187,7 +183,3 @@ class Mixed(ProgramTest):
 def text(value):
     """An attribute as a string."""
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-if __name__ == "__main__":
-    main()

@@ -46,13 +46,6 @@ class Models(EndToEnd):
                     total += chisq
                 np.testing.assert_allclose(total, table["CHISQ_TOT"][row], rtol=1e-4)
 
-    def test_models_do_not_change_the_fit(self):
-        stars = cut("stars.fits", [3, 60, 100])
-        self.fit("with.h5", "--models", tmp("with-models.h5"), stars)
-        with_models = read(self.path)
-        self.fit("without.h5", stars)
-        self.assertEqual(differing(read(self.path), with_models), [])
-
     def test_rows_without_a_model_are_nan(self):
         def edit(hdus):
             hdus["B_MASK"].data[0] = 1
@@ -140,7 +133,3 @@ class Models(EndToEnd):
             self.assertEqual(list(read(self.path)["STATUS"]), [0] * 3)
             self.fit(out, *more, ranks=ranks)
             self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 3)
-
-
-if __name__ == "__main__":
-    main()

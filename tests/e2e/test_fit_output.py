@@ -137,7 +137,3 @@ class Moved(EndToEnd):
             tmp("here/models.h5"), "--optimizer", "nelder-mead", "--config",
             tmp("moved.yaml"), self.stars)
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
-
-
-if __name__ == "__main__":
-    main()

@@ -165,7 +165,3 @@ class FitPriors(ProgramTest):
                         "--prior-table", path, SURVEY)
         self.assertOneLine(done, path, *parts, status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
-
-
-if __name__ == "__main__":
-    main()

@@ -96,7 +96,3 @@ class SameResult(EndToEnd):
             self.fit(f"{name}-other.h5", "--readers", readers, *more, *inputs, ranks=ranks, status=3)
             self.assertEqual(differing(read(self.path), fits), [])
             self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
-
-
-if __name__ == "__main__":
-    main()

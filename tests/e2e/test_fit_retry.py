@@ -80,7 +80,3 @@ class Repaired(EndToEnd):
         self.assertOneLine(self.retry(self.bad, status=4), "other inputs", self.good, self.bad,
                            status=4)
         self.assertOneLine(self.retry(self.good, self.bad, status=4), "1 files, now 2", status=4)
-
-
-if __name__ == "__main__":
-    main()

@@ -75,7 +75,3 @@ class SameBits(EndToEnd):
         with pyfits.open(data("sim/truth-dev-patho.fits")) as hdus:
             kinds = [str(kind).strip() for kind in hdus[1].data["KIND"]]
         self.same_bits("nelder-mead", 300, [kinds.index(kind) for kind in FEW_DEFECTS])
-
-
-if __name__ == "__main__":
-    main()

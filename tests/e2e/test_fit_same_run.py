@@ -85,10 +85,7 @@ class Ranks(EndToEnd):
     def mpmd(self, common, first=(), second=(), program=STARMILL):
         """Two ranks of one job, each with a command line of its own."""
         one, two = ([STARMILL, "fit", *common, *first], [program, "fit", *common, *second])
-        return subprocess.run(
-            [MPIRUN, "-n", "1", *map(str, one), ":", "-n", "1", *map(str, two)], env=ENVIRONMENT,
-            timeout=PATIENCE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, check=False)
+        return ended([MPIRUN, "-n", 1, *one, ":", "-n", 1, *two])
 
     def assertRefused(self, done, *parts):
         self.assertOneLine(done, "starmill fit: rank 0 on ", "rank 1 on ", *parts, status=2)
@@ -132,7 +129,3 @@ class Ranks(EndToEnd):
                          ["--library", copy, "--threads", 2, "--log", tmp("second.log")])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(list(read(path)["STATUS"]), [FITTED] * 2)
-
-
-if __name__ == "__main__":
-    main()

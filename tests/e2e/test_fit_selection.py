@@ -270,7 +270,3 @@ class RealFiles(EndToEnd):
         lonely = cut("coadd-lonely.fits", [3])
         done = self.fit("lonely.h5", "--redrock", lonely, status=3)
         self.assertOneLine(done, "coadd-lonely.fits", "redrock", status=3)
-
-
-if __name__ == "__main__":
-    main()

@@ -23,7 +23,3 @@ class Small(ProgramTest):
         self.fit("two.h5", "--threads", 1, stars, lib=library, ranks=2)
         self.assertEqual(differing(read(self.path), one), [])
         self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
-
-
-if __name__ == "__main__":
-    main()

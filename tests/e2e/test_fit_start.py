@@ -253,14 +253,6 @@ class FitStart(ProgramTest):
                     self.assertOneLine(done, start, *parts, status=2)
                     self.assertFalse(os.path.exists(tmp("no.h5")))
 
-    def test_the_start_is_no_output(self):
-        self.run_fit("mine.h5")
-        before = content(self.path)
-        done = starmill("fit", "--library", LIBRARY, "--output", self.path, "--overwrite",
-                        "--start", self.path, SURVEY)
-        self.assertOneLine(done, "--output", "to start from", status=2)
-        self.assertEqual(content(self.path), before)
-
 
 class StartByName(ProgramTest):
     """Spectra without TARGETID are found by name."""
@@ -311,7 +303,3 @@ class StartByName(ProgramTest):
         done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *self.ARGS,
                         "--start", start, self.input)
         self.assertOneLine(done, start, "none of the 3 rows", status=2)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A run that is stopped is continued by the same command (killed ones: test_fit_kill.py).
+"""A run that is stopped or killed is continued by the same command.
 
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
@@ -8,10 +8,12 @@ import functools
 import signal
 
 from common import *  # noqa: F403
+import kill_runs
 
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
 N_MANY = 200  # of nelder-mead
+N_KILL = 8
 N_STAR = {"nelder-mead": 12, "hybrid": 160}
 
 
@@ -87,9 +89,7 @@ class Asked(EndToEnd):
                 *options, stars or self.few]
 
     def start(self, path, *options, watchdog="600", **how):
-        environment = dict(ENVIRONMENT, STARMILL_WATCHDOG_S=watchdog)
-        return subprocess.Popen(self.line(path, *options, **how), env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return begun(self.line(path, *options, **how), {"STARMILL_WATCHDOG_S": watchdog})
 
     def end(self, process, status, *says):
         out, errors = process.communicate(timeout=PATIENCE)
@@ -106,8 +106,7 @@ class Asked(EndToEnd):
         done = (read(path)["STATUS"] == FITTED).sum()
         self.assertLess(done, N_MANY)
         # it is the user's: it stays, and the next start says so instead of stopping at once
-        again = subprocess.run(self.line(path, stars=self.many), env=ENVIRONMENT, timeout=PATIENCE,
-                               capture_output=True, text=True)
+        again = ended(self.line(path, stars=self.many))
         self.assertOneLine(again, "not started", stop, "remove it", status=75)
         os.remove(stop)
 
@@ -131,14 +130,11 @@ class Asked(EndToEnd):
         self.assertTrue("continue" in out or "starts again" in errors, out + errors)
 
     def test_time_limit_of_the_slurm_job(self):
-        run = subprocess.run(self.line(tmp("auto.h5"), "--time-limit", "auto"), env=dict(
-            ENVIRONMENT, SLURM_JOB_END_TIME=str(int(time.time()) + 2)), capture_output=True,
-            text=True, timeout=PATIENCE)
+        line = self.line(tmp("auto.h5"), "--time-limit", "auto")
+        run = ended(line, {"SLURM_JOB_END_TIME": str(int(time.time()) + 2)})
         self.assertEqual(run.returncode, 75, run.stderr)
         self.assertIn("--time-limit", run.stderr)
-        run = subprocess.run(self.line(tmp("auto.h5"), "--time-limit", "auto"), timeout=PATIENCE, env={
-            k: v for k, v in ENVIRONMENT.items() if k != "SLURM_JOB_END_TIME"},
-            capture_output=True, text=True)
+        run = ended(["env", "-u", "SLURM_JOB_END_TIME", *line])
         self.assertOneLine(run, "SLURM_JOB_END_TIME", "give a time", status=2)
 
     def test_signal_while_indexing(self):
@@ -173,8 +169,7 @@ class Asked(EndToEnd):
             self.end(run, 75, says, "opening the output has not returned",
                      "the same command continues")
         for path in paths:
-            again = subprocess.run(self.line(path, stars=self.two), env=ENVIRONMENT,
-                                   capture_output=True, text=True, timeout=PATIENCE)
+            again = ended(self.line(path, stars=self.two))
             self.assertEqual(again.returncode, 0, again.stderr)
             self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")),
                              [path, path + ".status.json"])
@@ -188,14 +183,12 @@ class Asked(EndToEnd):
             return found
         path, whole = tmp("own.h5"), tmp("undisturbed.h5")
         options = ("--overwrite", "--models", tmp("own-models.h5"))
-        job = dict(ENVIRONMENT, SLURM_JOB_ID="4711")
-        process = subprocess.Popen(self.line(path, *options), text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env=dict(job, SLURM_RESTART_COUNT="0"))
+        job = {"SLURM_JOB_ID": "4711"}
+        process = begun(self.line(path, *options), {**job, "SLURM_RESTART_COUNT": "0"})
         wait_until(lambda: has_rows(path), process)
         process.send_signal(signal.SIGUSR1)
         self.end(process, 75, "continue")
-        again = subprocess.run(self.line(path, *options), capture_output=True, text=True,
-                               timeout=PATIENCE, env=dict(job, SLURM_RESTART_COUNT="1"))
+        again = ended(self.line(path, *options), {**job, "SLURM_RESTART_COUNT": "1"})
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn("an earlier start of this Slurm job", again.stderr)
         run(*self.line(whole, "--models", tmp("whole-models.h5"))[1:])
@@ -218,10 +211,26 @@ class Asked(EndToEnd):
         self.end(process, 128 + signal.SIGTERM, "stopped at once by a second signal")
         table = read(path)
         self.assertTrue((table["STATUS"] == 0).any())
-        again = subprocess.run(self.line(path), env=ENVIRONMENT, capture_output=True, text=True,
-                               timeout=PATIENCE)
+        again = ended(self.line(path))
         self.assertEqual(again.returncode, 0, again.stderr)
 
 
-if __name__ == "__main__":
-    main()
+class Kill(EndToEnd):
+    """A few of the kills of tests/campaigns/kill: what they leave opens, is whole, and continues."""
+
+    def test_killed_at_random(self):
+        put("kill.yaml", "write_interval: 0.1\n")
+        options = ["--config", tmp("kill.yaml"), "--threads", "1", "--optimizer",
+                   "levenberg-marquardt", "--quiet"]
+        campaign = kill_runs.Campaign(library(), [cut("a.fits", range(10)),
+                                                  cut("b.fits", range(50, 60))],
+                                      options, TMP, seed=os.getpid(), most_ranks=2)
+        print("seed", os.getpid())
+        life = 0
+        try:
+            while campaign.count["kills"] < N_KILL:
+                life += 1
+                campaign.kill_once(f"life{life}")
+        except kill_runs.Failed as failure:
+            self.fail(f"seed {os.getpid()}: {failure}")
+        self.assertGreaterEqual(campaign.count["kills"], N_KILL)

@@ -186,7 +186,3 @@ class Surveys(EndToEnd):
                            status=3)
         self.fit("forced.h5", "--format", "desi", SDSS[0], status=3)
         self.fit("forced.h5", "--format", "sdss", "--overwrite", SDSS[0])
-
-
-if __name__ == "__main__":
-    main()

@@ -242,7 +242,3 @@ class Files(unittest.TestCase):
                             (("TZERO1  = 0.5",), "column TARGETID has TSCAL"),
                             (("TZERO1  = 1E40",), "column TARGETID has TSCAL")):
             self.assertIn(says, ids("K", large, *cards)["message"])
-
-
-if __name__ == "__main__":
-    main()

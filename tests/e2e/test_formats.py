@@ -625,7 +625,3 @@ class RealFiles(Formats):
                     (got,) = answer["segments"]
                     self.assertPixels(got, of["FLUX"], of["IVAR"], of["ANDMASK"])
                     self.assertSame(got["wave"], of["WAVELENGTH"])
-
-
-if __name__ == "__main__":
-    main()

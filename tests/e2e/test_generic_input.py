@@ -171,15 +171,8 @@ class Test(ProgramTest):
         text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")
         section = text[text.index("## Generic input"):]
         code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=TMP,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout)
+        done = ended([sys.executable, "-c", code], cwd=TMP)
+        self.assertEqual(done.returncode, 0, done.stderr)
         _, catalog = self.fit_it("example.h5", tmp("mine.fits"))
         self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["star-1", "star-2"])
 
@@ -241,14 +234,9 @@ class Identifier(ProgramTest):
             text = content(os.path.join(SOURCE, page), "r")
             for code in re.findall(r"```python\n(.*?)```", text, re.S):
                 n_run += 1
-                done = subprocess.run(
-                    [sys.executable, "-c", f"import h5py\nIDENTIFIER = {ids[1]!r}\n{code}"],
-                    cwd=folder, capture_output=True, text=True, check=False)
+                done = ended([sys.executable, "-c", f"import h5py\nIDENTIFIER = {ids[1]!r}\n{code}"],
+                             cwd=folder)
                 self.assertEqual(done.returncode, 0, code + done.stderr)
         self.assertGreaterEqual(n_run, 5)
         table = pyfits.getdata(os.path.join(folder, "OUT.fits"))
         self.assertEqual(list(table["IDENTIFIER"]), ids)
-
-
-if __name__ == "__main__":
-    main()

@@ -139,7 +139,3 @@ class GpuCode(ProgramTest):
                            **variables)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
-
-
-if __name__ == "__main__":
-    main()

@@ -110,7 +110,3 @@ class GpuProgramme(unittest.TestCase):
         said = self.programme()
         self.assertNotIn("doctor", self.calls, "check is done")
         self.assertIn("| cuda_backend | passed |", said)
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

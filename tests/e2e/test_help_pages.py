@@ -42,9 +42,8 @@ class Completion(ProgramTest):
 
     def complete(self, *lines):
         """The set of completions of each command line, which is split as readline does."""
-        done = subprocess.run(["bash", "-c", COMPLETE, "bash", self.script], text=True,
-                              input="".join(line.replace("=", " = ") + "\n" for line in lines),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+        done = ended(["bash", "-c", COMPLETE, "bash", self.script], stdin=None,
+                     input="".join(line.replace("=", " = ") + "\n" for line in lines))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         found = [set(line.split()) for line in done.stdout.split("\n")[:-1]]
         self.assertEqual(len(found), len(lines))
@@ -136,8 +135,7 @@ class ManPages(ProgramTest):
     def test_full_disk(self):
         for page in (("man",), ("man", "fit"), ("completion",), ("config", "particles")):
             with open("/dev/full", "w") as full:
-                done = subprocess.run(command("help", *page), env=ENVIRONMENT, stdout=full,
-                                      stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+                done = starmill("help", *page, stdout=full)
             done.stdout = ""
             self.assertOneLine(done, "cannot print the page: No space left", status=4)
 
@@ -147,15 +145,10 @@ class ManPages(ProgramTest):
         for job in [()] + [(job,) for job in JOBS]:
             path = tmp("page.1")
             put(path, self.page(*job))
-            done = subprocess.run(["man", "--warnings=mac,el,missing,font", "-l", path], text=True,
-                                  env={**ENVIRONMENT, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"},
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+            done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],
+                         {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
             self.assertEqual((done.returncode, done.stderr), (0, ""), job)
             shown = " ".join(done.stdout.split())
             self.assertIn("-".join(("starmill",) + job) + " - ", shown)
             if job == ("fit",):
                 self.assertIn("--optimizer NAME hybrid: polish, with a short simplex", shown)
-
-
-if __name__ == "__main__":
-    main()

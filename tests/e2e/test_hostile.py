@@ -284,7 +284,3 @@ class Hostile(EndToEnd):
 
     def test_levenberg_marquardt(self):
         self.check("levenberg-marquardt")
-
-
-if __name__ == "__main__":
-    main()

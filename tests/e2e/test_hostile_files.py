@@ -51,11 +51,9 @@ class HungryLibrary(ProgramTest):
         with tarfile.open(corpus) as f:
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
 
-        def not_all_of_this_machine():
-            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-
-        done = subprocess.run([STARMILL, "library", "info", path], capture_output=True, text=True,
-                              preexec_fn=not_all_of_this_machine, timeout=PATIENCE)
+        # not all of this machine
+        done = starmill("library", "info", path, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (1 << 30, 1 << 30)))
         self.assertOneLine(done, path, "memory allocation failed", status=2)
 
 
@@ -308,7 +306,3 @@ class DamagedHdf5(EndToEnd):
         found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out],
                                 0, 4, 75)
         self.assertIn(4, found)
-
-
-if __name__ == "__main__":
-    main()

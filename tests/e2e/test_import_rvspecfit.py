@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from base import SOURCE, h5py, main, np, skip, starmill, tmp
+from base import SOURCE, h5py, np, skip, starmill, tmp
 
 if importlib.util.find_spec("scipy") is None:
     skip("no SciPy (Debian: python3-scipy)")
@@ -198,7 +198,3 @@ class ImportTest(unittest.TestCase):
             with self.assertRaises(tool.Refused) as caught:
                 tool.read_weights(tmp(name))
             self.assertIn(text, str(caught.exception))
-
-
-if __name__ == "__main__":
-    main()

@@ -164,7 +164,3 @@ class Distribution(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         commit = git("rev-parse", "HEAD").stdout[:12]
         self.assertEqual(content(tmp("revision.h"), "r"), f'#define MILL_REVISION "{commit}"\n')
-
-
-if __name__ == "__main__":
-    main()

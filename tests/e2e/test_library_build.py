@@ -364,11 +364,10 @@ class LibraryBuild(unittest.TestCase):
 
     def stopped(self, folder, out, number=None):
         """The stop file appears, or a signal comes, while the first models are written."""
-        line = command("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
-                       "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
-                       "--workers", 1, "--stop-file", tmp("stop"), tmp(folder))
-        job = subprocess.Popen(line, env={**ENVIRONMENT, **faults(f"stop:write:/{out}$:1:1")},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        job = start("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
+                    "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
+                    "--workers", 1, "--stop-file", tmp("stop"), tmp(folder),
+                    env=faults(f"stop:write:/{out}$:1:1"))
         os.waitpid(job.pid, os.WUNTRACED)
         if number is None:
             with open(tmp("stop"), "w", encoding="utf-8"):
@@ -379,7 +378,7 @@ class LibraryBuild(unittest.TestCase):
         said = job.communicate(timeout=240)[1]
         if number is None:
             os.unlink(tmp("stop"))
-        return subprocess.CompletedProcess(line, job.returncode, "", said)
+        return subprocess.CompletedProcess(job.args, job.returncode, "", said)
 
     def test_resume_and_stop(self):
         """A run that is killed, one that is stopped, and one that is refused; then the same
@@ -585,7 +584,3 @@ class LibraryBuild(unittest.TestCase):
         self.good(phoenix("there", "again.h5", "--overwrite", "--normalise", "median"))
         self.refused(starmill("library", "build", "--output", tmp("there/m000.fits"), "--setup",
                               write_setup(), tmp("there")), 2, "--output")
-
-if __name__ == "__main__":
-    run("--version")
-    unittest.main(verbosity=2)

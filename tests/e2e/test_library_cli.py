@@ -233,7 +233,3 @@ class LibraryTest(ProgramTest):
         for text in ("sigma 0.5 A", "4000 to 7500 K", "-3 to 0.5 dex", "0 to 0.4 dex",
                      "6215 pixels", "from nnrm_desi_b.h5, revision synth1rm"):
             self.assertIn(text, info)
-
-
-if __name__ == "__main__":
-    main()

@@ -121,7 +121,3 @@ class LibraryCorrect(ProgramTest):
             change = emulate.ln_flux(library, 0, mapped) - before
             error = np.sqrt(np.mean((change - expected) ** 2) / np.mean(expected**2))
             self.assertLess(error, limit[kind], kind)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -105,7 +105,3 @@ class LibraryFile(ProgramTest):
     def spline(self, front, x, k):
         from scipy.interpolate import splev
         return splev(x, (front.knot[0], np.append(front.coef[:, k], np.zeros(4)), 3))
-
-
-if __name__ == "__main__":
-    main()

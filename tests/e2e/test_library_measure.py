@@ -144,7 +144,3 @@ class Report(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "inside the library's hulls"):
             measure.report(library, measure.ModelSet(labels[:1] + [9000, 0, 0, 0], names[:1],
                                                      [flux[:1]], [None]), 4, "")
-
-
-if __name__ == "__main__":
-    main()

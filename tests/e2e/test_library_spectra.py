@@ -12,6 +12,7 @@ MILES = os.path.join(DATA, "real/miles/miles_v9.1_packed.fits.gz")
 KURUCZ = os.path.join(DATA, "real/kurucz/kurucz_stds_v5.fit.gz")
 
 SEED = 11
+print("seed", SEED)
 N_STAR, N_PIX, FIRST, STEP = 160, 1500, 4800.0, 0.25
 RNG = np.random.default_rng(SEED)
 LINES = np.sort(RNG.uniform(4790, 5190, 120))
@@ -608,8 +609,3 @@ class LibrarySpectra(ProgramTest):
             pixel = 10 ** (h[0].header["CRVAL1"] + 1e-4 * np.arange(5650))
         pixel = pixel[(pixel >= 3010) & (pixel <= 10990)]
         np.testing.assert_allclose(wave, pixel, rtol=1e-9)
-
-
-if __name__ == "__main__":
-    print("seed", SEED)
-    main()

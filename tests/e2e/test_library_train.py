@@ -4,6 +4,7 @@
 import csv
 
 from base import *
+import make_train_losses
 
 N_MODEL, N_PIX = 160, 130
 ARMS = {"b": (8.3, 2e-4), "r": (8.7, 1.5e-4)}
@@ -24,27 +25,12 @@ def flux_of(label, i_arm):
 
 
 def make_grid(name, n=N_MODEL, edit=None):
-    path = tmp(name)
-    rng = np.random.default_rng(18)
-    label = rng.uniform((4000, 0.5, -2), (7000, 5, 0.5), (n, 3))
-    with h5py.File(path, "w") as f:
-        for key, value in dict(format=np.bytes_("starmill grid"), version=np.int32(1),
-                               generator=np.bytes_("test"), settings=np.bytes_("test"),
-                               complete=np.int32(1)).items():
-            f.attrs[key] = value
-        f["labels/name"] = np.array(LABELS, "S64")
-        f["models/label"] = label
-        f["models/name"] = np.array([f"model{i}.fits" for i in range(n)], "S64")
-        f["models/status"] = np.ones(n, "i1")
-        f["models/why"] = np.zeros(n, "S128")
-        for i, (arm, (first, step)) in enumerate(ARMS.items()):
-            g = f.create_group(f"arms/arm{i}")
-            for key, value in dict(name=np.bytes_(arm), ln_wave0=first, ln_step=step,
-                                   n_pix=np.int32(N_PIX), template_sigma_aa=0.5,
-                                   sigma_origin=np.bytes_("test")).items():
-                g.attrs[key] = value
-            g["flux"] = flux_of(label, i).astype("f4")
-        if edit:
+    label = np.random.default_rng(18).uniform((4000, 0.5, -2), (7000, 5, 0.5), (n, 3))
+    path = make_train_losses.write_grid(tmp(name), LABELS, label, {
+        arm: (first, step, 0.5, flux_of(label, i), False)
+        for i, (arm, (first, step)) in enumerate(ARMS.items())})
+    if edit:
+        with h5py.File(path, "r+") as f:
             edit(f)
     return path
 
@@ -253,6 +239,3 @@ class Train(ProgramTest):
 
 
 GRID = make_grid("grid.h5")
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -167,7 +167,3 @@ endforeach()
                          os.path.join(package, "tests"), env={**self.env, **data})
         self.assertRegex(said, r"\d+ passed")
         self.assertNotRegex(said, "skipped|failed")
-
-
-if __name__ == "__main__":
-    main()

@@ -616,7 +616,3 @@ class RealStars(Look):
                 at = np.searchsorted(wave, a.wave * (1 - 1e-9))
                 np.testing.assert_allclose(wave[at], a.wave, rtol=1e-12)  # two libraries' powers
                 np.testing.assert_array_equal(table["flux"][at], a.flux)
-
-
-if __name__ == "__main__":
-    main()

@@ -233,7 +233,3 @@ class Merge(ProgramTest):
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
         self.merge("held.h5", big)
-
-
-if __name__ == "__main__":
-    main()

@@ -139,7 +139,3 @@ class Messages(ProgramTest):
                 put(name, data)
                 done = self.fit(tmp(name), status=3)
                 self.assertEqual("fetch it again" in done.stderr, is_cut, done.stderr)
-
-
-if __name__ == "__main__":
-    main()

@@ -247,7 +247,3 @@ class Overwrite(ProgramTest):
                                        status=2)
             self.assertEqual([content(name) for name in foreign], kept)
         self.assertFalse(os.path.exists(tmp("n.h5")))
-
-
-if __name__ == "__main__":
-    main()

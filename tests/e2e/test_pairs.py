@@ -78,7 +78,3 @@ class Pairs(ProgramTest):
     def test_two_ranks_give_the_same_bits(self):
         self.fit("ranks.h5", "--config", BINARIES, ranks=2)
         self.assertEqual(differing(self.row, read(tmp("ranks.h5"))), [])
-
-
-if __name__ == "__main__":
-    main()

@@ -212,7 +212,3 @@ class Particles(ProgramTest):
             np.testing.assert_array_equal(f["BAD_STEP"], [1, -1])
         done = self.job("all.h5", box + "diffusion: 1.0e6\n", status=2)
         self.assertIn("give a shorter step", done.stderr)
-
-
-if __name__ == "__main__":
-    main()

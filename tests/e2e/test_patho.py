@@ -116,7 +116,3 @@ class Patho(EndToEnd):
         for name in table:
             if name != "CRC":
                 self.assertEqual(alone[name].tobytes(), table[name][good].tobytes(), name)
-
-
-if __name__ == "__main__":
-    main()

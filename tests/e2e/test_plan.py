@@ -97,7 +97,3 @@ class Plan(EndToEnd):
         star = cut("alone.fits", [0])
         self.assertOneLine(self.fit("alone.h5", "--ranks", 4, star, status=2), "--plan", status=2)
         self.assertFalse(os.path.exists(tmp("alone.h5")))
-
-
-if __name__ == "__main__":
-    main()

@@ -103,7 +103,3 @@ class Pulls(ProgramTest):
             for parameter in PARAMETERS:
                 pull = survey.pull[parameter][survey.stars(parameter)]
                 self.assertLessEqual(int((np.abs(pull) > OUTLIER).sum()), N_STAR // 500, parameter)
-
-
-if __name__ == "__main__":
-    main()

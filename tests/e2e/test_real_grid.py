@@ -295,7 +295,3 @@ class Run(ProgramTest):
         path = os.path.join(models, "settings.json")
         put(path, json.dumps({**json.loads(content(path)), "sigma_aa": 1.0}))
         self.assertIn("other settings", self.tool("compute", self.work, code=1))
-
-
-if __name__ == "__main__":
-    main()

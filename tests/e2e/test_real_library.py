@@ -89,9 +89,7 @@ def write_miles(path):
 
 
 def tool(name, *args):
-    return subprocess.run([sys.executable, os.path.join(TOOLS, name), "--starmill", STARMILL,
-                           *map(str, args)], env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=PATIENCE, check=False)
+    return ended([sys.executable, os.path.join(TOOLS, name), "--starmill", STARMILL, *args])
 
 
 class RealLibrary(ProgramTest):
@@ -146,7 +144,3 @@ class RealLibrary(ProgramTest):
         # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
         self.assertLess(abs(float(cells[6].split()[0])), 25)
         self.assertLess(float(cells[6].split()[2]), 60)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -306,7 +306,3 @@ class RealStars(EndToEnd):
                 both = np.hypot(error, shift_error)[off]
                 self.assertTrue((np.abs(by_fit - by_shift) < 3 * both).all(),
                                 f"{by_fit} {by_shift} {both}")
-
-
-if __name__ == "__main__":
-    main()

@@ -137,7 +137,3 @@ class SmoothRotation(EndToEnd):
 
     def test_rows_are_whole(self):
         self.assertWhole(self.smooth.fit)
-
-
-if __name__ == "__main__":
-    main()

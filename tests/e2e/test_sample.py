@@ -235,6 +235,3 @@ class Sample(ProgramTest):
             f["provenance"].attrs["LIBRARY_HASH"] = np.bytes_("0" * length)
         say(self.sample("no.h5", fit=other), "another library", status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
-
-
-main()

@@ -65,7 +65,3 @@ class Scratch(EndToEnd):
         expected = read(self.path)
         self.fit("joined.h5", *self.config, "--join-by-name", self.packed[0], other)
         self.assertEqual(differing(read(self.path), expected), [])
-
-
-if __name__ == "__main__":
-    main()

@@ -112,7 +112,3 @@ class Several(EndToEnd):
             self.assertRegex(done.stdout, r"POST_FLAG +rows with each bit:\n  [A-Z_]+ +1 ")
             post = read(tmp("post.h5"))
             self.assertEqual(dict(zip(post["TARGETID"], post["STATUS"])), dict(zip(stars, status)))
-
-
-if __name__ == "__main__":
-    main()

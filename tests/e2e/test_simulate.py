@@ -30,6 +30,10 @@ SMALL = ["--stars", 40, "--per-file", 16, "--redrock", "--pathological", 500, "-
 FAST = ["--stars", 24, "--per-file", 6, "--seed", 5]
 
 
+def setUpModule():
+    warnings.simplefilter("error", pyfits.verify.VerifyWarning)
+
+
 def simulate(out, *args, **how):
     return starmill("simulate", "--library", LIBRARY, "--output", tmp(out), *args, **how)
 
@@ -537,8 +541,3 @@ class Shipped(Simulate):
         self.assertEqual(step["false"], 0)
         self.assertGreater(step["true"], 0.02)
         self.assertLess(step["correlated"], 0.3 * step["true"])
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("error", pyfits.verify.VerifyWarning)
-    main()

@@ -381,6 +381,3 @@ class Error(ProgramTest):
         self.assertLess(np.abs(np.corrcoef(share.T) - np.eye(6)).max(), 5 / np.sqrt(2000))
         self.assertLess(np.abs(share.mean(axis=0)).max(), 5 / np.sqrt(2000))
         self.assertLess(np.abs(share.var(axis=0) - 1).max(), 5 * np.sqrt(2 / 2000))
-
-
-main()

@@ -172,7 +172,3 @@ class Convolution(unittest.TestCase):
                 with self.subTest(step=step, line=line, kernel=kernel):
                     self.assertLess(self.largest_error(warp, step, line, kernel, ln_step),
                                     tolerance)
-
-
-if __name__ == "__main__":
-    main()

@@ -164,12 +164,9 @@ class Status(EndToEnd):
         self.path = tmp("fail.h5")
         common_part = ["fit", "--library", library(), "--output", self.path, "--threads", 1,
                        "--config", often(), "--log", tmp("fail.log")]
-        done = subprocess.run(
-            [MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, stars()), ":",
-             "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
-             *command(*common_part, "--slots", 1000000, stars())],
-            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+        done = ended([MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, stars()), ":",
+                      "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
+                      *command(*common_part, "--slots", 1000000, stars())])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         line = r"(?m)^20\S+Z rank 1 ERROR stopping\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
         self.assertRegex(done.stderr, line)
@@ -188,12 +185,9 @@ class Status(EndToEnd):
 
     def test_ranks_that_fail_alike(self):
         # one of them speaks; the other one's word is for those who want all details
-        done = subprocess.run(
-            [MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
-             *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads", 1,
-                      "--slots", 1000000, "--log-level", "debug", stars())],
-            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+        done = ended([MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
+                      *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads",
+                               1, "--slots", 1000000, "--log-level", "debug", stars())])
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         first = re.findall(r"rank (\d) ERROR stopping\.c:\d+  this rank fails \(", done.stderr)
         later = re.findall(r"rank (\d) DEBUG stopping\.c:\d+  this rank fails too \(", done.stderr)
@@ -263,7 +257,3 @@ class Status(EndToEnd):
         # a status that cannot be written stops nothing
         done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)
         self.assertOneLine(done, "WARN", "cannot write the status", status=0)
-
-
-if __name__ == "__main__":
-    main()

@@ -210,7 +210,3 @@ class Selection(ProgramTest):
         catalog = read(self.path, "catalog")
         self.assertEqual(list(catalog["TILEID"]), [1, -1, 4, 1234])
         self.assertEqual(list(catalog["NIGHT"]), [-1, 12, 13, 14])
-
-
-if __name__ == "__main__":
-    main()

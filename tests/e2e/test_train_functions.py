@@ -6,6 +6,7 @@ one, a fit with it, gaps and refusals."""
 import itertools
 
 from base import *  # noqa: F403
+import make_train_losses
 from scipy.interpolate import RegularGridInterpolator
 
 from basics import Failure  # noqa: E402
@@ -51,34 +52,16 @@ def scattered(n, seed=1):
     return np.vstack([corner, rest])
 
 
-def write_grid(name, label, continuum=True, edit=None, complete=1):
-    """A grid file as docs/use/formats.md says; edit(file) may damage it."""
-    with h5py.File(tmp(name), "w") as f:
-        f.attrs["format"] = np.bytes_("starmill grid")
-        f.attrs["version"] = np.int32(1)
-        f.attrs["generator"] = np.bytes_("test")
-        f.attrs["settings"] = np.bytes_("none")
-        f.attrs["complete"] = np.int32(complete)
-        f["labels/name"] = np.array(NAMES[:label.shape[1]], "S64")
-        f["models/label"] = label
-        f["models/name"] = np.array([f"model{i:04d}" for i in range(len(label))], "S64")
-        f["models/status"] = np.ones(len(label), "i1")
-        f["models/why"] = np.zeros(len(label), "S128")
-        for i, (arm, (first, n)) in enumerate(ARMS.items()):
-            group = f.create_group(f"arms/arm{i}")
-            group.attrs["name"] = np.bytes_(arm)
-            group.attrs["sigma_origin"] = np.bytes_("made up")
-            group.attrs["ln_wave0"] = first
-            group.attrs["ln_step"] = LN_STEP
-            group.attrs["n_pix"] = np.int32(n)
-            group.attrs["template_sigma_aa"] = -1.0
-            full = np.column_stack([label, np.full((len(label), 3 - label.shape[1]), -0.5)])
-            group["flux"] = np.array([spectrum(x, arm) for x in full], "f4")
-            if continuum:
-                group["continuum"] = np.ones((len(label), n), "f4")
-        if edit:
+def write_grid(name, label, edit=None, complete=1):
+    """A grid file of these labels; edit(file) may damage it."""
+    full = np.column_stack([label, np.full((len(label), 3 - label.shape[1]), -0.5)])
+    path = make_train_losses.write_grid(tmp(name), NAMES[:label.shape[1]], label, {
+        arm: (first, LN_STEP, -1.0, np.array([spectrum(x, arm) for x in full]), True)
+        for arm, (first, _) in ARMS.items()}, complete)
+    if edit:
+        with h5py.File(path, "r+") as f:
             edit(f)
-    return tmp(name)
+    return path
 
 
 def train(out, grid, way, *options, **how):
@@ -230,7 +213,7 @@ class TrainFunctions(ProgramTest):
         """The printed errors are those of the library file's own templates."""
         grid = write_grid("scatter.h5", scattered(200))
         at = between(24)
-        valid = write_grid("valid.h5", at, continuum=True)
+        valid = write_grid("valid.h5", at)
         out = self.good(train("valid-lib.h5", grid, "radial", "--validation", valid, "--model-error",
                               4))
         self.assertIn("24 spectra that were left out", out)
@@ -463,7 +446,3 @@ class GapsTest(unittest.TestCase):
         self.assertEqual(value[1, 0], 6)  # beside single nodes with 3 and 9
         with self.assertRaisesRegex(Failure, "a and b have the same labels"):
             Lattice(labels, node[[5, 5, *range(20, 120)]], ["a", "b", *names])
-
-
-if __name__ == "__main__":
-    main()

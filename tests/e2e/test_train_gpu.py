@@ -88,7 +88,3 @@ class TrainOnGpus(ProgramTest):
         base.STARMILL = WITHOUT_CUDA
         self.addCleanup(setattr, base, "STARMILL", EMULATED)
         self.assertOneLine(starmill(*line, "--backend", "cuda"), "built without CUDA", status=2)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,17 +4,10 @@ tests/reference/make_train_losses.py.
 """
 
 import csv
-import importlib.util
-import json
-import os
-import unittest
 
-from base import SOURCE, content, main, np, run, tmp
+from base import *  # noqa: F403
+import make_train_losses as tool
 
-_spec = importlib.util.spec_from_file_location(
-    "make_train_losses", os.path.join(SOURCE, "tests", "reference", "make_train_losses.py"))
-tool = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tool)
 STORED = os.path.join(SOURCE, "tests", "reference", "train_losses.json")
 
 
@@ -62,7 +55,3 @@ class TrainReferenceTest(unittest.TestCase):
         order, n_train = tool.split(50, 0.3, 4)
         self.assertEqual((sorted(order), n_train), (list(range(50)), 35))
         self.assertEqual(sorted(tool.shuffled(50, 4, 1, "shuf")), list(range(50)))
-
-
-if __name__ == "__main__":
-    main()

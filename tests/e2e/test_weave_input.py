@@ -205,7 +205,3 @@ class Test(ProgramTest):
         path = tmp("cut.fit")
         done = self.fit("cut.h5", "--config", self.config, path, lib=self.lib, status=3)
         self.assertOneLine(done, path, "BLUE_SENSFUNC", status=3)
-
-
-if __name__ == "__main__":
-    main()

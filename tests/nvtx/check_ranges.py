@@ -30,12 +30,9 @@ class Ranges(ProgramTest):
     def record(self, name, injection, *args):
         """The lines that a fit leaves; None where it left no file."""
         path = tmp(name + ".ranges")
-        environment = dict(ENVIRONMENT, STARMILL_NVTX_RECORD=path, NVTX_INJECTION64_PATH=injection)
-        done = subprocess.run(
-            command("fit", "--library", made["library"], "--output", tmp(name + ".h5"),
-                    "--backend", "cpu", *args, made["file"]),
-            env=environment, timeout=240, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, check=False)
+        done = starmill("fit", "--library", made["library"], "--output", tmp(name + ".h5"), "--backend",
+                        "cpu", *args, made["file"],
+                        env={"STARMILL_NVTX_RECORD": path, "NVTX_INJECTION64_PATH": injection})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return content(path, "r").splitlines() if os.path.exists(path) else None
 
@@ -88,7 +85,3 @@ class Ranges(ProgramTest):
             lines = self.record(name, injection, "--threads", 1)
             self.assertEqual(lines is not None, name == "with")
         self.assertEqual(differing(read(tmp("with.h5")), read(tmp("without.h5"))), [])
-
-
-if __name__ == "__main__":
-    main()

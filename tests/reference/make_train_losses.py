@@ -235,23 +235,34 @@ def make_spectra(n_model, n_pix, n_line, seed):
     return label, (np.exp(slope - depth @ profile)).astype("f4")
 
 
+def write_grid(path, names, label, arms, complete=1):
+    """A grid file (docs/use/formats.md), all models good, of arms {name: (ln_wave0, ln_step, sigma,
+    flux [n][n_pix], whether the continuum is there: 1)}: its path."""
+    with h5py.File(path, "w") as file:
+        file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
+                          generator=np.bytes_("test"), settings=np.bytes_("none"),
+                          complete=np.int32(complete))
+        file["labels/name"] = np.array(names, "S64")
+        file["models/label"] = np.asarray(label, float)
+        file["models/name"] = np.array([f"model{i:04d}" for i in range(len(label))], "S64")
+        file["models/status"] = np.ones(len(label), "i1")
+        file["models/why"] = np.zeros(len(label), "S128")
+        for i, (name, (first, step, sigma, flux, continuum)) in enumerate(arms.items()):
+            arm = file.create_group(f"arms/arm{i}")
+            arm.attrs.update(name=np.bytes_(name), ln_wave0=first, ln_step=step,
+                             n_pix=np.int32(flux.shape[1]), template_sigma_aa=sigma,
+                             sigma_origin=np.bytes_("made up"))
+            arm["flux"] = flux.astype("f4")
+            if continuum:
+                arm["continuum"] = np.ones(flux.shape, "f4")
+    return path
+
+
 def make_grid(path, n_model=400, n_pix=300, n_line=40, seed=1):
     """A grid file of one arm, all of its models good."""
     label, flux = make_spectra(n_model, n_pix, n_line, seed)
-    with h5py.File(path, "w") as file:
-        file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
-                          generator=np.bytes_("make_train_losses.py"), settings=np.bytes_("none"),
-                          complete=np.int32(1))
-        file["labels/name"] = np.array(["teff", "logg", "feh", "alpha"], "S64")
-        file["models/label"] = np.asarray(label, float)
-        file["models/name"] = np.array([f"model {i}" for i in range(n_model)], "S64")
-        file["models/status"] = np.ones(n_model, "i1")
-        file["models/why"] = np.array([""] * n_model, "S128")
-        arm = file.create_group("arms/arm0")
-        arm.attrs.update(name=np.bytes_("b"), ln_wave0=math.log(4000.0), ln_step=2e-4,
-                         n_pix=np.int32(n_pix), template_sigma_aa=0.5,
-                         sigma_origin=np.bytes_("made up"))
-        arm["flux"] = flux
+    write_grid(path, ("teff", "logg", "feh", "alpha"), label,
+               {"b": (math.log(4000.0), 2e-4, 0.5, flux, False)})
 
 
 def words_for_starmill(o):

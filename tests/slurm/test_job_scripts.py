@@ -256,7 +256,3 @@ class Files(unittest.TestCase):
         example = os.path.join(SLURM, "site-perlmutter.conf")
         known = set(re.findall(r"(SITE_\w+)=", have[0]))
         self.assertLessEqual(set(re.findall(r"^(\w+)=", content(example, "r"), re.M)), known)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,6 +22,9 @@ import time
 from survey import *
 from base import *
 
+# as Ctrl-C, which no test takes for an error of its own: the daemons end with us
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+
 # Slurm looks at time limits every 30 s, so a job of 1 min that wants its warning 25 s
 # before lives for 5 to 35 s after its start.  This much work outlasts that for certain.
 LONG_WORK_S = 38.0
@@ -389,9 +392,7 @@ class Submitted(Jobs):
                 tmp("ids.txt"), "--catalog", tmp("few.txt"), "--output", tmp("plan.h5")]
         for more, status, says in (([], 0, " 5 rows in 2 files;"),
                                    (["--npoly", "none"], 2, "--plan ended with status 2")):
-            done = subprocess.run(args + more, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  check=False)
+            done = ended(args + more)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(says, done.stderr)
 
@@ -444,9 +445,3 @@ class TimeLimit(Jobs):
                          [str(i) for i in range(n_start + 1)])
         self.assertNotIn("--overwrite", text)
         self.assertSame(out)
-
-
-if __name__ == "__main__":
-    # as Ctrl-C, which no test takes for an error of its own: the daemons end with us
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    main()

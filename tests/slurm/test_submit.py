@@ -390,7 +390,3 @@ class Submit(unittest.TestCase):
         os.symlink(shutil.which("bash"), os.path.join(path, "bash"))
         self.call("--rows", 5, "gpu", "--output", "o.h5", "a.fits", status=2, PATH=path)
         self.assertIn("there is no sbatch here", self.said)
-
-
-if __name__ == "__main__":
-    main()
