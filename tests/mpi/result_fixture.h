@@ -215,8 +215,10 @@ static inline void check_fits(const survey *s, const char *path, const uint8_t *
 {
   const mill_columns *columns = &s->columns;
   const hid_t file = open_plain(path, H5F_ACC_RDONLY);
-  char *packed = calloc(1, columns->row_size);
+  char *packed = calloc((size_t)s->info.n_row, columns->row_size);
   assert_non_null(packed);
+  for (int64_t row = 0; row < s->info.n_row; row++)
+    survey_packed(s, row, packed + (size_t)row * columns->row_size);
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char name[64];
@@ -224,13 +226,11 @@ static inline void check_fits(const survey *s, const char *path, const uint8_t *
     snprintf(name, sizeof name, "fits/%s", c->name);
     char *value = read_whole(file, name, &n_byte);
     assert_int_equal(n_byte, (size_t)s->info.n_row * c->n_byte);
-    for (int64_t row = 0; row < s->info.n_row; row++) {
-      if (done && !done[row])
-        continue;
-      survey_packed(s, row, packed);
-      if (memcmp(value + (size_t)row * c->n_byte, packed + c->at, c->n_byte) != 0)
+    for (int64_t row = 0; row < s->info.n_row; row++)
+      if ((!done || done[row]) &&
+          memcmp(value + (size_t)row * c->n_byte, packed + (size_t)row * columns->row_size + c->at,
+                 c->n_byte) != 0)
         fail_msg("row %lld of %s is not what was put", (long long)row, name);
-    }
     free(value);
   }
   free(packed);
