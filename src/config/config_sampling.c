@@ -20,7 +20,7 @@ static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
 /* The filter passes frequencies up to the first, and stops from the second on, over 1/coarse step:
  * what it lets through beyond 1/2 folds back to where line-spread functions leave nothing. */
-static const double PASS = 0.5, STOP = 0.71;
+static const double PASS = 0.42, STOP = 0.62;
 
 /* Sigma in ln wavelength that no line-spread function of the arm's spectra is below; 0: unknown. */
 static double least_sigma(const mill_config *config, const mill_arm_choice *choice, double wave_aa)
@@ -75,7 +75,9 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 {
   for (int i = 0; i < config->n_arm; i++) {
     mill_arm_choice *choice = &config->arm[i];
-    int factor = choice->sampling > 0 ? 1 : MILL_MAX_SAMPLING;
+    /* a linear kernel is wrong as the square of the grid step */
+    const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
+    int factor = chosen ? 1 : MILL_MAX_SAMPLING;
     for (int k = 0; k < n_lib; k++) {
       const int a = mill_library_find_arm(&lib[k], choice->arm);
       const mill_arm *arm = &lib[k].arm[a < 0 ? 0 : a];

@@ -14,7 +14,7 @@
 
 /** Templates are made at least this broad before they are taken at the pixels, in sigmas over
  *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than MILL_LARGEST_BLUR. */
-#define SHARPEST 0.7
+#define SHARPEST 0.9
 
 /** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
  *  once with a star. */
@@ -206,7 +206,7 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
         wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
       continue;
     lsf_aa[i] = (float)lack;
-    const int needed = reach > 2.0 ? (int)ceil(reach) : 2;
+    const int needed = reach > MILL_LSF_HALF ? (int)ceil(reach) : MILL_LSF_HALF;
     half = needed > half ? needed : half;
   }
   *n_diag = half > 0 ? 2 * half + 1 : 0;

@@ -117,12 +117,12 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&with_matrix, at, MILL_REQ_JACOBIAN, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
     /* a part of the sigma acts on the grid, where it is more exact than the matrix: that is
-     * 5e-5 of the templates' curvature, and 1e-3 in F at residuals of one sigma */
+     * 1e-4 of the templates' curvature, and 1e-3 in F at residuals of one sigma */
     assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
       const double size = sqrt(b.hess[j * N_PAR + j]);
-      assert_close(a.grad[j], b.grad[j], 1e-3 * size + 1e-5 * fabs(b.grad[j]));
-      assert_close(a.hess[j * N_PAR + j], b.hess[j * N_PAR + j], 2e-4 * size * size);
+      assert_close(a.grad[j], b.grad[j], 2e-3 * size + 1e-5 * fabs(b.grad[j]));
+      assert_close(a.hess[j * N_PAR + j], b.hess[j * N_PAR + j], 4e-4 * size * size);
     }
   }
   template_sigma(0.5);
@@ -136,6 +136,7 @@ static void check_noise_free(double step_aa, double (*lack)(double x), double ch
   make(step_aa, lack, &random, &star[0]);
   made_theta(&lib, 0.5, 150, 0, &random, truth[0]);
   made_star_fill(&lib, truth[0], 100, 0, &random, &star[0]);
+  mask_ends(&star[0]);
   mill_eval with, without;
   mill_fit_result prepared;
   evaluate(&star[0], truth[0], MILL_REQ_FINAL, &with, &prepared);
@@ -156,16 +157,14 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   made_settings(&lib, &set);
   set.precision = MILL_FLOAT64;
   template_sigma(0.5);
-  /* lines of sigma 1 A: on pixels of 0.45 and 0.8 A they and the kernels are sampled so
-   * well that float32 weights are left, 6e-8 of 100 sigma; moments alone err by the sixth
-   * derivative, which is seen from 0.8 A on (measured: 1e-7, and 6e-6 at 1.2 A) */
+  /* lines of sigma 1 A: kernels are sampled so well that float32 weights are left, 6e-8 of 100
+   * sigma, but for the nine weights of narrow ones at 1.2 A (measured: 1.5e-6) */
   check_noise_free(0.45, about_one, 1e-8);
   check_noise_free(0.45, through_the_change, 1e-8);
   check_noise_free(0.8, about_one, 1e-8);
   check_noise_free(0.8, through_the_change, 1e-6);
-  /* there templates of 0.5 A are first made 0.84 A broad, and the rest is less well sampled */
-  check_noise_free(1.2, about_one, 1e-4);
-  check_noise_free(1.2, through_the_change, 3e-5);
+  check_noise_free(1.2, about_one, 1e-7);
+  check_noise_free(1.2, through_the_change, 5e-6);
 }
 
 MILL_TEST(pulls_of_stars_with_a_sigma)
