@@ -194,7 +194,7 @@ static int load_all_rough(const mill_library *lib, mill_device_memory *memory, i
   mill_rough_axes axes[MILL_MAX_ARM];
 #pragma omp parallel for schedule(dynamic) num_threads(n_thread)
   for (int a = 0; a < m->n_arm; a++)
-    found[a] = mill_rough_axes_find(&lib->arm[a].emulator, m->arm[a].mean_weight, n,
+    found[a] = mill_rough_axes_find(&lib->arm[a].emulator, on_host->arm[a].mean_weight, n,
                                     input + (size_t)a * n_input, &axes[a]);
   for (int a = 0; a < m->n_arm; a++)
     if (found[a] != MILL_OK) /* its message is the thread's */

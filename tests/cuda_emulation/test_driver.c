@@ -71,6 +71,17 @@ MILL_TEST(a_star_goes_up_as_one_piece_and_models_come_together)
   assert_true(after.n_synchronize - before.n_synchronize <= 3 * n_call);
 }
 
+/** Wide layers have rough tangents, which the host makes from the model. */
+MILL_TEST(a_model_on_the_device_is_not_read)
+{
+  const mill_library lib = data.lib;
+  made_check(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
+  made_check(test_library_widen(SEED, &data.lib));
+  mill_pipeline_destroy(pipeline(tested, 1));
+  mill_library_clear(&data.lib);
+  data.lib = lib;
+}
+
 MILL_TEST(short_memory_changes_nothing)
 {
   /* room for a part of what stars and their work space want */
