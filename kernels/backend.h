@@ -24,7 +24,7 @@ enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };
  *
  *  Where overlaps is set, start and advance only queue work: until collect or wait returns, the
  *  device owns the named slots and the model.  Meanwhile the host may fill and read other slots.
- *  The source of an upload may change once the call has returned.  Copies are done in the order of
+ *  The source of an upload may change once the call has returned, unless its piece stays.  Copies are done in the order of
  *  the calls, and before a later start or advance. */
 typedef struct mill_backend {
   const char *name; /**< with the type of the device: "cpu x86-64-v4" */
@@ -41,6 +41,9 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Several pieces, which the device may copy concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
+  /** From now on the sources of all pieces may change, also those that stay.  NULL: a device that
+   *  has copied them before. */
+  void (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Several pieces from the device, with one wait for all. */

@@ -172,6 +172,7 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   *star = (mill_star){.row = row->row,
                       .n_segment = stars->n_held,
                       .segment = stars->segment,
+                      .stays = 1, /* as long as the batch */
                       .warn = row->is_other ? MILL_WARN_CLASS : 0};
   if (task->setup->start)
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
@@ -252,6 +253,8 @@ static int next_batch(mill_stars *stars)
 {
   release_wavesets(stars);
   forget_wavesets(stars);
+  if (stars->batch)
+    mill_pipeline_settle(stars->pipeline);
   mill_reader_release(stars->reader, stars->batch);
   stars->batch = NULL;
   stars->i_row = 0;

@@ -17,7 +17,7 @@ int mill_host_copiers(int n_thread, int *n_copier)
   int err = MILL_OK;
   const char *text = getenv("MILL_CUDA_COPIERS");
   char *end = NULL;
-  *n_copier = n_thread < 8 ? 1 : n_thread < 16 ? n_thread / 4 : 4;
+  *n_copier = n_thread < 8 ? 1 : n_thread < 24 ? n_thread / 3 : 8;
   if (!text || !*text)
     goto done;
   const long n = strtol(text, &end, 10);

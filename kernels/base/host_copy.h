@@ -24,9 +24,10 @@ typedef struct mill_upload {
   void *to;
   const void *from; /**< NULL: zeros go there */
   size_t bytes;
+  int stays; /**< uploads: the source stays as it is until the backend's settle */
 } mill_upload;
 
-/** Number of copying threads of a process with n_thread threads: a quarter, at most four, since
+/** Number of copying threads of a process with n_thread threads: a third, at most eight, since
  * readers use the others; the environment variable MILL_CUDA_COPIERS overrides it.  MILL_ERR_CONFIG
  * when that is not 1 to MILL_MOST_COPIERS. */
 int mill_host_copiers(int n_thread, int *n_copier);

@@ -359,6 +359,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.release = mill_cuda_release;
   table.upload = mill_cuda_upload;
   table.upload_all = mill_cuda_upload_all;
+  table.settle = mill_cuda_settle;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;
   table.download_all = mill_cuda_download_all;

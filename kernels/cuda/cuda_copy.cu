@@ -14,8 +14,7 @@ static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-/** Fill the upload buffer with the queued pieces. */
-static void fill_stage(mill_device *d)
+void mill_cuda_settle(mill_device *d)
 {
   mill_host_copy(d->n_copier, d->copy, d->n_copy);
   d->n_copy = 0;
@@ -24,14 +23,12 @@ static void fill_stage(mill_device *d)
 int mill_cuda_flush(mill_device *d)
 {
   int err = MILL_OK;
-  if (d->n_pending == 0)
-    goto done;
-  fill_stage(d);
-  TRY_CUDA(cudaMemcpyAsync(d->pending_to, d->stage[d->i_stage] + d->staged - d->n_pending,
-                           d->n_pending, cudaMemcpyHostToDevice, d->up));
-  d->n_pending = 0;
-  d->staged = mill_round_up(d->staged, MILL_CUDA_ALIGN);
+  mill_cuda_settle(d);
+  for (int i = 0; i < d->n_send; i++)
+    TRY_CUDA(cudaMemcpyAsync(d->send[i].to, d->send[i].from, d->send[i].bytes,
+                             cudaMemcpyHostToDevice, d->up));
 done:
+  d->n_send = 0;
   return err;
 }
 
@@ -48,17 +45,20 @@ done:
   return err;
 }
 
-/** Does memory at `to` follow the pending copy?  Then the bytes between them. */
+/** Does memory at `to` follow the last copy to be sent?  Then the bytes between them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
-  const uintptr_t end = (uintptr_t)d->pending_to + d->n_pending, begin = (uintptr_t)to;
+  if (d->n_send == 0)
+    return 0;
+  const mill_upload *last = &d->send[d->n_send - 1];
+  const uintptr_t end = (uintptr_t)last->to + last->bytes, begin = (uintptr_t)to;
   *gap = begin - end;
-  return d->n_pending > 0 && begin >= end && *gap < MILL_ARRAY_BYTES &&
-         begin % MILL_ARRAY_BYTES == 0 && d->staged + *gap < MILL_STAGE_BYTES;
+  return begin >= end && *gap < MILL_ARRAY_BYTES && begin % MILL_ARRAY_BYTES == 0 &&
+         d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Give a piece its place in the buffers. */
-static int stage_piece(mill_device *d, const mill_upload *piece)
+/** Give a piece its place in the buffers; one that stays is copied there later. */
+static int stage_piece(mill_device *d, const mill_upload *piece, int later)
 {
   int err = MILL_OK;
   char *dest = (char *)piece->to;
@@ -67,19 +67,26 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
     size_t gap;
     if (follows(d, dest, &gap)) {
       d->staged += gap;
-      d->n_pending += gap;
+      d->send[d->n_send - 1].bytes += gap;
     } else {
-      MILL_TRY(mill_cuda_flush(d));
+      if (d->n_send == MILL_CUDA_MAX_SEND)
+        MILL_TRY(mill_cuda_flush(d));
+      d->staged = mill_round_up(d->staged, MILL_CUDA_ALIGN);
       if (d->staged >= MILL_STAGE_BYTES)
         MILL_TRY(next_stage(d));
-      d->pending_to = dest;
+      d->send[d->n_send++] = (mill_upload){dest, d->stage[d->i_stage] + d->staged, 0, 0};
     }
     const size_t room = MILL_STAGE_BYTES - d->staged, n = left < room ? left : room;
-    if (d->n_copy == MILL_CUDA_MAX_COPY)
-      fill_stage(d);
-    d->copy[d->n_copy++] = (mill_upload){d->stage[d->i_stage] + d->staged, source, n};
+    const mill_upload copy = {d->stage[d->i_stage] + d->staged, source, n, 0};
+    if (later) {
+      if (d->n_copy == MILL_CUDA_MAX_COPY)
+        mill_cuda_settle(d);
+      d->copy[d->n_copy++] = copy;
+    } else {
+      mill_host_copy(1, &copy, 1);
+    }
     d->staged += n;
-    d->n_pending += n;
+    d->send[d->n_send - 1].bytes += n;
     dest += n;
     if (source)
       source += n;
@@ -93,26 +100,28 @@ done:
 
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, n_stay = 0;
   size_t most = 0;
   TRY_CUDA(cudaSetDevice(d->id));
   /* pieces that lie one behind the other go as one, if they find room in one buffer */
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     most += piece[i].bytes + MILL_ARRAY_BYTES;
+    n_stay += piece[i].stays;
+  }
   if (most <= MILL_STAGE_BYTES &&
       mill_round_up(d->staged, MILL_CUDA_ALIGN) + most > MILL_STAGE_BYTES)
     MILL_TRY(next_stage(d));
   for (int i = 0; i < n; i++)
-    MILL_TRY(stage_piece(d, &piece[i]));
+    MILL_TRY(stage_piece(d, &piece[i], piece[i].stays || n_stay == 0));
 done:
-  /* what is read may be changed from now on */
-  fill_stage(d);
+  if (n_stay == 0)
+    mill_cuda_settle(d);
   return err;
 }
 
 int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
 {
-  const mill_upload piece = {to, from, bytes};
+  const mill_upload piece = {to, from, bytes, 0};
   return mill_cuda_upload_all(d, &piece, 1);
 }
 
@@ -152,7 +161,7 @@ int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
       if (now > 0)
         TRY_CUDA(cudaMemcpyAsync(d->back + at, (const char *)piece[begin].from + done, now,
                                  cudaMemcpyDeviceToHost, d->down));
-      part[n_part++] = (mill_upload){(char *)piece[begin].to + done, d->back + at, now};
+      part[n_part++] = (mill_upload){(char *)piece[begin].to + done, d->back + at, now, 0};
       at += now;
       done += now;
       if (done == piece[begin].bytes) {
@@ -169,7 +178,7 @@ done:
 
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
 {
-  const mill_upload piece = {to, from, bytes};
+  const mill_upload piece = {to, from, bytes, 0};
   return mill_cuda_download_all(d, &piece, 1);
 }
 

@@ -16,7 +16,8 @@
 #include "kernels/cuda/device_view.h"
 
 enum {
-  MILL_CUDA_MAX_COPY = 64,
+  MILL_CUDA_MAX_COPY = 256,
+  MILL_CUDA_MAX_SEND = 64,
   /** Arrays of work space begin at multiples of this, bytes. */
   MILL_CUDA_ALIGN = 256,
   /** Download buffer: the models of many stars. */
@@ -49,8 +50,8 @@ struct mill_device {
   int n_copier;
   mill_upload copy[MILL_CUDA_MAX_COPY]; /**< into stage[i_stage], still to be done */
   int n_copy;
-  char *pending_to; /**< where the last n_pending of them go; the copy waits for more */
-  size_t n_pending;
+  mill_upload send[MILL_CUDA_MAX_SEND]; /**< from stage[i_stage], still to be sent; the last may grow */
+  int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
   int n_slot;
@@ -138,7 +139,8 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n);
-/** Start the pending copy. */
+void mill_cuda_settle(mill_device *d);
+/** Start the pending copies. */
 int mill_cuda_flush(mill_device *d);
 /** Let a stream's next work wait for all uploads so far. */
 int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream);

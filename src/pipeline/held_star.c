@@ -115,7 +115,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
       host->profile.vel[k] =
           k < h->n_shared[i] ? theta[(size_t)k * n_par + MILL_PAR_VRAD] : (double)INFINITY;
     memcpy(head, host, VIEW_HEAD_BYTES);
-    h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES};
+    h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES, 0};
     p->all.list[i] = i;
     theta += (size_t)h->n_shared[i] * n_par;
   }
@@ -124,7 +124,7 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
   MILL_CHECK(be->advance(p->all.device, p->all.list, n, n, 1));
   MILL_CHECK(be->collect(p->all.device, p->all.done, p->all.row, &n_done));
   for (int i = 0; i < n; i++)
-    h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i]};
+    h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i], 0};
   MILL_CHECK(be->download_all(p->all.device, h->piece, n));
   return MILL_OK;
 }

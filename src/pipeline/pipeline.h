@@ -19,9 +19,12 @@
 typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: 1 and *star filled, 0 at the end, or -code on failure.  The
- *  star's memory and the wavelength sets of its segments are needed until the next call
- *  (or the end of the run): from then on its slot has a copy and holds the sets. */
+ *  star's memory, but for pixels that stay, and the wavelength sets of its segments are needed until
+ *  the next call (or the end of the run): from then on its slot has a copy and holds the sets. */
 typedef int (*mill_star_source)(void *context, mill_star *star);
+
+/** Pixels of stars that stay may change from now on, for a source. */
+void mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished row; MILL_OK or a code, which ends the run.
  *

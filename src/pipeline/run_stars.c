@@ -25,6 +25,12 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
   return mill_slots_count_active(&p->slots, c->first, c->n_slot);
 }
 
+void mill_pipeline_settle(mill_pipeline *p)
+{
+  if (p->backend->settle)
+    p->backend->settle(p->all.device);
+}
+
 /** There is no memory for another star: continue with half of the filled slots.  A thread that has
  *  none leaves the star to the others. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c)
@@ -340,6 +346,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
 done:
   /* later calls may fail for the same reason; the first failure counts */
   mill_error_save(err, &kept);
+  mill_pipeline_settle(p);
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);
   deliver_last(p, &p->all);

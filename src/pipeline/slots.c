@@ -335,10 +335,10 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Add a piece to the upload of the star. */
-static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes)
+/** Add a piece to the upload of the star; stays: as mill_upload has it. */
+static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes, int stays)
 {
-  s->piece[s->n_piece++] = (mill_upload){to, from, bytes};
+  s->piece[s->n_piece++] = (mill_upload){to, from, bytes, stays};
 }
 
 /** Describe the segments, whose arrays have their place, and list what is uploaded. */
@@ -358,18 +358,19 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     to->ws = ws.device;
     to->blur_ln = s->blur_ln[raw->arm];
     to->width_error = width_error(s, raw);
-    add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux);
-    add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar);
-    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask); /* none: zeros */
+    add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux, star->stays);
+    add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar, star->stays);
+    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask, star->stays); /* none: zeros */
     if (to->raw_res) {
-      add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution);
+      add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
+                star->stays);
       if (s->lib->arm[raw->arm].template_sigma_aa > 0.0) {
         to->templ_pix = s->lib->arm[raw->arm].template_sigma_aa / (ws.wave_aa[1] - ws.wave_aa[0]);
         MILL_CHECK(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
       }
     }
     if (to->lsf_aa) {
-      add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa);
+      add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa, 0);
       lsf_aa += n;
     }
   }
@@ -427,13 +428,13 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   lay_out_star(s, e, star, block, at);
   s->n_piece = 0;
   /* in the order in which they lie in the memory, so that they are one copy */
-  add_piece(s, block + n_model, e->segment, segment_bytes);
+  add_piece(s, block + n_model, e->segment, segment_bytes, star->stays);
   MILL_CHECK(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
   e->posterior = s->host.sample.posterior;
   e->epoch = s->host.epoch;
   e->n_epoch = star->n_epoch;
-  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
+  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES, 0);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
     e->plan[i].waveset = star->segment[i].waveset;
@@ -494,7 +495,7 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
   char *to = s->fetched;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
-    s->piece[i] = (mill_upload){to, e->memory.at, fetched_bytes(e)};
+    s->piece[i] = (mill_upload){to, e->memory.at, fetched_bytes(e), 0};
     to += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
   }
   MILL_CHECK(be->download_all(s->memory.device, s->piece, n));

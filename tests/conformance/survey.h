@@ -228,7 +228,7 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 }
 
 /* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is
- * written over at once. */
+ * written over at once, or as soon as what stays is settled. */
 static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
 {
   enum { N_BYTE = 7 << 20 };
@@ -245,13 +245,18 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
     sent[i] = (unsigned char)(i * 2654435761u >> 11);
   for (size_t i = 0; i < (size_t)n_piece; i++) {
     const int is_zero = i % 5 == 4;
-    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes};
+    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes, i % 3 == 1};
     if (is_zero)
       memset(expected + i * step, 0, bytes);
     else
       memcpy(expected + i * step, sent + i * step, bytes);
   }
   made_check(tested->upload_all(device, piece, n_piece));
+  for (size_t i = 0; i < (size_t)n_piece; i++)
+    if (!piece[i].stays)
+      memset(sent + i * step, 0xff, bytes);
+  if (tested->settle)
+    tested->settle(device);
   memset(sent, 0xff, N_BYTE);
   made_check(tested->download(device, got, memory, N_BYTE));
   /* pieces that nearly meet go as one, and what lies between them may be anything */
@@ -262,7 +267,7 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
   /* and back piece by piece */
   memset(got, 0, N_BYTE);
   for (size_t i = 0; i < (size_t)n_piece; i++)
-    piece[i] = (mill_upload){got + i * step, (char *)memory + i * step, bytes};
+    piece[i] = (mill_upload){got + i * step, (char *)memory + i * step, bytes, 0};
   made_check(tested->download_all(device, piece, n_piece));
   for (size_t i = 0; i < (size_t)n_piece; i++)
     assert_memory_equal(got + i * step, expected + i * step, bytes);

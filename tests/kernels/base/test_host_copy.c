@@ -24,7 +24,7 @@ static void copy_and_compare(int n_copier, int n, const size_t *bytes)
   memset(expected, UNTOUCHED, sizeof expected);
   for (int i = 0; i < n; i++) {
     const int is_zero = i % 3 == 2;
-    piece[i] = (mill_upload){target + at, is_zero ? NULL : source + from, bytes[i]};
+    piece[i] = (mill_upload){target + at, is_zero ? NULL : source + from, bytes[i], 0};
     if (is_zero)
       memset(expected + at, 0, bytes[i]);
     else if (bytes[i] > 0)
@@ -60,7 +60,7 @@ MILL_TEST(number_of_threads)
 {
   static const struct {
     int n_thread, n_copier;
-  } usual[] = {{1, 1}, {2, 1}, {7, 1}, {8, 2}, {12, 3}, {16, 4}, {128, 4}};
+  } usual[] = {{1, 1}, {2, 1}, {7, 1}, {8, 2}, {12, 4}, {16, 5}, {24, 8}, {128, 8}};
   static const char *const wrong[] = {"0", "-1", "65", "2x", "many", "99999999999999999999"};
   int n = -1;
   unsetenv("MILL_CUDA_COPIERS");
