@@ -43,7 +43,9 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_PRAGMA(x) _Pragma(#x)
 /* A function that is called keeps the block in memory instead of registers. */
 #define MILL_BLOCK_FN     static __device__ __forceinline__
-#define MILL_HAS_PAIRS    0
+#ifndef MILL_HAS_PAIRS /* 1 in kernels of their own: others would keep less in registers */
+#define MILL_HAS_PAIRS 0
+#endif
 #define MILL_FOR(b, i, n) for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* several elements' loads under way at once */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)

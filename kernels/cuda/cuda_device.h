@@ -26,7 +26,7 @@ enum {
 
 /** Sizes of a lane's work space. */
 struct work_shape {
-  int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix, guess_n;
+  int n_lane, n_deriv, n_label, n_pixel_row, max_pix_pad, max_seg_pix, guess_n;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
 };
@@ -163,7 +163,9 @@ int mill_cuda_reserve_lanes(mill_device *d);
  */
 
 extern void (*const mill_kernel_star_start)(device_view v, int first);
+extern void (*const mill_kernel_star_peak)(device_view v, int first);
 extern void (*const mill_kernel_answer_f32)(device_view v, int first, int arm);
+extern void (*const mill_kernel_pairs_f32)(device_view v, int first, int arm);
 extern void (*const mill_kernel_answer_f64)(device_view v, int first, int arm);
 extern void (*const mill_kernel_digest)(device_view v, int first);
 

@@ -37,6 +37,7 @@ int mill_cuda_load_kernels(void)
   int err = MILL_OK;
   const void *const kernel[] = {
       (const void *)mill_kernel_star_start,
+      (const void *)mill_kernel_star_peak,
       (const void *)loop_begin,
       (const void *)round_list,
       (const void *)pass_begin,
@@ -45,6 +46,7 @@ int mill_cuda_load_kernels(void)
       (const void *)activate,
       (const void *)last_input,
       (const void *)mill_kernel_answer_f32,
+      (const void *)mill_kernel_pairs_f32,
       (const void *)mill_kernel_answer_f64,
       (const void *)mill_kernel_digest,
       (const void *)round_end,
@@ -179,6 +181,9 @@ done:
 static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;
+  const auto answer = d->shape.wide            ? mill_kernel_answer_f64
+                      : d->model.set.binaries ? mill_kernel_pairs_f32
+                                               : mill_kernel_answer_f32;
   MILL_TRY(launch(d, "kernel pass_begin", 1, 1, DIGEST_THREADS, pass_begin, d->view));
   MILL_TRY(launch(d, "kernel round_begin", n, 1, STAR_THREADS, round_begin, d->view, first));
   for (int a = 0; a < d->model.n_arm; a++) {
@@ -187,15 +192,12 @@ static int one_pass(mill_device *d, int first, unsigned n)
     mill_range_end();
     MILL_TRY(err);
     mill_range_begin(MILL_RANGE_LIKELIHOOD);
-    if (d->shape.wide)
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f64, d->view,
-                   first, a);
-    else
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f32, d->view,
-                   first, a);
+    err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer, d->view, first, a);
     mill_range_end();
     MILL_TRY(err);
   }
+  if (d->model.set.binaries)
+    MILL_TRY(launch(d, "kernel star_peak", n, 1, STAR_THREADS, mill_kernel_star_peak, d->view, first));
   mill_range_begin(MILL_RANGE_POLISH);
   err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
   mill_range_end();

@@ -14,6 +14,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   s.n_lane = n_lane;
   s.n_deriv = m->n_deriv;
   s.n_label = m->n_label;
+  s.n_pixel_row = mill_n_pixel_row(m);
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
   s.guess_n = m->guess_n;
@@ -63,7 +64,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   v->fewer = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_workspace_counts(s->n_deriv, s->n_deriv + 1, s->max_pix_pad, s->max_seg_pix, precision,
+  mill_workspace_counts(s->n_deriv, s->n_pixel_row, s->max_pix_pad, s->max_seg_pix, precision,
                         s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* which may work apart */
   const int n_array = mill_workspace_arrays(&array);

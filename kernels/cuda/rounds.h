@@ -12,7 +12,7 @@
 #include "kernels/math/activation.h"
 #include "kernels/cuda/device_view.h"
 #include "kernels/star/fit.h"
-#include "kernels/star/guess.h"
+#include "kernels/star/peak.h"
 #include "kernels/star/likelihood.h"
 #include "kernels/star/prepare.h"
 #include "kernels/math/rbf.h"
@@ -123,6 +123,17 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view
   __syncthreads();
   if (slot->stage == MILL_STAGE_DONE && threadIdx.x < 32)
     finish_slot(v, i_slot);
+}
+
+/** Compare residuals with templates.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS, 4) star_peak(device_view v, int first)
+{
+  __shared__ star_shared<STAGE_SUMS> shared;
+  mill_slot *slot = slot_of_block(v, first);
+  if (!slot || slot->request != MILL_REQ_PEAK)
+    return;
+  mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
+  mill_block_peak(&b, v.m, slot, &shared.work);
 }
 
 #endif

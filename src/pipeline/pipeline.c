@@ -38,9 +38,6 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   mill_pipeline *p = NULL;
   *out = NULL;
   MILL_TRY(mill_device_model_check(lib, settings));
-  if (settings->binaries && backend->kind != MILL_BACKEND_CPU)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "binaries are fitted by CPUs alone; give --backend cpu, or binaries: false");
   if (n_slot < 1)
     MILL_FAIL(MILL_ERR_RANGE, "%d slots; at least one is needed", n_slot);
   MILL_TRY(MILL_ALLOC(1, &p));

@@ -16,6 +16,7 @@ if not os.access(SIMULATED, os.X_OK):
     skip("no CUDA, no PTX of compute_90, or no simulator of GPUs in the folder of CMake's MILL_PTXSIM")
 sys.path.insert(1, os.path.join(SOURCE, "tests/cuda"))
 from kernel_gates import output_of, tool  # noqa: E402
+import pair_survey  # noqa: E402
 from library import library_file  # noqa: E402
 
 BUILD = os.path.dirname(SIMULATED)
@@ -133,6 +134,10 @@ class GpuCode(ProgramTest):
                 with self.subTest(config, **variables):
                     self.same_fits(config, *inputs, lib=fgk, **variables)
             self.same_fits(SHORT + NARROW, sdss, lib=fgk, **variables)
+            pair_survey.make(tmp("pairs.fits"), STARMILL, np.array([250.0, -200]), np.array([0.9, 0.5]),
+                             library=coarse_library(), sn="30,60", vsini="1,8", seed=3)
+            self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(), **variables)
+            np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
             line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, sdss]
             run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
             self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
