@@ -42,7 +42,7 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 
 #define MILL_PRAGMA(x) _Pragma(#x)
 /* A function that is called keeps the block in memory instead of registers. */
-#define MILL_BLOCK_FN     static __device__ __forceinline__
+#define MILL_BLOCK_FN static __device__ __forceinline__
 #ifndef MILL_HAS_PAIRS /* 1 in kernels of their own: others would keep less in registers */
 #define MILL_HAS_PAIRS 0
 #endif

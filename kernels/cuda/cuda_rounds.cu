@@ -181,9 +181,9 @@ done:
 static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;
-  const auto answer = d->shape.wide            ? mill_kernel_answer_f64
+  const auto answer = d->shape.wide           ? mill_kernel_answer_f64
                       : d->model.set.binaries ? mill_kernel_pairs_f32
-                                               : mill_kernel_answer_f32;
+                                              : mill_kernel_answer_f32;
   MILL_TRY(launch(d, "kernel pass_begin", 1, 1, DIGEST_THREADS, pass_begin, d->view));
   MILL_TRY(launch(d, "kernel round_begin", n, 1, STAR_THREADS, round_begin, d->view, first));
   for (int a = 0; a < d->model.n_arm; a++) {
@@ -197,7 +197,8 @@ static int one_pass(mill_device *d, int first, unsigned n)
     MILL_TRY(err);
   }
   if (d->model.set.binaries)
-    MILL_TRY(launch(d, "kernel star_peak", n, 1, STAR_THREADS, mill_kernel_star_peak, d->view, first));
+    MILL_TRY(
+        launch(d, "kernel star_peak", n, 1, STAR_THREADS, mill_kernel_star_peak, d->view, first));
   mill_range_begin(MILL_RANGE_POLISH);
   err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
   mill_range_end();

@@ -245,7 +245,8 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
     sent[i] = (unsigned char)(i * 2654435761u >> 11);
   for (size_t i = 0; i < (size_t)n_piece; i++) {
     const int is_zero = i % 5 == 4;
-    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes, i % 3 == 1};
+    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes,
+                             i % 3 == 1};
     if (is_zero)
       memset(expected + i * step, 0, bytes);
     else
