@@ -255,8 +255,7 @@ MILL_TEST(likelihood_with_resolution_matrix)
 
 MILL_TEST(likelihood_at_instrument_resolution)
 {
-  /* not strict: one star at S/N 100 has 2.1e-3, float32 sums of the last layer;
-   * docs/science/validation.md has the table */
+  /* not strict: one star at S/N 100 has 2.1e-3, float32 sums of the last layer */
   compare("nn", "sim/likelihood-nn.json", 0);
 }
 
