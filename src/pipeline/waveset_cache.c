@@ -414,7 +414,8 @@ static int make(mill_waveset_cache *c, entry *e)
       if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
         masked[i] = 1;
   }
-  memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
+  if (n_coef > 0) /* a continuum of polynomials has none */
+    memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
   memcpy(host + at_power, power, sizeof power);
   mill_guess_table_bins(c->guess, range, n_pix, wave_aa, (int *)(void *)(host + at_first));
   if (!e->block)
