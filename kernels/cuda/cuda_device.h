@@ -50,8 +50,7 @@ struct mill_device {
   int n_copier;
   mill_upload copy[MILL_CUDA_MAX_COPY]; /**< into stage[i_stage], still to be done */
   int n_copy;
-  mill_upload
-      send[MILL_CUDA_MAX_SEND]; /**< from stage[i_stage], still to be sent; the last may grow */
+  mill_upload send[MILL_CUDA_MAX_SEND]; /**< from stage[i_stage] on; the last may grow */
   int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */

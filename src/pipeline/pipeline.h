@@ -23,7 +23,7 @@ typedef struct mill_pipeline mill_pipeline;
  *  the next call (or the end of the run): from then on its slot has a copy and holds the sets. */
 typedef int (*mill_star_source)(void *context, mill_star *star);
 
-/** Pixels of stars that stay may change from now on, for a source. */
+/** For a source: from now on the pixels of its stars may change, also those that stay. */
 void mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished row; MILL_OK or a code, which ends the run.
