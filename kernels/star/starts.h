@@ -134,13 +134,12 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   case MILL_DOUBT_LOST:
     return n_agree < MILL_LOST_AGREE || slot->starts.try_all;
   case MILL_DOUBT_POOR:
-    return n_agree < 4;
+    return n_agree < 3;
   case MILL_DOUBT_ROTATION:
-    return n_agree < 3 && gap < MILL_DOUBT_GAP_WIDE;
   case MILL_DOUBT_EDGE:
     return n_agree < 2 && gap < MILL_DOUBT_GAP_WIDE;
   default:
-    return n_agree < 3 && gap < MILL_DOUBT_GAP;
+    return n_agree < 2 && gap < MILL_DOUBT_GAP;
   }
 }
 
