@@ -119,7 +119,7 @@ class GpuCode(ProgramTest):
     @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
     def test_surveys(self):
         """Line-spread functions, exposures one by one and jointly, model errors, offsets of arms'
-        velocities, posteriors."""
+        velocities, posteriors, two stars in one spectrum."""
         fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
         sdss = os.path.join(DATA, "real/sdss/spec-3586-55181-0500.fits.gz")
         lamost = sorted(glob.glob(os.path.join(DATA, "real/lamost/*.gz")))[:2]
@@ -134,13 +134,13 @@ class GpuCode(ProgramTest):
                 with self.subTest(config, **variables):
                     self.same_fits(config, *inputs, lib=fgk, **variables)
             self.same_fits(SHORT + NARROW, sdss, lib=fgk, **variables)
-            pair_survey.make(tmp("pairs.fits"), STARMILL, np.array([250.0, -200]), np.array([0.9, 0.5]),
-                             library=coarse_library(), sn="30,60", vsini="1,8", seed=3)
-            self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(), **variables)
-            np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
             line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, sdss]
             run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
             self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
                            **variables)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
+            pair_survey.make(tmp("pairs.fits"), STARMILL, np.array([250.0, -200]), np.array([0.9, 0.5]),
+                             library=coarse_library(), sn="30,60", vsini="1,8", seed=3)
+            self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(), **variables)
+            np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
