@@ -127,6 +127,8 @@ class GpuCode(ProgramTest):
             self.skipTest("no test data of SDSS and LAMOST")
         cameras = re.sub("name: (.)", r"name: \1, channel: \1", ARMS)
         offsets = content(os.path.join(SOURCE, "config/lamost.yaml"), "r")
+        pair_survey.make(tmp("pairs.fits"), STARMILL, np.array([250.0, -200]), np.array([0.9, 0.5]),
+                         library=coarse_library(), sn="30,60", vsini="1,8", seed=3)
         for variables in {}, self.machine_code:
             for config, *inputs in ((SHORT + ARMS, sdss), (SHORT + cameras + "exposures: joint\n", sdss),
                                     (SHORT + cameras + "exposures: single\n", sdss),
@@ -140,7 +142,5 @@ class GpuCode(ProgramTest):
                            **variables)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
-            pair_survey.make(tmp("pairs.fits"), STARMILL, np.array([250.0, -200]), np.array([0.9, 0.5]),
-                             library=coarse_library(), sn="30,60", vsini="1,8", seed=3)
             self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(), **variables)
             np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
