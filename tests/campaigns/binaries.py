@@ -10,7 +10,6 @@ fitted with the library FITTED.h5; where it is another one, templates are wrong.
 (Markdown).
 """
 
-import argparse
 import os
 import shutil
 import sys
@@ -21,7 +20,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import pair_survey  # noqa: E402
-from epochs import fitted, half_width  # noqa: E402
+from epochs import fitted, half_width, parser_of, save  # noqa: E402
 
 CHUNK = 500
 APART, RATIO, SN = (20, 40, 80, 160, 300), (0.1, 0.2, 0.4, 1), (5, 10, 20, 60)
@@ -105,22 +104,15 @@ def figure(path, pairs, found):
             axis.plot(middle, share, "o-", ms=4, color=colour, label=f"flux ratio {a:g} to {b:g}")
         axis.set(xscale="log", title=f"S/N {low} to {high}", xlabel="difference of velocities, km/s",
                  ylim=(-0.03, 1.03), xticks=APART)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter("")
     axes[0].set_ylabel("share found")
     axes[0].legend(frameon=False, fontsize=8)
-    picture.tight_layout()
-    picture.savefig(path, dpi=150)
+    save(path, picture)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    for name in "starmill", "dir", "made", "fitted":
-        parser.add_argument(name)
-    parser.add_argument("--figure")
+    parser = parser_of(__doc__)
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--single", type=int, default=10000)
-    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     if options.single:
         single, seconds = chunks(options, options.single, 1, False)

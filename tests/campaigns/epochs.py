@@ -80,20 +80,32 @@ def figure(path, all_):
                   label=f"K = {k:.0f} km/s" if k else "constant")
     axes.set(xscale="log", xlabel="median S/N of an exposure, arm r", ylim=(-0.03, 1.03),
              ylabel=f"share with VRAD_PVAL < {ALARM:g}", xticks=SN_BINS)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
     axes.legend(frameon=False)
+    save(path, picture)
+
+
+def save(path, picture):
+    """Write a figure whose x axes are logarithmic, with plain numbers at their ticks."""
+    for axes in picture.axes:
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
     picture.tight_layout()
     picture.savefig(path, dpi=150)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def parser_of(doc):
+    """The arguments that campaigns of simulated stars have in common."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     for name in "starmill", "dir", "made", "fitted":
         parser.add_argument(name)
     parser.add_argument("--figure")
-    parser.add_argument("--stars", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+def main():
+    parser = parser_of(__doc__)
+    parser.add_argument("--stars", type=int, default=2000)
     options = parser.parse_args()
     chunks, seconds = [], np.zeros(2)
     for seed in range(1, 1 + options.stars // CHUNK):
