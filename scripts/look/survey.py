@@ -171,9 +171,9 @@ class Survey:
     # --- repeats ---
 
     def _keep_keys(self, block):
-        """Of fitted rows without a warning, of one star, and without a prior of it, which would make
-        them alike, for every m-th star; rows without a name have a key of their own where their positions may be
-        paired."""
+        """Of fitted rows of one star, without a warning, and without a prior, which would make them
+        alike, for every m-th star; rows without a name have a key of their own where their positions
+        may be paired."""
         target = block["TARGETID"]
         key = mixed(target)
         named = target >= 0
