@@ -298,12 +298,45 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
   }
 }
 
+/** What priors add to -2 ln L at element e of slot->guess.chisq. */
+MILL_HD static inline double mill_guess_penalty(const mill_model *m, const mill_slot *slot, int e)
+{
+  const int nv = 2 * m->guess_half + 1, i_label = e / nv / m->n_guess_vsini;
+  const double v = mill_guess_velocity(e % nv - m->guess_half, m->guess_ln_step);
+  double f = mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
+  for (int l = 0; l < m->n_label; l++)
+    f += mill_prior_penalty(m, slot, MILL_PAR_LABEL0 + l, m->guess_label[i_label * m->n_label + l]);
+  return f;
+}
+
+/** Add the priors to slot->guess.chisq, where there are any.  Bins and templates stand further apart
+ *  than priors may be wide: the nearest ones have nothing added. */
+MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, mill_slot *slot)
+{
+  int any = 0;
+  for (int j = 0; j < m->n_deriv; j++)
+    any |= mill_prior_sigma(m, slot, j) > 0.0;
+  const int n = any ? m->n_templ * (2 * m->guess_half + 1) : 0;
+  double nearest = INFINITY;
+  MILL_FOR(b, e, n)
+  {
+    nearest = fmin(nearest, mill_guess_penalty(m, slot, e));
+  }
+  nearest = -mill_block_max(b, -nearest);
+  MILL_FOR(b, e, n)
+  {
+    slot->guess.chisq[e] += mill_guess_penalty(m, slot, e) - nearest;
+  }
+  MILL_BARRIER(b);
+}
+
 /** Fill slot->starts.theta from slot->guess.chisq: the best template, the best of those whose
  * labels are apart from its, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   int v0, v1;
   mill_guess_within(m, m->set.min_vel_km_s, m->set.max_vel_km_s, &v0, &v1);
+  mill_block_guess_priors(b, m, slot);
   mill_block_guess_least(b, m, slot, v0, v1);
   MILL_SERIAL(b)
   {
