@@ -151,6 +151,7 @@ static int answer(const request *r, json_t *out)
   json_object_set_new(out, "file_size", json_integer((json_int_t)index.file_size));
   json_object_set_new(out, "exposure_row", array(index.exposure_row, index.n_exposure, 8));
   json_object_set_new(out, "exposure_id", array(index.exposure_id, index.n_exposure, 4));
+  json_object_set_new(out, "exposure_mjd", array(index.exposure_mjd, index.n_exposure, 8));
   if (r->cut > 0 && truncate(r->file, r->cut) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s cannot be cut", r->file);
   if (r->each) { /* from the last to the first, and beyond both ends */

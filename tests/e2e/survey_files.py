@@ -8,7 +8,7 @@ import re
 from base import ENVIRONMENT, atexit, json, np, os, put, subprocess, tmp
 
 READER = os.path.join(os.path.dirname(os.environ["STARMILL"]), "tests", "read_spectra")
-TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "mask": "i4"}
+TYPE = {"wave": "f8", "exposure_row": "i8", "exposure_id": "i4", "exposure_mjd": "f8", "mask": "i4"}
 EVERY_FIBRE = f"fiberstatus_allowed_bits: {list(range(64))}\n"
 ARMS = ["coadd", "b", "r", "blue", "red", "spectrum"]
 COADD, B, R, BLUE, RED, SPECTRUM = range(6)

@@ -224,6 +224,13 @@ class Desi(Formats):
         answer = self.read(s, "npoly: 1\n", arms=["optical:3900:9000"])
         self.assertSegments(answer["segments"], [{**p, "arm": 0} for p in s.spectra])
 
+    def test_times_of_exposures(self):
+        for kind, key in ("weave", "MJD-OBS"), ("4most", "MJD-OBS"), ("4most single", "MJD-OBS"), ("lamost", "MJD"):
+            with self.subTest(kind):
+                self.assertTrue(np.isnan(self.read(Sample(kind))["exposure_mjd"]).all())
+                answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
+                self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
+
     def exposures(self, s, config=""):
         answer = self.read(s, config)
         self.assertEqual(answer["file_size"], os.path.getsize(tmp("coadd-x.fits")))
