@@ -251,10 +251,14 @@ static const line epoch_line[] = {
     {ONCE, "VRAD", F64, 1, E(vrad_km_s), NAN, "km/s", "radial velocity of the exposure's epoch"},
     {ONCE, "VRAD_ERR", F64, 1, E(vrad_err_km_s), NAN, "km/s",
      "its error where labels and v sin i are known, without model error, times ERR_SCALE"},
+    {ONCE, "VRAD_2", F64, 1, E(pair_vrad_km_s), NAN, "km/s",
+     "the same of the second star, with SB2"},
+    {ONCE, "VRAD_2_ERR", F64, 1, E(pair_vrad_err_km_s), NAN, "km/s",
+     "its error; errors of two stars have the model error in them"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",
-     "bits of why the epoch has no velocity, listed in the attributes"},
+     "bits of why the epoch has no velocity, or which of two is unsure, listed in the attributes"},
 };
 
 size_t mill_column_type_size(int type)

@@ -11,7 +11,7 @@
 #include "kernels/base/memory.h"
 #include "src/system/order.h"
 
-static_assert(sizeof(mill_epoch_result) == 3 * sizeof(double) + 2 * sizeof(int32_t),
+static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
               "a packed row has no gaps");
 
 int mill_epoch_rows_create(hid_t file, const char *path, int64_t n_exposure)
@@ -68,8 +68,10 @@ void mill_epoch_rows_close(mill_epoch_rows *rows)
 uint32_t mill_epoch_rows_seal(mill_epoch_result *epoch, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
-    epoch[i].vrad_km_s = isnan(epoch[i].vrad_km_s) ? NAN : epoch[i].vrad_km_s;
-    epoch[i].vrad_err_km_s = isnan(epoch[i].vrad_err_km_s) ? NAN : epoch[i].vrad_err_km_s;
+    double *value[] = {&epoch[i].vrad_km_s, &epoch[i].vrad_err_km_s, &epoch[i].pair_vrad_km_s,
+                       &epoch[i].pair_vrad_err_km_s};
+    for (size_t k = 0; k < sizeof value / sizeof *value; k++) /* one NaN of many */
+      *value[k] = isnan(*value[k]) ? NAN : *value[k];
   }
   return (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epoch,
                          (uInt)((size_t)n * sizeof *epoch));

@@ -11,7 +11,7 @@
 #include "io/result/columns.h"
 #include "src/ranks/mpi_context.h"
 
-enum { MILL_N_EPOCH_COLUMN = 5 };
+enum { MILL_N_EPOCH_COLUMN = 7 };
 
 /** A row that waits to be written. */
 typedef struct mill_epoch_item {

@@ -108,7 +108,7 @@ static int join_spectra(const mill_flights *flights, const flight *f, int i,
 static int put_epochs(mill_flights *flights, const flight *f, const mill_fit_result *row,
                       uint32_t *epoch_crc)
 {
-  const mill_epoch_result none = {NAN, NAN, -1e9, -1, MILL_EPOCH_NO_DATA};
+  const mill_epoch_result none = {NAN, NAN, NAN, NAN, -1e9, -1, MILL_EPOCH_NO_DATA};
   MILL_CHECK(MILL_GROW(&flights->epoch, &flights->n_epoch, f->n_exposure));
   for (int i = 0; i < f->n_exposure; i++)
     flights->epoch[i] = f->epoch[i] < 0 ? none : row->epoch[f->epoch[i]];

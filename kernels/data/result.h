@@ -97,11 +97,13 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 #undef MILL_INFO_ENUM
 
-/** EPOCH_FLAG: why an epoch has no velocity. */
+/** EPOCH_FLAG: why an epoch has no velocity, or which of two is unsure. */
 #define MILL_EPOCH_LIST(X)                                                                         \
   X(MILL_EPOCH_NO_DATA, 1, "NO_DATA", "no usable pixel")                                           \
   X(MILL_EPOCH_NO_MINIMUM, 2, "NO_MINIMUM", "no minimum of -2 ln L near the star's velocity")      \
-  X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "its search has met a limit of the velocity")
+  X(MILL_EPOCH_LIMIT, 4, "VEL_LIMIT", "its search has met a limit of the velocity")                \
+  X(MILL_EPOCH_EXCHANGEABLE, 8, "EXCHANGEABLE",                                                    \
+    "of two stars: -2 ln L does not tell which velocity is whose")
 
 #define MILL_EPOCH_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };
@@ -110,8 +112,9 @@ enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };
 /** Velocity of an epoch alone (kernels/star/epochs.h); NaN with a flag. */
 typedef struct mill_epoch_result {
   double vrad_km_s, vrad_err_km_s;
-  double sn;     /**< the largest of its arms, -1e9: none */
-  int32_t epoch; /**< which of the star's */
+  double pair_vrad_km_s, pair_vrad_err_km_s; /**< of a second star; NaN: none */
+  double sn;                                 /**< the largest of its arms, -1e9: none */
+  int32_t epoch;                             /**< which of the star's */
   int32_t flag;
 } mill_epoch_result;
 

@@ -128,6 +128,7 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
     slot->epoch[i].result.sn = -1e9;
     slot->epoch[i].result.epoch = i;
     slot->epoch[i].result.flag = MILL_EPOCH_NO_DATA;
+    slot->epoch[i].result.pair_vrad_km_s = slot->epoch[i].result.pair_vrad_err_km_s = (double)NAN;
   }
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];

@@ -38,7 +38,7 @@ enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 /** Is a segment used? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
 {
-  return s->used && s->n_good > 0;
+  return s->used == 1 && s->n_good > 0;
 }
 
 #include MILL_PRIMITIVES_GUESS

@@ -193,6 +193,19 @@ MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
+/** Moments of the velocities (enum mill_moment) of what has been added to eval and pair since a call
+ *  with sign -1, by one with 1. */
+MILL_HD static inline void mill_pair_moments(double sign, const mill_eval *eval,
+                                             const mill_pair *pair, double *moment)
+{
+  const double keep = sign > 0.0 ? 1.0 : 0.0;
+  moment[MILL_MOMENT_OWN] = keep * moment[MILL_MOMENT_OWN] + sign * eval->grad[MILL_PAR_VRAD];
+  moment[MILL_MOMENT_OTHER] = keep * moment[MILL_MOMENT_OTHER] + sign * pair->grad[MILL_PAR_VRAD];
+  moment[MILL_MOMENT_OWN2] = keep * moment[MILL_MOMENT_OWN2] + sign * eval->hess[MILL_PAR_VRAD];
+  moment[MILL_MOMENT_OTHER2] = keep * moment[MILL_MOMENT_OTHER2] + sign * pair->own[MILL_PAR_VRAD];
+  moment[MILL_MOMENT_BOTH] = keep * moment[MILL_MOMENT_BOTH] + sign * pair->cross[MILL_PAR_VRAD];
+}
+
 /** F, gradient and curvature of one segment from its mill_sharp_rows, added to eval.
  *
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
@@ -228,6 +241,10 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   MILL_SERIAL(b)
   {
     eval->f += f;
+    if (mill_is_paired(s)) {
+      mill_pair_moments(-1.0, eval, pair, s->moment);
+      s->moment[MILL_MOMENT_F] = f;
+    }
   }
   MILL_BARRIER(b);
   if (!isfinite(f))
@@ -244,8 +261,13 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   MILL_BARRIER(b);
   mill_jacobian_sums(b, m, s, np, smooth, MILL_LEVEL(arm, work), work);
   mill_block_curvature(b, m, s, np, work, eval);
-  if (mill_is_paired(s))
-    mill_block_pair_curvature(b, m, s, np, work, pair);
+  if (!mill_is_paired(s))
+    return;
+  mill_block_pair_curvature(b, m, s, np, work, pair);
+  MILL_SERIAL(b)
+  {
+    mill_pair_moments(1.0, eval, pair, s->moment);
+  }
 }
 
 /** Add to a chunk of the model flux what the residual has of each component of the model error. */

@@ -14,6 +14,7 @@
 #ifndef MILL_PAIR_H
 #define MILL_PAIR_H
 
+#include "kernels/star/pair_epochs.h"
 #include "kernels/star/row.h"
 
 /** Two stars are tried where the residuals' peak has this significance, or the lesser one where
@@ -28,8 +29,6 @@
 /** Their velocities differ by this part of the width of the lines that one star has at least: closer,
  *  what is wrong of its template would be taken for a second one. */
 #define MILL_PAIR_APART 0.25
-/** And by this at most, km/s: two stars in contact are slower. */
-#define MILL_PAIR_MOST_APART 500.0
 /** The first ratio of their fluxes, its limits and largest step, in ln; and its typical
  *  uncertainty. */
 #define MILL_PAIR_RATIO 0.3
@@ -41,7 +40,15 @@
 #define MILL_PAIR_TRUST   3.0
 #define MILL_PAIR_WIDE    30.0
 #define MILL_PAIR_PROMISE 3.0
-enum { MILL_PAIR_TURNS = 6, MILL_PAIR_SWAP = 4, MILL_PAIR_JAC = 4, MILL_PAIR_MOST_JAC = 12 };
+/** Turns, after which of them the brighter star becomes the first one, and how many more there are
+ *  where velocities change; Jacobians of a first turn. */
+enum {
+  MILL_PAIR_TURNS = 6,
+  MILL_PAIR_SWAP = 4,
+  MILL_PAIR_MOVING = 10,
+  MILL_PAIR_JAC = 4,
+  MILL_PAIR_MOST_JAC = 12
+};
 
 /** The companion's parameters of a star's Jacobian. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
@@ -105,7 +112,6 @@ MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
   /* as in mill_epochs_scan: the width of the lines */
-  p->most_apart = MILL_PAIR_MOST_APART;
   p->least_apart = MILL_PAIR_APART * slot->result.vrad_err_formal_km_s * sqrt(0.5 * signal);
   p->stage = MILL_PAIR_PEAK;
   slot->stage = MILL_STAGE_PAIR;
@@ -120,6 +126,7 @@ MILL_HD static inline void mill_pair_store(const mill_model *m, mill_slot *slot,
   slot->pair.store = 1;
   for (int i = 0; i < slot->n_segment; i++)
     slot->segment[i].paired = 0;
+  mill_pair_epochs_place(slot);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->pair.theta[star][j];
   slot->request = MILL_REQ_JACOBIAN;
@@ -135,6 +142,7 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
     s->pair_ln_ratio = slot->pair.star == 0 ? ln_ratio : -ln_ratio;
     s->own_ln_ratio = slot->pair.star == 0 ? 0.0 : ln_ratio;
   }
+  mill_pair_epochs_place(slot);
 }
 
 /** Clear the sums of the next Jacobian. */
@@ -152,11 +160,12 @@ MILL_HD_CALLED static inline void mill_pair_clear(mill_pair *p)
 MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
+  const double peak = mill_pair_epochs_begin(slot);
   slot->result.pair_peak = p->peak;
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
   const double unit = slot->result.rchisq_tot > 1.0 ? slot->result.rchisq_tot : 1.0;
-  if (!(p->peak > least * sqrt(unit))) {
+  if (!(peak > least * sqrt(unit))) {
     mill_pair_drop(slot);
     return;
   }
@@ -167,18 +176,20 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
     p->theta[1][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
   for (int a = 0; a < m->n_arm; a++)
     p->ln_ratio[a] = log(MILL_PAIR_RATIO);
-  p->n_turn = 0;
+  if (p->is_moving)
+    mill_pair_sharpen(m, slot, 0);
+  p->n_turn = p->n_scan = 0;
+  mill_pair_epochs_settle(m, slot);
   p->trust = MILL_PAIR_TRUST;
   mill_pair_store(m, slot, 0);
 }
 
-/** One star's rows are there: begin a turn of the other one. */
-MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
+/** Begin a turn, or ask for a Jacobian at its start. */
+MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot,
+                                                 enum mill_pair_stage stage)
 {
-  slot->pair.store = 0;
-  slot->pair.star = 1 - slot->pair.star;
-  slot->pair.stage = MILL_PAIR_TURN;
-  mill_pair_relate(slot);
+  slot->pair.stage = stage;
+  mill_pair_epochs_place(slot);
   mill_pair_clear(&slot->pair);
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
@@ -286,7 +297,7 @@ MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slo
 {
   const mill_pair *p = &slot->pair;
   const double v = p->theta[1][MILL_PAR_VRAD];
-  return fabs(p->theta[0][MILL_PAR_VRAD] - v) < MILL_PAIR_MOST_APART &&
+  return mill_pair_apart(slot) < MILL_PAIR_MOST_APART &&
          v > m->set.min_vel_km_s + MILL_VEL_LIMIT_KM_S &&
          v < m->set.max_vel_km_s - MILL_VEL_LIMIT_KM_S &&
          p->theta[1][MILL_PAR_VSINI] < MILL_VSINI_FAST &&
@@ -306,28 +317,37 @@ MILL_HD_CALLED static inline void mill_pair_turned(const mill_model *m, mill_slo
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
   mill_pair_follow(m, slot);
+  mill_pair_epochs_move(slot);
   if (p->star == 1)
     p->point = polish->at;
   else
     slot->best.converged = converged;
   p->n_turn++;
-  if (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))) {
+  p->n_scan = 0;
+  /* lines are smeared until the epochs have their velocities */
+  const int more = p->is_moving ? MILL_PAIR_MOVING : 0;
+  const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1;
+  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot)))) {
     mill_pair_drop(slot);
     return;
   }
-  if (p->n_turn == MILL_PAIR_SWAP) {
+  if (p->n_turn == MILL_PAIR_SWAP + more) {
     if (mill_pair_brightness(m, slot) > 0.0) {
       for (int j = 0; j < m->n_par; j++) {
         const double x = p->theta[0][j];
         p->theta[0][j] = p->theta[1][j];
         p->theta[1][j] = x;
       }
+      mill_pair_epochs_swap(slot);
       for (int a = 0; a < m->n_arm; a++)
         p->ln_ratio[a] = -p->ln_ratio[a];
     }
     p->trust = MILL_PAIR_WIDE;
   }
-  if (p->n_turn < MILL_PAIR_TURNS) {
+  if (early && p->star == 0)
+    mill_pair_sharpen(m, slot, 0);
+  mill_pair_epochs_settle(m, slot);
+  if (p->n_turn < MILL_PAIR_TURNS + more) {
     mill_pair_store(m, slot, p->star);
     return;
   }
@@ -392,9 +412,10 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
   p->star = 0;
   f += mill_penalty(m, slot, p->theta[0]);
-  const double apart = fabs(p->theta[0][MILL_PAR_VRAD] - p->theta[1][MILL_PAR_VRAD]);
-  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) && apart > p->least_apart &&
-        mill_pair_is_star(m, slot))) {
+  const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
+  if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
+        mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
+        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST))) {
     mill_pair_drop(slot);
     return;
   }
@@ -410,6 +431,7 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
       r->flux_ratio_err[a] = r->flux_ratio[a] * sqrt(mill_pair_ratio_variance(m, slot, a));
     }
   r->info = p->info | MILL_INFO_PAIR;
+  mill_pair_epochs_row(slot);
   p->stage = MILL_PAIR_FINAL;
   slot->request = MILL_REQ_FINAL;
 }
@@ -427,6 +449,8 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
     r->pair_label_err[l] *= r->err_scale;
   for (int a = 0; a < m->n_arm; a++)
     r->flux_ratio_err[a] *= r->err_scale;
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.stage = MILL_PAIR_NONE;
 }
 
@@ -440,16 +464,30 @@ MILL_HD_CALLED static inline void mill_pair_digest(const mill_model *m, mill_slo
   case MILL_PAIR_PEAK:
     mill_pair_start(m, slot);
     return;
-  case MILL_PAIR_STORE:
-    mill_pair_turn(m, slot);
+  case MILL_PAIR_STORE: /* its companion is the other one's */
+    p->store = 0;
+    p->star = 1 - p->star;
+    mill_pair_relate(slot);
+    if (!mill_pair_scan(m, slot))
+      mill_pair_turn(m, slot, p->n_settle > 0 ? MILL_PAIR_SETTLED : MILL_PAIR_TURN);
+    return;
+  case MILL_PAIR_SCAN:
+    mill_pair_scanned(slot);
+    mill_pair_store(m, slot, 0);
+    return;
+  case MILL_PAIR_SETTLED:
+    mill_pair_settled(slot);
+    mill_pair_store(m, slot, 0);
     return;
   case MILL_PAIR_TURN: {
     if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
       slot->eval.f = INFINITY;
     const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
     const int outcome = mill_polish_tell(m, slot, f);
-    if (slot->polish.have && slot->polish.at.f == f)
+    if (slot->polish.have && slot->polish.at.f == f) {
       p->at = p->next;
+      mill_pair_epochs_take(slot);
+    }
     if (outcome == MILL_POLISH_GO && p->n_turn == 0 && slot->polish.n_jac >= MILL_PAIR_JAC &&
         mill_pair_loses(slot, MILL_PAIR_PROMISE * slot->polish.pred))
       mill_pair_drop(slot);

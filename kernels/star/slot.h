@@ -15,7 +15,7 @@ typedef struct mill_segment {
   int arm, n_pix, n_diag;
   int epoch;         /**< of the slot's epochs */
   double shift_km_s; /**< velocity of its epoch less the star's, where the fit has both */
-  int used;          /**< 0: dropped, no contribution */
+  int used;          /**< 0: dropped, no contribution; 2: set aside for a moment */
   const mill_waveset *ws;
   const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
   double templ_pix;     /**< sigma in pixels that deconv takes out of the matrix; 0: none */
@@ -56,6 +56,7 @@ typedef struct mill_segment {
   float *pair;
   int paired;
   double pair_ln, pair_ln_ratio, own_ln_ratio;
+  double moment[MILL_N_MOMENT]; /**< of a pair's last Jacobian */
   float *error; /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;

@@ -116,6 +116,17 @@ typedef struct mill_arm_velocity {
   double found, err; /**< NaN until it has ended well */
 } mill_arm_velocity;
 
+/** Gradient and curvature of F in the velocities of a star and its companion. */
+enum mill_moment {
+  MILL_MOMENT_OWN = 0,
+  MILL_MOMENT_OTHER,
+  MILL_MOMENT_OWN2,
+  MILL_MOMENT_OTHER2,
+  MILL_MOMENT_BOTH,
+  MILL_MOMENT_F, /**< F itself */
+  MILL_N_MOMENT
+};
+
 /** An epoch: exposures that have a velocity of their own. */
 typedef struct mill_epoch {
   mill_epoch_result result;
@@ -123,6 +134,12 @@ typedef struct mill_epoch {
   /** The request asks for f at first + i step, i < n. */
   int n;
   double first, step, f[MILL_N_PROFILE];
+  /* of two stars (kernels/star/pair_epochs.h) */
+  double peak;                  /**< of its residuals alone, as that of the pair */
+  double shift[2], pair_err[2]; /**< velocities less those of the stars, and their errors */
+  double from, best[2];         /**< of a scan: the first star's, and the best shifts */
+  double exchanged;             /**< what -2 ln L tells of which velocity is whose */
+  double moment[MILL_N_MOMENT];
 } mill_epoch;
 
 /** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
@@ -201,11 +218,16 @@ typedef struct mill_kept {
 enum mill_pair_stage {
   MILL_PAIR_NONE = 0,
   MILL_PAIR_PEAK,
-  MILL_PAIR_STORE, /**< the rows of one star */
-  MILL_PAIR_TURN,  /**< a Jacobian of the other one */
-  MILL_PAIR_WEIGH, /**< F of both */
+  MILL_PAIR_STORE,   /**< the rows of one star */
+  MILL_PAIR_SCAN,    /**< F of the epochs at velocities of the other one */
+  MILL_PAIR_SETTLED, /**< a Jacobian of the epochs' velocities */
+  MILL_PAIR_TURN,    /**< a Jacobian of the other one */
+  MILL_PAIR_WEIGH,   /**< F of both */
   MILL_PAIR_FINAL
 };
+
+/** Velocities of two stars differ by this at most, km/s: in contact they are slower. */
+#define MILL_PAIR_MOST_APART 500.0
 
 /** State of the fit of two stars (kernels/star/pair.h).  Parameters of a star and its companion's:
  *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
@@ -215,11 +237,14 @@ typedef struct mill_pair {
   int star;  /**< 0, 1: whose parameters the requests' theta is */
   int store; /**< the Jacobian of the request only goes to the segments' rows */
   int n_turn;
+  int is_moving; /**< velocities of epochs are scanned */
+  int n_settle;  /**< Jacobians until the turn, which settle the velocities of epochs */
+  int n_scan;    /**< places of the first star for which the second one has been scanned */
   int n_eval, n_jac, info; /**< of the row without a second star */
   int64_t warn;
-  double peak, peak_km_s;         /**< the answer of MILL_REQ_PEAK: its significance and velocity */
-  double least_apart, most_apart; /**< differences of the velocities, km/s */
-  double trust;                   /**< how far the companion may follow, in typical uncertainties */
+  double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
+  double least_apart;     /**< difference of the velocities, km/s */
+  double trust;           /**< how far the companion may follow, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< sums of the template of `star` and its companion's */
   /* sums of the last Jacobian: of the companion's parameters, and of these with the star's */

@@ -6,7 +6,7 @@ import numpy as np
 from export import rvtab, table
 
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")  # of its only velocity
-OF_EXPOSURE = ("VRAD", "VRAD_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
+OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
 
 
 def write(product, result, whole):

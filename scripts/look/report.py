@@ -214,15 +214,16 @@ def epochs_section(survey):
 def pairs_section(survey):
     result, s = survey.result, survey.sample
     n = sum(r.count for r in survey.reasons("info") if r.name == "PAIR")
-    body = (f"<p>{counted(n, 'row')} ({share(n, survey.n_fitted)} of the fitted ones) are fitted as "
-            "two stars; each has the values of the brighter one.</p>")
+    body = (f"<p>{counted(n, 'row')} ({share(n, survey.n_fitted)} of the fitted ones) are fitted "
+            "as two stars; each has the values of the brighter one.</p>")
     body += page.image(charts.pairs(survey), "velocity differences of two stars")
     gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
     rows = []
     for i in np.argsort(-gain, kind="stable")[:min(N_PAIR, int((s["SB2"] == 1).sum()))]:
         row = int(survey.rows[i])
         values = result.row(row)
-        cells = [td(row), td(values["IDENTIFIER"][-28:]), cell(f"pair-gain-{row}", values["SB2_GAIN"])]
+        cells = [td(row), td(values["IDENTIFIER"][-28:]),
+                 cell(f"pair-gain-{row}", values["SB2_GAIN"])]
         for p in result.parameters:
             digits = SYMBOL.get(p, (p, 3))[1]
             cells.append(td(f"{fixed(values[p], digits)}, {fixed(values[p + '_2'], digits)}"))

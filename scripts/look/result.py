@@ -17,7 +17,8 @@ FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
 BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, that are read at once
-EPOCH = ("VRAD", "VRAD_ERR", "SN", "EPOCH", "EPOCH_FLAG")  # of /epochs, whose bytes EPOCH_CRC is of
+# of /epochs, whose bytes EPOCH_CRC is of
+EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
 N_NAMED = 10  # damaged rows that a warning names
 
 # how a column is written in a picture, and with how many digits

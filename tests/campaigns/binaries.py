@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which double-lined binaries are found, pulls of both stars, and false alarms, of simulated spectra.
 
-    binaries.py [--figure FILE.png] [--pairs N] [--single N] [--threads N] STARMILL DIR MADE.h5 FITTED.h5
+    binaries.py [--figure FILE.png] [--pairs N] [--single N] [--epochs N] [--threads N]
+                STARMILL DIR MADE.h5 FITTED.h5
 
 Pairs of the library MADE.h5, of a median S/N from 5 to 60, whose second star has a tenth to all of the
 first one's flux and a velocity that differs by 20 to 300 km/s, and single stars of the same S/N are
-fitted with the library FITTED.h5; where it is another one, templates are wrong.  Prints tables
-(Markdown).
+fitted with the library FITTED.h5; where it is another one, templates are wrong.  With --epochs that
+difference is the half amplitude of circular orbits, seen at random phases; single stars have those of
+first ones.  Prints tables (Markdown).
 """
 
 import os
@@ -33,16 +35,29 @@ def one_chunk(options, seed, is_pair):
     between = lambda limits: np.exp(random.uniform(*np.log((limits[0], limits[-1])), CHUNK))  # noqa: E731
     apart = between(APART) * random.choice((-1, 1), CHUNK)
     ratio = between(RATIO) * is_pair
-    path, out = os.path.join(options.dir, "stars", "coadd.fits"), os.path.join(options.dir, "pairs.h5")
-    stars, others = pair_survey.make(path, options.starmill, apart, ratio, library=options.made,
-                                     seed=seed, sn=f"{SN[0]},{SN[-1]}", vsini="1,10")
-    config = os.path.join(options.dir, "pairs.yaml")
-    with open(config, "w", encoding="utf-8") as f:
-        f.write("binaries: true\n")
-    seconds = fitted(options, out, [path]), fitted(options, out, [path], "--config", config)
+    folder, out = os.path.join(options.dir, "stars"), os.path.join(options.dir, "pairs.h5")
+    settings = {"library": options.made, "seed": seed, "sn": f"{SN[0]},{SN[-1]}", "vsini": "1,10"}
+    paths = [os.path.join(folder, f"coadd-{e}.fits") for e in range(options.epochs)]
+    here = apart[:, np.newaxis] * np.ones(1)
+    if options.epochs > 1:
+        here = here * np.sin(2 * np.pi * random.uniform(0, 1, (CHUNK, options.epochs)))
+        first = random.normal(0, 50, (CHUNK, 1)) - here * random.uniform(0.35, 0.5, (CHUNK, 1))
+    for e, path in enumerate(paths):
+        stars, others = pair_survey.make(path, options.starmill, here[:, e], ratio, noise=e,
+                                         velocity=first[:, e] if options.epochs > 1 else None, **settings)
+    configs = [os.path.join(options.dir, name) for name in ("alone.yaml", "pairs.yaml")]
+    for config, key in zip(configs, ("false", "true")):
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(f"binaries: {key}\n")
+            f.write("join_by_name: true\nepochs: exposure\n" if options.epochs > 1 else "")
+    seconds = [fitted(options, out, paths, "--config", config) for config in configs]
     with h5py.File(out) as f:
         rows = {name: column[...] for name, column in f["fits"].items() if column.ndim == 1}
-    shutil.rmtree(os.path.dirname(path))
+        if options.epochs > 1:
+            at = f["catalog/FIRST_EXPOSURE"][...][:, np.newaxis] + np.arange(options.epochs)
+            rows |= {f"epoch {name}": column[...][at] for name, column in f["epochs"].items()}
+            rows |= {"first": first, "second": first + here}
+    shutil.rmtree(folder)
     truth = {"ratio": ratio, "apart": np.abs(apart), "sn": stars.sn, "v": stars.vrad_km_s,
              "v2": others.vrad_km_s}
     for i, name in enumerate(LABELS[:stars.label.shape[1]]):
@@ -87,6 +102,19 @@ def pulls(pairs, found):
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
+def epoch_pulls(pairs, found):
+    """Pulls of both velocities of each epoch that the stars are known at."""
+    one, two, first, second = (pairs[name][found] for name in ("epoch VRAD", "epoch VRAD_2", "first",
+                                                               "second"))
+    turned = np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1)
+    sure = pairs["epoch EPOCH_FLAG"][found] == 0
+    print(f"{sure.size} epochs, {np.count_nonzero(~sure)} with a flag; of the others:")
+    for which, v, mine, other in ("", one, first, second), ("_2", two, second, first):
+        pull = (v - np.where(turned[:, np.newaxis], other, mine)) / pairs[f"epoch VRAD{which}_ERR"][found]
+        print(f"VRAD{which}: width {half_width(pull[sure]):.2f}, "
+              f"{100 * np.mean(np.abs(pull[sure]) > 5):.1f} % beyond 5 errors")
+
+
 def figure(path, pairs, found):
     import matplotlib
     matplotlib.use("Agg")
@@ -113,6 +141,7 @@ def main():
     parser = parser_of(__doc__)
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--single", type=int, default=10000)
+    parser.add_argument("--epochs", type=int, default=1)
     options = parser.parse_args()
     if options.single:
         single, seconds = chunks(options, options.single, 1, False)
@@ -124,7 +153,10 @@ def main():
           f"with {seconds[1]:.1f} s\n")
     shares(pairs, found, "apart", APART, "ratio", RATIO)
     shares(pairs, found, "sn", SN, "ratio", RATIO)
-    pulls(pairs, found)
+    if options.epochs > 1:
+        epoch_pulls(pairs, found)
+    else:
+        pulls(pairs, found)
     if options.figure:
         figure(options.figure, pairs, found)
 

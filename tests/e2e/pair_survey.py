@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Simulated spectra of two stars each, in one coadd file."""
 
+import copy
 import os
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,11 +18,12 @@ from simulate.survey import Survey  # noqa: E402
 BLOCK = 32  # stars made at once
 
 
-def make(path, program, apart_km_s, ratio, **settings):
+def make(path, program, apart_km_s, ratio, velocity=None, noise=0, **settings):
     """Write the file of pairs whose velocities differ by apart_km_s [n] and whose second star has
     ratio [n] times the median flux of the first one over arm r; 0: there is none.  It has the first
-    one's labels but Teff and log g, where a template has these.  settings: options of
-    `starmill simulate`.  Return the first stars and the second ones."""
+    one's labels but Teff and log g, where a template has these.  velocity [n]: those
+    of the first stars instead of drawn ones; noise: which of several exposures it is; settings: options
+    of `starmill simulate`.  Return the first stars and the second ones."""
     names = ("sn", "vsini", "model_error", "distortion", "library", "vel_sigma", "noiseless",
              "pathological", "redrock", "overwrite")
     n, seed = len(ratio), settings.pop("seed", 1)
@@ -37,17 +40,23 @@ def make(path, program, apart_km_s, ratio, **settings):
             mixed[:, i] = stars.label[:, i]
     inside = hull_distance(first.library, mixed) <= 0
     others.label[inside] = mixed[inside]
+    if velocity is not None:
+        stars.vrad_km_s[:] = velocity
+    noisy = copy.copy(first)  # its own noise and defects, the star's error of the templates
+    if noise:
+        noisy.settings = replace(first.settings, seed=1000 * seed + noise)
     others.vrad_km_s[:] = stars.vrad_km_s + apart_km_s
     file = files.open_coadd(path, first, n)
     for at in range(0, n, BLOCK):
         some, other = (draw.draw(one, at, min(BLOCK, n - at)) for one in (first, second))
         part = slice(at, at + BLOCK)
+        some.vrad_km_s[:] = stars.vrad_km_s[part]
         other.label[:], other.vrad_km_s[:] = others.label[part], others.vrad_km_s[part]
         ideal = [one + ratio[part][:, np.newaxis] * two
                  for one, two in zip(observe.noiseless(first, some), observe.noiseless(second, other))]
         out = [tuple(np.zeros((len(some.index), arm.n_pix), kind) for kind in ("f4", "f4", "i4"))
                for arm in first.arms]
-        sn = [observe._observe_star(first, some, i, [arm[i] for arm in ideal], out)
+        sn = [observe._observe_star(noisy, some, i, [arm[i] for arm in ideal], out)
               for i in range(len(some.index))]
         files.put_coadd(file, at, first, some, out, np.array(sn, "f4"))
     file.commit()

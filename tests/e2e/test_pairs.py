@@ -10,6 +10,12 @@ PAIR = 4096
 APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
 RATIO = np.array([0.9, 0.5, 0.3, 0.7, 0.25, 0.6] + [0.8] * 2 + [0.0] * 8)
 BINARIES = tmp("binaries.yaml")
+# three exposures each of pairs that move against each other, of one whose velocities are constant, of
+# single stars that move, and of constant ones
+N_EPOCH = 3
+EPOCHS_RATIO = np.array([0.5, 0.6, 0.7, 0, 0.6] + [0.0] * 5)
+AMPLITUDE = np.array([150.0, 180, 120, 0, 0, 80, 60] + [0.0] * 3)
+CONSTANT = np.array([0.0] * 4 + [220.0] + [0.0] * 5)
 
 
 class Pairs(ProgramTest):
@@ -78,3 +84,42 @@ class Pairs(ProgramTest):
     def test_two_ranks_give_the_same_bits(self):
         self.fit("ranks.h5", "--config", BINARIES, ranks=2)
         self.assertEqual(differing(self.row, read(tmp("ranks.h5"))), [])
+
+
+class PairsWithEpochs(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        phase = np.random.default_rng(2).uniform(0, 1, (len(AMPLITUDE), 1)) + np.arange(N_EPOCH) / 3.4
+        swing = AMPLITUDE[:, np.newaxis] * np.sin(2 * np.pi * phase)
+        cls.first, cls.second = swing, CONSTANT[:, np.newaxis] - 1.2 * swing
+        cls.files, library = [tmp(f"epoch-{k}.fits") for k in range(N_EPOCH)], coarse_library()
+        for k, path in enumerate(cls.files):
+            pair_survey.make(path, os.environ["STARMILL"], (cls.second - cls.first)[:, k], EPOCHS_RATIO,
+                             cls.first[:, k], 1 + k, library=library, sn="30,60", vsini="1,8", seed=8)
+        for out, key in ("moving.h5", "true"), ("alone.h5", "false"):
+            put("epochs.yaml", f"join_by_name: true\nepochs: exposure\nbinaries: {key}\n")
+            run("fit", "--library", library, "--output", tmp(out), "--config", tmp("epochs.yaml"),
+                *cls.files)
+        cls.row = read(tmp("moving.h5"))
+        at = read(tmp("moving.h5"), "catalog")["FIRST_EXPOSURE"][:, np.newaxis] + np.arange(N_EPOCH)
+        cls.of = {k: v[at] for k, v in read(tmp("moving.h5"), "epochs").items()}
+
+    def test_both_velocities_of_each_epoch(self):
+        """Pulls of 30 values, whichever star is the brighter one."""
+        found = self.row["SB2"] == 1
+        np.testing.assert_array_equal(found, EPOCHS_RATIO > 0)
+        one, two, first, second = (v[found] for v in (self.of["VRAD"], self.of["VRAD_2"], self.first,
+                                                      self.second))
+        turned = np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1)
+        pull = np.concatenate([
+            (one - np.where(turned[:, np.newaxis], second, first)) / self.of["VRAD_ERR"][found],
+            (two - np.where(turned[:, np.newaxis], first, second)) / self.of["VRAD_2_ERR"][found]])
+        self.assertLess(np.abs(pull).max(), 4.5)
+        self.assertTrue(0.6 < pull.std() < 1.5, pull.std())
+        np.testing.assert_array_equal(np.isfinite(self.of["VRAD_2"]).all(axis=1), found)
+        np.testing.assert_allclose(self.row["VRAD_RANGE"], np.ptp(self.of["VRAD"], axis=1), rtol=1e-12)
+
+    def test_single_stars_keep_their_rows(self):
+        single, alone = self.row["SB2"] == 0, read(tmp("alone.h5"))
+        for name in set(alone) - {"CRC"}:
+            self.assertEqual(alone[name][single].tobytes(), self.row[name][single].tobytes(), name)

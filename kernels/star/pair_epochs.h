@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Two stars with epochs: the velocities of both at each.
+ *
+ *  The Jacobian of a turn says how F of each epoch depends on both velocities with all else held.
+ *  Where the turn ends they make Newton's step, and each star's VRAD becomes their mean.  Stars that
+ *  move against each other, whose epochs have more significant peaks than all together, are looked for
+ *  at all velocities of both.  Before some turns the velocities alone settle, without rotation, and
+ *  once more from where both are exchanged.
+ *
+ *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Two stars").
+ */
+#ifndef MILL_PAIR_EPOCHS_H
+#define MILL_PAIR_EPOCHS_H
+
+#include "kernels/star/epochs.h"
+
+/** What noise makes of the peak of an epoch. */
+#define MILL_PAIR_NOISE 2.7
+/** Scans of the second star, for places of the first one, are those before the first turn of either
+ *  number. */
+enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
+/** Velocities settle before the first and the third turn of stars that move, and before this one, in so
+ *  many Jacobians, and as many after their exchange, which -2 ln L tells where it differs by more
+ *  than MILL_PAIR_TOLD. */
+enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
+#define MILL_PAIR_TOLD 9.0
+
+MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
+{
+  return slot->n_epoch > 1;
+}
+
+/** Begin with the velocities of one star's fit, and of the second star with one.  The significance of
+ *  its lines, for which it may have one at each epoch. */
+MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  double sum = 0.0;
+  p->is_moving = 0;
+  if (!mill_pair_has_epochs(slot))
+    return p->peak;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    e->shift[0] = e->shift[1] = 0.0;
+    e->pair_err[0] = e->pair_err[1] = INFINITY;
+    if ((e->result.flag & MILL_EPOCH_NO_DATA) == 0)
+      sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
+  }
+  for (int i = 0; i < slot->n_segment; i++)
+    slot->epoch[slot->segment[i].epoch].shift[0] = slot->segment[i].shift_km_s;
+  p->is_moving = sum > p->peak * p->peak;
+  return p->is_moving ? sqrt(sum) : p->peak;
+}
+
+/** Velocity of a star at an epoch. */
+MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, int star)
+{
+  return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
+}
+
+/** The segments at the velocities of the star at hand. */
+MILL_HD static inline void mill_pair_epochs_place(mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++)
+    slot->segment[i].shift_km_s = slot->epoch[slot->segment[i].epoch].shift[slot->pair.star];
+}
+
+/** VRAD of a star to the mean of its epochs'. */
+MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
+{
+  double sum = 0.0, weight = 0.0;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    const double err = slot->epoch[i].pair_err[star];
+    const double w = isfinite(err) ? 1.0 / (err * err) : 0.0;
+    weight += w;
+    sum += w * slot->epoch[i].shift[star];
+  }
+  const double mean = weight > 0.0 ? sum / weight : 0.0;
+  slot->pair.theta[star][MILL_PAR_VRAD] += mean;
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].shift[star] -= mean;
+}
+
+/** Begin without rotation: one star has broad lines where it stands for two. */
+MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slot, int star)
+{
+  if (!m->set.fixed[MILL_PAR_VSINI])
+    slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
+}
+
+/** Ask for F of each epoch at velocities of the second star about the first one's, at steps of half a
+ *  line's width; 0: there is no scan. */
+MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const double step = 2.0 * p->least_apart;
+  if (!p->is_moving || p->n_turn > MILL_PAIR_SCANNED || p->star == 0 ||
+      p->n_scan == MILL_PAIR_PLACES)
+    return 0;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    e->n = (e->result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    e->step = step;
+    e->first = mill_pair_epoch_vrad(slot, i, 0) - MILL_N_PROFILE / 2 * step;
+    for (int k = 0; k < e->n; k++)
+      e->f[k] = 0.0;
+    if (p->n_scan == 0) {
+      e->peak = INFINITY;
+      e->from = e->best[0] = e->shift[0];
+      e->best[1] = e->shift[1];
+    }
+  }
+  mill_pair_sharpen(m, slot, 1);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = p->theta[1][j];
+  slot->kept.has = 0; /* the template of one star is overwritten */
+  p->stage = MILL_PAIR_SCAN;
+  slot->request = MILL_REQ_EPOCHS;
+  return 1;
+}
+
+/** The least value of a scan but where both stars are at one velocity, at *v; infinite: none. */
+MILL_HD static inline double mill_pair_least(const mill_epoch *e, double *v)
+{
+  int least = 0;
+  for (int k = 1; k < e->n - 1; k++) {
+    const int from = k - MILL_N_PROFILE / 2;
+    if (from != 0 && fabs(from * e->step) < MILL_PAIR_MOST_APART &&
+        (least == 0 || e->f[k] < e->f[least]))
+      least = k;
+  }
+  if (least == 0)
+    return INFINITY;
+  const double slope = 0.5 * (e->f[least + 1] - e->f[least - 1]);
+  const double bend = 0.5 * (e->f[least + 1] + e->f[least - 1]) - e->f[least];
+  const double x = bend > 0.0 && fabs(slope) < bend ? -0.5 * slope / bend : 0.0;
+  *v = e->first + (least + x) * e->step;
+  return e->f[least] + 0.5 * x * slope;
+}
+
+/** Keep the best velocities of both, and move the first star to the next ones; in the end both to the
+ *  best. */
+MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const int n = ++p->n_scan, from = n % 2 ? (n + 1) / 2 : -n / 2;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    double v = 0.0;
+    const double f = mill_pair_least(e, &v);
+    if (f < e->peak) {
+      e->peak = f;
+      e->best[0] = e->shift[0];
+      e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
+    }
+    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + from * e->step : e->best[0];
+    e->shift[1] = e->best[1];
+  }
+}
+
+/** Take what the Jacobian of an accepted point says of the epochs. */
+MILL_HD static inline void mill_pair_epochs_take(mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_epoch; i++)
+    for (int k = 0; k < MILL_N_MOMENT; k++)
+      slot->epoch[i].moment[k] = 0.0;
+  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++)
+    for (int k = 0; k < MILL_N_MOMENT && slot->segment[i].paired; k++)
+      slot->epoch[slot->segment[i].epoch].moment[k] += slot->segment[i].moment[k];
+}
+
+/** The end of a turn: Newton's step of both velocities of each epoch, where their errors are less
+ *  than half a line's width, from the turn's last accepted point. */
+MILL_HD_CALLED static inline void mill_pair_epochs_move(mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const double most = 2.0 * p->least_apart;
+  if (!mill_pair_has_epochs(slot))
+    return;
+  p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    const double *t = e->moment;
+    const double det =
+        t[MILL_MOMENT_OWN2] * t[MILL_MOMENT_OTHER2] - t[MILL_MOMENT_BOTH] * t[MILL_MOMENT_BOTH];
+    for (int k = 0; k < 2; k++) {
+      const int star = k == 0 ? p->star : 1 - p->star;
+      const double own = t[MILL_MOMENT_OWN2 + k], other = t[MILL_MOMENT_OTHER2 - k];
+      const double err = own > 0.0 && det > 0.0 ? sqrt(other / det) : INFINITY;
+      double step = -0.5 * (other * t[k] - t[MILL_MOMENT_BOTH] * t[1 - k]) / det;
+      step = step < -most ? -most : (step > most ? most : step);
+      e->pair_err[star] = err;
+      if (err < most)
+        e->shift[star] += step;
+    }
+  }
+  mill_pair_epochs_centre(slot, 0);
+  mill_pair_epochs_centre(slot, 1);
+}
+
+/** Before a turn: begin to settle the velocities, or not. */
+MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const int late = MILL_PAIR_LATE + (p->is_moving ? MILL_PAIR_SCANNED : 0);
+  const int early = p->is_moving && (p->n_turn == 0 || p->n_turn == MILL_PAIR_SCANNED);
+  p->n_settle =
+      early || (mill_pair_has_epochs(slot) && p->n_turn == late) ? 2 * MILL_PAIR_SETTLE : 0;
+  for (int star = 0; star < 2 && p->n_settle > 0; star++)
+    mill_pair_sharpen(m, slot, star);
+}
+
+/** Digest a Jacobian of the velocities: half of them lead to the first minimum of each epoch, the other
+ *  half to that from where its velocities are exchanged, and the lower one is kept. */
+MILL_HD_CALLED static inline void mill_pair_settled(mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const int left = --p->n_settle;
+  mill_pair_epochs_take(slot);
+  if (left % MILL_PAIR_SETTLE != 0) {
+    slot->polish.at.theta[MILL_PAR_VRAD] = p->theta[p->star][MILL_PAR_VRAD];
+    mill_pair_epochs_move(slot);
+    return;
+  }
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
+    if (left > 0) {
+      e->peak = e->moment[MILL_MOMENT_F];
+      e->best[0] = v0;
+      e->best[1] = v1;
+      e->shift[0] += v1 - v0;
+      e->shift[1] += v0 - v1;
+    } else {
+      e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->peak);
+      if (!(e->moment[MILL_MOMENT_F] < e->peak)) {
+        e->shift[0] += e->best[0] - v0;
+        e->shift[1] += e->best[1] - v1;
+      }
+    }
+  }
+}
+
+/** Exchange the two stars. */
+MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    const double shift = e->shift[0], err = e->pair_err[0];
+    e->shift[0] = e->shift[1];
+    e->shift[1] = shift;
+    e->pair_err[0] = e->pair_err[1];
+    e->pair_err[1] = err;
+  }
+}
+
+/** Difference of the stars' velocities: where there are epochs the largest. */
+MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  const double v = p->theta[1][MILL_PAR_VRAD] - p->theta[0][MILL_PAR_VRAD];
+  double most = fabs(v);
+  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
+    const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
+    most = here > most ? here : most;
+  }
+  return most;
+}
+
+/** Those of both into the epochs. */
+MILL_HD_CALLED static inline void mill_pair_epochs_row(mill_slot *slot)
+{
+  for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
+    mill_epoch *e = &slot->epoch[i];
+    const int known = isfinite(e->pair_err[0]) && isfinite(e->pair_err[1]);
+    e->result.flag &= MILL_EPOCH_NO_DATA;
+    if (known && !(e->exchanged > MILL_PAIR_TOLD))
+      e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
+    e->search.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
+    e->search.err = e->pair_err[0];
+    e->result.pair_vrad_km_s = known ? mill_pair_epoch_vrad(slot, i, 1) : (double)NAN;
+    e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
+  }
+}
+
+#endif
