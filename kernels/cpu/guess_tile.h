@@ -18,40 +18,54 @@ MILL_INLINE void mill_guess_zero(float *sum)
     sum[l] = 0.0f;
 }
 
-/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates.
+/** Stars that a template is loaded for at a time: as many as have their sums in registers. */
+enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 4 : 2 };
+
+/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and n_star
+ *  stars.
  *
- *  d  in      real parts of D of the blocks, imaginary parts MILL_GUESS_LANE on
- *  t  in      real parts of T of the first template, imaginary parts MILL_GUESS_LANE on; blocks
- *             lie 2 MILL_GUESS_LANE apart
- *  sum  in/out  real parts, imaginary parts MILL_GUESS_LANE on */
-MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
+ *  d    in      real parts of D of a star's blocks, imaginary parts MILL_GUESS_LANE on
+ *  t    in      real parts of T of the first template, imaginary parts MILL_GUESS_LANE on; blocks
+ *               lie 2 MILL_GUESS_LANE apart
+ *  sum  in/out  of a star: real parts, imaginary parts MILL_GUESS_LANE on */
+MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float *const *d,
+                                     const float *t, float *const *sum)
 {
-  enum { N_VEC = MILL_GUESS_LANE / MILL_VEC_N_F32 };
-  /* four sums, so that none waits for its last addition */
-  mill_vec_f32 rr[N_VEC], ii[N_VEC], ri[N_VEC], ir[N_VEC];
+  enum { N = MILL_GUESS_LANE };
+  for (int l = 0; l < N; l += MILL_VEC_N_F32) {
+    /* four sums, so that none waits for its last addition */
+    mill_vec_f32 rr[MILL_GUESS_STARS], ii[MILL_GUESS_STARS], ri[MILL_GUESS_STARS],
+        ir[MILL_GUESS_STARS];
 #pragma GCC unroll 4
-  for (int l = 0; l < N_VEC; l++) {
-    rr[l] = mill_vec_load_f32(sum + l * MILL_VEC_N_F32);
-    ri[l] = mill_vec_load_f32(sum + MILL_GUESS_LANE + l * MILL_VEC_N_F32);
-    ii[l] = ir[l] = (mill_vec_f32){0.0f};
-  }
-  for (int i = 0; i < n_block; i++, t += 2 * MILL_GUESS_LANE) {
-    const float x = d[i], y = d[MILL_GUESS_LANE + i];
+    for (int s = 0; s < n_star; s++) {
+      rr[s] = mill_vec_load_f32(sum[s] + l);
+      ri[s] = mill_vec_load_f32(sum[s] + N + l);
+      ii[s] = ir[s] = (mill_vec_f32){0.0f};
+    }
+    for (int i = 0; i < n_block; i++) {
+      const mill_vec_f32 a = mill_vec_load_f32(t + (ptrdiff_t)i * 2 * N + l);
+      const mill_vec_f32 b = mill_vec_load_f32(t + (ptrdiff_t)i * 2 * N + N + l);
 #pragma GCC unroll 4
-    for (int l = 0; l < N_VEC; l++) {
-      const mill_vec_f32 a = mill_vec_load_f32(t + l * MILL_VEC_N_F32);
-      const mill_vec_f32 b = mill_vec_load_f32(t + MILL_GUESS_LANE + l * MILL_VEC_N_F32);
-      rr[l] += x * a;
-      ii[l] += y * b;
-      ri[l] += x * b;
-      ir[l] += y * a;
+      for (int s = 0; s < n_star; s++) {
+        const float x = d[s][i], y = d[s][N + i];
+        rr[s] += x * a;
+        ii[s] += y * b;
+        ri[s] += x * b;
+        ir[s] += y * a;
+      }
+    }
+#pragma GCC unroll 4
+    for (int s = 0; s < n_star; s++) {
+      *(mill_vec_f32 *)(sum[s] + l) = rr[s] + ii[s];
+      *(mill_vec_f32 *)(sum[s] + N + l) = ri[s] - ir[s];
     }
   }
-#pragma GCC unroll 4
-  for (int l = 0; l < N_VEC; l++) {
-    *(mill_vec_f32 *)(sum + l * MILL_VEC_N_F32) = rr[l] + ii[l];
-    *(mill_vec_f32 *)(sum + MILL_GUESS_LANE + l * MILL_VEC_N_F32) = ri[l] - ir[l];
-  }
+}
+
+/** Of one star. */
+MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
+{
+  mill_guess_products(1, n_block, &d, t, &sum);
 }
 
 /** mill_fourier_pair of them. */

@@ -58,14 +58,35 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** slot->guess.chisq of the templates from k0 on, one group, from the transformed bins of all used
- *  segments. */
+/** slot->guess.chisq of the templates from k0 on, one group, from sum, their products' transforms. */
+MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
+                                           mill_slot *slot, float *sum)
+{
+  const int half = m->guess_half, nv = 2 * half + 1;
+  const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
+  mill_block_fourier(b, m->guess_n, 1, m->guess_root, sum);
+  /* the first of the transform is the largest velocity */
+  MILL_FOR(b, e, nv * n_lane)
+  {
+    const int k = e / nv, v = e % nv;
+    slot->guess.chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
+  }
+  MILL_BARRIER(b);
+}
+
+/** A group's transforms of a wavelength set's templates at frequency f. */
+MILL_HD static inline const float *mill_guess_templates(const mill_model *m, const mill_waveset *ws,
+                                                        int k0, int f)
+{
+  return ws->templ + ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)m->guess_n + (size_t)f) *
+                         (size_t)ws->n_block * 2 * MILL_GUESS_LANE;
+}
+
+/** The same from the transformed bins of all used segments. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
                                           mill_slot *slot, mill_workspace *work)
 {
-  const int n = m->guess_n, half = m->guess_half, nv = 2 * half + 1;
-  const int n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
-  const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
+  const int n = m->guess_n, n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
   float *sum = (float *)work->rotated;
   MILL_FOR(b, e, n * n_side)
   {
@@ -77,9 +98,7 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
       if (!mill_guess_takes(s))
         continue;
       const int n_block = s->ws->n_block;
-      const float *t = s->ws->templ + lane +
-                       ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
-                           2 * MILL_GUESS_LANE;
+      const float *t = mill_guess_templates(m, s->ws, k0, f) + lane;
       for (int i = 0; i < n_block; i += MILL_GUESS_LANE)
         mill_guess_product(n_block - i < MILL_GUESS_LANE ? n_block - i : MILL_GUESS_LANE,
                            s->guess +
@@ -88,14 +107,7 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, in
     }
   }
   MILL_BARRIER(b);
-  mill_block_fourier(b, n, 1, m->guess_root, sum);
-  /* the first of the transform is the largest velocity */
-  MILL_FOR(b, e, nv * n_lane)
-  {
-    const int k = e / nv, v = e % nv;
-    slot->guess.chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
-  }
-  MILL_BARRIER(b);
+  mill_block_guess_shifts(b, m, k0, slot, sum);
 }
 
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
