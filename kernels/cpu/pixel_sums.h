@@ -41,10 +41,8 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** Continuum functions below the first all over a chunk are left out there: Gaussians reach some
- *  sigmas.  They are looked at in steps that miss none: 2 K pixels or more make sigma 1 or more. */
+/** Continuum functions below this all over a chunk are left out there: Gaussians reach some sigmas. */
 #define MILL_CONT_LEAST (MILL_WIDE ? 1e-17f : 1e-12f)
-enum { MILL_CONT_STEP = 8 };
 
 /** The other ones, at len pixels from first on; returns their number. */
 MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
@@ -52,11 +50,14 @@ MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len
   int n = 0;
   for (int k = 0; k < s->ws->n_cont; k++) {
     const float *p = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
-    int i = 0;
-    while (i < len && fabsf(p[i]) <= MILL_CONT_LEAST)
-      i += MILL_CONT_STEP;
+    int n_large = fabsf(p[0]) > MILL_CONT_LEAST || fabsf(p[len - 1]) > MILL_CONT_LEAST;
+    if (n_large == 0) {
+      MILL_SIMD_SUM(n_large)
+      for (int i = 0; i < len; i++)
+        n_large += fabsf(p[i]) > MILL_CONT_LEAST;
+    }
     which[n] = k;
-    n += i < len || fabsf(p[len - 1]) > MILL_CONT_LEAST;
+    n += n_large > 0;
   }
   return n;
 }
@@ -295,27 +296,35 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
                                    const double *poly, double *slope)
 {
+  enum {
+    N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
+    N_TILE = N_VEC * MILL_VEC_N_F64
+  };
   const int nk = s->ws->n_cont, q = s->n_error;
   const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
   const double *solved = work->error + MILL_ERROR_SOLVED;
-  for (int e = 0; e < q; e++) {
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      slope[i] += with_residual[e] * error[e][i] * poly[i];
-  }
-  for (int k = 0; k < n && m->set.likelihood == MILL_LIKE_MARGINAL; k++) {
-    double sum[MILL_PIXEL_CHUNK];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      sum[i] = 0.0;
-    for (int e = 0; e < q; e++) {
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        sum[i] += solved[e * nk + which[k]] * error[e][i];
+  const int n_last = m->set.likelihood == MILL_LIKE_MARGINAL ? n : 0;
+  for (int i = 0; i < len; i += N_TILE) {
+    mill_vec_f64 total[N_VEC];
+    for (int v = 0; v < N_VEC; v++)
+      total[v] = *(const mill_vec_f64 *)(slope + i + v * MILL_VEC_N_F64);
+    for (int e = 0; e < q; e++)
+      for (int v = 0; v < N_VEC; v++)
+        total[v] += with_residual[e] * *(const mill_vec_f64 *)(error[e] + i + v * MILL_VEC_N_F64) *
+                    *(const mill_vec_f64 *)(poly + i + v * MILL_VEC_N_F64);
+    for (int k = 0; k < n_last; k++) {
+      mill_vec_f64 sum[N_VEC];
+      for (int v = 0; v < N_VEC; v++)
+        sum[v] = mill_vec_zero_f64();
+      for (int e = 0; e < q; e++)
+        for (int v = 0; v < N_VEC; v++)
+          sum[v] += solved[e * nk + which[k]] *
+                    *(const mill_vec_f64 *)(error[e] + i + v * MILL_VEC_N_F64);
+      for (int v = 0; v < N_VEC; v++)
+        total[v] -= *(const mill_vec_f64 *)(p[k] + i + v * MILL_VEC_N_F64) * sum[v];
     }
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      slope[i] -= p[k][i] * sum[i];
+    for (int v = 0; v < N_VEC; v++)
+      *(mill_vec_f64 *)(slope + i + v * MILL_VEC_N_F64) = total[v];
   }
 }
 

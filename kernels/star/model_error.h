@@ -11,13 +11,11 @@
 #ifndef MILL_MODEL_ERROR_H
 #define MILL_MODEL_ERROR_H
 
+#include "kernels/math/activation.h"
 #include "kernels/math/block.h"
 #include "kernels/math/linalg.h"
 #include "kernels/star/prepare.h"
 #include "kernels/star/template.h"
-
-/** A product of 1 + variance is taken the logarithm of beyond this. */
-#define MILL_ERROR_PRODUCT 1e150
 
 /** The segment's data alone, as prepared. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
@@ -204,32 +202,42 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   const mill_model_error *e = &arm->error;
   const double scale =
       (double)n_share * e->correlation * arm->ln_step / (e->finer > 1 ? (double)e->finer : 1.0);
-  double part[2] = {0.0, 0.0}, product = 1.0;
+  double part[2] = {0.0, 0.0};
   if (!e->fraction) {
     total[0] = 0.0;
     total[1] = s->own_dd;
     return;
   }
-  MILL_FOR(b, i, s->n_pix)
+  const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
   {
-    float u_near;
-    const int k = mill_model_error_at(e, work->index, work->frac, i, &u_near);
-    const double u = (double)u_near;
-    const double fraction = (1.0 - u) * (double)e->fraction[k] + u * (double)e->fraction[k + 1];
-    const double flux = (double)s->scratch[i] * (level * s->base[i] + (double)templ[i]);
-    const double x = fraction * flux * (double)s->own_is[i];
-    const double more = 1.0 + x * x * scale / mill_error_width(s->ws, i);
-    const double ratio = 1.0 / sqrt(more);
-    s->is[i] = (float)((double)s->own_is[i] * ratio);
-    s->d[i] = (float)((double)s->own_d[i] * ratio);
-    part[1] += (double)s->d[i] * (double)s->d[i];
-    product *= more;
-    if (product > MILL_ERROR_PRODUCT) {
-      part[0] += log(product);
-      product = 1.0;
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double more[MILL_CHUNK], dd = 0.0, product = 1.0;
+    int64_t exponent = 0;
+    MILL_SIMD_SUM(dd)
+    for (int i = 0; i < len; i++) {
+      const int p = first + i;
+      float u_near;
+      const int k = mill_model_error_at(e, work->index, work->frac, p, &u_near);
+      const double u = (double)u_near;
+      const double fraction = (1.0 - u) * (double)e->fraction[k] + u * (double)e->fraction[k + 1];
+      const double flux = (double)s->scratch[p] * (level * s->base[p] + (double)templ[p]);
+      const double x = fraction * flux * (double)s->own_is[p];
+      more[i] = 1.0 + x * x * scale / mill_error_width(s->ws, p);
+      const double ratio = 1.0 / sqrt(more[i]);
+      s->is[p] = (float)((double)s->own_is[p] * ratio);
+      s->d[p] = (float)((double)s->own_d[p] * ratio);
+      dd += (double)s->d[p] * (double)s->d[p] + (more[i] - more[i]); /* of infinity NaN */
     }
+    MILL_SIMD_PRODUCT(product, exponent)
+    for (int i = 0; i < len; i++) {
+      int64_t of;
+      product *= mill_mantissa(more[i], &of);
+      exponent += of;
+    }
+    part[0] += log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+    part[1] += dd;
   }
-  part[0] += log(product);
   mill_block_sum_n(b, part, 2, total);
   MILL_BARRIER(b);
 }
@@ -263,22 +271,29 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   }
 }
 
-/** Squared sigma of the line-spread function at a pixel, in pixels; of a matrix that of the Gaussian
- *  with its sum of squares, as in mill_find_narrow.  0: it has no number. */
+/** Squared sigma of the line-spread function at a pixel, in pixels, from one in A, not at the ends of the
+ *  segment.  Not a number, or too large: 0. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
+  const double *ln_wave = s->ws->ln_wave, pixel = 0.5 * (ln_wave[i + 1] - ln_wave[i - 1]);
+  const double per_aa = mill_exp_negative(-ln_wave[i]), templ = arm->template_sigma_aa;
+  const double lack = (double)s->lsf_aa[i], n2 = (double)s->n_pix * (double)s->n_pix;
+  const double width2 =
+      ((lack * lack + templ * templ) * (per_aa * per_aa) + s->blur_ln * s->blur_ln) /
+      (pixel * pixel);
+  return width2 < n2 ? width2 : 0.0;
+}
+
+/** The same from a matrix: of the Gaussian with a row's sum of squares, as in mill_find_narrow. */
+MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
+{
   const int n = s->n_pix, h = s->n_diag / 2;
-  double width = 0.0;
-  if (s->lsf_aa) {
-    const double wave = exp(s->ws->ln_wave[i]), blur = s->blur_ln * wave;
-    const double lack = (double)s->lsf_aa[i], templ = arm->template_sigma_aa;
-    width = sqrt(lack * lack + templ * templ + blur * blur) / (wave * mill_error_width(s->ws, i));
-  } else if (n > 2 * h) {
-    double sum, square;
-    mill_sum_row(s->n_diag, n, s->raw_res, i < h ? h : (i >= n - h ? n - 1 - h : i), &sum, &square);
-    width = sum * sum / (3.5449077018110318 * square); /* 2 sqrt(pi) */
-  }
+  double sum, square;
+  if (n <= 2 * h)
+    return 0.0;
+  mill_sum_row(s->n_diag, n, s->raw_res, i < h ? h : (i >= n - h ? n - 1 - h : i), &sum, &square);
+  const double width = sum * sum / (3.5449077018110318 * square); /* 2 sqrt(pi) */
   return width < (double)n ? width * width : 0.0;
 }
 
@@ -292,16 +307,30 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   /* the least squares of k^2 - 2 sum a_j (1 - cos jk) over Gaussian lines of one pixel and more */
   const double a[MILL_BEND_REACH] = {1.874581, -0.375873, 0.102466, -0.018330};
   const double scale = s->width_error * sqrt((double)n_share);
-  const int n = s->n_pix;
+  const int n = s->n_pix, n_inside = n > 2 * MILL_BEND_REACH ? n - 2 * MILL_BEND_REACH : 0;
   float *even = s->error + (size_t)arm->error.n_component * mill_row_pitch(n);
   float *sloped = even + mill_row_pitch(n);
-  MILL_FOR(b, i, n)
+  MILL_FOR(b, e, n - n_inside)
   {
+    const int i = n_inside > 0 && e >= MILL_BEND_REACH ? n_inside + e : e;
+    even[i] = sloped[i] = 0.0f;
+  }
+  /* first the widths: a thread reads what it has written itself */
+  MILL_FOR(b, e, s->lsf_aa ? 0 : n_inside)
+  {
+    even[MILL_BEND_REACH + e] = (float)mill_matrix_width2(s, MILL_BEND_REACH + e);
+  }
+  MILL_FOR_SIMD(b, e, s->lsf_aa ? n_inside : 0)
+  {
+    even[MILL_BEND_REACH + e] = (float)mill_lsf_width2(arm, s, MILL_BEND_REACH + e);
+  }
+  MILL_FOR_SIMD(b, e, n_inside)
+  {
+    const int i = MILL_BEND_REACH + e;
     double bend = 0.0;
-    for (int j = 1; j <= MILL_BEND_REACH && i >= MILL_BEND_REACH && i < n - MILL_BEND_REACH; j++)
+    for (int j = 1; j <= MILL_BEND_REACH; j++)
       bend += a[j - 1] * ((double)templ[i - j] - 2.0 * (double)templ[i] + (double)templ[i + j]);
-    const double x =
-        scale * mill_lsf_width2(arm, s, i) * bend * (double)s->scratch[i] * (double)s->is[i];
+    const double x = scale * (double)even[i] * bend * (double)s->scratch[i] * (double)s->is[i];
     even[i] = (float)x;
     sloped[i] = (float)(x * (2.0 * (double)i / (double)(n - 1) - 1.0));
   }
@@ -320,13 +349,23 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const int n = s->n_pix, n_error = mill_n_error(arm, s->width_error);
-  const float *cont = s->ws->cont;
-  MILL_FOR(b, i, n)
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
   {
-    double sum = 0.0;
-    for (int k = 0; k < s->ws->n_cont; k++)
-      sum += work->solve[k] * (double)cont[(size_t)k * mill_row_pitch(n) + (size_t)i];
-    s->scratch[i] = (float)sum;
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double sum[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = 0.0;
+    for (int k = 0; k < s->ws->n_cont; k++) {
+      const float *row = s->ws->cont + (size_t)k * mill_row_pitch(n) + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        sum[i] += work->solve[k] * (double)row[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      s->scratch[first + i] = (float)sum[i];
   }
   MILL_BARRIER(b);
   double total[2], ln_det = 0.0, taken = 0.0;
