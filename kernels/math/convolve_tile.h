@@ -21,4 +21,9 @@ enum { MILL_RESOLVE_ROWS = 4 };
 
 #include MILL_PRIMITIVES_CONVOLVE
 
+/** Do a rotation's tiles begin anywhere, and not only at whole ones from the first? */
+#ifndef MILL_ROTATE_ANYWHERE
+#define MILL_ROTATE_ANYWHERE 0
+#endif
+
 #endif

@@ -8,6 +8,7 @@
 
 #include <float.h>
 
+#include "kernels/math/activation.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
@@ -358,7 +359,7 @@ MILL_HD static inline void mill_lsf_even(double s, double *weight)
       {2047.8449770179, -3659.6068088914, 2546.4050167435, -1257.8540680297, 337.37998927709},
       {-978.95329458618, 1763.9020140683, -1257.8540680297, 646.31936698776, -181.66626535928},
       {253.85932851127, -461.15360756461, 337.37998927709, -181.66626535928, 55.080049199411}};
-  double cov[N], step = exp(-0.5 / (2.0 * sigma * sigma + s * s)), sum = 0.0;
+  double cov[N], step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s)), sum = 0.0;
   const double twice = step * step;
   cov[0] = 1.0;
   for (int k = 1; k < N; k++, step *= twice)
@@ -374,15 +375,22 @@ MILL_HD static inline void mill_lsf_even(double s, double *weight)
     weight[k] *= sum;
 }
 
-/** Are the pixels around i even? */
-MILL_HD static inline int mill_lsf_is_even(int n, const double *wave, int i)
+/** Are the weights of mill_lsf_even for pixel i, where the Gaussian has sigma s_pix in pixels? */
+MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
-  if (i < h || i >= n - h)
+  if (!(s_pix > 0.0 && s_pix < MILL_LSF_SAMPLES) || i < h || i >= n - h)
     return 0;
   const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), most = MILL_LSF_EVEN * pixel;
   return fabs(wave[i + h] - wave[i] - h * pixel) <= most &&
          fabs(wave[i] - wave[i - h] - h * pixel) <= most;
+}
+
+/** sigma s in A at pixel i in pixels. */
+MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, double s)
+{
+  const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
+  return s * (double)(right - left) / (wave[right] - wave[left]);
 }
 
 /** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A that is
@@ -397,8 +405,8 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
     row[h] = 1.0;
     return;
   }
-  const double s_pix = 2.0 * s / (wave[i + 1] - wave[i - 1]);
-  if (s_pix < MILL_LSF_SAMPLES && mill_lsf_is_even(n, wave, i)) {
+  const double s_pix = mill_lsf_pixels(n, wave, i, s);
+  if (mill_lsf_takes_even(n, wave, i, s_pix)) {
     double weight[MILL_LSF_HALF + 1];
     mill_lsf_even(s_pix, weight);
     for (int k = 0; k <= MILL_LSF_HALF; k++)
@@ -432,27 +440,59 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
 /** Line-spread function from a sigma per pixel: rows as of a resolution matrix. */
 MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
 {
-  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const size_t pitch = (size_t)mill_row_pitch(n);
   /* for a moment the wavelengths */
-  MILL_FOR(b, i, n)
+  MILL_FOR_SIMD(b, i, n)
   {
-    s->base[i] = exp(s->ws->ln_wave[i]);
+    s->base[i] = 1.0 / mill_exp_negative(-s->ws->ln_wave[i]);
   }
   MILL_BARRIER(b);
-  MILL_FOR(b, i, n)
+  MILL_FOR(b, c, n_chunk)
   {
-    double row[MILL_MAX_DIAG];
-    mill_lsf_row(n, s->base, i, (double)s->lsf_aa[i], h, row);
-    for (int k = 0; k < nd; k++)
-      s->res[(size_t)k * mill_row_pitch(n) + i] = (float)row[k];
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      double weight[MILL_LSF_HALF + 1];
+      s_pix[i] = mill_lsf_pixels(n, s->base, first + i, (double)s->lsf_aa[first + i]);
+      mill_lsf_even(s_pix[i], weight);
+      for (int k = 0; k <= MILL_LSF_HALF; k++)
+        even[k][i] = weight[k];
+    }
+    for (int k = 0; k < nd; k++) {
+      const int off = k < h ? h - k : k - h, some = off <= MILL_LSF_HALF;
+      const double *weight = even[some ? off : 0];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->res[(size_t)k * pitch + (size_t)(first + i)] = some ? (float)weight[i] : 0.0f;
+    }
+    for (int i = 0; i < len; i++) {
+      double row[MILL_MAX_DIAG];
+      if (mill_lsf_takes_even(n, s->base, first + i, s_pix[i]))
+        continue;
+      mill_lsf_row(n, s->base, first + i, (double)s->lsf_aa[first + i], h, row);
+      for (int k = 0; k < nd; k++)
+        s->res[(size_t)k * pitch + (size_t)(first + i)] = (float)row[k];
+    }
   }
   MILL_BARRIER(b);
-  MILL_FOR(b, i, n)
+  MILL_FOR(b, c, n_chunk)
   {
-    double sum = 0.0;
-    for (int k = 0; k < nd; k++)
-      sum += (double)s->res[(size_t)k * mill_row_pitch(n) + i];
-    s->base[i] = sum;
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double sum[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const float *row = s->res + (size_t)k * pitch + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        sum[i] += (double)row[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      s->base[first + i] = sum[i];
   }
   MILL_BARRIER(b);
 }

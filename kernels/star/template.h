@@ -167,17 +167,19 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
   MILL_GLOBAL(in);
   MILL_GLOBAL(out);
   const int first = mill_tiles_first(half);
-  const int n_tile = n > 2 * first ? (n - 2 * first) / MILL_ROTATE_TILE : 0;
-  const int n_done = n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
-  /* the ends, and inside what fills no tile */
+  const int inside = n - 2 * first, n_tile = inside > 0 ? inside / MILL_ROTATE_TILE : 0;
+  /* what fills no tile is of one that begins earlier, where tiles may begin anywhere */
+  const int more = MILL_ROTATE_ANYWHERE && n_tile > 0 && inside % MILL_ROTATE_TILE > 0;
+  const int n_done = more ? inside : n_tile * MILL_ROTATE_TILE, first_edge = n_done > 0 ? first : 0;
+  /* the ends, and what fills no tile */
   MILL_FOR(b, e, n - n_done)
   {
     const int i = e < first_edge ? e : n_done + e;
     out[i] = mill_convolved(n, half, kernel, in, i);
   }
-  MILL_FOR(b, c, n_tile)
+  MILL_FOR(b, c, n_tile + more)
   {
-    const int i = first + c * MILL_ROTATE_TILE;
+    const int i = c < n_tile ? first + c * MILL_ROTATE_TILE : n - first - MILL_ROTATE_TILE;
     mill_rotate_tile(half, kernel, in + i, out + i);
   }
   MILL_BARRIER(b);
