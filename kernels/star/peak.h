@@ -19,10 +19,10 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Where the residuals of the used segments look most like a star: they are compared with the group of guess templates
- *  that the best one is of, at all velocities that are least_apart to MILL_PAIR_MOST_APART from the solution's.  A template m
- *  there of any strength lowers chi^2 by (sum w n m)^2 / sum w m^2, which is the square of the
- *  peak's significance. */
+/** Where the residuals of the used segments look most like a star: they are compared with the group of
+ *  guess templates that the best one is of, at all velocities that are least_apart to
+ *  MILL_PAIR_MOST_APART from the solution's.  A template m there of any strength lowers chi^2 by
+ *  (sum w n m)^2 / sum w m^2, which is the square of the peak's significance. */
 MILL_BLOCK_FN void mill_block_peak_of(mill_block *b, const mill_model *m, mill_slot *slot,
                                       mill_workspace *work)
 {

@@ -100,6 +100,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.velocity_offsets = in->velocity_offsets;
   set.velocity_offset_sigma_km_s = 15;
   set.epochs = MILL_EPOCHS_EXPOSURE;
+  set.prior_sigma[MILL_PAR_VRAD] = 10; /* about 0 */
   made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
                   out->model, out->epoch[0]);
   made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));

@@ -98,7 +98,6 @@ static const harmless allowed[] = {
     {"mill_block_fix_error", 2, 2, serial},
     {"mill_block_flux", 1, 1, next},      /* mill_block_rotation_kernel */
     {"mill_block_flux_level", 1, 3, own}, /* a median counts its thread's own pixels */
-    {"mill_block_guess_priors", 1, 1, "no star here has a prior"},
     {"mill_block_guess_starts", 1, 2, serial},
     {"mill_block_guess_least", 1, 1, own},
     {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess_starts, 2: see pairs */
