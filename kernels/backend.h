@@ -24,8 +24,8 @@ enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };
  *
  *  Where overlaps is set, start and advance only queue work: until collect or wait returns, the
  *  device owns the named slots and the model.  Meanwhile the host may fill and read other slots.
- *  The source of an upload may change once the call has returned, unless its piece stays.  Copies are done in the order of
- *  the calls, and before a later start or advance. */
+ *  The source of an upload may change once the call has returned, unless its piece stays.  Copies
+ *  are done in the order of the calls, and before a later start or advance. */
 typedef struct mill_backend {
   const char *name; /**< with the type of the device: "cpu x86-64-v4" */
   int kind;         /**< enum mill_backend_kind */
@@ -41,9 +41,13 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Several pieces, which the device may copy concurrently. */
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
-  /** From now on the sources of all pieces may change, also those that stay.  NULL: a device that
-   *  has copied them before. */
-  void (*settle)(mill_device *device);
+  /** Memory of the host from which the device takes pieces that stay.  Called by any thread.  NULL:
+   *  any memory will do. */
+  int (*pin)(size_t bytes, void **out);
+  void (*unpin)(void *memory);
+  /** Wait until pieces that stay may change, of the uploads before the last call of this.  NULL:
+   *  they may once the upload has returned. */
+  int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
   /** Several pieces from the device, with one wait for all. */

@@ -16,12 +16,13 @@
 #include "io/surveys/spectra.h"
 #include "io/stars/inputs.h"
 #include "io/stars/work.h"
+#include "kernels/backend.h"
 
 enum {
   MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
   MILL_READER_AHEAD = 2,     /**< batches besides those that the threads fill: one being fitted
-                              *   from, one ready */
+                              *   from, one being uploaded from */
   MILL_READER_SHARE = 64     /**< rows of a file that one of several threads takes at a time */
 };
 
@@ -71,8 +72,9 @@ typedef struct mill_batch {
 /** Request of a reader; everything is borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
   const mill_inputs *inputs;
-  mill_work *work; /**< which rows; the reader's own until mill_reader_stop */
-  int n_thread;    /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
+  mill_work *work;             /**< which rows; the reader's own until mill_reader_stop */
+  const mill_backend *backend; /**< whose `pin` gives memory for pixels; NULL: ordinary memory */
+  int n_thread;                /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/arena.h"
 
+#include "kernels/backend.h"
 #include "kernels/base/error.h"
+#include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
 
-enum { ALIGN = 64 };
+/* as arrays of a slot begin, so that neighbours are uploaded as one */
+enum { ALIGN = MILL_ARRAY_BYTES };
 #define STEP ((size_t)1 << 20) /* room for what comes with the pixels of a block */
 
 typedef struct mill_arena_block {
@@ -12,10 +15,20 @@ typedef struct mill_arena_block {
   size_t size, used;
 } block;
 
+static int is_pinned(const mill_arena *arena)
+{
+  return arena->backend && arena->backend->pin;
+}
+
 static void free_blocks(mill_arena *arena)
 {
-  while (arena->n_block > 0)
-    mill_free(arena->block[--arena->n_block].data);
+  while (arena->n_block > 0) {
+    void *data = arena->block[--arena->n_block].data;
+    if (is_pinned(arena))
+      arena->backend->unpin(data);
+    else
+      mill_free(data);
+  }
 }
 
 void mill_arena_clear(mill_arena *arena)
@@ -38,7 +51,10 @@ static int add_block(mill_arena *arena, size_t size)
   MILL_CHECK(MILL_GROW(&arena->block, &arena->room, arena->n_block + 1));
   block *b = &arena->block[arena->n_block];
   *b = (block){.size = size};
-  MILL_CHECK(mill_alloc_raw(size, 1, (void **)&b->data));
+  if (is_pinned(arena))
+    MILL_CHECK(arena->backend->pin(size, (void **)&b->data));
+  else
+    MILL_CHECK(mill_alloc_raw(size, 1, (void **)&b->data));
   arena->n_block++;
   return MILL_OK;
 }

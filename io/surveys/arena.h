@@ -6,8 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct mill_backend;
+
 /** Zero it before use. */
 typedef struct mill_arena {
+  const struct mill_backend *backend; /**< whose `pin` gives the memory; NULL: ordinary memory */
   struct mill_arena_block *block;
   int64_t n_block, room;
 } mill_arena;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/surveys/single_spectrum.h"
+#include "kernels/base/layout.h"
 #include "src/system/log.h"
 #include "kernels/base/memory.h"
 
@@ -340,42 +341,62 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
-/* One read per image for all rows, straight into the batch's memory. */
-static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+/* Where an image's row is among those of an exposure: one behind the other, as in the memory of a
+ * slot, so that they are uploaded as one. */
+typedef struct place {
+  int64_t n_pix; /* 0: not wanted */
+  size_t at;     /* bytes */
+} place;
+
+/* Places of all images, and the bytes of an exposure. */
+static int lay_out(const mill_desi_file *file, mill_spectra *spectra, int *wants,
+                   place to[][DESI_N_IMAGE], size_t *n_byte)
 {
-  mill_desi_file *file = state;
-  void *pixel[MILL_MAX_ARM][DESI_N_IMAGE] = {{NULL}};
-  int wants[MILL_MAX_ARM] = {0};
-  for (int i = 0; i < n; i++)
-    MILL_CHECK(mill_single_check_row(file->fits, exposure[i], file->n_spec));
+  *n_byte = 0;
   for (int i = 0; i < file->n_arm; i++) {
     const mill_channel channel = describe_channel(file, i);
     if (channel.n_pix > 0)
       MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants[i]));
     for (int k = 0; k < DESI_N_IMAGE; k++) {
-      const mill_desi_image *image = &file->arm[i].image[k];
-      const int64_t row_pix = (k == DESI_RESOLUTION ? channel.n_diag : 1) * (int64_t)channel.n_pix;
-      if (image->i_hdu < 0 ||
+      if (file->arm[i].image[k].i_hdu < 0 ||
           !(wants[i] & (k == DESI_RESOLUTION ? MILL_WANTS_MATRIX : MILL_WANTS_PIXELS)))
         continue;
-      MILL_CHECK(mill_spectra_alloc(spectra, 4 * (size_t)(n * row_pix), &pixel[i][k]));
-      MILL_CHECK(mill_desi_read(file, image, exposure, n, row_pix, pixel[i][k]));
+      to[i][k].n_pix = (k == DESI_RESOLUTION ? channel.n_diag : 1) * (int64_t)channel.n_pix;
+      to[i][k].at = mill_take(n_byte, 4 * (size_t)to[i][k].n_pix);
     }
   }
+  return MILL_OK;
+}
+
+/* Straight into the batch's memory, image by image as they lie in the file. */
+static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  mill_desi_file *file = state;
+  place to[MILL_MAX_ARM][DESI_N_IMAGE] = {{{0}}};
+  int wants[MILL_MAX_ARM] = {0};
+  size_t n_byte;
+  void *all = NULL;
+  for (int i = 0; i < n; i++)
+    MILL_CHECK(mill_single_check_row(file->fits, exposure[i], file->n_spec));
+  MILL_CHECK(lay_out(file, spectra, wants, to, &n_byte));
+  MILL_CHECK(mill_spectra_alloc(spectra, (size_t)n * n_byte, &all));
+  for (int i = 0; i < file->n_arm; i++)
+    for (int k = 0; k < DESI_N_IMAGE; k++)
+      if (to[i][k].n_pix > 0)
+        MILL_CHECK(mill_desi_read(file, &file->arm[i].image[k], exposure, n, to[i][k].n_pix, n_byte,
+                                  (char *)all + to[i][k].at));
   for (int e = 0; e < n; e++)
     for (int i = 0; i < file->n_arm; i++) {
       mill_channel channel = describe_channel(file, i);
-      const size_t at = (size_t)e * (size_t)channel.n_pix;
+      const void *row[DESI_N_IMAGE];
       if (!wants[i])
         continue;
-      if (pixel[i][DESI_FLUX]) {
-        channel.flux = (const float *)pixel[i][DESI_FLUX] + at;
-        channel.ivar = (const float *)pixel[i][DESI_IVAR] + at;
-      }
-      if (pixel[i][DESI_MASK])
-        channel.mask = (const int32_t *)pixel[i][DESI_MASK] + at;
-      if (pixel[i][DESI_RESOLUTION])
-        channel.resolution = (const float *)pixel[i][DESI_RESOLUTION] + at * (size_t)channel.n_diag;
+      for (int k = 0; k < DESI_N_IMAGE; k++)
+        row[k] = to[i][k].n_pix > 0 ? (char *)all + (size_t)e * n_byte + to[i][k].at : NULL;
+      channel.flux = row[DESI_FLUX];
+      channel.ivar = row[DESI_IVAR];
+      channel.mask = row[DESI_MASK];
+      channel.resolution = row[DESI_RESOLUTION];
       MILL_CHECK(mill_spectra_add(spectra, e, &channel));
     }
   return MILL_OK;

@@ -40,11 +40,11 @@ typedef struct mill_desi_file {
 /** Decide how the pixels of an image are to be read. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);
 
-/** Read FITS rows (any order; runs of neighbours are read at once), row_pix values each, into out:
- *  int32 of a mask, else float.  NaN and infinity stay; masks of 64 bits are folded, so that a
- *  pixel is 0 here only where it is 0 there. */
+/** Read FITS rows, row_pix values each, into out, a row every `pitch` bytes: int32 of a mask, else
+ *  float.  NaN and infinity stay; masks of 64 bits are folded, so that a pixel is 0 here only where
+ *  it is 0 there. */
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
-                   int n, int64_t row_pix, void *out);
+                   int n, int64_t row_pix, size_t pitch, void *out);
 
 /** Values that desi_selection.c reads of a file, one per row; NULL: not requested. */
 typedef struct mill_desi_choice {

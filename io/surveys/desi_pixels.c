@@ -83,7 +83,7 @@ static int convert_row(mill_desi_file *file, const mill_desi_image *im, int64_t 
 }
 
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *im, const int64_t *fits_row, int n,
-                   int64_t row_pix, void *out)
+                   int64_t row_pix, size_t pitch, void *out)
 {
   int status = 0;
   char *to = out;
@@ -95,15 +95,10 @@ int mill_desi_read(mill_desi_file *file, const mill_desi_image *im, const int64_
       fits_set_bscale(file->fits->fptr, 1.0, 0.0, &status);
     MILL_CHECK_FITS(file->fits, im->i_hdu, status, "its scaling cannot be changed");
   }
-  for (int start = 0, end; start < n; start = end) {
-    end = start + 1;
-    while (im->plain && end < n && fits_row[end] == fits_row[end - 1] + 1)
-      end++;
+  for (int i = 0; i < n; i++, to += pitch)
     if (im->plain)
-      MILL_CHECK(mill_fits_file_words(file->fits, im->i_hdu, fits_row[start] * row_pix,
-                                      (end - start) * row_pix, to + 4 * start * row_pix));
+      MILL_CHECK(mill_fits_file_words(file->fits, im->i_hdu, fits_row[i] * row_pix, row_pix, to));
     else
-      MILL_CHECK(convert_row(file, im, fits_row[start], row_pix, to + 4 * start * row_pix));
-  }
+      MILL_CHECK(convert_row(file, im, fits_row[i], row_pix, to));
   return MILL_OK;
 }

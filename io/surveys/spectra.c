@@ -52,8 +52,10 @@ size_t mill_read_batch_bytes(const mill_read_batch *batch)
 static int reset_batch(mill_read_batch *batch)
 {
   batch->n_segment = 0;
-  if (!batch->store)
+  if (!batch->store) {
     MILL_CHECK(MILL_ALLOC(1, &batch->store));
+    batch->store->arena.backend = batch->backend;
+  }
   return mill_arena_reset(&batch->store->arena);
 }
 

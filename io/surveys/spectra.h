@@ -55,6 +55,7 @@ typedef struct mill_channel {
 
 /** Result of mill_spectra_read; its memory is reused by the next call. */
 typedef struct mill_read_batch {
+  const struct mill_backend *backend; /**< as mill_arena has it, borrowed; before the first read */
   int n_segment;
   mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
                                   *   into the request, waveset and i_file mean nothing */

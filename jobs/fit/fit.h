@@ -41,13 +41,11 @@ typedef struct mill_fit_meters {
   double close_s;   /**< result file */
 
   /* work on stars */
-  double read_s;      /**< reader threads */
-  double load_s;      /**< stars from the reader into slots */
-  double load_wall_s; /**< of it the copies, by the clock */
-  double put_s;       /**< handing over results */
-  double main_s;      /**< the main thread, with both, from the first star to the last row */
-  double run_wall_s;  /**< the same */
-  double io_s;        /**< I/O thread */
+  double read_s;     /**< reader threads */
+  double load_s;     /**< stars from the reader into slots */
+  double put_s;      /**< handing over results */
+  double run_wall_s; /**< by the clock, from the first star to the last row */
+  double io_s;       /**< I/O thread */
   mill_timing timing;
 
   double cpu_s, wall_s; /**< of the process, from the call to its end */

@@ -13,6 +13,8 @@
 /* pixels looked at, and the one in order of width below which a tenth of them are */
 enum { N_LOOK = 20, I_TENTH = 2 };
 
+enum { MOST_SEEN = 1000 /* segments of a rank, for a look takes as long as filling a slot */ };
+
 /* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
 static double row_width(const mill_raw_segment *s, int i)
 {
@@ -46,8 +48,9 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment)
 {
   const double most = MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa;
-  if (!(most > 0.0)) /* no star's time for nothing */
+  if (!(most > 0.0) || widths->n_seen == MOST_SEEN)
     return;
+  widths->n_seen++;
   const double sigma = mill_lsf_width(segment);
   if (!(sigma < most))
     return;
@@ -58,7 +61,7 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted)
 {
-  mill_narrow_widths all = {{0}, {0}};
+  mill_narrow_widths all = {.n_seen = 0};
   char arms[MILL_MAX_ARM * (MILL_MAX_NAME + 64)] = "";
   size_t n = 0;
   MILL_CHECK_MPI(MPI_Reduce(mine->n, all.n, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));

@@ -8,9 +8,11 @@
 #include "kernels/data/library.h"
 #include "src/ranks/mpi_context.h"
 
-/** Of each arm the segments that are narrower than the templates, and the sum of their sigmas. */
+/** Of each arm the segments that are narrower than the templates, and the sum of their sigmas; of
+ *  all arms the segments looked at. */
 typedef struct mill_narrow_widths {
   double n[MILL_MAX_ARM], sum_aa[MILL_MAX_ARM];
+  int n_seen;
 } mill_narrow_widths;
 
 /** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
@@ -18,7 +20,7 @@ typedef struct mill_narrow_widths {
  *  neither. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
-/** Count a segment that is narrower than the templates of its arm. */
+/** Count a segment that is narrower than the templates of its arm, unless it is one of very many. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 

@@ -103,7 +103,6 @@ static void note_run(const share *s)
   meters->set = s->stars.fit;
   mill_pipeline_timing(pipeline, &meters->timing);
   meters->load_s += mill_pipeline_load_s(pipeline);
-  meters->load_wall_s = mill_pipeline_load_wall_s(pipeline);
 }
 
 static int fit_rows(share *s)
@@ -121,10 +120,9 @@ static int fit_rows(share *s)
   s->stars.pipeline = mill_several_pipeline(s->stars.several);
   task->tally->meters.model_s = mill_thread_cpu_s() - start_s;
   mill_board_stage(task->out->board, MILL_RANK_FITTING);
-  const double run_s = mill_wall_s(), main_s = mill_thread_cpu_s();
+  const double run_s = mill_wall_s();
   MILL_CHECK(mill_several_run(s->stars.several, next_star, s, take_result, s));
   task->tally->meters.run_wall_s = mill_wall_s() - run_s;
-  task->tally->meters.main_s = mill_thread_cpu_s() - main_s;
   note_run(s);
   mill_stars_note_memory(&s->stars);
   return MILL_OK;

@@ -172,7 +172,7 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   *star = (mill_star){.row = row->row,
                       .n_segment = stars->n_held,
                       .segment = stars->segment,
-                      .stays = 1, /* as long as the batch */
+                      .stays = 1, /* as long as the next batch */
                       .warn = row->is_other ? MILL_WARN_CLASS : 0};
   if (task->setup->start)
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
@@ -253,9 +253,9 @@ static int next_batch(mill_stars *stars)
 {
   release_wavesets(stars);
   forget_wavesets(stars);
-  if (stars->batch)
-    mill_pipeline_settle(stars->pipeline);
-  mill_reader_release(stars->reader, stars->batch);
+  MILL_CHECK(mill_pipeline_settle(stars->pipeline));
+  mill_reader_release(stars->reader, stars->before);
+  stars->before = stars->batch;
   stars->batch = NULL;
   stars->i_row = 0;
   const double wait_s = mill_wall_s();
@@ -297,6 +297,7 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
       .inputs = inputs,
       .work = task->out->work,
       .n_thread = task->device->n_reader,
+      .backend = task->device->backend,
   };
   *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};
   stars->complaints = (mill_complaints){
@@ -310,6 +311,7 @@ void mill_stars_end(mill_stars *stars)
 {
   const mill_fit_task *task = stars->task;
   release_wavesets(stars);
+  mill_reader_release(stars->reader, stars->before);
   mill_reader_release(stars->reader, stars->batch);
   if (stars->reader) {
     task->tally->meters.read_s = mill_reader_cpu_s(stars->reader);

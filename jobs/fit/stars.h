@@ -26,9 +26,10 @@ typedef struct mill_stars {
   mill_several *several;   /**< NULL until the caller has made it */
   mill_pipeline *pipeline; /**< of the first library: its wavelength sets */
   mill_complaints complaints;
-  mill_batch *batch;               /**< NULL: none is at hand */
-  int i_row;                       /**< the batch's next row */
-  int stops;                       /**< the log has the reason */
+  mill_batch *batch;  /**< NULL: none is at hand */
+  mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */
+  int i_row;          /**< the batch's next row */
+  int stops;          /**< the log has the reason */
   const mill_raw_segment *segment; /**< of the last star, in the batch */
   int n_held; /**< of them, whose wavelength sets are held until the next star is taken */
   mill_recent_set recent[MILL_MAX_ARM];

@@ -315,7 +315,8 @@ static int cpu_copy(mill_device *d, void *to, const void *from, size_t bytes)
 static int cpu_copy_all(mill_device *device, const mill_upload *piece, int n)
 {
   (void)device;
-  mill_host_copy(1, piece, n);
+  for (int i = 0; i < n; i++)
+    mill_host_copy(&piece[i]);
   return MILL_OK;
 }
 

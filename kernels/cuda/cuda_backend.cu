@@ -154,32 +154,33 @@ static void cuda_close(mill_device *d)
   }
   if (d->back)
     (void)cudaFreeHost(d->back);
-  if (d->uploaded)
-    (void)cudaEventDestroy(d->uploaded);
-  if (d->ended)
-    (void)cudaEventDestroy(d->ended);
-  for (int i = 0; i < 3; i++)
+  const cudaEvent_t event[] = {d->uploaded, d->settled, d->ended};
+  for (int i = 0; i < 3; i++) {
+    if (event[i])
+      (void)cudaEventDestroy(event[i]);
     if (stream[i])
       (void)cudaStreamDestroy(stream[i]);
+  }
   mill_free(d);
 }
 
 static int cuda_open(int n_thread, mill_device **out)
 {
   int err = MILL_OK;
+  (void)n_thread;
   mill_device *d = NULL;
   /* the thread that waits for rounds or for a buffer sleeps: its core has readers to run.  Waking
    * up takes tens of microseconds, rounds between two waits take milliseconds. */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
-  MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
   MILL_TRY(choose_device(&d->id));
   MILL_TRY(read_options(&d->options));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->up, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->down, cudaStreamNonBlocking));
   TRY_CUDA(cudaEventCreateWithFlags(&d->uploaded, cudaEventDisableTiming));
+  TRY_CUDA(cudaEventCreateWithFlags(&d->settled, waited_for));
   TRY_CUDA(cudaEventCreateWithFlags(&d->ended, waited_for));
   MILL_TRY(mill_cuda_pin(&d->back, MILL_CUDA_BACK_BYTES));
   for (int i = 0; i < MILL_N_STAGE; i++) {
@@ -191,6 +192,29 @@ static int cuda_open(int n_thread, mill_device **out)
 done:
   cuda_close(d);
   return err;
+}
+
+static int cuda_pin(size_t bytes, void **out)
+{
+  int err = MILL_OK, id = 0;
+  cudaError_t status = cudaSuccess;
+  MILL_TRY(mill_cuda_open(&id));
+  status = cudaMallocHost(out, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "backend cuda: no %zu MiB of the host's memory can be pinned for spectra: give the "
+              "job more memory, or lower `readers`",
+              (bytes >> 20) + 1);
+  }
+  TRY_CUDA_AT("pinned host memory", status);
+done:
+  return err;
+}
+
+static void cuda_unpin(void *memory)
+{
+  (void)cudaFreeHost(memory);
 }
 
 /* ---- stars and rounds ---- */
@@ -336,14 +360,13 @@ const mill_backend *mill_backend_cuda(int *out)
   /* shorter than what jobs compare between ranks */
   static char name[60];
   static mill_backend table;
-  int err = MILL_OK, id = 0, n_copier = 0;
+  int err = MILL_OK, id = 0;
   cudaDeviceProp prop;
   mill_gpu_facts facts;
   cuda_options options;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
   MILL_TRY(read_options(&options));
-  MILL_TRY(mill_host_copiers(1, &n_copier)); /* before any output is made */
   memset(&facts, 0, sizeof facts);
   memcpy(facts.name, prop.name, sizeof facts.name - 1);
   facts.major = prop.major;
@@ -359,6 +382,8 @@ const mill_backend *mill_backend_cuda(int *out)
   table.release = mill_cuda_release;
   table.upload = mill_cuda_upload;
   table.upload_all = mill_cuda_upload_all;
+  table.pin = cuda_pin;
+  table.unpin = cuda_unpin;
   table.settle = mill_cuda_settle;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;

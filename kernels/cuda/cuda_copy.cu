@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the GPU and copies to and from it.
  *
- *  Uploads are collected in pinned memory and use one stream, downloads of rows and models another,
- *  so neither waits for running rounds. */
+ *  Uploads use one stream, downloads of rows and models another, so neither waits for running
+ *  rounds.  Pixels that readers have put into pinned memory are uploaded from there, all else is
+ *  collected in pinned buffers. */
 #include <string.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -14,16 +15,13 @@ static const size_t LARGE_BYTES = (size_t)64 << 10;
 static const size_t RESERVE_BYTES = (size_t)512 << 20;
 enum { RESERVE_PART = 16 };
 
-void mill_cuda_settle(mill_device *d)
-{
-  mill_host_copy(d->n_copier, d->copy, d->n_copy);
-  d->n_copy = 0;
-}
+/** Pieces that stay and lie one behind the other are copied to a buffer where they have less than
+ *  this: a call for a copy takes as long. */
+static const size_t DIRECT_BYTES = (size_t)32 << 10;
 
 int mill_cuda_flush(mill_device *d)
 {
   int err = MILL_OK;
-  mill_cuda_settle(d);
   for (int i = 0; i < d->n_send; i++)
     TRY_CUDA(cudaMemcpyAsync(d->send[i].to, d->send[i].from, d->send[i].bytes,
                              cudaMemcpyHostToDevice, d->up));
@@ -45,10 +43,11 @@ done:
   return err;
 }
 
-/** Does memory at `to` follow the last copy to be sent?  Then the bytes between them. */
+/** Does memory at `to` follow the last copy to be sent from a buffer?  Then the bytes between
+ *  them. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
-  if (d->n_send == 0)
+  if (d->n_send == 0 || d->send[d->n_send - 1].stays)
     return 0;
   const mill_upload *last = &d->send[d->n_send - 1];
   const uintptr_t end = (uintptr_t)last->to + last->bytes, begin = (uintptr_t)to;
@@ -57,8 +56,8 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
          d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-/** Give a piece its place in the buffers; one that stays is copied there later. */
-static int stage_piece(mill_device *d, const mill_upload *piece, int later)
+/** Copy a piece to the buffers. */
+static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   int err = MILL_OK;
   char *dest = (char *)piece->to;
@@ -78,13 +77,7 @@ static int stage_piece(mill_device *d, const mill_upload *piece, int later)
     }
     const size_t room = MILL_STAGE_BYTES - d->staged, n = left < room ? left : room;
     const mill_upload copy = {d->stage[d->i_stage] + d->staged, source, n, 0};
-    if (later) {
-      if (d->n_copy == MILL_CUDA_MAX_COPY)
-        mill_cuda_settle(d);
-      d->copy[d->n_copy++] = copy;
-    } else {
-      mill_host_copy(1, &copy, 1);
-    }
+    mill_host_copy(&copy);
     d->staged += n;
     d->send[d->n_send - 1].bytes += n;
     dest += n;
@@ -98,24 +91,59 @@ done:
   return err;
 }
 
+/** How many of the n pieces stay and lie one behind the other as their targets do: they are one
+ *  copy, *all.  At least the first. */
+static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
+{
+  int i = 1;
+  *all = *piece;
+  for (; i < n && piece->stays && piece[i].stays; i++) {
+    const ptrdiff_t at = (const char *)piece[i].to - (const char *)piece->to;
+    if (!piece->from || !piece[i].from || (const char *)piece->from + at != piece[i].from ||
+        at < (ptrdiff_t)all->bytes || at - all->bytes >= MILL_ARRAY_BYTES)
+      break;
+    all->bytes = (size_t)at + piece[i].bytes;
+  }
+  return i;
+}
+
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
-  int err = MILL_OK, n_stay = 0;
+  int err = MILL_OK, n_direct = 0;
+  mill_upload all;
   size_t most = 0;
   TRY_CUDA(cudaSetDevice(d->id));
   /* pieces that lie one behind the other go as one, if they find room in one buffer */
-  for (int i = 0; i < n; i++) {
-    most += piece[i].bytes + MILL_ARRAY_BYTES;
-    n_stay += piece[i].stays;
-  }
+  for (int i = 0; i < n; i++)
+    most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&
       mill_round_up(d->staged, MILL_CUDA_ALIGN) + most > MILL_STAGE_BYTES)
     MILL_TRY(next_stage(d));
-  for (int i = 0; i < n; i++)
-    MILL_TRY(stage_piece(d, &piece[i], piece[i].stays || n_stay == 0));
+  for (int i = 0, n_joined; i < n; i += n_joined) {
+    n_joined = join_pieces(piece + i, n - i, &all);
+    if (all.stays && all.from && all.bytes >= DIRECT_BYTES) {
+      if (d->n_send == MILL_CUDA_MAX_SEND)
+        MILL_TRY(mill_cuda_flush(d));
+      d->send[d->n_send++] = all;
+      n_direct++;
+      continue;
+    }
+    for (int k = 0; k < n_joined; k++)
+      MILL_TRY(stage_piece(d, &piece[i + k]));
+  }
+  if (n_direct > 0)
+    MILL_TRY(mill_cuda_flush(d));
 done:
-  if (n_stay == 0)
-    mill_cuda_settle(d);
+  return err;
+}
+
+int mill_cuda_settle(mill_device *d)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  TRY_CUDA(cudaEventSynchronize(d->settled));
+  TRY_CUDA(cudaEventRecord(d->settled, d->up));
+done:
   return err;
 }
 
@@ -170,7 +198,8 @@ int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
       }
     }
     TRY_CUDA(cudaStreamSynchronize(d->down));
-    mill_host_copy(d->n_copier, part, n_part);
+    for (int i = 0; i < n_part; i++)
+      mill_host_copy(&part[i]);
   }
 done:
   return err;

@@ -42,15 +42,13 @@ struct mill_device {
   cuda_options options;
   cudaStream_t stream; /**< rounds */
   cudaStream_t up, down;
-  cudaEvent_t uploaded, ended;
-  char *stage[MILL_N_STAGE]; /**< pinned; uploads are collected here */
+  cudaEvent_t uploaded, settled, ended;
+  char *stage[MILL_N_STAGE]; /**< pinned; uploads that do not stay are collected here */
   cudaEvent_t stage_free[MILL_N_STAGE];
   int i_stage;
   size_t staged; /**< bytes in stage[i_stage] */
-  int n_copier;
-  mill_upload copy[MILL_CUDA_MAX_COPY]; /**< into stage[i_stage], still to be done */
-  int n_copy;
-  mill_upload send[MILL_CUDA_MAX_SEND]; /**< from stage[i_stage] on; the last may grow */
+  /** Copies to be started, from stage[i_stage], of which the last may grow, or of what stays. */
+  mill_upload send[MILL_CUDA_MAX_SEND];
   int n_send;
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
@@ -139,7 +137,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n);
-void mill_cuda_settle(mill_device *d);
+int mill_cuda_settle(mill_device *d);
 /** Start the pending copies. */
 int mill_cuda_flush(mill_device *d);
 /** Let a stream's next work wait for all uploads so far. */

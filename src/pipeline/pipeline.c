@@ -174,8 +174,3 @@ double mill_pipeline_load_s(const mill_pipeline *p)
 {
   return p->load_s;
 }
-
-double mill_pipeline_load_wall_s(const mill_pipeline *p)
-{
-  return p->load_wall_s;
-}

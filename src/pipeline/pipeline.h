@@ -23,8 +23,9 @@ typedef struct mill_pipeline mill_pipeline;
  *  the next call (or the end of the run): from then on its slot has a copy and holds the sets. */
 typedef int (*mill_star_source)(void *context, mill_star *star);
 
-/** For a source: from now on the pixels of its stars may change, also those that stay. */
-void mill_pipeline_settle(mill_pipeline *pipeline);
+/** For a source: wait until the pixels that stay of the stars that it gave before the last call of
+ *  this may change.  MILL_ERR_BACKEND. */
+int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished row; MILL_OK or a code, which ends the run.
  *
@@ -133,8 +134,5 @@ int mill_pipeline_slots(const mill_pipeline *pipeline);
 
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
-
-/** The same by the clock, with waiting for other threads that copy and for buffers. */
-double mill_pipeline_load_wall_s(const mill_pipeline *pipeline);
 
 #endif

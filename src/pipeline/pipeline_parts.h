@@ -62,13 +62,13 @@ struct mill_pipeline {
   mill_slots slots;
   int has_remarked; /**< the log has the backend's remark */
   mill_held held;
-  mill_crew all;              /**< of all slots and threads */
-  mill_crew *part;            /**< [n_part] of the threads, where the backend has parts */
-  int n_part;                 /**< 0 or several */
-  pthread_mutex_t mutex;      /**< of everything here but crews, while parts are at work */
-  mill_stream stream;         /**< of a run */
-  mill_posterior *posterior;  /**< of the row that is handed over; NULL: none is wanted */
-  double load_s, load_wall_s; /**< CPU and wall seconds of copying stars into slots */
+  mill_crew all;             /**< of all slots and threads */
+  mill_crew *part;           /**< [n_part] of the threads, where the backend has parts */
+  int n_part;                /**< 0 or several */
+  pthread_mutex_t mutex;     /**< of everything here but crews, while parts are at work */
+  mill_stream stream;        /**< of a run */
+  mill_posterior *posterior; /**< of the row that is handed over; NULL: none is wanted */
+  double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
 /** Bind the model and slots [n] to a crew's device if they have changed. */

@@ -25,10 +25,9 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
   return mill_slots_count_active(&p->slots, c->first, c->n_slot);
 }
 
-void mill_pipeline_settle(mill_pipeline *p)
+int mill_pipeline_settle(mill_pipeline *p)
 {
-  if (p->backend->settle)
-    p->backend->settle(p->all.device);
+  return p->backend->settle ? p->backend->settle(p->all.device) : MILL_OK;
 }
 
 /** There is no memory for another star: continue with half of the filled slots.  A thread that has
@@ -102,14 +101,13 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   /* work space first: stars take what is left of the memory */
   if (!c->is_under_way)
     MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
-  const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
+  const double before_s = mill_thread_cpu_s();
   mill_range_begin(MILL_RANGE_UPLOAD);
   err = mill_slots_load(&p->slots, i, &star);
   if (err == MILL_ERR_MEMORY)
     err = load_elsewhere(p, c, i, &star);
   mill_range_end();
   p->load_s += mill_thread_cpu_s() - before_s;
-  p->load_wall_s += mill_wall_s() - before_wall_s;
   from->is_waiting = err == MILL_ERR_MEMORY;
   if (from->is_waiting) {
     from->waiting = star;
@@ -346,7 +344,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
 done:
   /* later calls may fail for the same reason; the first failure counts */
   mill_error_save(err, &kept);
-  mill_pipeline_settle(p);
+  (void)p->backend->wait(p->all.device); /* pixels that stay need not, from now on */
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);
   deliver_last(p, &p->all);

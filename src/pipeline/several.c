@@ -190,6 +190,7 @@ static int copy_star(const mill_star *star, guest *g)
   }
   g->star = *star;
   g->star.segment = g->segment;
+  g->star.stays = 0;
   g->best.status = MILL_STATUS_NOT_DONE;
   g->tie = INFINITY;
   g->last = 0;

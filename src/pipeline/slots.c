@@ -416,9 +416,10 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   lay_out_star(s, e, star, NULL, at);
   const size_t n_raw = at[MILL_STAR_RAW], n_model = at[MILL_STAR_MODELS];
   at[MILL_STAR_MODELS] = 0;
-  at[MILL_STAR_RAW] = n_model + mill_round_up(segment_bytes, MILL_ARRAY_BYTES);
-  const size_t slot_at = at[MILL_STAR_RAW] + n_raw, n_device = at[MILL_STAR_DEVICE];
-  at[MILL_STAR_DEVICE] = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
+  const size_t slot_at = n_model + mill_round_up(segment_bytes, MILL_ARRAY_BYTES);
+  const size_t n_device = at[MILL_STAR_DEVICE];
+  at[MILL_STAR_RAW] = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
+  at[MILL_STAR_DEVICE] = at[MILL_STAR_RAW] + n_raw;
   MILL_CHECK(reserve_memory(s, e, at[MILL_STAR_DEVICE] + n_device));
   char *block = e->memory.at;
   e->model_bytes = n_model;
@@ -427,14 +428,14 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   memset(&s->host, 0, MILL_SLOT_COPY_BYTES);
   lay_out_star(s, e, star, block, at);
   s->n_piece = 0;
-  /* in the order in which they lie in the memory, so that they are one copy */
-  add_piece(s, block + n_model, e->segment, segment_bytes, star->stays);
+  /* in the order in which they lie in the memory, so that they are one copy and the pixels another */
+  add_piece(s, block + n_model, e->segment, segment_bytes, 0);
+  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES, 0);
   MILL_CHECK(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
   e->posterior = s->host.sample.posterior;
   e->epoch = s->host.epoch;
   e->n_epoch = star->n_epoch;
-  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES, 0);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
     e->plan[i].waveset = star->segment[i].waveset;

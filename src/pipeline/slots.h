@@ -12,9 +12,9 @@
 #include "src/pipeline/device_memory.h"
 #include "src/pipeline/waveset_cache.h"
 
-/** Memory of the backend for all of a star: its models, its mill_segment, what the host fills of
- * its arrays, its mill_slot, and the other arrays.  So the second to the fourth go up as one piece,
- * and the first two come back as one. */
+/** Memory of the backend for all of a star: its models, its mill_segment, its mill_slot, what the
+ *  host fills of its arrays, and the other arrays.  So the first two come back as one piece, the
+ *  next two go up as one and the pixels as another. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */

@@ -232,12 +232,15 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
 static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
 {
   enum { N_BYTE = 7 << 20 };
-  static unsigned char sent[N_BYTE], got[N_BYTE], expected[N_BYTE];
+  static unsigned char usual[N_BYTE], got[N_BYTE], expected[N_BYTE];
   static mill_upload piece[N_BYTE / 64];
   mill_device *device = NULL;
-  void *memory = NULL;
+  void *memory = NULL, *pinned = usual;
   assert_true(n_piece * step <= N_BYTE);
   made_check(tested->open(1, &device));
+  if (tested->pin)
+    made_check(tested->pin(N_BYTE, &pinned));
+  unsigned char *sent = pinned;
   made_check(tested->alloc(device, N_BYTE, &memory));
   memset(expected, 0x5a, N_BYTE);
   made_check(tested->upload(device, memory, expected, N_BYTE));
@@ -246,7 +249,7 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
   for (size_t i = 0; i < (size_t)n_piece; i++) {
     const int is_zero = i % 5 == 4;
     piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes,
-                             i % 3 == 1};
+                             i % 3 > 0};
     if (is_zero)
       memset(expected + i * step, 0, bytes);
     else
@@ -256,8 +259,8 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
   for (size_t i = 0; i < (size_t)n_piece; i++)
     if (!piece[i].stays)
       memset(sent + i * step, 0xff, bytes);
-  if (tested->settle)
-    tested->settle(device);
+  for (int i = 0; i < 2 && tested->settle; i++)
+    made_check(tested->settle(device));
   memset(sent, 0xff, N_BYTE);
   made_check(tested->download(device, got, memory, N_BYTE));
   /* pieces that nearly meet go as one, and what lies between them may be anything */
@@ -273,21 +276,18 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
   for (size_t i = 0; i < (size_t)n_piece; i++)
     assert_memory_equal(got + i * step, expected + i * step, bytes);
   tested->release(device, memory);
+  if (tested->pin)
+    tested->unpin(pinned);
   tested->close(device);
-}
-
-static inline void upload_all_pieces(void)
-{
-  upload_pieces(1, 7 << 20, 7 << 20);        /* over all buffers */
-  upload_pieces(7, 1 << 20, 1 << 20);        /* one after the other */
-  upload_pieces(1000, 7104, 7100);           /* more than are copied at a time */
-  upload_pieces(100, 65536, 64 << 8);        /* apart */
-  upload_pieces(3, 2 << 20, (2 << 20) - 63); /* ends just before a buffer does */
 }
 
 MILL_TEST(pieces_come_as_they_were_when_sent)
 {
-  upload_all_pieces();
+  upload_pieces(1, 7 << 20, 7 << 20);                        /* over all buffers */
+  upload_pieces(7, 1 << 20, 1 << 20);                        /* one after the other */
+  upload_pieces(1000, 7104, 7100);                           /* more than are copied at a time */
+  upload_pieces(100, 65536, 64 << 8);                        /* apart */
+  upload_pieces(3, MILL_STAGE_BYTES, MILL_STAGE_BYTES - 63); /* ends just before a buffer does */
 }
 
 /** The survey's stars with another library, of the same arms: its templates fit no star, and no

@@ -52,16 +52,9 @@ MILL_TEST(switches_of_the_driver_change_no_bit)
   n_fit = N_STAR;
 }
 
-MILL_TEST(pieces_come_as_they_were_by_several_copiers)
-{
-  switch_to("MILL_CUDA_COPIERS", "3");
-  upload_all_pieces();
-  switch_to("MILL_CUDA_COPIERS", NULL);
-}
-
 MILL_TEST(unknown_switches_are_refused)
 {
-  static const char *const of[][2] = {{"MILL_CUDA_GRAPH", "yes"}, {"MILL_CUDA_COPIERS", "0"}};
+  static const char *const of[][2] = {{"MILL_CUDA_GRAPH", "yes"}, {"MILL_CUDA_DEBUG", "2"}};
   mill_device *device = NULL;
   for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
     switch_to(of[i][0], of[i][1]);

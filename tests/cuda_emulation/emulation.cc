@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <set>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +18,10 @@ mill_emulation_settings mill_emulation = usual;
 
 namespace
 {
+
+/* Threads of a reader take and give back pinned memory. */
+std::recursive_mutex mutex;
+typedef std::lock_guard<std::recursive_mutex> guard;
 
 /* ---- failures and counts ---- */
 
@@ -108,6 +113,7 @@ cudaError_t enqueue(cudaStream_t stream, operation op)
 {
   if (!stream)
     mill_emu_stop("the default stream is not to be used");
+  guard lock(mutex);
   if (sticky != cudaSuccess)
     return done(sticky);
   if (stream->capture)
@@ -120,6 +126,7 @@ cudaError_t enqueue(cudaStream_t stream, operation op)
 /** Do work of all streams in a random order until the condition holds. */
 void work_until(const std::function<bool()> &condition)
 {
+  guard lock(mutex);
   reach(true);
   while (!condition() && sticky == cudaSuccess) {
     std::vector<mill_emu_stream *> ready;
@@ -221,6 +228,7 @@ cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+  guard lock(mutex);
   if (bytes < 1 || counts.n_byte_now + bytes > mill_emulation.memory_bytes) {
     counts.n_refused++;
     return done(cudaErrorMemoryAllocation);
@@ -250,6 +258,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
 
 cudaError_t cudaFree(void *memory)
 {
+  guard lock(mutex);
   if (!memory)
     return done(cudaSuccess);
   if (sticky == cudaSuccess)
@@ -268,6 +277,7 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes)
 {
+  guard lock(mutex);
   *memory = malloc(bytes);
   if (!*memory)
     return done(cudaErrorMemoryAllocation);
@@ -278,6 +288,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 
 cudaError_t cudaFreeHost(void *memory)
 {
+  guard lock(mutex);
   if (sticky == cudaSuccess)
     work_off_all();
   pinned.erase((char *)memory);
@@ -288,6 +299,7 @@ cudaError_t cudaFreeHost(void *memory)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
+  guard lock(mutex);
   const int up = kind == cudaMemcpyHostToDevice;
   const void *device = up ? to : from, *host = up ? from : to;
   if (!lies_in(device_memory, device, bytes))
@@ -315,6 +327,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
+  guard lock(mutex);
   *stream = new mill_emu_stream();
   streams.insert(*stream);
   return cudaSuccess;
@@ -322,6 +335,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+  guard lock(mutex);
   if (sticky == cudaSuccess)
     work_until([=] { return stream->work.empty(); });
   streams.erase(stream);

@@ -11,6 +11,7 @@
 
 #include "io/stars/reader.h"
 #include "kernels/base/error.h"
+#include "kernels/base/layout.h"
 #include "tests/io/surveys/desi_rows.h"
 #include "tests/mill_test.h"
 
@@ -169,6 +170,17 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   assert_memory_equal(got->ivar, plainly->ivar, n_pix * sizeof(float));
   assert_memory_equal(got->mask, plainly->mask, n_pix * sizeof(int32_t));
   assert_memory_equal(got->resolution, plainly->resolution, n_pix * n_diag * sizeof(float));
+  /* one behind the other as in a slot, so that a GPU gets them by one copy */
+  const mill_raw_segment *s = &batch->segment[row->first_segment];
+  const char *begin = (const char *)s->flux;
+  size_t at = 0;
+  for (int a = 0; a < 3; a++, s++) {
+    const size_t bytes = 4 * (size_t)s->n_pix;
+    assert_ptr_equal(s->flux, begin + mill_take(&at, bytes));
+    assert_ptr_equal(s->ivar, begin + mill_take(&at, bytes));
+    assert_ptr_equal(s->mask, begin + mill_take(&at, bytes));
+    assert_ptr_equal(s->resolution, begin + mill_take(&at, (size_t)s->n_diag * bytes));
+  }
 }
 
 MILL_TEST(every_row_comes_once_with_its_pixels)

@@ -63,7 +63,7 @@ MILL_TEST(the_narrowest_tenth)
 MILL_TEST(what_counts)
 {
   mill_library lib;
-  mill_narrow_widths widths = {{0}, {0}};
+  mill_narrow_widths widths = {.n_seen = 0};
   memset(&lib, 0, sizeof lib);
   lib.n_arm = 2;
   lib.arm[0].template_sigma_aa = -1; /* the instrument's own */
