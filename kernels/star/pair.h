@@ -20,8 +20,9 @@
 /** Two stars are tried where the residuals' peak has this significance, or the lesser one where
  *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one; and they are kept where
  *  they lower -2 ln L by MILL_PAIR_GAIN, all in units of the reduced chi-square.  A first turn ends
- *  early that is further from half of that than so many times what the next step promises, and has no
- *  more than MILL_PAIR_MOST_JAC Jacobians. */
+ *  early that is further from half of that than so many times what the next step promises (later on
+ *  once), or leads to lines too broad to become a star's, and has no more than MILL_PAIR_MOST_JAC
+ *  Jacobians. */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
 #define MILL_PAIR_BROAD      30.0
@@ -40,6 +41,7 @@
 #define MILL_PAIR_TRUST   3.0
 #define MILL_PAIR_WIDE    30.0
 #define MILL_PAIR_PROMISE 3.0
+#define MILL_PAIR_BLUNT   250.0
 /** Turns, after which of them the brighter star becomes the first one, and how many more there are
  *  where velocities change; Jacobians of a first turn. */
 enum {
@@ -47,6 +49,7 @@ enum {
   MILL_PAIR_SWAP = 4,
   MILL_PAIR_MOVING = 10,
   MILL_PAIR_JAC = 4,
+  MILL_PAIR_LATER_JAC = 6,
   MILL_PAIR_MOST_JAC = 12
 };
 
@@ -83,6 +86,16 @@ MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised
 {
   return !(slot->result.m2ll - slot->polish.at.f + promised >
            0.5 * MILL_PAIR_GAIN * mill_pair_unit_of(slot));
+}
+
+/** Is this first turn not worth another Jacobian? */
+MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
+{
+  const mill_polish *polish = &slot->polish;
+  const int later = polish->n_jac >= MILL_PAIR_LATER_JAC;
+  return polish->n_jac >= MILL_PAIR_JAC &&
+         (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
+          (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
 /** End it; the row is that of one star. */
@@ -488,8 +501,7 @@ MILL_HD_CALLED static inline void mill_pair_digest(const mill_model *m, mill_slo
       p->at = p->next;
       mill_pair_epochs_take(slot);
     }
-    if (outcome == MILL_POLISH_GO && p->n_turn == 0 && slot->polish.n_jac >= MILL_PAIR_JAC &&
-        mill_pair_loses(slot, MILL_PAIR_PROMISE * slot->polish.pred))
+    if (outcome == MILL_POLISH_GO && p->n_turn == 0 && mill_pair_is_hopeless(slot))
       mill_pair_drop(slot);
     else if (outcome == MILL_POLISH_GO &&
              (p->n_turn > 0 || slot->polish.n_jac < MILL_PAIR_MOST_JAC))
