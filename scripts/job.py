@@ -37,10 +37,11 @@ def main():
         sys.exit(status)
     except Failure as failure:
         status, message = failure.status, str(failure)
-    except SystemError as error:  # a signal came while HDF5 called Python
-        if not isinstance(error.__cause__, Failure):
+    except (SystemError, ImportError) as error:  # a signal came while HDF5 or numpy called Python
+        failure = error.__cause__ or error.__context__
+        if not isinstance(failure, Failure):
             raise
-        status, message = error.__cause__.status, str(error.__cause__)
+        status, message = failure.status, str(failure)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
     except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file

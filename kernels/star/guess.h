@@ -128,16 +128,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double model[MILL_CHUNK];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      model[i] = 0.0;
-    for (int k = 0; k < nk; k++) {
-      const float *cont = ws->cont + (size_t)k * mill_row_pitch(n) + first;
-      const double ak = work->solve[k];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        model[i] += ak * (double)cont[i];
-    }
+    mill_continuum_of(s, nk, work->solve, first, len, model);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int p = first + i, good = s->good[p];

@@ -4,9 +4,10 @@
  *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
  *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have
  *  unit variance.  One more is the template's derivative by ln(width of the line-spread function),
- *  times that width's relative error.  The covariance is fixed once, with a template, a velocity and a continuum, and from then on
- *  F is a Gaussian likelihood of known covariance: weights is and d = flux is with the diagonal in
- *  them, and E = L^-1 C with L L^T = 1 + C^T C, so that the inverse covariance is 1 - E^T E.
+ *  times that width's relative error.  The covariance is fixed once, with a template, a velocity and
+ *  a continuum, and from then on F is a Gaussian likelihood of known covariance: weights is and d =
+ *  flux is with the diagonal in them, and E = L^-1 C with L L^T = 1 + C^T C, so that the inverse
+ *  covariance is 1 - E^T E.
  */
 #ifndef MILL_MODEL_ERROR_H
 #define MILL_MODEL_ERROR_H
@@ -212,8 +213,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double more[MILL_CHUNK], dd = 0.0, product = 1.0;
-    int64_t exponent = 0;
+    double more[MILL_CHUNK], dd = 0.0;
     MILL_SIMD_SUM(dd)
     for (int i = 0; i < len; i++) {
       const int p = first + i;
@@ -229,13 +229,7 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
       s->d[p] = (float)((double)s->own_d[p] * ratio);
       dd += (double)s->d[p] * (double)s->d[p] + (more[i] - more[i]); /* of infinity NaN */
     }
-    MILL_SIMD_PRODUCT(product, exponent)
-    for (int i = 0; i < len; i++) {
-      int64_t of;
-      product *= mill_mantissa(more[i], &of);
-      exponent += of;
-    }
-    part[0] += log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+    part[0] += mill_sum_of_logs(len, more);
     part[1] += dd;
   }
   mill_block_sum_n(b, part, 2, total);
@@ -354,15 +348,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   {
     const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double sum[MILL_CHUNK];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      sum[i] = 0.0;
-    for (int k = 0; k < s->ws->n_cont; k++) {
-      const float *row = s->ws->cont + (size_t)k * mill_row_pitch(n) + first;
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        sum[i] += work->solve[k] * (double)row[i];
-    }
+    mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, sum);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       s->scratch[first + i] = (float)sum[i];

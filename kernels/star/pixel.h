@@ -61,6 +61,22 @@ MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
   return -poly * ((double)d - poly * t);
 }
 
+/** Continuum at len pixels from first on: nk functions with these coefficients. */
+MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *coef, int first,
+                                   int len, double *sum)
+{
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    sum[i] = 0.0;
+  for (int k = 0; k < nk; k++) {
+    const float *row = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
+    const double by = coef[k];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] += by * (double)row[i];
+  }
+}
+
 /** Blocks of pixels for each continuum function, in which the residuals of the final answer are
  *  looked at: with a factor of its own for each the continuum would follow waves of half the
  *  length that its functions can. */

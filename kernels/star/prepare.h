@@ -549,6 +549,21 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
+/** Sum of the logarithms of x [n], n <= 64: one of the product of the mantissas, which stays below
+ *  2^64. */
+MILL_INLINE double mill_sum_of_logs(int n, const double *x)
+{
+  double product = 1.0;
+  int64_t exponent = 0;
+  MILL_SIMD_PRODUCT(product, exponent)
+  for (int i = 0; i < n; i++) {
+    int64_t e;
+    product *= mill_mantissa(x[i], &e);
+    exponent += e;
+  }
+  return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+}
+
 /** S/N and the flux scale that bad pixels' errors are made of; returns the number of pixels
  *  without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
@@ -656,8 +671,7 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
     }
     if (n_left > 0)
       mill_fill_pixels(s, ignore, first, len, flux);
-    double dd = 0.0, product = 1.0;
-    int64_t exponent = 0;
+    double dd = 0.0;
     int n_off = 0;
     MILL_SIMD_SUM(dd, n_off)
     for (int i = 0; i < len; i++) {
@@ -667,14 +681,7 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
       dd += (double)d * (double)d;
       n_off += !(isfinite(d) && isfinite(is) && is > 0.0f);
     }
-    /* sum of logarithms: one of the product of the mantissas, which stays below 2^64 */
-    MILL_SIMD_PRODUCT(product, exponent)
-    for (int i = 0; i < len; i++) {
-      int64_t e;
-      product *= mill_mantissa(inverse[i], &e);
-      exponent += e;
-    }
-    acc[0] += log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+    acc[0] += mill_sum_of_logs(len, inverse);
     acc[1] += dd;
     acc[2] += (double)n_off;
   }

@@ -159,7 +159,7 @@ MILL_TEST(one_arm_and_few_labels)
 
 MILL_TEST(priors_pull)
 {
-  make_stars(6, 10, 60);
+  make_stars(6, 30, 60); /* no star is given up after five Jacobians */
   fit(6, result[0]);
   set.prior_mean[2] = 5500;
   set.prior_sigma[2] = 2;
