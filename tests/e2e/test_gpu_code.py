@@ -138,13 +138,14 @@ class GpuCode(ProgramTest):
             self.same_fits(SHORT + NARROW, sdss, lib=fgk, **variables)
             line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, sdss]
             run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
-            # Digests by PTX: where one lane leaves a barrier of its own (BREAK), the simulator lets it leave
-            # also what other lanes have in the same barrier register.
+            # Digests by PTX from here on: where one lane leaves a barrier of its own (BREAK), the simulator
+            # lets it leave also what other lanes have in the same barrier register.
             but_digest = variables and {"PTXSIM_SASS": shutil.copytree(
                 variables["PTXSIM_SASS"], tmp("sample"), ignore=shutil.ignore_patterns("*digest*"))}
             self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
                            **but_digest)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
-            self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(), **variables)
+            self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(),
+                           **but_digest)
             np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
