@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Line-spread functions given as a sigma per pixel: rows as of a resolution matrix
+ *  (docs/science/numerics.md, "Line-spread function"). */
+#ifndef MILL_LSF_H
+#define MILL_LSF_H
+
+#include "kernels/math/activation.h"
+#include "kernels/math/block.h"
+#include "kernels/star/slot.h"
+
+/** Line-spread functions given as a sigma, in units of the sigma that templates lack:
+ *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
+#define MILL_LSF_REACH 4.0
+#define MILL_LSF_EDGE  3.0
+/** How much of the square of what templates lack of the line-spread function may act on their grid;
+ *  sigma over steps that they need there on a grid coarser than their library's. */
+#define MILL_LARGEST_BLUR 0.95
+#define MILL_GRID_SIGMA   1.75
+/** Kernels narrower than the second (sigma over pixels) have the weights of even pixels where these
+ *  are even within the third.  Elsewhere those narrower than the first are made of moments, wider than
+ *  the second of samples, between them of both, so that there is no step. */
+#define MILL_LSF_MOMENTS 0.6
+#define MILL_LSF_SAMPLES 0.8
+#define MILL_LSF_EVEN    0.01
+
+enum { MILL_LSF_HALF = 4 /**< half width of the weights of even pixels, the least of a kernel */ };
+
+/** Weights of the pixels around i that act as a Gaussian of sigma s does on the quartic
+ *  through five of them: exact moments up to the fourth, however narrow it is and
+ *  whatever the spacing.  wave points at pixel i. */
+MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
+{
+  const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
+                       wave[2] - wave[0]};
+  double sum = 0.0;
+  for (int j = 0; j < 5; j++) {
+    if (j == 2)
+      continue;
+    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at
+     * d_j), and the mean of x^2 over the Gaussian is s^2, of x^4 3 s^4, of x and x^3 0 */
+    double pairs = 0.0, value = d[j];
+    for (int k = 0; k < 5; k++) {
+      if (k == j || k == 2)
+        continue;
+      value *= d[j] - d[k];
+      for (int l = 0; l < k; l++)
+        if (l != j && l != 2)
+          pairs += d[k] * d[l];
+    }
+    weight[j] = s * s * (3.0 * s * s + pairs) / value;
+    sum += weight[j];
+  }
+  weight[2] = 1.0 - sum;
+}
+
+/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on: those
+ *  whose error has the least variance for lines of sigma 1.3 pixels at random places.  The matrix is
+ *  the inverse of covariances exp(-d^2 / 4 sigma^2) of the pixels, each with its image. */
+MILL_HD static inline void mill_lsf_even(double s, double *weight)
+{
+  enum { N = MILL_LSF_HALF + 1 };
+  const double sigma = 1.3;
+  const double inverse[N][N] = {
+      {3409.4872628047, -6035.3472788939, 4095.6899540358, -1957.9065891723, 507.71865702255},
+      {-3017.6736394469, 5356.7806286554, -3659.6068088914, 1763.9020140683, -461.15360756461},
+      {2047.8449770179, -3659.6068088914, 2546.4050167435, -1257.8540680297, 337.37998927709},
+      {-978.95329458618, 1763.9020140683, -1257.8540680297, 646.31936698776, -181.66626535928},
+      {253.85932851127, -461.15360756461, 337.37998927709, -181.66626535928, 55.080049199411}};
+  double cov[N], step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s)), sum = 0.0;
+  const double twice = step * step;
+  cov[0] = 1.0;
+  for (int k = 1; k < N; k++, step *= twice)
+    cov[k] = cov[k - 1] * step;
+  for (int k = 0; k < N; k++) {
+    weight[k] = 0.0;
+    for (int j = 0; j < N; j++)
+      weight[k] += inverse[k][j] * cov[j];
+    sum += k == 0 ? weight[k] : 2.0 * weight[k];
+  }
+  sum = 1.0 / sum;
+  for (int k = 0; k < N; k++)
+    weight[k] *= sum;
+}
+
+/** Are the weights of mill_lsf_even for pixel i, where the Gaussian has sigma s_pix in pixels? */
+MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
+{
+  const int h = MILL_LSF_HALF;
+  if (!(s_pix > 0.0 && s_pix < MILL_LSF_SAMPLES) || i < h || i >= n - h)
+    return 0;
+  const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), most = MILL_LSF_EVEN * pixel;
+  return fabs(wave[i + h] - wave[i] - h * pixel) <= most &&
+         fabs(wave[i] - wave[i - h] - h * pixel) <= most;
+}
+
+/** sigma s in A at pixel i in pixels. */
+MILL_HD static inline double mill_lsf_pixels(int n, const double *wave, int i, double s)
+{
+  const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;
+  return s * (double)(right - left) / (wave[right] - wave[left]);
+}
+
+/** Weights of the pixels i - h ... i + h (h >= MILL_LSF_HALF) for a Gaussian of sigma s in A that is
+ *  sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
+ *  alone. */
+MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
+                                        double *row)
+{
+  for (int k = 0; k <= 2 * h; k++)
+    row[k] = 0.0;
+  if (!(s > 0.0) || i < 2 || i > n - 3) {
+    row[h] = 1.0;
+    return;
+  }
+  const double s_pix = mill_lsf_pixels(n, wave, i, s);
+  if (mill_lsf_takes_even(n, wave, i, s_pix)) {
+    double weight[MILL_LSF_HALF + 1];
+    mill_lsf_even(s_pix, weight);
+    for (int k = 0; k <= MILL_LSF_HALF; k++)
+      row[h - k] = row[h + k] = weight[k];
+    return;
+  }
+  double share = (s_pix - MILL_LSF_MOMENTS) / (MILL_LSF_SAMPLES - MILL_LSF_MOMENTS);
+  share = share < 0.0 ? 0.0 : (share > 1.0 ? 1.0 : share);
+  if (share > 0.0) {
+    double sum = 0.0;
+    for (int k = 0; k <= 2 * h; k++) {
+      const int j = i - h + k;
+      if (j < 0 || j >= n)
+        continue;
+      const int left = j > 0 ? j - 1 : 0, right = j < n - 1 ? j + 1 : n - 1;
+      const double u = (wave[j] - wave[i]) / s;
+      row[k] = exp(-0.5 * u * u) * (wave[right] - wave[left]) / (double)(right - left);
+      sum += row[k];
+    }
+    for (int k = 0; k <= 2 * h; k++)
+      row[k] *= share / sum;
+  }
+  if (share < 1.0) {
+    double weight[5];
+    mill_lsf_moments(wave + i, s, weight);
+    for (int k = 0; k < 5; k++)
+      row[h - 2 + k] += (1.0 - share) * weight[k];
+  }
+}
+
+/** Line-spread function from a sigma per pixel: rows as of a resolution matrix. */
+MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const size_t pitch = (size_t)mill_row_pitch(n);
+  /* for a moment the wavelengths */
+  MILL_FOR_SIMD(b, i, n)
+  {
+    s->base[i] = 1.0 / mill_exp_negative(-s->ws->ln_wave[i]);
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      double weight[MILL_LSF_HALF + 1];
+      s_pix[i] = mill_lsf_pixels(n, s->base, first + i, (double)s->lsf_aa[first + i]);
+      mill_lsf_even(s_pix[i], weight);
+      for (int k = 0; k <= MILL_LSF_HALF; k++)
+        even[k][i] = weight[k];
+    }
+    for (int k = 0; k < nd; k++) {
+      const int off = k < h ? h - k : k - h, some = off <= MILL_LSF_HALF;
+      const double *weight = even[some ? off : 0];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->res[(size_t)k * pitch + (size_t)(first + i)] = some ? (float)weight[i] : 0.0f;
+    }
+    for (int i = 0; i < len; i++) {
+      double row[MILL_MAX_DIAG];
+      if (mill_lsf_takes_even(n, s->base, first + i, s_pix[i]))
+        continue;
+      mill_lsf_row(n, s->base, first + i, (double)s->lsf_aa[first + i], h, row);
+      for (int k = 0; k < nd; k++)
+        s->res[(size_t)k * pitch + (size_t)(first + i)] = (float)row[k];
+    }
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double sum[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const float *row = s->res + (size_t)k * pitch + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        sum[i] += (double)row[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      s->base[first + i] = sum[i];
+  }
+  MILL_BARRIER(b);
+}
+
+#endif
