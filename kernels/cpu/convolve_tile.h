@@ -4,9 +4,8 @@
 #ifndef MILL_CPU_CONVOLVE_TILE_H
 #define MILL_CPU_CONVOLVE_TILE_H
 
-#define MILL_ROTATE_ANYWHERE 1
-
 enum {
+  MILL_ROTATE_ANYWHERE = 1,
   MILL_ROTATE_VECS = 4, /**< vectors that a rotation sums at a time */
   MILL_ROTATE_TILE = MILL_ROTATE_VECS * MILL_VEC_N,
   MILL_RESOLVE_TILE = MILL_VEC_N

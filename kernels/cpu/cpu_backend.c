@@ -115,50 +115,35 @@ typedef struct mill_start_task {
   mill_timing *timing;
 } mill_start_task;
 
-/** Stars from the first on, of n at most, that are compared with the same templates. */
-static int alike(int n, mill_slot *const *slot)
+/** Are MILL_GUESS_STARS stars compared with the same templates? */
+static int are_alike(mill_slot *const *slot)
 {
-  int n_alike = 1;
-  while (n_alike < n && slot[n_alike]->n_segment == slot[0]->n_segment) {
+  for (int j = 1; j < MILL_GUESS_STARS; j++) {
+    if (slot[j]->n_segment != slot[0]->n_segment)
+      return 0;
     for (int i = 0; i < slot[0]->n_segment; i++) {
-      const mill_segment *x = &slot[0]->segment[i], *y = &slot[n_alike]->segment[i];
+      const mill_segment *x = &slot[0]->segment[i], *y = &slot[j]->segment[i];
       if (mill_guess_takes(x) != mill_guess_takes(y) || x->ws->templ != y->ws->templ)
-        return n_alike;
+        return 0;
     }
-    n_alike++;
   }
-  return n_alike;
+  return 1;
 }
 
-/** mill_block_guess_match of MILL_GUESS_STARS stars that are alike, each with its work's grid for
- *  sums: templates, which are too many for the first cache, are loaded once. */
-static void match_stars(mill_block *b, const mill_model *m, int k0, mill_slot *const *slot,
-                        mill_workspace *work)
+/** slot->guess.chisq of all stars.  Those that are alike are taken together: templates, which are too
+ *  many for the first cache, are loaded once for them. */
+static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
-  enum { N_STAR = MILL_GUESS_STARS, N = 2 * MILL_GUESS_LANE };
-  MILL_FOR(b, f, m->guess_n)
-  {
-    float *sum[N_STAR];
-    for (int j = 0; j < N_STAR; j++) {
-      sum[j] = (float *)work[j].grid + (ptrdiff_t)f * N;
-      mill_guess_zero(sum[j]);
-    }
-    for (int i_seg = 0; i_seg < slot[0]->n_segment; i_seg++) {
-      const mill_segment *s = &slot[0]->segment[i_seg];
-      for (int i = 0; i < s->ws->n_block && mill_guess_takes(s); i += MILL_GUESS_LANE) {
-        const int left = s->ws->n_block - i;
-        const float *d[N_STAR];
-        for (int j = 0; j < N_STAR; j++)
-          d[j] =
-              slot[j]->segment[i_seg].guess + (ptrdiff_t)(i / MILL_GUESS_LANE * m->guess_n + f) * N;
-        mill_guess_products(N_STAR, left < MILL_GUESS_LANE ? left : MILL_GUESS_LANE, d,
-                            mill_guess_templates(m, s->ws, k0, f) + (ptrdiff_t)i * N, sum);
-      }
-    }
+  float *sum[MILL_GUESS_STARS];
+  for (int j = 0; j < MILL_GUESS_STARS; j++)
+    sum[j] = (float *)t->work[j].grid;
+  for (int i = 0, n; i < t->n; i += n) {
+    n = t->n - i >= MILL_GUESS_STARS && are_alike(t->slot + i) ? MILL_GUESS_STARS : 1;
+    if (n > 1)
+      mill_block_guess_matches(b, t->m, k0, MILL_GUESS_STARS, t->slot + i, sum);
+    else
+      mill_block_guess_match(b, t->m, k0, t->slot[i], t->work);
   }
-  MILL_BARRIER(b);
-  for (int j = 0; j < N_STAR; j++)
-    mill_block_guess_shifts(b, m, k0, slot[j], (float *)work[j].grid);
 }
 
 static void body_start(mill_block *b, void *arg)
@@ -181,13 +166,7 @@ static void body_start(mill_block *b, void *arg)
   for (int i = 0; i < t->n; i++)
     mill_block_guess_data(b, t->m, t->slot[i], t->work);
   for (int k = 0; k < t->m->n_templ; k += MILL_GUESS_LANE)
-    for (int i = 0; i < t->n; i++)
-      if (alike(t->n - i, t->slot + i) >= MILL_GUESS_STARS) {
-        match_stars(b, t->m, k, t->slot + i, t->work);
-        i += MILL_GUESS_STARS - 1;
-      } else {
-        mill_block_guess_match(b, t->m, k, t->slot[i], t->work);
-      }
+    match_stars(b, t, k);
   for (int i = 0; i < t->n; i++) {
     mill_block_guess_starts(b, t->m, t->slot[i]);
     MILL_SERIAL(b)

@@ -62,12 +62,6 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Of one star. */
-MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
-{
-  mill_guess_products(1, n_block, &d, t, &sum);
-}
-
 /** mill_fourier_pair of them. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {

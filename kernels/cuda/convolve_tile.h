@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/quad.h"
 
-enum { MILL_ROTATE_TILE = 4, MILL_RESOLVE_TILE = 4 };
+enum { MILL_ROTATE_TILE = 4, MILL_ROTATE_ANYWHERE = 0, MILL_RESOLVE_TILE = 4 };
 
 MILL_INLINE int mill_tiles_first(int half)
 {

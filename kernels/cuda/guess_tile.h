@@ -7,7 +7,7 @@
 #include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
-enum { MILL_GUESS_TEMPLATES = 4 };
+enum { MILL_GUESS_TEMPLATES = 4, MILL_GUESS_STARS = 1 };
 
 /** Real and imaginary parts of four sequences, MILL_GUESS_LANE apart. */
 typedef struct mill_four {
@@ -36,14 +36,13 @@ MILL_INLINE void mill_guess_zero(float *sum)
   mill_four_put(&zero, sum);
 }
 
-/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates.
- *
- *  d  in      real parts of D of the blocks, imaginary parts MILL_GUESS_LANE on
- *  t  in      real parts of T of the first template, imaginary parts MILL_GUESS_LANE on; blocks
- *             lie 2 MILL_GUESS_LANE apart
- *  sum  in/out  real parts, imaginary parts MILL_GUESS_LANE on */
-MILL_INLINE void mill_guess_product(int n_block, const float *d, const float *t, float *sum)
+/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and one star,
+ *  as on a CPU (kernels/cpu/guess_tile.h). */
+MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
+                                     float *const *to_star)
 {
+  const float *d = *of_star;
+  float *sum = *to_star;
   MILL_GLOBAL(d);
   MILL_GLOBAL(t);
   MILL_GLOBAL(sum);

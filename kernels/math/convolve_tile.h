@@ -3,6 +3,7 @@
  *  of their row.  Each backend's convolve_tile.h (kernels/math/primitives.h) gives
  *
  *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  numbers of a tile
+ *   MILL_ROTATE_ANYWHERE                 1: a rotation's tiles may also begin between whole ones
  *   mill_tiles_first(half)               where the first tile begins, from `half` on
  *   mill_resolve_most(n, n_diag, first)  resolution tiles from there on, in rows of n
  *   mill_resolve_shift(n_diag)           how far from a multiple of 16 bytes the rows begin that the
@@ -20,10 +21,5 @@
 enum { MILL_RESOLVE_ROWS = 4 };
 
 #include MILL_PRIMITIVES_CONVOLVE
-
-/** Do a rotation's tiles begin anywhere, and not only at whole ones from the first? */
-#ifndef MILL_ROTATE_ANYWHERE
-#define MILL_ROTATE_ANYWHERE 0
-#endif
 
 #endif

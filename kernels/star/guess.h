@@ -58,7 +58,8 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** slot->guess.chisq of the templates from k0 on, one group, from sum, their products' transforms. */
+/** A star's slot->guess.chisq of the templates from k0 on, one group, from the transforms of their
+ *  products, sum. */
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {
@@ -74,40 +75,51 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
   MILL_BARRIER(b);
 }
 
-/** A group's transforms of a wavelength set's templates at frequency f. */
-MILL_HD static inline const float *mill_guess_templates(const mill_model *m, const mill_waveset *ws,
-                                                        int k0, int f)
-{
-  return ws->templ + ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)m->guess_n + (size_t)f) *
-                         (size_t)ws->n_block * 2 * MILL_GUESS_LANE;
-}
-
-/** The same from the transformed bins of all used segments. */
-MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
-                                          mill_slot *slot, mill_workspace *work)
+/** The same of n_star stars from the transformed bins of all used segments, which have the same
+ *  templates (n_star: a constant, MILL_GUESS_STARS at most).  sum: of each star
+ *  [guess_n][2][MILL_GUESS_LANE], lost. */
+MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
+                                          const int n_star, mill_slot *const *slot,
+                                          float *const *sum)
 {
   const int n = m->guess_n, n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
-  float *sum = (float *)work->rotated;
   MILL_FOR(b, e, n * n_side)
   {
     const int f = e / n_side, lane = e % n_side * MILL_GUESS_TEMPLATES;
-    float *re = sum + f * 2 * MILL_GUESS_LANE + lane;
-    mill_guess_zero(re);
-    for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
-      const mill_segment *s = &slot->segment[i_seg];
+    float *to[MILL_GUESS_STARS];
+    for (int j = 0; j < n_star; j++) {
+      to[j] = sum[j] + f * 2 * MILL_GUESS_LANE + lane;
+      mill_guess_zero(to[j]);
+    }
+    for (int i_seg = 0; i_seg < slot[0]->n_segment; i_seg++) {
+      const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
       const int n_block = s->ws->n_block;
-      const float *t = mill_guess_templates(m, s->ws, k0, f) + lane;
-      for (int i = 0; i < n_block; i += MILL_GUESS_LANE)
-        mill_guess_product(n_block - i < MILL_GUESS_LANE ? n_block - i : MILL_GUESS_LANE,
-                           s->guess +
-                               (ptrdiff_t)(i / MILL_GUESS_LANE * n + f) * 2 * MILL_GUESS_LANE,
-                           t + (ptrdiff_t)i * 2 * MILL_GUESS_LANE, re);
+      const float *t = s->ws->templ + lane +
+                       ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
+                           2 * MILL_GUESS_LANE;
+      for (int i = 0; i < n_block; i += MILL_GUESS_LANE) {
+        const float *d[MILL_GUESS_STARS];
+        for (int j = 0; j < n_star; j++)
+          d[j] = slot[j]->segment[i_seg].guess +
+                 (ptrdiff_t)(i / MILL_GUESS_LANE * n + f) * 2 * MILL_GUESS_LANE;
+        mill_guess_products(n_star, n_block - i < MILL_GUESS_LANE ? n_block - i : MILL_GUESS_LANE,
+                            d, t + (ptrdiff_t)i * 2 * MILL_GUESS_LANE, to);
+      }
     }
   }
   MILL_BARRIER(b);
-  mill_block_guess_shifts(b, m, k0, slot, sum);
+  for (int j = 0; j < n_star; j++)
+    mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
+}
+
+/** Of one star. */
+MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
+                                          mill_slot *slot, mill_workspace *work)
+{
+  float *sum = (float *)work->rotated;
+  mill_block_guess_matches(b, m, k0, 1, &slot, &sum);
 }
 
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of

@@ -105,7 +105,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     for (int k = 0; k < e->n; k++)
       e->f[k] = 0.0;
     if (p->n_scan == 0) {
-      e->peak = INFINITY;
+      e->least = INFINITY;
       e->from = e->best[0] = e->shift[0];
       e->best[1] = e->shift[1];
     }
@@ -148,8 +148,8 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
     mill_epoch *e = &slot->epoch[i];
     double v = 0.0;
     const double f = mill_pair_least(e, &v);
-    if (f < e->peak) {
-      e->peak = f;
+    if (f < e->least) {
+      e->least = f;
       e->best[0] = e->shift[0];
       e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
     }
@@ -226,14 +226,14 @@ MILL_HD_CALLED static inline void mill_pair_settled(mill_slot *slot)
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     if (left > 0) {
-      e->peak = e->moment[MILL_MOMENT_F];
+      e->least = e->moment[MILL_MOMENT_F];
       e->best[0] = v0;
       e->best[1] = v1;
       e->shift[0] += v1 - v0;
       e->shift[1] += v0 - v1;
     } else {
-      e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->peak);
-      if (!(e->moment[MILL_MOMENT_F] < e->peak)) {
+      e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->least);
+      if (!(e->moment[MILL_MOMENT_F] < e->least)) {
         e->shift[0] += e->best[0] - v0;
         e->shift[1] += e->best[1] - v1;
       }

@@ -137,7 +137,7 @@ typedef struct mill_epoch {
   /* of two stars (kernels/star/pair_epochs.h) */
   double peak;                  /**< of its residuals alone, as that of the pair */
   double shift[2], pair_err[2]; /**< velocities less those of the stars, and their errors */
-  double from, best[2];         /**< of a scan: the first star's, and the best shifts */
+  double from, best[2], least;  /**< of a search: the first star's, the best ones, and their F */
   double exchanged;             /**< what -2 ln L tells of which velocity is whose */
   double moment[MILL_N_MOMENT];
 } mill_epoch;

@@ -106,11 +106,10 @@ def epoch_pulls(pairs, found):
     """Pulls of both velocities of each epoch that the stars are known at."""
     one, two, first, second = (pairs[name][found] for name in ("epoch VRAD", "epoch VRAD_2", "first",
                                                                "second"))
-    turned = np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1)
     sure = pairs["epoch EPOCH_FLAG"][found] == 0
     print(f"{sure.size} epochs, {np.count_nonzero(~sure)} with a flag; of the others:")
-    for which, v, mine, other in ("", one, first, second), ("_2", two, second, first):
-        pull = (v - np.where(turned[:, np.newaxis], other, mine)) / pairs[f"epoch VRAD{which}_ERR"][found]
+    for which, v, truth in zip(("", "_2"), (one, two), pair_survey.as_fitted(one, first, second)):
+        pull = (v - truth) / pairs[f"epoch VRAD{which}_ERR"][found]
         print(f"VRAD{which}: width {half_width(pull[sure]):.2f}, "
               f"{100 * np.mean(np.abs(pull[sure]) > 5):.1f} % beyond 5 errors")
 

@@ -18,6 +18,12 @@ from simulate.survey import Survey  # noqa: E402
 BLOCK = 32  # stars made at once
 
 
+def as_fitted(one, first, second):
+    """True velocities [star, epoch] of both stars, first those of the ones that were fitted with one."""
+    turned = (np.abs(one - first).sum(axis=1) > np.abs(one - second).sum(axis=1))[:, np.newaxis]
+    return np.where(turned, second, first), np.where(turned, first, second)
+
+
 def make(path, program, apart_km_s, ratio, velocity=None, noise=0, **settings):
     """Write the file of pairs whose velocities differ by apart_km_s [n] and whose second star has
     ratio [n] times the median flux of the first one over arm r; 0: there is none.  It has the first
