@@ -28,16 +28,24 @@ enum mill_epochs_stage { MILL_EPOCHS_JOINT = 0, MILL_EPOCHS_SCANNED, MILL_EPOCHS
 /** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
 {
+  const double most = 600.0; /* of an exponent, so that no term underflows */
   const int odd = n % 2;
+  double rest = 0.5 * x > most ? 0.5 * x - most : 0.0;
   double sum = odd ? erfc(sqrt(0.5 * x)) : 0.0;
-  double term = exp(-0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
+  double term = exp(rest - 0.5 * x) * (odd ? sqrt(2.0 * x / MILL_PI) : 1.0);
   if (n < 1)
     return 1.0;
   for (int d = 2 + odd; d <= n; d += 2) {
     sum += term;
     term *= x / d;
+    if (rest > 0.0 && term > 1.0) {
+      const double part = exp(-(rest < most ? rest : most));
+      rest = rest < most ? 0.0 : rest - most;
+      sum *= part;
+      term *= part;
+    }
   }
-  return sum;
+  return sum * exp(-rest);
 }
 
 /** Mean of the epochs' velocities, and by error and a floor of it chi-square of a constant one, with
@@ -218,22 +226,24 @@ MILL_HD_CALLED static inline int mill_epochs_digest(const mill_model *m, mill_sl
   return 0;
 }
 
-/** Where the epochs differ, let the fit have each at its velocity and the star at their mean, which
- *  becomes the best point; 0: they do not, or it has been done. */
+/** Where the epochs differ, give each its velocity and the star their mean, which becomes the best
+ *  point.  1: for a fit with them; 0: for the row, or the epochs do not differ. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
+  const int is_first = slot->epochs_stage != MILL_EPOCHS_SHIFTED;
   mill_epochs_mean mean;
   mill_epochs_average(m, slot, 1.0, &mean);
-  if (slot->epochs_stage == MILL_EPOCHS_SHIFTED || !(mean.pval < MILL_EPOCH_PVAL))
+  if (mean.n == 0 || (is_first && !(mean.pval < MILL_EPOCH_PVAL)))
     return 0;
   for (int i = 0; i < slot->n_segment; i++) {
     const double v = slot->epoch[slot->segment[i].epoch].search.found;
     slot->segment[i].shift_km_s = isfinite(v) ? v - mean.velocity : 0.0;
   }
   slot->best.end[MILL_PAR_VRAD] = mean.velocity;
+  slot->profile.has_arm = 0; /* it is about another place */
   slot->epochs_stage = MILL_EPOCHS_SHIFTED;
   slot->result.info |= MILL_INFO_EPOCHS;
-  return 1;
+  return is_first;
 }
 
 /** Velocities of the epochs and what they say together, for the star's row. */
