@@ -4,6 +4,8 @@
 import numpy as np
 
 from export import rvtab, table
+from export.product import words
+from look.result import text
 
 OF_STAR = ("VRAD_SKEW", "VRAD_KURT", "VRAD_CCF", "NIGHT")  # of its only velocity
 OF_EXPOSURE = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "EXPID", "MJD", "SN", "EPOCH", "EPOCH_FLAG")
@@ -26,4 +28,7 @@ def write(product, result, whole):
             yield table.packed(columns, lambda source: mine[source.name] if source.name in mine
                                else block.of(source)[place], len(exposure))
 
-    product.append(table.described(columns, "EPOCHS", result, n), rows())
+    header, attrs = table.described(columns, "EPOCHS", result, n), result.epochs["EPOCH_FLAG"].attrs
+    for bit, name in zip(attrs["BITS"], attrs["NAMES"]):
+        header[f"EPOCH{int(bit).bit_length() - 1:02d}"] = (words(text(name)), f"bit of value {bit}")
+    product.append(header, rows())

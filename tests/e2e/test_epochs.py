@@ -131,6 +131,7 @@ class Epochs(ProgramTest):
         run("export", "--to", "epochs", "--output", tmp("epochs.fits"), tmp("merged.h5"))
         with pyfits.open(tmp("epochs.fits")) as hdus:
             table = hdus["EPOCHS"].data
+            self.assertEqual(hdus["EPOCHS"].header["EPOCH03"], "EXCHANGEABLE")
             for name in "VRAD", "VRAD_ERR", "SN", "MJD", "EXPID", "EPOCH":
                 np.testing.assert_array_equal(table[name].reshape(-1, N_EPOCH), self.of[name], name)
             for name in "TEFF", "TARGETID", "VRAD_PVAL":
