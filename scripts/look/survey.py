@@ -218,6 +218,10 @@ class Survey:
                     err = np.where(info & VSINI_UNRESOLVED, np.nan, err)  # a limit
                 delta[p] = value[b] - value[a]
                 errors[p] = np.stack([err[a], err[b]])
+            # one spectrum in two inputs is no repeat
+            own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
+            delta, errors = {p: d[own] for p, d in delta.items()}, {p: e[:, own] for p, e in errors.items()}
+            left, sn = left[own], sn[:, own]
         return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, errors, sn)
 
     def _read(self, name, rows):
