@@ -27,7 +27,7 @@ def vectors(name, spectra, code, unit=None):
 def write(path, spectra, medium, frame=None, unit="Angstrom"):
     """Write spectra, a list of dictionaries with the layout's column names as keys:
     NAME, WAVELENGTH, FLUX, IVAR or ERROR and, in all of them or none, MASK, LSF_SIGMA,
-    TARGETID, RA, DEC, ARM, EXPOSURE.  unit is that of wavelengths and LSF_SIGMA.
+    TARGETID, RA, DEC, MJD, ARM, EXPOSURE.  unit is that of wavelengths and LSF_SIGMA.
     """
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]
@@ -38,7 +38,8 @@ def write(path, spectra, medium, frame=None, unit="Angstrom"):
         if name in has:
             text = np.array([s[name] for s in spectra])
             columns.append(fits.Column(name, f"{max(map(len, text))}A", array=text))
-    for name, code in (("TARGETID", "K"), ("RA", "D"), ("DEC", "D"), ("EXPOSURE", "J")):
+    for name, code in (("TARGETID", "K"), ("RA", "D"), ("DEC", "D"), ("MJD", "D"),
+                       ("EXPOSURE", "J")):
         if name in has:
             columns.append(fits.Column(name, code, array=np.array([s[name] for s in spectra])))
     table = fits.BinTableHDU.from_columns(columns, name="SPECTRA")

@@ -33,6 +33,7 @@ def rows_of(desi, star):
                 "TARGETID": target,
                 "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
                 "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]),
+                "MJD": 59000.25 + star,
                 "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
                 "FLUX": f[f"{arm}_FLUX"].data[star],
                 "IVAR": f[f"{arm}_IVAR"].data[star],
@@ -75,6 +76,7 @@ class Test(ProgramTest):
         self.assertEqual(differing(table, expected), [])
         names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
         self.assertEqual(names, [f"star-{i}" for i in range(N_STAR)])
+        np.testing.assert_array_equal(read(self.path, "catalog/exposures")["MJD"], 59000.25 + np.arange(N_STAR))
 
     def test_stars_without_targetid_are_sampled_by_name(self):
         path = tmp("named.fits")
