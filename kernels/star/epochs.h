@@ -52,20 +52,21 @@ MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
  *  the probability of more. */
 typedef struct mill_epochs_mean {
   int n;
-  double velocity, chisq, pval, least, most;
+  double velocity, first, chisq, pval, least, most; /* first: mean of the epochs' */
 } mill_epochs_mean;
 
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
   const double floor = m->set.epoch_floor_km_s;
-  double sum = 0.0, weight = 0.0;
+  double sum = 0.0, sum_first = 0.0, weight = 0.0;
   mean->n = 0;
   mean->chisq = 0.0;
   mean->least = INFINITY;
   mean->most = -INFINITY;
   for (int pass = 0; pass < 2; pass++) {
     mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
+    mean->first = weight > 0.0 ? sum_first / weight : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
       const double v = slot->epoch[i].search.found, err = slot->epoch[i].search.err * err_scale;
       const double w = 1.0 / (err * err + floor * floor), d = v - mean->velocity;
@@ -75,6 +76,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
         mean->n++;
         weight += w;
         sum += w * v;
+        sum_first += w * slot->epoch[i].first;
         mean->least = v < mean->least ? v : mean->least;
         mean->most = v > mean->most ? v : mean->most;
       } else {
@@ -226,12 +228,16 @@ MILL_HD_CALLED static inline int mill_epochs_digest(const mill_model *m, mill_sl
   return 0;
 }
 
-/** Where the epochs differ, give each its velocity and the star their mean, which becomes the best
- *  point.  1: for a fit with them; 0: for the row, or the epochs do not differ. */
+/** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0: for
+ *  the row, or the epochs do not differ.  After the fit the star's velocity moves by what the shifts
+ *  that it was found with have for a mean in the new weights: then it is the mean of the epochs, but
+ *  for what the model error weighs otherwise. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
   const int is_first = slot->epochs_stage != MILL_EPOCHS_SHIFTED;
   mill_epochs_mean mean;
+  for (int i = 0; i < slot->n_segment; i++)
+    slot->epoch[slot->segment[i].epoch].first = slot->segment[i].shift_km_s;
   mill_epochs_average(m, slot, 1.0, &mean);
   if (mean.n == 0 || (is_first && !(mean.pval < MILL_EPOCH_PVAL)))
     return 0;
@@ -239,7 +245,12 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     const double v = slot->epoch[slot->segment[i].epoch].search.found;
     slot->segment[i].shift_km_s = isfinite(v) ? v - mean.velocity : 0.0;
   }
-  slot->best.end[MILL_PAR_VRAD] = mean.velocity;
+  if (is_first) {
+    slot->best.end[MILL_PAR_VRAD] = mean.velocity;
+  } else {
+    slot->best.end[MILL_PAR_VRAD] += mean.first;
+    slot->best.at.theta[MILL_PAR_VRAD] += mean.first;
+  }
   slot->profile.has_arm = 0; /* it is about another place */
   slot->epochs_stage = MILL_EPOCHS_SHIFTED;
   slot->result.info |= MILL_INFO_EPOCHS;

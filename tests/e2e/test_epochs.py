@@ -76,7 +76,8 @@ class Epochs(ProgramTest):
             np.testing.assert_allclose(row["VRAD_RANGE"], np.ptp(v, axis=1), rtol=1e-12)
             np.testing.assert_array_equal(row["N_EPOCH"], v.shape[1])
             differs = row["FIT_INFO"] & EPOCHS_DIFFER > 0
-            np.testing.assert_allclose(row["VRAD"][differs], mean[differs], rtol=1e-12)
+            off = (row["VRAD"] - mean) / row["VRAD_ERR"]  # the likelihoods are nearly parabolas
+            self.assertLess(np.abs(off[differs]).max(), 0.2)
 
     def test_stars_whose_velocity_is_constant_keep_their_rows(self):
         differs = self.row["FIT_INFO"] & EPOCHS_DIFFER > 0
