@@ -285,11 +285,15 @@ static void take_row(const member *m, const mill_fit_result *from, mill_fit_resu
   memcpy(to->label, none.label, sizeof to->label);
   memcpy(to->label_err, none.label_err, sizeof to->label_err);
   memcpy(to->label_err_formal, none.label_err_formal, sizeof to->label_err_formal);
+  memcpy(to->pair_label, none.pair_label, sizeof to->pair_label);
+  memcpy(to->pair_label_err, none.pair_label_err, sizeof to->pair_label_err);
   memset(to->covar, 0, sizeof to->covar);
   for (int l = 0; l < own->n_label; l++) {
     to->label[m->label[l]] = from->label[l];
     to->label_err[m->label[l]] = from->label_err[l];
     to->label_err_formal[m->label[l]] = from->label_err_formal[l];
+    to->pair_label[m->label[l]] = from->pair_label[l];
+    to->pair_label_err[m->label[l]] = from->pair_label_err[l];
     par[2 + l] = 2 + m->label[l];
   }
   for (int i = 0, k = 0; i < n_own; i++)

@@ -11,7 +11,7 @@ MILES = data("real/miles/miles_v9.1_packed.fits.gz")
 if not os.path.exists(MILES):
     skip(f"no test data at {MILES}")
 COOL, HOT = 1, 2  # LIBRARY
-CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\n"
+CONFIG = "arms: [{name: opt, min: 4750, max: 5250}]\nwave_mask: []\nwrite_interval: 0.1\nbinaries: true\n"
 
 
 class Several(EndToEnd):
@@ -32,6 +32,8 @@ class Several(EndToEnd):
         wave = card["CRVAL1"] + card["CDELT1"] * np.arange(flux.shape[1])
         keep = [i for i in range(1, len(flux), 4) if 3800 < table["TEFF"][i] < 18000
                 and np.isfinite(table["LOGG"][i] + table["FEH"][i])][::4] * 4  # so many that a kill comes in time
+        keep.append(469)  # a hot star, as two
+        flux[469] = flux[469] + 0.8 * np.interp(wave * (1 - 450 / 299792.458), wave, flux[469])
         cls.teff = table["TEFF"][keep]
         make_generic.write(tmp("stars.fits"), [dict(
             NAME=f"star{k}", TARGETID=k, WAVELENGTH=wave, FLUX=flux[i],
@@ -57,6 +59,8 @@ class Several(EndToEnd):
         np.testing.assert_array_equal(both["LIBRARY"][self.teff < 5500], COOL)
         np.testing.assert_array_equal(both["LIBRARY"][self.teff > 8500], HOT)
         np.testing.assert_array_equal(np.isnan(both["FEH"]), both["LIBRARY"] == HOT)
+        self.assertEqual((both["SB2"][-1], both["LIBRARY"][-1]), (1, HOT))
+        self.assertTrue(np.isnan([both[name][both["LIBRARY"] == HOT] for name in ("FEH_2", "FEH_2_ERR")]).all())
         alone = [self.several(f"alone{k}.h5", "--models", tmp(f"models{k}.h5"), library=[path])
                  for k, path in enumerate(self.library)]
         models = [read(tmp(name), "models/opt")["flux"]
