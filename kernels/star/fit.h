@@ -281,14 +281,21 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
 }
 
-/** Note for the choice between libraries how good the guess's n templates are. */
-MILL_HD static inline void mill_guess_note(mill_slot *slot, int n)
+/** Note for the choice between libraries how good the guess's n templates are, and what priors of
+ *  labels that the library does not reach add to all of them. */
+MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;
+  double apart = 0.0;
   if (n < 1)
     return;
-  slot->result.guess_chisq = chisq[0];
-  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1];
+  for (int l = 0; l < m->n_label; l++) {
+    const int j = MILL_PAR_LABEL0 + l;
+    const double mean = mill_prior_mean(m, slot, j), lo = m->label[l].min, hi = m->label[l].max;
+    apart += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
+  }
+  slot->result.guess_chisq = chisq[0] + apart;
+  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
 }
 
 /** Begin the first start; brief: it is the only one, and short. */
@@ -326,7 +333,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
       slot->free_par[slot->n_free++] = j;
   if (slot->starts.n > 0)
     slot->result.vrad_guess_km_s = slot->starts.theta[0][MILL_PAR_VRAD];
-  mill_guess_note(slot, n_guess);
+  mill_guess_note(m, slot, n_guess);
   if (slot->starts.has_limit && !(slot->result.guess_chisq <= slot->starts.limit)) {
     mill_fit_end(slot, MILL_STATUS_NOT_DONE);
     return;

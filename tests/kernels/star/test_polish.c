@@ -2,7 +2,7 @@
 /* The polish on functions with a known minimum: quadratics, a valley, walls. */
 #include "tests/mill_test.h"
 
-#include "kernels/star/polish.h"
+#include "kernels/star/fit.h"
 #include "tests/test_library.h"
 #include "tests/kernels/star/paraboloid.h"
 
@@ -279,6 +279,18 @@ MILL_TEST(priors_enter_gradient_and_curvature)
   /* the data pull by 0.8 sigma^-2 of theirs over that of the prior */
   assert_close(slot.polish.end[4], 1, 1e-3);
   assert_close(slot.polish.at.hess[4 * NP + 4], hess[4 * NP + 4] + 1e6, 1);
+}
+
+/* Else the guess would leave a cool star to hot templates, whatever its prior says. */
+MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
+{
+  make();
+  slot.starts.chisq[0] = slot.starts.chisq[1] = -9;
+  slot.prior_mean[2] = -6; /* of a label from 0 to 0 */
+  slot.prior_sigma[2] = 2;
+  mill_guess_note(&model, &slot, 2);
+  assert_close(slot.result.guess_chisq, -9 + 3 * 3, 0);
+  assert_close(slot.result.guess_tie, -9 + 3 * 3, 0);
 }
 
 /* A prior on v sin i, which is no quadratic in u, against a scan; without a mean its slope in
