@@ -7,6 +7,7 @@ below one temporary folder.
 """
 
 import atexit
+import contextlib
 import fcntl
 import gc
 import glob
@@ -24,6 +25,7 @@ import tempfile
 import time
 import traceback
 import unittest
+import unittest.mock
 import warnings
 import zlib
 
@@ -180,6 +182,15 @@ def forked(args, cwd, timeout):
     out, errors = (content(file, "r") for file in files)
     return subprocess.CompletedProcess(done.args, os.waitstatus_to_exitcode(status), said + out,
                                        done.stderr + errors)
+
+
+@contextlib.contextmanager
+def without_pictures():
+    """Reports that are run meanwhile have empty pictures, which are most of their time."""
+    importlib.import_module("look.report")
+    with unittest.mock.patch("look.charts.png", return_value=b""), \
+            unittest.mock.patch("matplotlib.figure.Figure.tight_layout"):
+        yield
 
 
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -70,7 +70,8 @@ class Pairs(ProgramTest):
 
     def test_report_and_export(self):
         found = np.flatnonzero(self.row["SB2"] == 1)
-        run("report", "--no-spectra", tmp("pairs.h5"))
+        with without_pictures():
+            run("report", "--no-spectra", tmp("pairs.h5"))
         with open(tmp("pairs.h5.html"), encoding="utf-8") as f:
             page = f.read()
         self.assertIn(f"{len(found)} rows ({100 * len(found) / len(APART):.1f} %", page)
