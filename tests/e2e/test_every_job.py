@@ -14,6 +14,8 @@ from base import *  # noqa: F403
 LIBRARY, SURVEY = coarse_survey(4)
 RESULT, MODELS = tmp("result.h5"), tmp("models.h5")
 run("fit", "--quiet", "--library", LIBRARY, "--output", RESULT, "--models", MODELS, SURVEY)
+FAINT = tmp("faint.h5")  # nothing to draw for a report, which is most of its time
+starmill("fit", "--quiet", "--library", LIBRARY, "--output", FAINT, "--minsn", 1e6, SURVEY)
 STAR = str(read(RESULT)["TARGETID"][0])
 SETUP = put("setup.yaml", "arms: [{name: b, min: 5010, max: 5190, ln_step: 8e-5, sigma: 0.6}]\n")
 CONFIG = put("particles.yaml", "particles: 2000\nsteps: 20\nstep: 0.05\npotential: harmonic\n"
@@ -114,13 +116,12 @@ class EveryJob(ProgramTest):
             lambda path: tmp("sub/../" + os.path.relpath(path, TMP))))
         for name, (_, reads) in JOBS.items():
             for path in reads:
-                for spelling in itertools.islice(spellings, 2):
-                    with self.subTest(job=name, path=path):
-                        before, output = content(path), spelling(path)
-                        more = () if name == "simulate" else ("--overwrite",)
-                        # simulate's output is a folder, and this is none
-                        self.assertSaid(job(name, output, *more), name, 4 if name == "simulate" else 2)
-                        self.assertEqual(content(path), before)
+                with self.subTest(job=name, path=path):
+                    before, output = content(path), next(spellings)(path)
+                    more = () if name == "simulate" else ("--overwrite",)
+                    # simulate's output is a folder, and this is none
+                    self.assertSaid(job(name, output, *more), name, 4 if name == "simulate" else 2)
+                    self.assertEqual(content(path), before)
 
     def test_a_full_disk(self):
         for name in JOBS:
@@ -128,7 +129,8 @@ class EveryJob(ProgramTest):
                 continue
             with self.subTest(job=name):
                 output = output_of(name, "full-")
-                done = job(name, output, env=faults("ENOSPC:write:/full-:1:0;ENOSPC:alloc:/full-:1:0"))
+                done = job(name, output, files={RESULT: FAINT} if name == "report" else None,
+                           env=faults("ENOSPC:write:/full-:1:0;ENOSPC:alloc:/full-:1:0"))
                 self.assertSaid(done, name, 4)
                 if os.path.isfile(output) and name not in WITHOUT:
                     self.assertEqual(os.path.getsize(output), 0)

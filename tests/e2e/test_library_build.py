@@ -381,7 +381,7 @@ class LibraryBuild(unittest.TestCase):
         return subprocess.CompletedProcess(job.args, job.returncode, "", said)
 
     def test_resume_and_stop(self):
-        """A run that is killed, one that is stopped, and one that is refused; then the same
+        """Runs that are killed, stopped, refused, without room or without a worker; then the same
         command ends with what an undisturbed run makes."""
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
@@ -401,6 +401,16 @@ class LibraryBuild(unittest.TestCase):
         self.refused(self.stopped("resume", "part.h5"), 75, "the same command continues")
         done = read("part.h5")["status"]
         self.assertEqual((done == 1).sum(), 2)
+        self.refused(self.stopped("resume", "part.h5", signal.SIGTERM), 75, "of 40 models are done")
+        self.refused(phoenix("resume", "part.h5", "--workers", 2,
+                             env=faults("ENOSPC:write:/part.h5$:6:0")), 4, "part.h5", "No space left")
+        # a worker dies at the spectrum of a model, after stamp and cards
+        self.refused(phoenix("resume", "part.h5", "--workers", 2,
+                             env=faults("kill:open:/m020.fits$:3:1")), 70, "was killed")
+        self.assertTrue(2 < (read("part.h5")["status"] == 1).sum() < 40)
+        # without their parent workers end, and another job may write the file at once
+        killed = phoenix("resume", "part.h5", "--workers", 2, env=faults("kill:write:/part.h5$:20:1"))
+        self.assertEqual(killed.returncode, -signal.SIGKILL)
         self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), "--workers", 3))
         part = read("part.h5")
         self.assertEqual(part["complete"], 1)
@@ -504,48 +514,6 @@ class LibraryBuild(unittest.TestCase):
         # one that is good and cannot be looked at now is no reason to change anything
         self.refused(phoenix("retry", "retry.h5", env=faults("EIO:open:/m001.fits$:2:1")), 3,
                      "m001, which cannot be used now", "Input/output error")
-
-    def test_killed_worker(self):
-        """A worker dies at the spectrum of a model, after stamp and cards: the job ends, and the
-        file is continued."""
-        write_phoenix("workers", labels_of(40))
-        self.good(phoenix("workers", "all.h5"))
-        self.refused(phoenix("workers", "worker.h5", "--workers", 2,
-                             env=faults("kill:open:/m020.fits$:3:1")), 70, "was killed")
-        done = read("worker.h5")["status"]
-        self.assertTrue(0 < (done == 1).sum() < 40, done)
-        self.good(phoenix("workers", "worker.h5", "--workers", 3))
-        for arm in ("b", "r"):
-            np.testing.assert_array_equal(read("worker.h5")[arm]["flux"],
-                                          read("all.h5")[arm]["flux"])
-
-    def test_killed_parent(self):
-        """Workers end, and another job may write the file at once."""
-        write_phoenix("parent", labels_of(40))
-        killed = phoenix("parent", "parent.h5", "--workers", 2,
-                         env=faults("kill:write:/parent.h5$:30:1"))
-        self.assertEqual(killed.returncode, -signal.SIGKILL)
-        self.good(phoenix("parent", "parent.h5"))
-        self.assertEqual(read("parent.h5")["complete"], 1)
-
-    def test_signal_stops_in_good_order(self):
-        write_phoenix("signal", labels_of(40))
-        self.refused(self.stopped("signal", "signal.h5", signal.SIGTERM), 75,
-                     "of 40 models are done")
-
-    def test_full_disk(self):
-        write_phoenix("disk", labels_of(20))
-        # at the beginning there is nothing to keep
-        self.refused(phoenix("disk", "full.h5", env=faults("ENOSPC:alloc:full.h5:1:0")), 4, "No space left",
-                     "make room")
-        self.assertFalse([x for x in os.listdir(tmp("")) if x.startswith("full.h5")])
-        done = phoenix("disk", "full.h5", env=faults("ENOSPC:write:/full.h5$:6:0"))
-        self.refused(done, 4, "full.h5", "No space left")
-        self.refused(phoenix("disk", "full.h5", "--workers", 2,
-                             env=faults("ENOSPC:write:/full.h5$:3:0")), 4, "No space left")
-        self.good(phoenix("disk", "full.h5"))
-        self.good(phoenix("disk", "empty.h5"))
-        np.testing.assert_array_equal(read("full.h5")["b"]["flux"], read("empty.h5")["b"]["flux"])
 
     def test_damaged_grid_is_refused(self):
         """By the program that trains."""

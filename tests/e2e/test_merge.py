@@ -20,6 +20,10 @@ def setUpModule():
 
 
 class Merge(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.one = cls().part("one.h5", FILES[:1])
+
     def part(self, name, files, *options, status=0):
         self.fit(name, "--threads", 1, "--slots", 2, *options, *files, status=status, lib=LIBRARY)
         return self.path
@@ -36,7 +40,7 @@ class Merge(ProgramTest):
 
     def test_as_one_run(self):
         whole = self.part("whole.h5", FILES, status=3)
-        parts = [self.part("a.h5", FILES[:1]), self.part("b.h5", FILES[1:4], status=3),
+        parts = [self.one, self.part("b.h5", FILES[1:4], status=3),
                  self.part("c.h5", FILES[4:])]
         done = self.merge("all.h5", *parts)
         self.assertIn("rows         16\n", done.stdout)
@@ -146,7 +150,7 @@ class Merge(ProgramTest):
         self.assertEqual(primary.tolist(), [int(sn[0] >= sn[2]), 1, int(sn[2] > sn[0])] + [1] * 5)
 
     def test_refused(self):
-        one = self.part("one.h5", FILES[:1])
+        one = self.one
         self.assertRefused(one, one, says=[FILES[0], "two of the parts", "named twice"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"], status=4)
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
@@ -202,19 +206,10 @@ class Merge(ProgramTest):
         self.merge("tried.h5", *parts)
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
-    def test_a_full_disk(self):
-        one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000
-        tiled(one, big, n_row)
-        # less than the whole, more than MPI needs
-        done = starmill("merge", "--output", tmp("none.h5"), big, preexec_fn=small_files(32 << 20))
-        self.assertOneLine(done, tmp("none.h5"), "File too large", status=4)
-        self.assertEqual([n for n in os.listdir(TMP) if n.startswith("none")], [])
-        self.assertIn("rows         %d\n" % n_row, self.merge("room.h5", big).stdout)
-        self.assertEqual(differing(read(big), read(tmp("room.h5"))), [])
-
     def test_stopped_and_killed(self):
-        """A stop leaves nothing, a kill what the same command takes over; a living lock is kept."""
-        one, big = self.part("stop.h5", FILES[:1]), tmp("long.h5")
+        """Of more rows than a block.  A stop leaves nothing, a kill what the same command takes over;
+        a living lock is kept."""
+        one, big = self.one, tmp("long.h5")
         tiled(one, big, 120000)
         out = tmp("stopped.h5")
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
@@ -226,10 +221,11 @@ class Merge(ProgramTest):
             self.assertEqual(len(glob.glob(out + "*")), 2 * (status != 75))
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
+        self.assertEqual(differing(read(big), read(out)), [])
         # of a run on another host, which may well live
         put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
-        done = self.merge("held.h5", big, status=4)
+        done = self.merge("held.h5", one, status=4)
         self.assertOneLine(done, "elsewhere", "wait for it", status=4)
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
-        self.merge("held.h5", big)
+        self.merge("held.h5", one)
