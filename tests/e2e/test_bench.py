@@ -45,19 +45,16 @@ class Fit(ProgramTest):
         self.assertEqual(os.listdir(made["folder"]), [])  # nothing is left behind
 
     def test_evaluations_are_those_of_the_results(self):
-        simplex = tables(bench_fit("--repeat", 1, "--optimizer", "nelder-mead").stdout)
-        for optimizer, rows in (("hybrid", self.rows), ("nelder-mead", simplex)):
-            self.fit("fit.h5", "--overwrite", "--optimizer", optimizer, "--quiet", made["file"],
-                     lib=made["library"])
-            table = read(tmp("fit.h5"))
-            n_value, n_jac = (sum(float(rows[s][k] or 0) for s in STAGES) for k in (1, 2))
-            # printed with two digits
-            self.assertAlmostEqual(n_value + n_jac, table["NEVAL"].mean(), delta=0.06)
-            self.assertAlmostEqual(n_jac, table["NJAC"].mean(), delta=0.06)
-            overview = rows[str(N_STAR)]
-            self.assertAlmostEqual(float(overview[5]), table["NEVAL"].mean(), delta=0.051)
-            self.assertAlmostEqual(float(overview[6]), table["NJAC"].mean(), delta=0.051)
-            self.assertEqual(float(rows["simplex"][1] or 0) > 0, optimizer == "nelder-mead")
+        self.fit("fit.h5", "--quiet", made["file"], lib=made["library"])
+        table, rows = read(tmp("fit.h5")), self.rows
+        n_value, n_jac = (sum(float(rows[s][k] or 0) for s in STAGES) for k in (1, 2))
+        # printed with two digits
+        self.assertAlmostEqual(n_value + n_jac, table["NEVAL"].mean(), delta=0.06)
+        self.assertAlmostEqual(n_jac, table["NJAC"].mean(), delta=0.06)
+        overview = rows[str(N_STAR)]
+        self.assertAlmostEqual(float(overview[5]), table["NEVAL"].mean(), delta=0.051)
+        self.assertAlmostEqual(float(overview[6]), table["NJAC"].mean(), delta=0.051)
+        self.assertEqual(rows["simplex"][1], "")
 
     def test_stages_sum_to_the_time_of_a_star(self):
         self.assertEqual([s for s in self.rows if s in STAGES], list(STAGES))
@@ -131,11 +128,10 @@ class Crossover(ProgramTest):
             self.assertFalse(os.path.exists(kept))
 
     def test_without_inputs_fits_are_left_out(self):
-        _, rows = self.measure("--most", 5000)
+        _, rows = self.measure("--most", 1000)
         self.assertEqual([row[:2] for row in rows],
                          [["train", "2"], ["train", "5"], ["train", "17"], ["train", "65"],
-                          ["train", "259"], ["train", "1036"], ["train", "4144"],
-                          ["particles", "1000"], ["particles", "4000"]])
+                          ["train", "259"], ["particles", "1000"]])
 
     @unittest.skipUnless(os.access(os.environ.get("STARMILL_EMULATED", ""), os.X_OK),
                          "only a build without CUDA has a starmill with emulated GPUs")

@@ -36,7 +36,7 @@ class SameResult(EndToEnd):
         fits, catalog = read(self.path), read(self.path, "catalog")
         self.assertEqual(list(catalog["FILE"]), [0] + [1] * 40 + [2] * 3 + [3] * 12 + [5])
         # threads and slots: test_fit_same_bits.py
-        for ranks, threads, slots in ((2, 2, 1), (11, 1, 0)):
+        for ranks, threads, slots in ((2, 2, 1), (5, 1, 0)):
             log = tmp(f"log{ranks}.txt")
             done = self.fit(f"r{ranks}.h5", "--threads", threads, "--slots", slots, "--log", log, *args,
                             ranks=ranks, status=3)
@@ -69,10 +69,8 @@ class SameResult(EndToEnd):
         self.assertEqual(int((fits["STATUS"] == NO_ARM).sum()), 294)
         # equal spectra, equal rows, on any rank
         self.assertEqual(len({v.tobytes() for v in fits["VRAD"][fits["STATUS"] == FITTED]}), 1)
-        for ranks, readers in ((3, 1), (2, 3)):
-            with self.subTest(ranks=ranks, readers=readers):
-                self.fit(f"large{ranks}-{readers}.h5", "--readers", readers, path, ranks=ranks)
-                self.assertEqual(differing(read(self.path), fits), [])
+        self.fit("large3.h5", "--readers", 1, path, ranks=3)
+        self.assertEqual(differing(read(self.path), fits), [])
 
     def test_several_readers_of_many_files(self):
         # plain and compressed, one of them damaged, one cut in a data unit, and joined rows; of

@@ -12,8 +12,8 @@ PATHO = "sim/coadd-dev-patho.fits.gz"
 DEFECTS = list(range(17))
 # simplexes are long: of the defects those that leave a meaningless fit
 FEW_DEFECTS = ("z_all_nan", "inf_pixels", "b_negative_median", "pure_noise", "tiny_ivar_huge_pix")
-# ranks (0: without mpirun), threads, slots (0: the default), whether the input is reversed
-SHARES = ((0, 4, 7, True), (2, 1, 64, False), (3, 2, 1, True))
+# ranks (0: without mpirun), threads, slots, whether the input is reversed
+SHARES = ((0, 4, 7, True), (3, 2, 1, True))
 
 
 def inputs(defects, reverse):

@@ -95,42 +95,31 @@ class Overwrite(ProgramTest):
         plan = self.fit("--plan", *args).stdout
         self.assertIn(f"{new} has {n_done} of 40 rows done", plan)
         self.assertIn(f"about {40 - n_done} rows" if n_done == 40 else f"{40 - n_done} rows:", plan)
-        # nothing of it is lost to other settings, or on another device
-        begun = content(new)
-        for more in (["--npoly", 8], ["--minsn", 7]):
-            done = self.fit(*args, *more, status=4)
-            self.assertOneLine(done, new, f"remove {new}", status=4)
-        self.assertEqual(content(new), begun)
-        # the same command goes on with what it has begun
-        again = self.fit(*args)
-        self.assertIn("an earlier start with --overwrite has begun it", again.stderr)
-        self.assertLess(0, n_done)
-        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
-        super().fit("whole.h5", "--models", tmp("whole-models.h5"), *args, lib=LIBRARY)
-        self.assertEqual(differing(read(self.out), read(tmp("whole.h5"))), [])
-        for arm in ("b", "r", "z"):
-            self.assertEqual(read(self.models, "models/" + arm)["flux"].tobytes(),
-                             read(tmp("whole-models.h5"), "models/" + arm)["flux"].tobytes())
-        self.assertEqual(starmill("status", self.out).returncode, 0)
-
-    def test_continued_on_the_backend_it_was_begun_on(self):
-        args, new = ["--npoly", 9, *SLOW, SURVEY], self.out + ".new"
-        self.stop_between(*args)
+        # nothing of it is lost to other settings, or on another device: a GPU that is not here, or
+        # one of another kind
         with h5py.File(new, "r+") as f:
             device = f["provenance"].attrs["DEVICE"]
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
         begun = content(new)
-        # whether there is no GPU here or one of another kind
-        for backend in ("auto", "cpu"):
-            done = self.fit(*args, "--backend", backend, status=4)
-            self.assertOneLine(done, new, "was begun on ", "remove", status=4)
-            self.assertKept("models.h5.new", "old.h5.new")
-            self.assertTrue(content(new) == begun)
+        for more in (["--npoly", 8], ["--minsn", 7], ["--backend", "auto"], ["--backend", "cpu"]):
+            done = self.fit(*args, *more, status=4)
+            self.assertOneLine(done, new, "remove", status=4)
+        self.assertIn("was begun on ", done.stderr)
+        self.assertTrue(content(new) == begun)
         with h5py.File(new, "r+") as f:
             f["provenance"].attrs["DEVICE"] = device
-        done = self.fit(*args, "--backend", "auto", "--log-level", "debug")
-        self.assertIn("backend auto: as " + new, done.stderr)
+        # the same command goes on with what it has begun, on what has begun it
+        part = read(new)
+        again = self.fit(*args, "--backend", "auto", "--log-level", "debug")
+        self.assertIn("backend auto: as " + new, again.stderr)
+        self.assertIn("an earlier start with --overwrite has begun it", again.stderr)
+        self.assertLess(0, n_done)
         self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
+        done, whole = part["STATUS"] == FITTED, read(self.out)
+        self.assertTrue((whole["STATUS"] == FITTED).all())
+        for name, values in part.items():
+            self.assertEqual(values[done].tobytes(), whole[name][done].tobytes(), name)
+        self.assertEqual(starmill("status", self.out).returncode, 0)
 
     def test_killed_while_it_replaces(self):
         """Between any two steps there is a whole result, and the same command does the rest."""
@@ -200,8 +189,6 @@ class Overwrite(ProgramTest):
         n_done = (read(self.out)["STATUS"] == FITTED).sum()
         self.assertIn(f"{n_done} of 40 rows done", super().fit(
             "old.h5", "--models", self.models, "--plan", *args, lib=LIBRARY).stdout)
-        super().fit("old.h5", "--models", self.models, *args, lib=LIBRARY)
-        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
     def test_a_result_that_cannot_be_continued(self):
         """Of another version or damaged: it is refused without --overwrite, and replaced with it."""

@@ -135,13 +135,11 @@ class Sample(ProgramTest):
         part = read(tmp("stopped.h5"))
         done = part["STATUS"] == FITTED
         self.assertEqual(done.sum(), 1)
-        for out in ("stopped.h5", "whole.h5"):
-            again = self.sample(out, "--quiet", *slow)
-            self.assertEqual(again.returncode, 0, again.stderr)
-        whole = read(tmp("whole.h5"))
-        self.assertEqual(differing(read(tmp("stopped.h5")), whole), [])
-        for name in whole:
-            self.assertEqual(part[name][done].tobytes(), whole[name][done].tobytes(), name)
+        # that a run which is continued has the bits of another: test_ranks_slots_and_kills_...
+        again = self.sample("stopped.h5", "--quiet", *slow)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        for name, values in read(tmp("stopped.h5")).items():
+            self.assertEqual(part[name][done].tobytes(), values[done].tobytes(), name)
 
     def test_a_chosen_star_is_the_same_star(self):
         fit, all_of = read(self.fitted), read(self.first)

@@ -231,12 +231,10 @@ class SameBytes(Simulate):
     def test_processes_do_not_matter(self):
         self.make("one", *FAST, "--redrock", "--pathological", 100, "--threads", 1)
         # under mpirun the first rank makes all, and the others have nothing to do
-        self.make("three", *FAST, "--redrock", "--pathological", 100, ranks=3)
-        self.make("threads", *FAST, "--redrock", "--pathological", 100, "--threads", 5)
+        self.make("three", *FAST, "--redrock", "--pathological", 100, "--threads", 5, ranks=3)
         # other folders, other processes: no trace of them
         self.assertEqual(len(digests("one")), 10)
         self.assertEqual(digests("one"), digests("three"))
-        self.assertEqual(digests("one"), digests("threads"))
         self.make("seed", *FAST, "--redrock", "--pathological", 100, "--seed", 6)
         other = digests("seed")
         for name, digest in digests("one").items():
@@ -261,22 +259,12 @@ class SameBytes(Simulate):
                                  ["MEDIAN_COADD_SNR_R"] for i in range(4)])
         # cosmics, distortion and the noise of a median move a few per cent
         np.testing.assert_allclose(median / truth["SN"], 1, atol=0.25)
-        self.make("clean", *FAST, "--noiseless")
-        for i in range(4):
-            for arm in "BRZ":
-                self.assertFalse(table("clean", f"coadd-mock-{i:05d}.fits", f"{arm}_MASK").any())
 
 
 class Continue(Simulate):
-    def test_complete_survey_is_left_alone(self):
-        self.make("whole", *FAST)
-        before = times("whole")
-        self.assertIn("complete already", self.make("whole", *FAST).stdout)
-        self.assertEqual(times("whole"), before)
-
     def test_other_settings_are_refused(self):
         self.make("mine", *FAST)
-        before, bytes_before = times("mine"), digests("mine")
+        before = times("mine")
         for other in (["--stars", 12], ["--distortion", "0.0300000000001"]):
             done = simulate("mine", *FAST, *other)
             self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
@@ -284,12 +272,12 @@ class Continue(Simulate):
         # fewer files: those of the old survey must go
         self.make("mine", *FAST, "--stars", 12, "--seed", 6, "--overwrite")
         self.assertEqual(len(os.listdir(tmp("mine"))), 4)
-        self.make("mine", *FAST, "--overwrite")
-        self.assertEqual(digests("mine"), bytes_before)
 
     def test_missing_files_are_made_again(self):
         self.make("gap", *FAST, "--redrock")
         whole, before = digests("gap"), times("gap")
+        self.assertIn("complete already", self.make("gap", *FAST, "--redrock").stdout)
+        self.assertEqual(times("gap"), before)
         gone = ["coadd-mock-00002.fits", "redrock-mock-00003.fits", "truth.fits"]
         for name in gone:
             os.unlink(os.path.join(tmp("gap"), name))
@@ -321,12 +309,12 @@ class Continue(Simulate):
                 self.assertTrue(0 < len(there) < 24, there)
                 for name in there:
                     self.assertRegex(name, r"^coadd-mock-\d{5}\.fits$")
-                before = times(out)
-                again = self.make(out, *args, "--threads", 2)
-                self.assertIn(f"{len(there)} of them already done", again.stdout)
-                after = times(out)
-                self.assertEqual(len(after), 26)
-                self.assertEqual({name: after[name] for name in before}, before)
+        before = times(out)
+        again = self.make(out, *args, "--threads", 2)
+        self.assertIn(f"{len(there)} of them already done", again.stdout)
+        after = times(out)
+        self.assertEqual(len(after), 26)
+        self.assertEqual({name: after[name] for name in before}, before)
 
     def start(self, out, *args, ranks=0):
         """Start a survey, wait until its first file is there."""
@@ -348,7 +336,7 @@ class Continue(Simulate):
         self.assertEqual(digests("killed"), digests("calm"))
 
     def test_a_killed_job_leaves_no_process_and_no_lock(self):
-        args = ["--stars", 72, "--per-file", 3, "--threads", 2]
+        args = ["--stars", 36, "--per-file", 3, "--threads", 2]
         process = self.start("widow", *args)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
         self.assertEqual(int(lock.split()[3]), process.pid)  # host HOST pid N
@@ -356,8 +344,6 @@ class Continue(Simulate):
         process.communicate(timeout=PATIENCE)  # its pipes close when its workers have ended
         self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
         self.make("widow", *args)
-        self.make("no-widow", *args)
-        self.assertEqual(digests("widow"), digests("no-widow"))
 
     def test_a_killed_process_ends_the_job(self):
         process = self.start("orphan", "--stars", 400, "--per-file", 3, "--threads", 2)
@@ -453,11 +439,10 @@ class Refusals(Simulate):
                 put(path, own)
 
     def test_output_over_the_limit(self):
-        for threads in (1, 2):
-            done = simulate("limited", *FAST, "--threads", threads,
-                            preexec_fn=small_files(1_000_000))  # a file has 2.7 MB
-            self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
-            self.assertEqual(os.listdir(tmp("limited")), [])
+        done = simulate("limited", *FAST, "--threads", 2,
+                        preexec_fn=small_files(1_000_000))  # a file has 2.7 MB
+        self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
+        self.assertEqual(os.listdir(tmp("limited")), [])
 
     def test_a_library_that_does_not_do_costs_no_survey(self):
         self.make("kept", "--stars", 2)
@@ -492,7 +477,8 @@ class Fit(Simulate):
                 self.assertTrue(fitted[target], k)
             if k == "no_arm":
                 self.assertFalse(fitted[target], k)
-        self.fit("redrock.h5", "--catalog", catalog, "--redrock", lib=LIBRARY)
+        # only which rows there are: none is bright enough
+        self.fit("redrock.h5", "--catalog", catalog, "--redrock", "--minsn", 1e6, lib=LIBRARY, status=3)
         dropped = {kind[t] for t in set(fitted) - set(read(self.path)["TARGETID"])}
         self.assertLessEqual({"galaxy"}, dropped)
         self.assertLessEqual(dropped, {"galaxy", "noise"})
@@ -531,7 +517,8 @@ class Shipped(Simulate):
         flux, names = {}, {}
         for how in ("false", "true", "correlated"):
             run("simulate", "--output", tmp(how), "--model-error", how, *few)
-            flux[how] = pyfits.getdata(os.path.join(tmp(how), "coadd-mock-00000.fits"), "R_FLUX")
+            flux[how] = table(how, "coadd-mock-00000.fits", "R_FLUX")
+            self.assertFalse(table(how, "coadd-mock-00000.fits", "R_MASK").any())  # no cosmics
             names[how] = table(how, "truth.fits", "TRUTH").columns.names
         self.assertNotIn("ERROR_SHARE_R", names["false"])
         self.assertIn("ERROR_SHARE_R", names["correlated"])
