@@ -22,29 +22,28 @@ class Damaged(ProgramTest):
             f["fits/STATUS"][ROWS[4]] = 0
 
     def test_finished_result(self):
+        path, whole = tmp("finished.h5"), tmp("whole.h5")
+        self.fit("finished.h5", "--quiet", SURVEY, lib=LIBRARY)
+        shutil.copy(path, whole)
+        self.damage(path)
+        says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
+        status = starmill("status", path)
+        self.assertEqual(status.returncode, 75, status.stdout)
+        self.assertIn(says, status.stdout)
+        merge = ["merge", "--overwrite", "--output", put("merged.h5", content(whole)), path]
+        self.assertOneLine(starmill(*merge), path, says, status=4)
+        self.assertEqual(content(tmp("merged.h5")), content(whole))
+        damaged = content(path)
         for ranks in (0, 2):
             with self.subTest(ranks=ranks):
-                path, whole = tmp(f"finished-{ranks}.h5"), tmp("whole.h5")
-                options = ["--quiet", SURVEY]
-                self.fit(os.path.basename(path), *options, lib=LIBRARY)
-                shutil.copy(path, whole)
-                merge = ["merge", "--overwrite", "--output", tmp("merged.h5"), path]
-                run(*merge)
-                self.damage(path)
-                says = "5 rows (3, 5, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
-                status = starmill("status", path)
-                self.assertEqual(status.returncode, 75, status.stdout)
-                self.assertIn(says, status.stdout)
-                before = content(tmp("merged.h5"))
-                self.assertOneLine(starmill(*merge), path, says, status=4)
-                self.assertEqual(content(tmp("merged.h5")), before)
-                done = self.fit(os.path.basename(path), *options, lib=LIBRARY, ranks=ranks)
+                put(path, damaged)
+                done = self.fit("finished.h5", "--quiet", SURVEY, lib=LIBRARY, ranks=ranks)
                 self.assertIn("fitted again", done.stderr)
                 if not ranks:
                     self.assertIn(says, done.stderr)
                 self.assertEqual(differing(read(path), read(whole)), [])
-                self.assertEqual(starmill("status", path).returncode, 0)
-                run(*merge)
+        self.assertEqual(starmill("status", path).returncode, 0)
+        run(*merge)
 
     def test_catalog(self):
         """What is known of a star is not another star's, and only --overwrite mends it."""
@@ -56,14 +55,14 @@ class Damaged(ProgramTest):
                 f["catalog/" + name][5] = value
             says = "1 row (5) is damaged: its CATALOG_CRC, CRC or STATUS is wrong"
             self.assertIn(says, starmill("status", self.path).stdout)
-            merge = starmill("merge", "--output", tmp("none.h5"), self.path)
-            self.assertOneLine(merge, says, "with --overwrite", status=4)
             done = self.fit("known.h5", "--quiet", SURVEY, lib=LIBRARY, status=4)
             self.assertOneLine(done, says, "--overwrite", status=4)
-            select = starmill("select", self.path, "STATUS >= 0")
-            self.assertIn("row (5) is damaged", select.stderr)
-            self.assertEqual(len(select.stdout.split()), 39, select.stdout)
-            self.assertIn("damaged", starmill("show", self.path, read(self.path)["TARGETID"][5]).stdout)
+        merge = starmill("merge", "--output", tmp("none.h5"), self.path)
+        self.assertOneLine(merge, says, "with --overwrite", status=4)
+        select = starmill("select", self.path, "STATUS >= 0")
+        self.assertIn("row (5) is damaged", select.stderr)
+        self.assertEqual(len(select.stdout.split()), 39, select.stdout)
+        self.assertIn("damaged", starmill("show", self.path, read(self.path)["TARGETID"][5]).stdout)
         self.fit("known.h5", "--quiet", "--overwrite", SURVEY, lib=LIBRARY)
         self.assertEqual(starmill("status", self.path).returncode, 0)
 

@@ -40,10 +40,10 @@ class FitStart(ProgramTest):
         self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, SURVEY, lib=LIBRARY, **how)
         return read(self.path)
 
-    def guessed(self):
-        if not hasattr(FitStart, "_guessed"):
-            FitStart._guessed = self.run_fit("guessed.h5")
-        return FitStart._guessed
+    @classmethod
+    def setUpClass(cls):
+        cls.guessed = cls().run_fit("guessed.h5")
+        cls.straight = cls().run_fit("straight.h5", "--start", table("straight.fits"))
 
     def assertSameSolution(self, a, b):
         """Two fits of the same stars from different starts.
@@ -59,7 +59,7 @@ class FitStart(ProgramTest):
             self.assertLess(np.max(np.abs(a[name] - b[name]) / error), 0.1, name)
 
     def test_the_truth_gives_the_same_solution(self):
-        guessed, given = self.guessed(), self.run_fit("given.h5", "--start", TRUTH)
+        guessed, given = self.guessed, self.run_fit("given.h5", "--start", TRUTH)
         self.assertIn(f"all {N_STAR} rows start from {TRUTH}", self.done.stderr)
         self.assertTrue((given["STATUS"] == FITTED).all())
         self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all())
@@ -72,8 +72,7 @@ class FitStart(ProgramTest):
 
     def test_a_result_as_start_is_where_fits_begin(self):
         # one evaluation of the start, which promises nothing more, one profile, one for the end
-        self.run_fit("first.h5")
-        first = self.path
+        first = shutil.copy(tmp("guessed.h5"), tmp("first.h5"))
         # the same values in a FITS table are the same start, so the same run
         self.run_fit("same.h5", "--start", first)
         values = read(first)
@@ -86,7 +85,7 @@ class FitStart(ProgramTest):
             f["fits/VRAD"][0] += 1.0  # and was damaged
             f["catalog/TARGET_RA"][1] += 1.0  # here too
         again = self.run_fit("again.h5", "--start", first)
-        self.assertSameSolution(again, self.guessed())
+        self.assertSameSolution(again, self.guessed)
         self.assertEqual(np.median(again["NEVAL"]), 3)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
         self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])
@@ -94,13 +93,12 @@ class FitStart(ProgramTest):
         self.assertIn("CATALOG_CRC", self.done.stderr)
 
     def test_the_first_table_with_the_columns_counts(self):
-        straight, other = table("one.fits"), table("other.fits", lambda c: c["VRAD"].fill(99.0))
-        with pyfits.open(straight) as one, pyfits.open(other) as two:
+        other = table("other.fits", lambda c: c["VRAD"].fill(99.0))
+        with pyfits.open(tmp("straight.fits")) as one, pyfits.open(other) as two:
             pyfits.HDUList([pyfits.PrimaryHDU(), pyfits.ImageHDU(np.zeros(2)), pyfits.BinTableHDU.from_columns(
                 one[1].columns[:2], name="FIBERMAP"), one[1].copy(), two[1].copy()]
             ).writeto(tmp("several.fits"))
-        self.run_fit("tables.h5", "--start", straight)
-        self.run_fit("tables.h5", "--start", tmp("several.fits"))
+        self.run_fit("straight.h5", "--start", tmp("several.fits"))
         self.assertIn("finished already", self.done.stdout)
 
     def test_order_and_case_mean_nothing(self):
@@ -110,9 +108,8 @@ class FitStart(ProgramTest):
                 columns[name] = columns[name][order]
             columns["alpha"] = columns.pop("ALPHAFE")
             columns["vRad"] = columns.pop("VRAD")
-        straight = self.run_fit("straight.h5", "--start", table("straight.fits"))
         shuffled = self.run_fit("shuffled.h5", "--start", table("shuffled.fits", shuffle))
-        self.assertEqual(differing(straight, shuffled), [])
+        self.assertEqual(differing(self.straight, shuffled), [])
         # the same values, so the same run: it is finished
         done = run("fit", "--library", LIBRARY, "--optimizer", "levenberg-marquardt",
                    "--output", self.path, "--start", tmp("straight.fits"), SURVEY)
@@ -125,18 +122,15 @@ class FitStart(ProgramTest):
             columns["TEFF"][bad[0]] = np.nan
             columns["VRAD"][bad[1]] = np.inf
             columns["TARGETID"][missing] = [1, 2]
-        for ranks in (1, 3):
-            given = self.run_fit(f"part{ranks}.h5", "--start", table("part.fits", spoil),
-                                 ranks=ranks)
-            self.assertOneLine(self.done, f"{N_STAR - 4} of {N_STAR} rows start from",
-                               "2 not found, 2 without finite values", status=0)
-            plain = np.zeros(N_STAR, bool)
-            plain[missing + bad] = True
-            np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
-            # such a star's row is the one of a fit without a table
-            guessed = self.guessed()
-            for name in given:
-                self.assertEqual(given[name][plain].tobytes(), guessed[name][plain].tobytes(), name)
+        given = self.run_fit("part.h5", "--start", table("part.fits", spoil), ranks=3)
+        self.assertOneLine(self.done, f"{N_STAR - 4} of {N_STAR} rows start from",
+                           "2 not found, 2 without finite values", status=0)
+        plain = np.zeros(N_STAR, bool)
+        plain[missing + bad] = True
+        np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
+        # such a star's row is the one of a fit without a table
+        for name in given:
+            self.assertEqual(given[name][plain].tobytes(), self.guessed[name][plain].tobytes(), name)
 
     def test_of_several_rows_the_first_finite_one_counts(self):
         def repeat(columns):
@@ -145,10 +139,9 @@ class FitStart(ProgramTest):
                 columns[name] = np.concatenate([values[:1], values, values])
             columns["LOGG"][0] = np.nan
             columns["VRAD"][N_STAR + 1:] += 500.0
-        once = self.run_fit("once.h5", "--start", table("once.fits"))
         twice = self.run_fit("twice.h5", "--start", table("twice.fits", repeat))
         self.assertOneLine(self.done, f"{N_STAR + 1} rows of", "repeat a star", status=0)
-        self.assertEqual(differing(once, twice), [])
+        self.assertEqual(differing(self.straight, twice), [])
 
     def test_values_beyond_the_limits_are_brought_within(self):
         def extreme(columns):
@@ -183,11 +176,10 @@ class FitStart(ProgramTest):
                          SURVEY, lib=LIBRARY)
                 given = read(self.path)
                 self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all())
-                self.assertSameSolution(given, self.guessed())
+                self.assertSameSolution(given, self.guessed)
 
     def test_other_values_are_another_run(self):
-        self.run_fit("identity.h5", "--start", table("identity.fits"))
-        path = self.path
+        path = tmp("straight.h5")
         args = ("fit", "--library", LIBRARY, "--output", path, "--optimizer",
                 "levenberg-marquardt", SURVEY)
         def move(columns):
@@ -196,7 +188,7 @@ class FitStart(ProgramTest):
             done = starmill(*args, *start)
             self.assertOneLine(done, path, "start", status=4)
         # nothing happened to it
-        self.assertEqual(starmill(*args, "--start", tmp("identity.fits")).returncode, 0)
+        self.assertEqual(starmill(*args, "--start", tmp("straight.fits")).returncode, 0)
 
     def test_wrong_tables_are_refused(self):
         def foreign(columns):

@@ -41,6 +41,12 @@ class RealStars(EndToEnd):
     @classmethod
     def setUpClass(cls):
         cls.lib, _ = miles_library("miles.h5", MILES)
+        cls.stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
+                           if n.endswith(".fits.gz"))
+        cls.lamost = os.path.join(SOURCE, "config", "lamost.yaml")  # as shipped
+        run("fit", "--library", cls.lib, "--output", tmp("cameras.h5"), "--config", cls.lamost,
+            *cls.stars)
+        cls.cameras = read(tmp("cameras.h5"))
 
     def test_lamost_against_lasp(self):
         """What the survey asks for: |median| and robust scatter of ours - LASP.
@@ -50,10 +56,9 @@ class RealStars(EndToEnd):
         median says nothing.
         """
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
-        stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
-                       if n.endswith(".fits.gz"))
+        stars = self.stars
         self.assertEqual(len(stars), 25)
-        self.fit("lamost.h5", "--config", settings, *stars, lib=self.lib, ranks=2)
+        self.fit("lamost.h5", "--config", settings, *stars, lib=self.lib)
         ours = read(self.path)
         self.assertEqual(list(ours["STATUS"]), [FITTED] * len(stars))
         names = [os.path.basename(s)[:-len(".gz")] for s in stars]
@@ -96,24 +101,19 @@ class RealStars(EndToEnd):
         alone is the minimum of the same function, found by another way: it agrees within the
         tolerance of the polish, a few hundredths of an error.
         """
-        shipped = os.path.join(SOURCE, "config", "lamost.yaml")
-        stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
-                       if n.endswith(".fits.gz"))
-        self.fit("cameras.h5", "--config", shipped, *stars, lib=self.lib)
-        both = read(self.path)
+        both = self.cameras
         self.assertEqual(list(both["STATUS"]), [FITTED] * 25)
         # radial velocity, v sin i, three labels, and the second camera's offset
         self.check_reduced(both, (1800, 1555), 6)
         self.assertGreaterEqual(both["VRAD_GOOD"].sum(), 24)
         self.assertEqual((both["FIT_INFO"] & 512).sum(), 0)
-        with open(shipped) as f:
-            text = f.read()
+        text = content(self.lamost, "r")
         for i in (0, 12):
             for arm, item in zip("BR", re.findall(r"{name: [^}]*}", text)):
                 held = "".join(f"  - {{param: {name.lower()}, value: {float(both[name][i])!r}}}\n"
                                for name in ("VSINI", "TEFF", "LOGG", "FEH"))
                 put("alone.yaml", text + f"arms: [{item}]\nfix_param:\n{held}")
-                self.fit("alone.h5", "--overwrite", "--config", tmp("alone.yaml"), stars[i],
+                self.fit("alone.h5", "--overwrite", "--config", tmp("alone.yaml"), self.stars[i],
                          lib=self.lib)
                 alone, error = read(self.path), both[f"VRAD_{arm}_ERR"][i]
                 print(f"star {i}, {arm}: {both['VRAD_' + arm][i]:.3f} +- {error:.3f} km/s, alone "
@@ -125,9 +125,8 @@ class RealStars(EndToEnd):
         """Every second grid point of the shipped library, which broad line-spread functions choose,
         against all of them: F at the solution, and parameters in errors."""
         lib = os.path.join(SOURCE, "libraries", "fgk.h5")
-        lamost = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST) if n.endswith(".fits.gz"))
         for survey, files, arms in (
-                ("lamost", lamost[::3], "{name: b, min: 4000, max: 5800, fwhm: 2.7, sampling: 1}, "
+                ("lamost", self.stars[::3], "{name: b, min: 4000, max: 5800, fwhm: 2.7, sampling: 1}, "
                  "{name: r, min: 5800, resolving_power: 1650, sampling: 1}"),
                 ("sdss", [EXPOSURES],
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
@@ -160,26 +159,19 @@ class RealStars(EndToEnd):
         r - offset that the errors say.  The arms' own velocities come from parabolas at the labels
         of the whole fit, and both searches end within a few hundredths of an error.
         """
-        shipped = os.path.join(SOURCE, "config", "lamost.yaml")
-        stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
-                       if n.endswith(".fits.gz"))
-        names = [os.path.basename(s)[:-len(".gz")] for s in stars]
+        names = [os.path.basename(s)[:-len(".gz")] for s in self.stars]
         with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
             lasp = {row["ID"]: float(row["pred_Rv"]) for row in csv.DictReader(f)}
-        with open(shipped) as f:
-            text = f.read()
-        put("together.yaml", text.replace("velocity_offsets: true", "velocity_offsets: false"))
-        width = {}
-        for name, settings in ("apart", shipped), ("together", tmp("together.yaml")):
-            self.fit(name + ".h5", "--config", settings, *stars, lib=self.lib)
-            table = read(self.path)
+        put("together.yaml", content(self.lamost, "r").replace("velocity_offsets: true",
+                                                               "velocity_offsets: false"))
+        self.fit("together.h5", "--config", tmp("together.yaml"), *self.stars, lib=self.lib)
+        width, apart = {}, self.cameras
+        for name, table in ("apart", apart), ("together", read(self.path)):
             delta = table["VRAD"] - [lasp[n] for n in names]
             width[name] = mad(delta), half_width(delta)
             print(f"{name}: VRAD - LASP {np.median(delta):+.2f}, MAD {mad(delta):.2f}, "
                   f"68 % {half_width(delta):.2f} km/s")
             self.assertEqual("VRAD_OFFSET_R" in table, name == "apart")
-            if name == "apart":
-                apart = table
         # the survey's own scatter between visits is 3.3 km/s, the error of either table 2 to 4
         self.assertLess(max(width["apart"]), 5)
         self.assertLess(width["apart"][1], width["together"][1])

@@ -3,6 +3,7 @@
 templates against SciPy's interpolation and the spectra's own formula, its report against an own
 one, a fit with it, gaps and refusals."""
 
+import functools
 import itertools
 
 from base import *  # noqa: F403
@@ -67,6 +68,27 @@ def write_grid(name, label, edit=None, complete=1):
 def train(out, grid, way, *options, **how):
     return starmill("library", "train", "--emulator", way, "--output", tmp(out), "--overwrite",
                     *options, grid, **how)
+
+
+@functools.cache
+def full_grid():
+    """A grid file of all nodes."""
+    return write_grid("full.h5", all_nodes())
+
+
+@functools.cache
+def scattered_grid():
+    """A grid file of 200 models anywhere."""
+    return write_grid("scatter.h5", scattered(200))
+
+
+@functools.cache
+def library_of(way, hulls):
+    """The library of all models of one of them."""
+    path = tmp(f"{way}-{hulls}.h5")
+    run("library", "train", "--emulator", way, "--left-out", 0, "--hulls", hulls, "--output", path,
+        scattered_grid() if way == "radial" else full_grid())
+    return path
 
 
 def mapped(f, label):
@@ -150,8 +172,7 @@ class TrainFunctions(ProgramTest):
         return done.stdout
 
     def test_linear_is_exact_at_nodes_and_scipy_between(self):
-        grid = write_grid("full.h5", all_nodes())
-        out = self.good(train("linear.h5", grid, "linear", "--components", 124, "--left-out", 0))
+        out = self.good(train("linear.h5", full_grid(), "linear", "--components", 124, "--left-out", 0))
         self.assertIn("5 of teff, 5 of logg, 5 of feh; 0 nodes", out)
         self.assertNotIn("report", out)
         for i, arm in enumerate(ARMS):
@@ -169,27 +190,22 @@ class TrainFunctions(ProgramTest):
         self.assertIn("grid 5x5x5-124", info)
         self.assertIn(", linear, log flux", info)
         # components of its own choice leave 1e-5 (rms) of the worst model, and float32
-        self.good(train("few.h5", grid, "linear", "--left-out", 0))
         flux = np.array([spectrum(x, "b") for x in all_nodes()])
-        error = emulate(tmp("few.h5"), all_nodes()) / flux - 1
+        error = emulate(library_of("linear", "pairs"), all_nodes()) / flux - 1
         self.assertLess(np.sqrt((error**2).mean(axis=1)).max(), 1.2e-5)
 
     def test_splines_and_radial_functions_follow_the_spectra(self):
         at = between(50)
-        grid = write_grid("full.h5", all_nodes())
-        scatter = write_grid("scatter.h5", scattered(200))
-        error = {}
-        for way, path in (("linear", grid), ("splines", grid), ("radial", scatter)):
-            self.good(train(f"{way}.h5", path, way, "--left-out", 0))
-            error[way] = max(abs(emulate(tmp(f"{way}.h5"), at, i) - want).max() for i, want in
-                             enumerate(np.array([spectrum(x, arm) for x in at]) for arm in ARMS))
+        want = [np.array([spectrum(x, arm) for x in at]) for arm in ARMS]
+        error = {way: max(abs(emulate(library_of(way, "pairs"), at, i) - flux).max()
+                          for i, flux in enumerate(want)) for way in ("linear", "splines", "radial")}
         # lines 0.2 deep: five nodes a label, 200 points; cubic splines are an order better
         self.assertLess(error["linear"], 0.05)
         self.assertLess(error["splines"], 0.005)
         self.assertLess(error["radial"], 0.005)
         # through the models, but for the smoothing of 1e-8
         flux = np.array([spectrum(x, "r") for x in scattered(200)])
-        self.assertLess(abs(emulate(tmp("radial.h5"), scattered(200), 1) - flux).max(), 1e-4)
+        self.assertLess(abs(emulate(library_of("radial", "pairs"), scattered(200), 1) - flux).max(), 1e-4)
 
     def test_gaps(self):
         label = all_nodes()
@@ -211,11 +227,10 @@ class TrainFunctions(ProgramTest):
 
     def test_report_of_validation_spectra(self):
         """The printed errors are those of the library file's own templates."""
-        grid = write_grid("scatter.h5", scattered(200))
         at = between(24)
         valid = write_grid("valid.h5", at)
-        out = self.good(train("valid-lib.h5", grid, "radial", "--validation", valid, "--model-error",
-                              4))
+        out = self.good(train("valid-lib.h5", scattered_grid(), "radial", "--validation", valid,
+                              "--model-error", 4))
         self.assertIn("24 spectra that were left out", out)
         error = [abs(emulate(tmp("valid-lib.h5"), at, i) - np.array([spectrum(x, arm) for x in at]))
                  * 100 for i, arm in enumerate(ARMS)]
@@ -251,7 +266,7 @@ class TrainFunctions(ProgramTest):
         labels fall as S/N rises."""
         # velocity and labels, S/N 20 then 100: median, scatter, sigma, own median, own scatter ...
         good = self.good(train("good.h5", write_grid("many.h5", scattered(250)), "radial"))
-        bad = self.good(train("worse.h5", write_grid("full.h5", all_nodes()), "linear"))
+        bad = self.good(train("worse.h5", full_grid(), "linear"))
         for out, is_good in ((good, True), (bad, False)):
             rows = [line.split() for line in out.splitlines()
                     if line.split()[:1] in (["20"], ["100"]) and "came" not in line]
@@ -269,21 +284,18 @@ class TrainFunctions(ProgramTest):
                 self.assertGreater((value[1, :3, 4] / value[1, :3, 2]).min(), 0.5)
 
     def test_left_out_of_a_grid_lie_between_others(self):
-        grid = write_grid("full.h5", all_nodes())
-        out = self.good(train("leave.h5", grid, "splines", "--left-out", 0.2, "--seed", 3))
+        out = self.good(train("leave.h5", full_grid(), "splines", "--left-out", 0.2, "--seed", 3))
         n = int(out.split("report  ")[1].split()[0])
         self.assertTrue(3 <= n <= 14, out)  # of 27 inner nodes no two are neighbours
         self.assertIn("filled from their neighbours", out)
         # the library itself has all nodes: the same as without a report
-        self.good(train("all.h5", grid, "splines", "--left-out", 0))
-        with h5py.File(tmp("leave.h5"), "r") as a, h5py.File(tmp("all.h5"), "r") as b:
+        with h5py.File(tmp("leave.h5"), "r") as a, h5py.File(library_of("splines", "pairs"), "r") as b:
             self.assertEqual(a.attrs["hash"], b.attrs["hash"])
 
     def test_whole_hull(self):
         """One hull of all labels: SciPy's, of scattered models, and six faces of a box."""
         from scipy.spatial import ConvexHull
-        self.good(train("box.h5", write_grid("box-grid.h5", all_nodes()), "linear", "--hulls",
-                        "whole", "--left-out", 0))
+        self.good(train("box.h5", full_grid(), "linear", "--hulls", "whole", "--left-out", 0))
         with h5py.File(tmp("box.h5"), "r") as f:
             self.assertEqual(f["hulls"].attrs["n_hull"], 1)
             self.assertEqual(f["hulls/hull0/facets"].shape, (6, 4))
@@ -305,9 +317,8 @@ class TrainFunctions(ProgramTest):
         self.assertIn(f"and {np.sum(expected > 1e-9)} outside the hulls", out)
 
     def test_threads_change_rounding_only(self):
-        grid = write_grid("scatter.h5", scattered(120))
         for n in (1, 2):
-            self.good(train(f"threads{n}.h5", grid, "radial", "--threads", n))
+            self.good(train(f"threads{n}.h5", scattered_grid(), "radial", "--threads", n, "--left-out", 0))
         one, two = (emulate(tmp(f"threads{n}.h5"), between(20)) for n in (1, 2))
         np.testing.assert_allclose(one, two, rtol=1e-6)
 
@@ -327,17 +338,14 @@ class TrainFunctions(ProgramTest):
             arms[arm.upper()] = {"WAVELENGTH": wave, "FLUX": 20 * flux, "IVAR": (20 * error)**-2}
         write_desi(tmp("stars.fits"), arms)
         put("run.yaml", "wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
-        grid = write_grid("full.h5", all_nodes())
-        scatter = write_grid("scatter.h5", scattered(200))
         # linear interpolation over five nodes is wrong by some per cent of a line
         found = {}
-        for way, hulls, path, limit in (("radial", "pairs", scatter, (40, 0.1, 0.05)),
-                                        ("radial", "whole", scatter, (40, 0.1, 0.05)),
-                                        ("splines", "pairs", grid, (40, 0.1, 0.05)),
-                                        ("linear", "pairs", grid, (250, 0.5, 0.25))):
-            self.good(train("fit.h5", path, way, "--left-out", 0, "--hulls", hulls))
+        for way, hulls, limit in (("radial", "pairs", (40, 0.1, 0.05)),
+                                  ("radial", "whole", (40, 0.1, 0.05)),
+                                  ("splines", "pairs", (40, 0.1, 0.05)),
+                                  ("linear", "pairs", (250, 0.5, 0.25))):
             self.fit("result.h5", "--config", tmp("run.yaml"), "--overwrite", tmp("stars.fits"),
-                     lib=tmp("fit.h5"))
+                     lib=library_of(way, hulls))
             got = found[way, hulls] = read(self.path)
             np.testing.assert_array_equal(got["STATUS"], FITTED)
             self.assertLess(abs(got["VRAD"] - vrad).max(), 2, way)
@@ -361,12 +369,12 @@ class TrainFunctions(ProgramTest):
         few = label[(label[:, 2] > -1) & (label[:, 1] != 2.5)]
         for path, way, words in (
             (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
-            (write_grid("scatter.h5", scattered(60)), "linear", ("more than half", "radial")),
+            (write_grid("no-grid.h5", scattered(60)), "linear", ("more than half", "radial")),
             (write_grid("few.h5", few), "splines", ("label feh has 3 values", "linear")),
             (write_grid("bad.h5", label, edit=bad), "radial", ("11 good models", "at least 12")),
         ):
             self.assertOneLine(train("no.h5", path, way), *words, status=3)
-        path = write_grid("full.h5", label)
+        path = full_grid()
 
         def to_do(f):
             f["models/status"][3:5] = 0
