@@ -296,6 +296,20 @@ def coarse_library(out="library.h5"):
     return kept(out, maker, age(shipped), make)[0]
 
 
+def narrow_library(out, n):
+    """The small library with n of a network's last functions, whose products are most of the work of
+    emulated and simulated GPUs."""
+    from library import library_file
+    library = library_file.read(coarse_library())
+    for arm in library.arm:
+        layers = arm.emulator
+        main = np.argsort((layers.weight[-1] ** 2).sum(0))[-n:]
+        layers.weight[-2:] = layers.weight[-2][main], layers.weight[-1][:, main]
+        layers.bias[-2] = layers.bias[-2][main]
+    library_file.write(tmp(out), library, overwrite=True)
+    return tmp(out)
+
+
 def coarse_survey(n_star, library=None):
     """A small library (or this one) and a file of n_star stars made with it: their paths."""
     library, survey = library or coarse_library(), tmp("survey")

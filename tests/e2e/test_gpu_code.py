@@ -17,7 +17,6 @@ if not os.access(SIMULATED, os.X_OK):
 sys.path.insert(1, os.path.join(SOURCE, "tests/cuda"))
 from kernel_gates import output_of, tool  # noqa: E402
 import pair_survey  # noqa: E402
-from library import library_file  # noqa: E402
 
 BUILD = os.path.dirname(SIMULATED)
 ALL = os.environ.get("MILL_GPU_CODE") == "all"
@@ -105,15 +104,7 @@ class GpuCode(ProgramTest):
                                    **variables, **({"MILL_TEST_ONLY": only} if only else {}))
 
     def test_whole_fit(self):
-        """With 16 of a network's last functions, whose products take most of the instructions."""
-        library = library_file.read(coarse_library())
-        for arm in library.arm:
-            layers = arm.emulator
-            main = np.argsort((layers.weight[-1] ** 2).sum(0))[-16:]
-            layers.weight[-2:] = layers.weight[-2][main], layers.weight[-1][:, main]
-            layers.bias[-2] = layers.bias[-2][main]
-        library_file.write(tmp("narrow.h5"), library, overwrite=True)
-        lib, stars = coarse_survey(12, tmp("narrow.h5"))
+        lib, stars = coarse_survey(12, narrow_library("narrow.h5", 16))
         self.same_fits(SHORT + ARMS, stars, lib=lib, **self.machine_code)
 
     @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
