@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
 
-enum { MAX_BYTES = 1 << 20, N_MUTATION = 300 };
+enum { MAX_BYTES = 1 << 20, N_MUTATION = 100 };
 
 static size_t read_input(const char *path, uint8_t *bytes)
 {
