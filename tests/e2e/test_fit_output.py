@@ -9,7 +9,7 @@ import signal
 
 from common import *  # noqa: F403
 
-N_KILL = 25
+N_KILL = 15
 
 
 def stale_semaphore(name):
