@@ -46,7 +46,7 @@ LOADS = {"LD": 1, "LDG": 1}
 SECTION = re.compile(r"\s*\.section\s+\.text\.([^,\s]+)")
 LINE = re.compile(r'//## File "([^"]+)", line (\d+)')
 LABEL = re.compile(r"\s*(\.L_x_\d+|\$?_Z[^\s:]+):")
-INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_.]*)(.*?);")
+INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9_.]*)(.*?);")
 TARGET, REGISTER = re.compile(r"\.L_x_\d+"), re.compile(r"\bR(\d+)\b")
 
 
@@ -156,8 +156,10 @@ def sections(text, source):
         found = INSTRUCTION.search(line)
         if found:
             fresh = True
-            op, rest = found.groups()
+            guard, op, rest = found.groups()
             target = TARGET.search(rest)
+            if guard and op.startswith(("RET", "EXIT")):
+                op = "@" + op  # it may go on
             code.append((op, [int(r) for r in REGISTER.findall(rest)], frozenset(chain),
                          target.group(0) if target else None))
     if name:
