@@ -104,7 +104,7 @@ class GpuCode(ProgramTest):
                                    **variables, **({"MILL_TEST_ONLY": only} if only else {}))
 
     def test_whole_fit(self):
-        lib, stars = coarse_survey(8, narrow_library("narrow.h5", 16))
+        lib, stars = coarse_survey(12, narrow_library("narrow.h5", 16))
         self.same_fits(SHORT + ARMS, stars, lib=lib, **self.machine_code)
 
     @unittest.skipUnless(ALL, "only ./run tests --gpu-code")
