@@ -81,16 +81,17 @@ class Surveys(EndToEnd):
         self.assertEqual(list(read(self.path)["STATUS"]), [UNREADABLE, FITTED])
 
     def test_every_star_of_mixed_formats_is_fitted(self):
-        done = self.fit("mixed.h5", "--resolving-power", 1800, *SDSS, *LAMOST, ranks=2)
+        stars = [*SDSS, *LAMOST[::3]]
+        done = self.fit("mixed.h5", "--resolving-power", 1800, *stars, ranks=2)
         table, catalog = read(self.path), read(self.path, "catalog")
         files = read(self.path, "catalog/files")
-        self.assertEqual(list(table["STATUS"]), [FITTED] * (2 + len(LAMOST)))
-        self.assertEqual(list(catalog["TARGETID"]), [-1] * len(table["STATUS"]))
+        self.assertEqual(list(table["STATUS"]), [FITTED] * len(stars))
+        self.assertEqual(list(catalog["TARGETID"]), [-1] * len(stars))
         names = texts(catalog["OBJECT"])
         self.assertEqual(names[:2], ["spec-0266-51602-0031", "spec-3586-55181-0500"])
         self.assertTrue(all(names))
         self.assertEqual(len(set(names)), len(names))
-        self.assertEqual(texts(files["FORMAT"]), ["sdss"] * 2 + ["lamost"] * len(LAMOST))
+        self.assertEqual(texts(files["FORMAT"]), ["sdss"] * 2 + ["lamost"] * (len(stars) - 2))
         self.assertEqual(set(texts(files["FRAME"])), {"heliocentric"})
         for survey in ("sdss", "lamost"):
             self.assertOneLine(done, f"format {survey}", "heliocentric", "nothing is corrected",
@@ -102,7 +103,7 @@ class Surveys(EndToEnd):
             self.assertIn("wave_mask: []", f["provenance/IDENTITY"][()].decode())
         # each star by itself gives the same row, bit for bit
         for i in (1, 5):
-            self.fit("alone.h5", "--overwrite", "--resolving-power", 1800, (SDSS + LAMOST)[i])
+            self.fit("alone.h5", "--overwrite", "--resolving-power", 1800, stars[i])
             alone = read(self.path)
             for name in table:
                 self.assertEqual(alone[name][0].tobytes(), table[name][i].tobytes(), name)
