@@ -41,8 +41,7 @@ def setUpModule():
     coarse_library("lib.h5")
     run("simulate", "--library", LIBRARY, "--output", SURVEY, "--stars", 9, "--per-file", 3,
         "--seed", 3, "--sn", "20,60", "--quiet")
-    run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--threads", 1, *FILES,
-        ranks=2)
+    run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--threads", 1, *FILES)
     run("export", "--output", PRODUCTS, OUT)
     run("export", "--to", "rvmod", "--models", MODELS, "--output", PRODUCTS, OUT)
 

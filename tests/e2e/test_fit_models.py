@@ -29,7 +29,7 @@ def good_pixels(hdus, arm, row):
 class Models(EndToEnd):
     def test_chi_square_of_the_models_is_the_one_reported(self):
         stars = cut("stars.fits", [3, 60, 100])
-        done = self.fit("m.h5", "--models", tmp("models.h5"), stars, ranks=2)
+        done = self.fit("m.h5", "--models", tmp("models.h5"), stars)
         self.assertIn("models.h5", done.stdout)
         table, found = read(self.path), models(tmp("models.h5"))
         with pyfits.open(stars) as hdus:
@@ -53,7 +53,7 @@ class Models(EndToEnd):
                 hdus[arm + "_IVAR"].data[1] = 0
 
         stars = cut("first.fits", [3, 60, 100], edit)
-        self.fit("n.h5", "--models", tmp("nan.h5"), stars, ranks=2)
+        self.fit("n.h5", "--models", tmp("nan.h5"), stars)
         table, found = read(self.path), models(tmp("nan.h5"))
         self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
         for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):

@@ -77,7 +77,7 @@ class Exposures(EndToEnd):
         cls.spectra = cut("spectra-x.fits", cls.ROWS, as_spectra)
 
     def test_one_row_per_exposure(self):
-        self.fit("single.h5", self.spectra, ranks=2)
+        self.fit("single.h5", self.spectra)
         table, catalog = read(self.path), read(self.path, "catalog")
         self.assertEqual(list(catalog["EXPID"]), [11, 12, 13, 14])
         self.assertEqual(list(catalog["N_EXPOSURE"]), [1] * 4)
@@ -216,7 +216,7 @@ class RealFiles(EndToEnd):
         names = ["coadd-4-80613-thru20210324", "coadd-5-169-thru20210419",
                  "coadd-special-dark-27247", "coadd-sv3-dark-26065", "spectra-sv3-dark-26065"]
         paths = [data(f"real/desi/{n}.fits.gz") for n in names]
-        self.fit("real.h5", *paths, ranks=2)
+        self.fit("real.h5", *paths)
         table, catalog = read(self.path), read(self.path, "catalog")
         self.assertTrue(set(table["STATUS"]) <= {FITTED, NO_ARM})
         self.assertGreater(int((table["STATUS"] == FITTED).sum()), 0)

@@ -103,7 +103,7 @@ class Patho(EndToEnd):
         self.fit_set("patho", PATHO)
 
     def test_nogood(self):
-        done, table = self.fit_set("nogood", NOGOOD, ranks=2)
+        done, table = self.fit_set("nogood", NOGOOD)
         # the reason is counted in the summary
         self.assertRegex(done.stdout, r"not fitted +3\b")
         self.assertRegex(done.stdout, r"NO_USABLE_ARM +3\b")
