@@ -18,6 +18,7 @@
 enum { NAME_SIZE = sizeof((mill_catalog_row *)0)->identifier, COLUMN_SIZE = FLEN_VALUE };
 static const char *const key_name[] = {"IDENTIFIER", "TARGETID"};
 #define ERROR_END "_ERR"
+static const double FAR = 5.0; /* errors beyond a range, which a star hardly is */
 
 /* A star: name [NAME_SIZE], ended by a zero, in a table by IDENTIFIER, else NULL. */
 typedef struct entry {
@@ -31,7 +32,8 @@ struct mill_prior_table {
   double *prior;                  /* [n_row][n_pair][2] */
   char *name;                     /* [n_row][NAME_SIZE], or NULL */
   entry *entry;                   /* [n_entry] sorted */
-  int64_t n_entry;
+  int64_t n_entry, n_beyond;      /* n_beyond: values far beyond the fit's range */
+  char beyond[NAME_SIZE + 128];   /* the first of them */
   char hash[65];
 };
 
@@ -225,9 +227,24 @@ static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
   return text;
 }
 
+/* What a fit with n_lib libraries allows of parameter j of the first. */
+static void range_of(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                     double range[2])
+{
+  range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
+  range[1] = j == MILL_PAR_VRAD ? set->max_vel_km_s : set->max_vsini_km_s;
+  for (int k = 0; k < n_lib && j >= MILL_PAR_LABEL0; k++) {
+    const int l = mill_library_find_label(&lib[k], lib->label[j - MILL_PAR_LABEL0].name);
+    if (l < 0)
+      continue;
+    range[0] = k == 0 ? lib->label[l].min : fmin(range[0], lib[k].label[l].min);
+    range[1] = k == 0 ? lib->label[l].max : fmax(range[1], lib[k].label[l].max);
+  }
+}
+
 /* Pair k of all rows. */
-static int read_pair(source *s, const int column[2], int k, mill_prior_table *t, double *value,
-                     double *error)
+static int read_pair(source *s, const int column[2], int k, const double range[2],
+                     mill_prior_table *t, double *value, double *error)
 {
   MILL_CHECK(read_double(s, s->column[column[0]], value));
   MILL_CHECK(read_double(s, s->column[column[1]], error));
@@ -246,6 +263,10 @@ static int read_pair(source *s, const int column[2], int k, mill_prior_table *t,
           s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
+    if ((value[row] < range[0] - FAR * error[row] || value[row] > range[1] + FAR * error[row]) &&
+        t->n_beyond++ == 0)
+      snprintf(t->beyond, sizeof t->beyond, "%s %g +- %g of %s", s->column[column[0]], value[row],
+               error[row], star_text(e, text));
   }
   return MILL_OK;
 }
@@ -308,11 +329,11 @@ static void digest(const mill_library *lib, mill_prior_table *t)
   mill_sha256_final(&sha, t->hash);
 }
 
-static int read_table(source *s, const mill_library *lib, const mill_fit_settings *set,
+static int read_table(source *s, const mill_library *lib, int n_lib, const mill_fit_settings *set,
                       mill_prior_table *t)
 {
   int err = MILL_OK, column[MILL_MAX_PAR][2];
-  double *value = NULL, *error = NULL;
+  double *value = NULL, *error = NULL, range[2];
   if (find_column(s, key_name[0]) < 0 && find_column(s, key_name[1]) < 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "prior_table: %s has no column TARGETID or IDENTIFIER%s to find stars by", s->path,
@@ -333,16 +354,19 @@ static int read_table(source *s, const mill_library *lib, const mill_fit_setting
   MILL_TRY(MILL_ALLOC(s->n_row, &value));
   MILL_TRY(MILL_ALLOC(s->n_row, &error));
   MILL_TRY(read_keys(s, t));
-  for (int k = 0; k < t->n_pair; k++)
-    MILL_TRY(read_pair(s, column[t->pair[k]], k, t, value, error));
+  for (int k = 0; k < t->n_pair; k++) {
+    range_of(lib, n_lib, set, t->pair[k], range);
+    MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
+  }
   digest(lib, t);
 done:
   MILL_FREE(value, error);
   return err;
 }
 
-int mill_prior_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_prior_table **out)
+int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
+                          const mill_fit_settings *set, const mill_open_limits *limits,
+                          mill_prior_table **out)
 {
   int err = MILL_OK;
   source s = {.path = path, .h5 = {.id = H5I_INVALID_HID}};
@@ -352,7 +376,7 @@ int mill_prior_table_read(const char *path, const mill_library *lib, const mill_
   MILL_TRY(MILL_ALLOC(1, &t));
   err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
   if (err == MILL_OK)
-    err = read_table(&s, lib, set, t);
+    err = read_table(&s, lib, n_lib, set, t);
   MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
   *out = t;
   t = NULL;
@@ -383,6 +407,12 @@ int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, cons
     n += e->prior[2 * k + 1] > 0.0;
   }
   return n > 0;
+}
+
+int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first)
+{
+  *first = table->beyond;
+  return table->n_beyond;
 }
 
 const char *mill_prior_table_hash(const mill_prior_table *table)

@@ -17,7 +17,7 @@ typedef struct mill_prior_table mill_prior_table;
  *  held until it is freed.
  *
  *  Columns, of any case: IDENTIFIER, else TARGETID, of the first table that has either; pairs NAME,
- *  NAME_ERR of parameters (VRAD, VSINI, each label of lib as its column of the result file or by
+ *  NAME_ERR of parameters (VRAD, VSINI, each label of lib[0] as its column of the result file or by
  *  its own name), at least one; others are ignored.  A value or error that is NaN is no prior; a
  *  row without a key (-1, empty) counts for no star.
  *
@@ -25,13 +25,18 @@ typedef struct mill_prior_table mill_prior_table;
  *  parameter or without its second half, an error that is not positive, two rows of one star.
  *  MILL_ERR_MEMORY; MILL_ERR_OUTPUT when the scratch folder cannot take an unpacked .gz.  limits
  *  may be NULL (io/fits/fits_guard.h).  Not collective. */
-int mill_prior_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
-                          const mill_open_limits *limits, mill_prior_table **out);
+int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
+                          const mill_fit_settings *set, const mill_open_limits *limits,
+                          mill_prior_table **out);
 void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 
 /** Give a star its priors; 1 where it has any. */
 int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
                           mill_star *star);
+
+/** How many values lie beyond the fit's range by more than five of their errors, as numbers that stand
+ *  for a missing one and other units do; *first: the first of them, for a message. */
+int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
 /** SHA-256 of keys and priors, independent of the rest of the file and the order of its rows: 64
  *  digits. */

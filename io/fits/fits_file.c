@@ -191,6 +191,7 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
                        int *found)
 {
   int status = 0;
+  double nan_value = NAN;
   mill_fits_column c;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   MILL_CHECK(mill_fits_column_find(file, i_hdu, name, found, &c));
@@ -202,9 +203,10 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
   if (c.repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
     return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one %s a row", name,
                           as == TDOUBLE ? "number" : "integer");
-  /* no value is substituted for nulls, so that NaN stays NaN */
+  /* integers may have nulls (TNULL); no value is substituted for reals, so that NaN stays NaN */
   if (n_row > 0)
-    fits_read_col(file->fptr, as, c.number, 1, 1, n_row, NULL, out, NULL, &status);
+    fits_read_col(file->fptr, as, c.number, 1, 1, n_row,
+                  is_integer && as == TDOUBLE ? &nan_value : NULL, out, &(int){0}, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   return MILL_OK;
 }

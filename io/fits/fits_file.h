@@ -79,7 +79,8 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
  *  out   [rows]  in/out  untouched when the column is missing
  *  found          out    may be NULL: then the column must be there
  *
- *  Integers of 64 bits are exact, also with TZERO (unsigned ones have it), which must be whole.
+ *  Integers of 64 bits are exact, also with TZERO (unsigned ones have it), which must be whole;
+ *  nulls of integers (TNULL) are NaN where they are read as double.
  *
  *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape; of 64 bits also a
  *  TSCAL other than 1, or a value beyond int64_t. */

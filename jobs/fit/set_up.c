@@ -213,8 +213,8 @@ static int load_priors(void *context)
     return MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table of priors", config->prior_table);
-  MILL_TRY(mill_prior_table_read(config->prior_table, &setup->lib, &config->fit, &limits,
-                                 &setup->priors));
+  MILL_TRY(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,
+                                 &config->fit, &limits, &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)

@@ -43,7 +43,8 @@ class FitPriors(ProgramTest):
         if edit:
             edit(columns)
         pyfits.BinTableHDU.from_columns([
-            pyfits.Column(key, {"f": "D", "i": "K"}.get(value.dtype.kind, "64A"), array=value)
+            pyfits.Column(key, {"f": "D", "i": "K"}.get(value.dtype.kind, "64A"), array=value,
+                          null=-9999 if value.dtype.kind == "i" else None)
             for key, value in columns.items()]).writeto(tmp(name), overwrite=True)
         return tmp(name)
 
@@ -160,13 +161,18 @@ class FitPriors(ProgramTest):
             (edit(TEFF=np.inf, TEFF_ERR=1.0), ("inf",)),
             (edit(TARGETID=[3, 4, 3, 5, 6, 7]), ("two rows of TARGETID 3",)),
             (edit(TARGETID=None), ("no column TARGETID or IDENTIFIER",)),
-            (edit(TARGETID=np.arange(6)), (f"for none of the {N_STAR} rows",)),
             (edit(**{name: None for name in self.columns if name != "TARGETID"}), ("no columns NAME",)),
             (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)),
         )):
             with self.subTest(parts):
                 path = self.save(f"wrong{k}.fits", change)
                 self.assertRefused(path, *parts)
+        # a number for a missing value is told of, a null of integers is none
+        for value, told in (-9999.0, "6 values"), (-9999, ""):
+            path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))
+            done = self.assertRefused(path, f"for none of the {N_STAR} rows")
+            self.assertEqual(f"{told} are far beyond what the fit allows, the first one TEFF -9999 +- 150 of "
+                             "TARGETID 0" in done.stderr, bool(told), done.stderr)
         with self.subTest("fixed"):
             self.assertRefused(self.table, "TEFF, which is fixed", args=("--config", tmp("fixed.yaml")))
         self.assertRefused(tmp("text.txt"), "prior_table")
@@ -178,3 +184,4 @@ class FitPriors(ProgramTest):
                         "--prior-table", path, SURVEY)
         self.assertOneLine(done, path, *parts, status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
+        return done

@@ -39,7 +39,7 @@ int fuzz_priors(const uint8_t *bytes, size_t n)
   mill_prior_table *table;
   mill_star star;
   two_labels();
-  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, &set, &limits, &table);
+  const int err = mill_prior_table_read(fuzz_file(bytes, n), &lib, 1, &set, &limits, &table);
   fuzz_check_code("table of priors", err, allowed);
   if (err != MILL_OK)
     return FUZZ_REFUSED;
