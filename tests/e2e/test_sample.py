@@ -9,7 +9,7 @@ import matplotlib.image
 from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
-TWO_MINIMA, SECOND_START = 128, 2
+TWO_MINIMA, SECOND_START, PAIR = 128, 2, 4096
 QUICK = ("--ess", 100, "--max-evaluations", 2000, "--draws", 7, "--backend", "cpu", "--threads", 1)
 ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
 
@@ -157,13 +157,15 @@ class Sample(ProgramTest):
         all_of = read(self.first)
         with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
             f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
-            f["fits/FIT_INFO"][1] |= TWO_MINIMA
+            f["fits/FIT_INFO"][1] |= TWO_MINIMA | PAIR
             seal(f, 0)
             seal(f, 1)
         # stars with two minima are also fitted from the guesses
         done = self.sample("flag.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
                            fit=tmp("two.h5"))
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 rows of", done.stderr)
+        self.assertIn("as one star of one velocity", done.stderr)
         flagged = read(tmp("flag.h5"))
         self.assertIn(self.ids[1], flagged["TARGETID"])
         at = list(flagged["TARGETID"]).index(self.ids[1])
