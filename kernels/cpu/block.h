@@ -18,10 +18,13 @@ typedef struct mill_block {
 #define MILL_BATCH_HAS(b, first, i, n) 1
 #define MILL_FOR_MIN(b, i, n, least, sum)                                                          \
   MILL_PRAGMA(omp simd reduction(min : least) reduction(+ : sum)) for (int i = 0; i < (n); i++)
+#define MILL_FOR_SUM(b, i, n, ...) MILL_SIMD_SUM(__VA_ARGS__) for (int i = 0; i < (n); i++)
 #define MILL_SERIAL(b)
 #define MILL_BARRIER(b)    ((void)(b))
 #define MILL_SIMD          MILL_PRAGMA(omp simd)
 #define MILL_SIMD_SUM(...) MILL_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#define MILL_SIMD_MIN(x)   MILL_PRAGMA(omp simd reduction(min : x))
+#define MILL_SIMD_MAX(x)   MILL_PRAGMA(omp simd reduction(max : x))
 #define MILL_SIMD_PRODUCT(product, sum)                                                            \
   MILL_PRAGMA(omp simd reduction(* : product) reduction(+ : sum))
 #define MILL_GLOBAL(p) ((void)(p))

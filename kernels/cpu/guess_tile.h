@@ -62,6 +62,32 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
+/** Real parts of n_lane sequences of sum, the last of nv first, to chisq [n_lane][nv]. */
+MILL_BLOCK_FN void mill_guess_put(mill_block *b, int nv, int n_lane, const float *sum,
+                                  double *chisq)
+{
+  MILL_FOR(b, k, n_lane)
+  {
+    for (int v = 0; v < nv; v++)
+      chisq[k * nv + v] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
+  }
+  MILL_BARRIER(b);
+}
+
+/** The least of chisq [v0, v1), infinite where none is finite, and the first place where it is. */
+MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
+{
+  double x = INFINITY;
+  int at = v0;
+  MILL_SIMD_MIN(x)
+  for (int v = v0; v < v1; v++)
+    x = chisq[v] < x ? chisq[v] : x;
+  while (at < v1 && chisq[at] != x)
+    at++;
+  *least = at < v1 ? x : INFINITY; /* clang begins with a finite one */
+  return at < v1 ? at : v0;
+}
+
 /** mill_fourier_pair of them. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {

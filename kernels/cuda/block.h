@@ -58,10 +58,12 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_BATCH_AT(b, first, i, n)                                                              \
   (MILL_BATCH_HAS(b, first, i, n) ? (first) + (i) * (b)->n_thread : (first))
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
+#define MILL_FOR_SUM(b, i, n, ...)        MILL_FOR(b, i, n)
 #define MILL_SERIAL(b)                    if ((b)->thread == 0)
 #define MILL_BARRIER(b)                   mill_threads_wait((b)->n_thread)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
+#define MILL_SIMD_MAX(x)
 #define MILL_SIMD_PRODUCT(product, sum)
 #if defined(__CUDA_ARCH__) /* the host's compiler, which sees MILL_HD too, does not know it */
 #define MILL_UNROLL MILL_PRAGMA(unroll)

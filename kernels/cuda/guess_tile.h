@@ -29,6 +29,30 @@ MILL_INLINE void mill_four_put(const mill_four *x, float *to)
   *(float4 *)(void *)(to + MILL_GUESS_LANE) = make_float4(x->im[0], x->im[1], x->im[2], x->im[3]);
 }
 
+/** As on a CPU (kernels/cpu/guess_tile.h). */
+MILL_BLOCK_FN void mill_guess_put(mill_block *b, int nv, int n_lane, const float *sum,
+                                  double *chisq)
+{
+  MILL_FOR(b, e, nv * n_lane)
+  {
+    const int k = e / nv, v = e % nv;
+    chisq[e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
+  }
+  MILL_BARRIER(b);
+}
+
+MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
+{
+  int at = v0;
+  *least = INFINITY;
+  for (int v = v0; v < v1; v++)
+    if (chisq[v] < *least) {
+      *least = chisq[v];
+      at = v;
+    }
+  return at;
+}
+
 /** Clear a sum of products. */
 MILL_INLINE void mill_guess_zero(float *sum)
 {

@@ -26,10 +26,13 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_BATCH_AT(b, first, i, n)     ((first) + (i))
 #define MILL_BATCH_HAS(b, first, i, n)    1
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
+#define MILL_FOR_SUM(b, i, n_, ...)       MILL_FOR(b, i, n_)
 #define MILL_SERIAL(b)                    if ((b)->id == 0)
 #define MILL_BARRIER(b)                   mill_fiber_barrier(b)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
+#define MILL_SIMD_MIN(x)
+#define MILL_SIMD_MAX(x)
 #define MILL_SIMD_PRODUCT(product, sum)
 #define MILL_GLOBAL(p) ((void)(p))
 #define MILL_UNROLL

@@ -15,9 +15,10 @@
  *   MILL_BATCH_AT(b, first, i, n)   the place of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  whether it is the batch's own, so that this thread stores it
  *   MILL_FOR_MIN(b, i, n, x, sum)   the same with a minimum x and a sum, of each thread
+ *   MILL_FOR_SUM(b, i, n, ...)      the same with sums of each thread
  *   MILL_SERIAL(b)                  one thread's work
  *   MILL_BARRIER(b)                 all threads wait for each other
- *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..)
+ *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..), MILL_SIMD_MAX(..)
  *                                   before a loop inside one thread's work
  *   MILL_GLOBAL(p)                  p points to what a GPU has in its memory, not in a thread's or
  *                                   a block's

@@ -66,13 +66,7 @@ MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, i
   const int half = m->guess_half, nv = 2 * half + 1;
   const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
   mill_block_fourier(b, m->guess_n, 1, m->guess_root, sum);
-  /* the first of the transform is the largest velocity */
-  MILL_FOR(b, e, nv * n_lane)
-  {
-    const int k = e / nv, v = e % nv;
-    slot->guess.chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
-  }
-  MILL_BARRIER(b);
+  mill_guess_put(b, nv, n_lane, sum, slot->guess.chisq + (ptrdiff_t)k0 * nv);
 }
 
 /** The same of n_star stars from the transformed bins of all used segments, which have the same
@@ -195,15 +189,9 @@ MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mi
   const int nv = 2 * m->guess_half + 1;
   MILL_FOR(b, k, m->n_templ)
   {
-    double least = INFINITY;
-    int at = v0;
-    for (int v = v0; v < v1; v++)
-      if (slot->guess.chisq[k * nv + v] < least) {
-        least = slot->guess.chisq[k * nv + v];
-        at = v;
-      }
+    double least;
+    slot->guess.velocity[k] = mill_guess_least(slot->guess.chisq + k * nv, v0, v1, &least);
     slot->guess.least[k] = least;
-    slot->guess.velocity[k] = at;
   }
   MILL_BARRIER(b);
 }
@@ -213,8 +201,7 @@ MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, in
 {
   double sum = 0.0;
   for (int l = 0; l < m->n_label; l++) {
-    const double d = mill_label_map(&m->label[l], m->guess_label[i * m->n_label + l]) -
-                     mill_label_map(&m->label[l], m->guess_label[k * m->n_label + l]);
+    const double d = m->guess_mapped[i * m->n_label + l] - m->guess_mapped[k * m->n_label + l];
     sum += d * d;
   }
   return sum;

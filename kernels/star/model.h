@@ -124,7 +124,8 @@ typedef struct mill_model {
   int guess_n;             /**< length of the guess's transforms, a power of two */
   const float *guess_root; /**< [guess_n / 2][2] (fourier.h) */
   double guess_ln_step;
-  const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
+  const double *guess_label;  /**< [n_templ / n_guess_vsini][n_label] */
+  const double *guess_mapped; /**< the same, mapped */
   double guess_vsini[8];
   int n_stored;  /**< of guess_label, the first: mill_model_arm.stored */
   int has_rough; /**< an arm has rough tangents */

@@ -5,6 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
 #include "src/pipeline/rough_tangents.h"
@@ -336,7 +337,14 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   MILL_CHECK(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
                                      &block));
   m->guess_label = block;
-  return MILL_OK;
+  double *mapped = NULL;
+  MILL_CHECK(MILL_ALLOC(n_guess, &mapped));
+  for (size_t i = 0; i < n_guess; i++)
+    mapped[i] = mill_label_map(&lib->label[i % (size_t)lib->n_label], lib->guess_label[i]);
+  const int err = mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &block);
+  mill_free(mapped);
+  m->guess_mapped = block;
+  return err;
 }
 
 /** Number of guess templates whose rows may be stored. */

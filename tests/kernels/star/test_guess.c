@@ -78,7 +78,7 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   mill_fourier_roots(m->guess_n, g.root);
   m->guess_root = g.root;
   m->guess_ln_step = 2e-4;
-  m->guess_label = g.label;
+  m->guess_label = m->guess_mapped = g.label;
   m->set.min_vel_km_s = -2000;
   m->set.max_vel_km_s = 2000;
   m->set.max_vsini_km_s = 500;
