@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/gram.h"
+#include "kernels/cpu/normal.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/real.h"
 #include "kernels/star/pixel.h"
@@ -132,11 +133,10 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
 {
   MILL_SERIAL(b)
   {
-    const int failed = mill_cholesky(n, a, n);
+    const int failed = mill_normal_factor(n, a, v);
     if (!failed) {
       double vv = 0.0;
       out[0] = mill_cholesky_logdet(n, a, n);
-      mill_cholesky_forward(n, a, n, v);
       for (int k = 0; k < n; k++)
         vv += v[k] * v[k];
       out[1] = vv;
@@ -146,6 +146,96 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   }
   MILL_BARRIER(b);
   return (int)out[2];
+}
+
+/** The normal matrix a [nk][nk] and right-hand side v of a segment from the sums of mill_normal_sums,
+ *  model error taken out, and what it has of the rows: with_s [n_error][nk], with_residual.  No
+ *  barrier at the end: mill_block_normal has the next one. */
+MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
+                                            double *a, double *v, double *with_s,
+                                            double *with_residual)
+{
+  const int q = n_error, origin = mill_gram_at(q, 0);
+  const double *with_d = sums + mill_gram_at(q + nk, 0) - origin;
+  (void)b; /* a CPU has no use for it */
+  MILL_SERIAL(b)
+  {
+    for (int k = 0; k < nk; k++) {
+      const double *row = sums + mill_gram_at(q + k, 0) - origin;
+      for (int e = 0; e < q; e++)
+        with_s[e * nk + k] = row[e];
+      for (int l = 0; l <= k; l++)
+        a[k * nk + l] = row[q + l];
+      v[k] = with_d[q + k];
+    }
+    /* all elements at once: one alone is a chain of products */
+    for (int e = 0; e < q; e++) {
+      const double *at = with_s + (ptrdiff_t)e * nk;
+      with_residual[e] = with_d[e];
+      for (int k = 0; k < nk; k++) {
+        double *to = a + (ptrdiff_t)k * nk;
+        const double by = at[k];
+        MILL_SIMD
+        for (int l = 0; l <= k; l++)
+          to[l] -= by * at[l];
+      }
+      MILL_SIMD
+      for (int k = 0; k < nk; k++)
+        v[k] -= at[k] * with_d[e];
+    }
+  }
+}
+
+/** solved [n_error][nk] = N^-1 of the rows with_s, chol the factor of N. */
+MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
+                                          const double *with_s, double *solved)
+{
+  MILL_SERIAL(b)
+  {
+    memcpy(solved, with_s, (size_t)(n_error * nk) * sizeof *solved);
+    mill_normal_solve(nk, chol, n_error, solved);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Rows first .. n_row - 1 of solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have of S
+ *  with a parameter's V, model error taken out.  No barrier at the end. */
+MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int first, int n_row,
+                                          const mill_workspace *work, double *solve)
+{
+  const int q = n_error, origin = mill_gram_at(q + nk, 0);
+  (void)b;
+  MILL_SERIAL(b)
+  {
+    mill_normal_rows from = {NULL};
+    for (int j = first; j < n_row; j += MILL_VEC_N_F64) {
+      const int n = n_row - j < MILL_VEC_N_F64 ? n_row - j : MILL_VEC_N_F64;
+      for (int r = 0; r < MILL_VEC_N_F64; r++)
+        from.row[r] = work->sums + mill_gram_at(q + nk + j + (r < n ? r : 0), 0) - origin;
+      mill_normal_whiten(nk, q, work->normal, work->error, &from, n, solve + (ptrdiff_t)j * nk);
+    }
+  }
+}
+
+/** Add to a chunk of the model flux what the residual has of each component of the model error. */
+MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
+                                       const mill_workspace *work, double *flux)
+{
+  double more[MILL_PIXEL_CHUNK];
+  if (s->n_error == 0)
+    return;
+  for (int i = 0; i < len; i++)
+    more[i] = 0.0;
+  for (int e = 0; e < s->n_error; e++) {
+    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
+    const double share = work->error[MILL_ERROR_RESIDUAL + e];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      more[i] += share * (double)error[i];
+  }
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    flux[i] += more[i] / (double)s->is[first + i];
 }
 
 /** A block's share of independent work: velocities first, first + step, ... */
@@ -168,12 +258,12 @@ MILL_BLOCK_FN void mill_block_team(mill_block *b, const mill_segment *s, size_t 
   team->step = 1;
 }
 
-/** Rows of model error, of len pixels from first on, zeros up to a whole vector. */
-MILL_INLINE void mill_error_rows(const mill_segment *s, int first, int len,
+/** The first n rows of model error, of len pixels from first on, zeros up to a whole vector. */
+MILL_INLINE void mill_error_rows(const mill_segment *s, int n, int first, int len,
                                  double (*row)[MILL_PIXEL_CHUNK])
 {
   const int padded = mill_vec_padded_f64(len);
-  for (int e = 0; e < s->n_error; e++) {
+  for (int e = 0; e < n; e++) {
     const float *from = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
     MILL_SIMD
     for (int i = 0; i < len; i++)
@@ -194,6 +284,29 @@ MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_con
     of[n_error + k] = n_error + which[k];
   for (int j = 0; j < n_last; j++)
     of[n_error + n + j] = n_error + n_cont + j;
+}
+
+/** A thread's sums of the products of the first n rows of error with each other, acc at
+ *  mill_gram_at. */
+MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n, double *acc)
+{
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  mill_vec_f64 sum[MILL_MAX_ERROR * (MILL_MAX_ERROR + 1) / 2];
+  int of[MILL_MAX_ERROR];
+  (void)b; /* a CPU's loop has no use for it */
+  mill_pixel_rows(n, 0, NULL, 0, 0, of);
+  for (int k = 0; k < mill_gram_at(n, 0); k++)
+    sum[k] = mill_vec_zero_f64();
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    double row[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
+    mill_error_rows(s, n, first, len, row);
+    mill_gram_add(0, n, mill_vec_padded_f64(len), MILL_PIXEL_CHUNK, row[0], of, 0, sum);
+  }
+  for (int k = 0; k < mill_gram_at(n, 0); k++)
+    acc[k] = mill_vec_sum_f64(&sum[k]);
 }
 
 /** The sums of mill_normal_sums by cells of pixels, without model error. */
@@ -262,7 +375,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
     int which[MILL_MAX_CONT], of[MAX_ROW];
     const int n_here = mill_pixel_functions(s, first, len, which), at_d = ne + n_here;
-    mill_error_rows(s, first, len, row);
+    mill_error_rows(s, ne, first, len, row);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       row[at_d][i] = (double)s->d[first + i];
@@ -346,7 +459,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
     t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
   for (int i = 0; i < padded; i++)
     poly[i] = 0.0;
-  mill_error_rows(s, first, len, row);
+  mill_error_rows(s, q, first, len, row);
   for (int k = 0; k < n; k++) {
     const float *pk = s->ws->cont + (size_t)which[k] * mill_row_pitch(s->n_pix) + first;
     mill_pixel_product(len, pk, t, row[q + k]);

@@ -150,6 +150,103 @@ static __device__ inline int mill_block_normal(mill_block *b, int n, double *a, 
   return mill_threads_normal(b->thread, b->n_thread, n, a, v, out);
 }
 
+/** The next functions are as on a CPU (kernels/cpu/pixel_sums.h). */
+MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
+                                       const mill_workspace *work, double *flux)
+{
+  for (int e = 0; e < s->n_error; e++) {
+    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
+    const double share = work->error[MILL_ERROR_RESIDUAL + e];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      flux[i] += share * (double)error[i] / (double)s->is[first + i];
+  }
+}
+
+static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
+                                                       const double *sums, double *a, double *v,
+                                                       double *with_s, double *with_residual)
+{
+  const int q = n_error, origin = mill_gram_at(q, 0);
+  const double *with_d = sums + mill_gram_at(q + nk, 0) - origin;
+  MILL_FOR(b, k, nk)
+  {
+    const double *row = sums + mill_gram_at(q + k, 0) - origin;
+    for (int l = 0; l <= k; l++) {
+      const double *other = sums + mill_gram_at(q + l, 0) - origin;
+      a[k * nk + l] = row[q + l];
+      for (int e = 0; e < q; e++)
+        a[k * nk + l] -= row[e] * other[e];
+    }
+    v[k] = with_d[q + k];
+    for (int e = 0; e < q; e++) {
+      v[k] -= row[e] * with_d[e];
+      with_s[e * nk + k] = row[e];
+    }
+  }
+  MILL_FOR(b, e, q)
+  {
+    with_residual[e] = with_d[e];
+  }
+  MILL_BARRIER(b);
+}
+
+static __device__ inline void mill_block_solve_error(mill_block *b, int nk, int n_error,
+                                                     const double *chol, const double *with_s,
+                                                     double *solved)
+{
+  MILL_FOR(b, e, n_error)
+  {
+    double *x = solved + e * nk;
+    for (int k = 0; k < nk; k++)
+      x[k] = with_s[e * nk + k];
+    mill_cholesky_solve(nk, chol, nk, x);
+  }
+  MILL_BARRIER(b);
+}
+
+static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
+                                               double *acc)
+{
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  for (int k = 0; k < n * (n + 1) / 2; k++)
+    acc[k] = 0.0;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    for (int j = 0, k = 0; j < n; j++)
+      for (int l = 0; l <= j; l++, k++) {
+        const float *x = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
+        const float *y = s->error + (size_t)l * mill_row_pitch(n_pix) + first;
+        double sum = 0.0;
+        MILL_SIMD_SUM(sum)
+        for (int i = 0; i < len; i++)
+          sum += (double)x[i] * (double)y[i];
+        acc[k] += sum;
+      }
+  }
+}
+
+static __device__ inline void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int first,
+                                                     int n_row, const mill_workspace *work,
+                                                     double *solve)
+{
+  const int q = n_error, origin = mill_gram_at(q + nk, 0);
+  const double *with_s = work->error;
+  MILL_FOR(b, r, n_row - first)
+  {
+    const int j = first + r;
+    const double *from = work->sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int k = 0; k < nk; k++) {
+      solve[j * nk + k] = from[q + k];
+      for (int e = 0; e < q; e++)
+        solve[j * nk + k] -= from[e] * with_s[e * nk + k];
+    }
+    mill_cholesky_forward(nk, work->normal, nk, solve + j * nk);
+  }
+}
+
 /** a . p and |L^-1 p|^2 of p [nk], all numbers in registers.  inverse [nk] of L's diagonal. */
 template <int n_max>
 static __device__ __forceinline__ void

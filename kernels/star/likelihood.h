@@ -28,31 +28,11 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   const int nk = s->ws->n_cont;
   /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
    * last one */
-  const int q = s->n_error, origin = mill_gram_at(q, 0);
+  const int q = s->n_error;
   mill_normal_sums(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
   double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
-  const double *with_d = work->sums + mill_gram_at(q + nk, 0) - origin;
-  MILL_FOR(b, k, nk)
-  {
-    const double *row = work->sums + mill_gram_at(q + k, 0) - origin;
-    for (int l = 0; l <= k; l++) {
-      const double *other = work->sums + mill_gram_at(q + l, 0) - origin;
-      a[k * nk + l] = row[q + l];
-      for (int e = 0; e < q; e++)
-        a[k * nk + l] -= row[e] * other[e];
-    }
-    v[k] = with_d[q + k];
-    for (int e = 0; e < q; e++) {
-      v[k] -= row[e] * with_d[e];
-      with_s[e * nk + k] = row[e];
-    }
-  }
-  MILL_FOR(b, e, q)
-  {
-    with_residual[e] = with_d[e];
-  }
-  MILL_BARRIER(b);
+  mill_block_normal_matrix(b, nk, q, work->sums, a, v, with_s, with_residual);
   double f = INFINITY;
   if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
     const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
@@ -107,17 +87,11 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
   const int nk = s->ws->n_cont, np = m->n_deriv, q = s->n_error;
   const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
   const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
-  const double *chol = work->normal, *with_s = work->error, *sums = work->sums;
+  const double *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+  mill_block_whiten_rows(b, nk, q, 0, np, work, solve);
   MILL_FOR(b, j, np)
   {
-    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
-    for (int k = 0; k < nk; k++) {
-      solve[j * nk + k] = from[q + k];
-      for (int e = 0; e < q; e++)
-        solve[j * nk + k] -= from[e] * with_s[e * nk + k];
-    }
-    mill_cholesky_forward(nk, chol, nk, solve + j * nk);
     eval->grad[j] += 2.0 * sums[n_pair + j];
     if (j == MILL_PAR_VRAD && offset >= 0)
       eval->grad[offset] += 2.0 * sums[n_pair + j];
@@ -155,18 +129,12 @@ MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
 {
   const int nk = s->ws->n_cont, nd = m->n_deriv, q = s->n_error;
   const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
-  const double *with_s = work->error, *sums = work->sums;
+  const double *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT;
+  mill_block_whiten_rows(b, nk, q, nd, n_row, work, solve);
   MILL_FOR(b, i, n_row - nd)
   {
     const int j = nd + i, k = i < nd ? i : nd + s->arm;
-    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
-    for (int c = 0; c < nk; c++) {
-      solve[j * nk + c] = from[q + c];
-      for (int e = 0; e < q; e++)
-        solve[j * nk + c] -= from[e] * with_s[e * nk + c];
-    }
-    mill_cholesky_forward(nk, work->normal, nk, solve + j * nk);
     pair->grad[k] += 2.0 * sums[n_pair + j];
   }
   MILL_BARRIER(b);
@@ -251,14 +219,7 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
     return;
 
   const double *chol = work->normal, *with_s = work->error;
-  MILL_FOR(b, e, s->n_error)
-  {
-    double *x = work->error + MILL_ERROR_SOLVED + e * nk;
-    for (int k = 0; k < nk; k++)
-      x[k] = with_s[e * nk + k];
-    mill_cholesky_solve(nk, chol, nk, x);
-  }
-  MILL_BARRIER(b);
+  mill_block_solve_error(b, nk, s->n_error, chol, with_s, work->error + MILL_ERROR_SOLVED);
   mill_jacobian_sums(b, m, s, np, smooth, MILL_LEVEL(arm, work), work);
   mill_block_curvature(b, m, s, np, work, eval);
   if (!mill_is_paired(s))
@@ -267,19 +228,6 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   MILL_SERIAL(b)
   {
     mill_pair_moments(1.0, eval, pair, s->moment);
-  }
-}
-
-/** Add to a chunk of the model flux what the residual has of each component of the model error. */
-MILL_INLINE void mill_add_error_shares(const mill_segment *s, int first, int len,
-                                       const mill_workspace *work, double *flux)
-{
-  for (int e = 0; e < s->n_error; e++) {
-    const float *error = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
-    const double share = work->error[MILL_ERROR_RESIDUAL + e];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      flux[i] += share * (double)error[i] / (double)s->is[first + i];
   }
 }
 
@@ -342,6 +290,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       for (int i = 0; i < len; i++)
         s->scratch[first + i] = s->good[first + i] ? (float)poly[i] : 0.0f;
     }
+    MILL_SIMD_MAX(worst)
     for (int i = 0; i < len; i++)
       worst = flux[i] > worst ? flux[i] : worst;
     acc[0] += chi;

@@ -17,6 +17,7 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/prepare.h"
 #include "kernels/star/template.h"
+#include MILL_PRIMITIVES_PIXEL_SUMS
 
 /** The segment's data alone, as prepared. */
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
@@ -116,25 +117,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
                                           mill_workspace *work)
 {
   double acc[MILL_MAX_ERROR * (MILL_MAX_ERROR + 1) / 2];
-  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   const int n_pair = n * (n + 1) / 2;
-  for (int k = 0; k < n_pair; k++)
-    acc[k] = 0.0;
-  MILL_FOR(b, c, n_chunk)
-  {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
-    for (int j = 0, k = 0; j < n; j++)
-      for (int l = 0; l <= j; l++, k++) {
-        const float *x = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
-        const float *y = s->error + (size_t)l * mill_row_pitch(n_pix) + first;
-        double sum = 0.0;
-        MILL_SIMD_SUM(sum)
-        for (int i = 0; i < len; i++)
-          sum += (double)x[i] * (double)y[i];
-        acc[k] += sum;
-      }
-  }
+  mill_error_pairs(b, s, n, acc);
   mill_block_sum_n(b, acc, n_pair, acc);
   MILL_BARRIER(b);
   double *a = work->normal;

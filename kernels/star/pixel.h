@@ -94,6 +94,7 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
     const int first = (int)((int64_t)s->n_pix * k / n),
               end = (int)((int64_t)s->n_pix * (k + 1) / n);
     double cross = 0.0, square = 0.0;
+    MILL_SIMD_SUM(cross, square)
     for (int i = first; i < end; i++) {
       const double model = (double)s->scratch[i];
       cross += model * ((double)s->d[i] - model);
@@ -118,15 +119,16 @@ enum { MILL_NOISE_LAG = 3 };
  *  s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
-  double part[2] = {0.0, 0.0}, total[2];
-  MILL_FOR(b, i, s->n_pix - MILL_NOISE_LAG)
+  double sum = 0.0, n_both = 0.0, total[2];
+  MILL_FOR_SUM(b, i, s->n_pix - MILL_NOISE_LAG, sum, n_both)
   {
-    const int k = i + MILL_NOISE_LAG, both = s->good[i] && s->good[k];
+    const int k = i + MILL_NOISE_LAG, both = s->good[i] & s->good[k];
     const double here = (double)s->d[i] - (double)s->scratch[i];
     const double there = (double)s->d[k] - (double)s->scratch[k];
-    part[0] += both ? 0.5 * (here - there) * (here - there) : 0.0;
-    part[1] += both;
+    sum += both ? 0.5 * (here - there) * (here - there) : 0.0;
+    n_both += both;
   }
+  const double part[2] = {sum, n_both};
   mill_block_sum_n(b, part, 2, total);
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : 0.0;
 }

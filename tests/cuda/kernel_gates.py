@@ -39,7 +39,7 @@ LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
          ("mill_block_rotate", "FFMA", 6), ("mill_resolve_tile", "FFMA", 8))
-KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
+KEPT_LOCAL = ("mill_error_pairs", "mill_block_whiten_error", "mill_rotation_weight",
               "mill_block_sum_n")  # small arrays, once a star or once a request
 LOADS = {"LD": 1, "LDG": 1}
 # of nvdisasm's listing
