@@ -121,14 +121,37 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
   MILL_BARRIER(b);
 }
 
-/** The same for the rows after its own, of a pair, added to pair: the companion's parameters, and ln of
- *  the ratio in the segment's arm. */
+/** Add h of a companion's row k with row l, its own or from n_deriv on the companion's, to those of the
+ *  arm's offset of the star's velocity, and of the companion's, k_offset. */
+MILL_HD static inline void mill_pair_add_offset(const mill_model *m, int offset, int k_offset,
+                                                int k, int l, double h, mill_pair *pair)
+{
+  const int nd = m->n_deriv;
+  if (l == MILL_PAR_VRAD)
+    pair->cross[k * MILL_MAX_PAR + offset] += h;
+  if (l == nd + MILL_PAR_VRAD) {
+    pair->own[k_offset * MILL_MAX_PAR + k] += h;
+    pair->own[k * MILL_MAX_PAR + k_offset] += h;
+  }
+  if (k != MILL_PAR_VRAD)
+    return;
+  if (l < nd)
+    pair->cross[k_offset * MILL_MAX_PAR + l] += h;
+  if (l == MILL_PAR_VRAD)
+    pair->cross[k_offset * MILL_MAX_PAR + offset] += h;
+  if (l == nd + MILL_PAR_VRAD)
+    pair->own[k_offset * MILL_MAX_PAR + k_offset] += h;
+}
+
+/** The same for the rows after its own, of a pair, added to pair: the companion's parameters, ln of the
+ *  ratio in the segment's arm, and the arm's offset of the companion's velocity. */
 MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
                                              const mill_segment *s, int n_row,
                                              const mill_workspace *work, mill_pair *pair)
 {
   const int nk = s->ws->n_cont, nd = m->n_deriv, q = s->n_error;
   const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
+  const int offset = mill_par_offset(m, s->arm), k_offset = mill_pair_offset(m, s->arm);
   const double *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT;
   mill_block_whiten_rows(b, nk, q, nd, n_row, work, solve);
@@ -136,6 +159,8 @@ MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
   {
     const int j = nd + i, k = i < nd ? i : nd + s->arm;
     pair->grad[k] += 2.0 * sums[n_pair + j];
+    if (k == MILL_PAR_VRAD && offset >= 0)
+      pair->grad[k_offset] += 2.0 * sums[n_pair + j];
   }
   MILL_BARRIER(b);
   MILL_FOR(b, i, n_row - nd)
@@ -156,6 +181,8 @@ MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
         pair->own[k * MILL_MAX_PAR + r] += h;
       if (l >= nd && l != j)
         pair->own[r * MILL_MAX_PAR + k] += h;
+      if (offset >= 0)
+        mill_pair_add_offset(m, offset, k_offset, k, l, h, pair);
     }
   }
   MILL_BARRIER(b);

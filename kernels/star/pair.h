@@ -53,16 +53,18 @@ enum {
   MILL_PAIR_MOST_JAC = 12
 };
 
-/** The companion's parameters of a star's Jacobian. */
+/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of both. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
-  return m->n_deriv + m->n_arm;
+  return m->n_par + m->n_arm;
 }
 
 /** Of a companion's parameter: is it free, and its typical uncertainty. */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
   const double *theta = slot->pair.theta[1 - slot->pair.star];
+  if (k >= m->n_deriv + m->n_arm)
+    return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
   if (k >= m->n_deriv)
     return slot->result.n_pix[k - m->n_deriv] > 0;
   return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
@@ -70,7 +72,8 @@ MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *s
 
 MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
 {
-  return k < m->n_deriv ? mill_par_scale(m, k) : MILL_PAIR_SCALE;
+  const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
+  return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
 /** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a second
@@ -117,6 +120,9 @@ MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot
   double signal = 0.0;
   for (int a = 0; a < m->n_arm; a++)
     signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
+  /* where errors are too large the continuum leaves less than they say */
+  const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
+  signal = gain > signal ? gain : signal;
   if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
       m->set.fixed[MILL_PAR_VRAD])
     return;
@@ -125,7 +131,9 @@ MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
   /* as in mill_epochs_scan: the width of the lines */
-  p->least_apart = MILL_PAIR_APART * slot->result.vrad_err_formal_km_s * sqrt(0.5 * signal);
+  const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
+                                           : slot->result.vrad_err_formal_km_s;
+  p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal); /* offsets make VRAD's larger */
   p->stage = MILL_PAIR_PEAK;
   slot->stage = MILL_STAGE_PAIR;
   slot->request = MILL_REQ_PEAK;
@@ -207,6 +215,28 @@ MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot 
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
+/** Offsets move both stars: the sums of each, and their priors, among the companion's parameters. */
+MILL_HD_CALLED static inline void mill_pair_join_offsets(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const mill_eval *e = &slot->eval;
+  const int np = m->n_par, n_all = mill_pair_n(m);
+  for (int j = m->n_deriv; j < np; j++) {
+    const int k = j + m->n_arm;
+    const double sigma = mill_prior_sigma(m, slot, j), weight = 1.0 / (sigma * sigma);
+    double *own = p->own + k * MILL_MAX_PAR, *cross = p->cross + k * MILL_MAX_PAR;
+    own[k] += cross[j] + e->hess[j * np + j] + weight; /* and once more below */
+    for (int i = 0; i < n_all; i++) {
+      own[i] += p->cross[i * MILL_MAX_PAR + j];
+      if (i != k)
+        p->own[i * MILL_MAX_PAR + k] = own[i];
+    }
+    for (int l = 0; l < m->n_deriv; l++)
+      cross[l] += e->hess[j * np + l];
+    p->grad[k] += e->grad[j] + 2.0 * weight * slot->theta[j];
+  }
+}
+
 /** The companion's parameters at their best: F, gradient and curvature of the star's alone.  0: the
  *  curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
@@ -216,6 +246,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   const int np = m->n_par, n_all = mill_pair_n(m);
   int idx[MILL_MAX_PAR], n = 0;
   double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1];
+  mill_pair_join_offsets(m, slot);
   for (int k = 0; k < n_all; k++) {
     p->next.follow[k] = p->next.variance[k] = 0.0;
     for (int j = 0; j < np; j++)
@@ -255,19 +286,30 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   return 1;
 }
 
-/** Let the ratios follow the star to the end of its turn. */
+/** Step of a companion's parameter to where the star's turn ends, at most `most`. */
+MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
+                                            double most)
+{
+  const mill_pair *p = &slot->pair;
+  const double *end = p->theta[p->star], *at = slot->polish.at.theta;
+  double step = p->at.follow[k];
+  for (int j = 0; j < m->n_par; j++)
+    step += p->at.along[k * MILL_MAX_PAR + j] *
+            (mill_par_inner(m, j, end[j]) - mill_par_inner(m, j, at[j]));
+  return step < -most ? -most : (step > most ? most : step);
+}
+
+/** Let the ratios and offsets follow the star to the end of its turn. */
 MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  const double *end = p->theta[p->star], *at = slot->polish.at.theta;
+  for (int j = m->n_deriv; j < m->n_par; j++) {
+    const double step = mill_pair_step(m, slot, j + m->n_arm, mill_par_limit(m, j));
+    p->theta[0][j] += step;
+    p->theta[1][j] += step;
+  }
   for (int a = 0; a < m->n_arm; a++) {
-    const int k = m->n_deriv + a;
-    double step = p->at.follow[k];
-    for (int j = 0; j < m->n_par; j++)
-      step += p->at.along[k * MILL_MAX_PAR + j] *
-              (mill_par_inner(m, j, end[j]) - mill_par_inner(m, j, at[j]));
-    step =
-        step < -MILL_PAIR_STEP ? -MILL_PAIR_STEP : (step > MILL_PAIR_STEP ? MILL_PAIR_STEP : step);
+    const double step = mill_pair_step(m, slot, m->n_deriv + a, MILL_PAIR_STEP);
     const double was = p->ln_ratio[a], ln = was + step;
     p->ln_ratio[a] =
         ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
@@ -293,7 +335,7 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
   double *a = slot->space.matrix[0], e[MILL_MAX_PAR] = {1.0};
   int idx[MILL_MAX_PAR], n = 0;
   for (int j = 0; j < m->n_par; j++)
-    if (!m->set.fixed[j] && !mill_par_at_limit(m, j, p->theta[1][j]))
+    if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, p->theta[1][j]))
       idx[n++] = j;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
@@ -399,21 +441,20 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
   }
 }
 
-/** Variance of ln of an arm's ratio, by the covariance of the row's star. */
-MILL_HD static inline double mill_pair_ratio_variance(const mill_model *m, const mill_slot *slot,
-                                                      int a)
+/** Error of ln of an arm's ratio, or of an offset, by the covariance of the row's star. */
+MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
 {
   const mill_pair *p = &slot->pair;
-  const int k = m->n_deriv + a, nd = m->n_deriv;
-  const double *along = p->at.along + k * MILL_MAX_PAR;
-  double var = p->at.variance[k], slope[MILL_MAX_PAR];
+  const int nd = m->n_deriv;
+  const double *along = p->at.along + k * MILL_MAX_PAR, scale = slot->result.err_scale;
+  double var = p->at.variance[k] * scale * scale, slope[MILL_MAX_PAR];
   for (int i = 0; i < nd; i++) /* COVAR is of v sin i */
     slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
   for (int i = 0; i < nd; i++)
     for (int j = i; j < nd; j++)
       var += (i == j ? 1.0 : 2.0) * slope[i] * slope[j] *
              slot->result.covar[i * nd - i * (i - 1) / 2 + (j - i)];
-  return var;
+  return sqrt(var);
 }
 
 /** F of both stars is known: keep them, or the row as it is. */
@@ -425,6 +466,8 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   double f = slot->eval.f + mill_penalty(m, slot, p->theta[1]);
   p->star = 0;
   f += mill_penalty(m, slot, p->theta[0]);
+  for (int j = m->n_deriv; j < m->n_par; j++) /* the offsets are of both */
+    f -= mill_prior_penalty(m, slot, j, p->theta[0][j]);
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
@@ -439,10 +482,8 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, p->theta[0]);
   for (int a = 0; a < m->n_arm; a++)
-    if (r->n_pix[a] > 0) {
+    if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
-      r->flux_ratio_err[a] = r->flux_ratio[a] * sqrt(mill_pair_ratio_variance(m, slot, a));
-    }
   r->info = p->info | MILL_INFO_PAIR;
   mill_pair_epochs_row(slot);
   p->stage = MILL_PAIR_FINAL;
@@ -453,15 +494,20 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  slot->n_free += mill_pair_n(m);
+  slot->n_free += m->n_deriv + m->n_arm;
   r->vrad_skew = r->vrad_kurt = (double)NAN;
   mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
   r->pair_vrad_err_km_s *= r->err_scale;
   r->pair_vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
     r->pair_label_err[l] *= r->err_scale;
-  for (int a = 0; a < m->n_arm; a++)
-    r->flux_ratio_err[a] *= r->err_scale;
+  for (int a = 0; a < m->n_arm; a++) {
+    const int j = mill_par_offset(m, a);
+    if (r->n_pix[a] > 0)
+      r->flux_ratio_err[a] = r->flux_ratio[a] * mill_pair_error(m, slot, m->n_deriv + a);
+    if (j >= 0 && !slot->no_offset[a])
+      r->vrad_offset_err_km_s[a] = mill_pair_error(m, slot, j + m->n_arm);
+  }
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
   slot->pair.stage = MILL_PAIR_NONE;

@@ -125,10 +125,19 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
 }
 
-/** Is this parameter fixed in the fit of this star? */
+/** The same among the parameters of a pair's companion. */
+MILL_HD static inline int mill_pair_offset(const mill_model *m, int i_arm)
+{
+  const int j = mill_par_offset(m, i_arm);
+  return j < 0 ? -1 : j + m->n_arm;
+}
+
+/** Is this parameter fixed in the fit of this star?  Offsets are a pair's, of neither star. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
-  return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
+  if (j < m->n_deriv)
+    return m->set.fixed[j];
+  return slot->stage == MILL_STAGE_PAIR || slot->no_offset[j - m->n_deriv + 1];
 }
 
 /** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */

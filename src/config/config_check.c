@@ -185,9 +185,6 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   if (fit->epoch_floor_km_s > 0.0 && fit->epochs == MILL_EPOCHS_NONE)
     return wrong(where, "epoch_floor", "epochs", -1,
                  "needs epochs: exposure or night; set it, or remove this key");
-  if (fit->binaries && fit->velocity_offsets)
-    return wrong(where, "binaries", "velocity_offsets", -1,
-                 "fits two stars at one velocity each; remove one of these keys");
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
       return wrong(where, "epochs", "fix_param", -1,

@@ -55,11 +55,12 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
     return MILL_ERROR(MILL_ERR_RANGE,
                       "%d labels of two stars are more than %d parameters; give binaries: false",
                       lib->n_label, MILL_MAX_PAR);
-  if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm > MILL_MAX_PAR)
+  const int n_offset = s->velocity_offsets ? lib->n_arm - 1 : 0;
+  if (s->binaries && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm + n_offset > MILL_MAX_PAR)
     return MILL_ERROR(MILL_ERR_RANGE,
-                      "%d labels and ratios of fluxes in %d arms are more than %d parameters; give "
-                      "binaries: false",
-                      lib->n_label, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
+                      "%d labels, and ratios of fluxes and %d velocity offsets in %d arms are more "
+                      "than %d parameters; give binaries: false",
+                      lib->n_label, n_offset, lib->n_arm, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* by the width of an arm there may be any number of functions up to the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++) {

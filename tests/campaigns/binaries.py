@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which double-lined binaries are found, pulls of both stars, and false alarms, of simulated spectra.
 
-    binaries.py [--figure FILE.png] [--pairs N] [--single N] [--epochs N] [--threads N]
-                STARMILL DIR MADE.h5 FITTED.h5
+    binaries.py [--figure FILE.png] [--pairs N] [--single N] [--epochs N] [--offsets]
+                [--threads N] STARMILL DIR MADE.h5 FITTED.h5
 
 Pairs of the library MADE.h5, of a median S/N from 5 to 60, whose second star has a tenth to all of the
 first one's flux and a velocity that differs by 20 to 300 km/s, and single stars of the same S/N are
 fitted with the library FITTED.h5; where it is another one, templates are wrong.  With --epochs that
 difference is the half amplitude of circular orbits, seen at random phases; single stars have those of
-first ones.  Prints tables (Markdown).
+first ones.  With --offsets the arms r and z are off by some 10 km/s, other ones for every 500 stars, and
+fitted with velocity_offsets.  Prints tables (Markdown).
 """
 
 import os
@@ -45,11 +46,15 @@ def one_chunk(options, seed, is_pair):
     for e, path in enumerate(paths):
         stars, others = pair_survey.make(path, options.starmill, here[:, e], ratio, noise=e,
                                          velocity=first[:, e] if options.epochs > 1 else None, **settings)
+    moved = random.normal(0, 10, 2) if options.offsets else np.zeros(2)
+    for path in paths if options.offsets else ():
+        pair_survey.move_arms(path, dict(zip("RZ", moved)))
     configs = [os.path.join(options.dir, name) for name in ("alone.yaml", "pairs.yaml")]
     for config, key in zip(configs, ("false", "true")):
         with open(config, "w", encoding="utf-8") as f:
             f.write(f"binaries: {key}\n")
             f.write("join_by_name: true\nepochs: exposure\n" if options.epochs > 1 else "")
+            f.write("velocity_offsets: true\nvelocity_offset_sigma: 20\n" if options.offsets else "")
     seconds = [fitted(options, out, paths, "--config", config) for config in configs]
     with h5py.File(out) as f:
         rows = {name: column[...] for name, column in f["fits"].items() if column.ndim == 1}
@@ -59,7 +64,8 @@ def one_chunk(options, seed, is_pair):
             rows |= {"first": first, "second": first + here}
     shutil.rmtree(folder)
     truth = {"ratio": ratio, "apart": np.abs(apart), "sn": stars.sn, "v": stars.vrad_km_s,
-             "v2": others.vrad_km_s}
+             "v2": others.vrad_km_s, "offset R": np.full(CHUNK, moved[0]),
+             "offset Z": np.full(CHUNK, moved[1])}
     for i, name in enumerate(LABELS[:stars.label.shape[1]]):
         truth |= {f"true {name}": stars.label[:, i], f"true {name}_2": others.label[:, i]}
     return {**rows, **truth}, seconds
@@ -100,6 +106,12 @@ def pulls(pairs, found):
             pull = (off / pairs[column + "_ERR"])[found & (pairs[column + "_ERR"] > 0)]
             cells.append(f"{np.median(pull):.2f} | {half_width(pull):.2f}")
         print(f"| {name} | " + " | ".join(cells) + " |")
+    for arm in "RZ" if "VRAD_OFFSET_R" in pairs else "":
+        off = pairs["VRAD_OFFSET_" + arm] - pairs["offset " + arm]
+        print(f"| VRAD_OFFSET_{arm} | "
+              + " | ".join("{:.2f} | {:.2f}".format(np.median(pull), half_width(pull))
+                           for pull in ((off / pairs[f"VRAD_OFFSET_{arm}_ERR"])[which]
+                                        for which in (found, ~found))) + " |")
 
 
 def epoch_pulls(pairs, found):
@@ -141,6 +153,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--single", type=int, default=10000)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--offsets", action="store_true")
     options = parser.parse_args()
     if options.single:
         single, seconds = chunks(options, options.single, 1, False)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from astropy.io import fits
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts"))
 
@@ -67,3 +68,10 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, **settings):
         files.put_coadd(file, at, first, some, out, np.array(sn, "f4"))
     file.commit()
     return stars, others
+
+
+def move_arms(path, velocity):
+    """Let wavelengths of a file's arms be off by velocity {arm: km/s}."""
+    with fits.open(path, "update") as f:
+        for arm, by in velocity.items():
+            f[arm + "_WAVELENGTH"].data *= 1 + by / 299792.458

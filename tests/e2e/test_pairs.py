@@ -9,7 +9,8 @@ PAIR = 4096
 # as broad as lines of the coarse library's stars, closer than that, and single ones
 APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
 RATIO = np.array([0.9, 0.5, 0.3, 0.7, 0.25, 0.6] + [0.8] * 2 + [0.0] * 8)
-BINARIES = tmp("binaries.yaml")
+# arms whose wavelengths are off, km/s
+OFFSET = {"R": 25.0, "Z": -40.0}
 # three exposures each of pairs that move against each other, of one whose velocities are constant, of
 # single stars that move, and of constant ones
 N_EPOCH = 3
@@ -25,18 +26,18 @@ class Pairs(ProgramTest):
         cls.stars, cls.others = pair_survey.make(
             cls.coadd, os.environ["STARMILL"], APART, RATIO, library=cls.library, sn="30,60",
             vsini="1,8", seed=3)
-        with open(BINARIES, "w", encoding="utf-8") as f:
-            f.write("binaries: true\n")
-        cls.one = cls.fit("one.h5")
-        cls.row = cls.fit("pairs.h5", "--config", BINARIES)
+        pair_survey.move_arms(cls.coadd, OFFSET)
+        cls.one, cls.row = cls.fit("one.h5", "false"), cls.fit("pairs.h5", "true")
 
     @classmethod
-    def fit(cls, out, *args, **how):
-        run("fit", "--library", cls.library, "--output", tmp(out), *args, cls.coadd, **how)
+    def fit(cls, out, binaries, **how):
+        put("offsets.yaml", f"velocity_offsets: true\nvelocity_offset_sigma: 30\nbinaries: {binaries}\n")
+        run("fit", "--library", cls.library, "--output", tmp(out), "--config", tmp("offsets.yaml"),
+            cls.coadd, **how)
         return read(tmp(out))
 
     def test_both_stars_are_found(self):
-        """Pulls of velocities and labels of both; 4.5 of them are beyond chance in 100 values."""
+        """Pulls of velocities and labels of both, and of offsets; 4.5 of them are beyond chance in 100 values."""
         found = self.row["SB2"] == 1
         np.testing.assert_array_equal(found[:6], True)
         np.testing.assert_array_equal(found[8:], False)
@@ -48,6 +49,9 @@ class Pairs(ProgramTest):
             for name, mine, other in (first, *truth), (second, *truth[::-1]):
                 off = self.row[name] - np.where(turned, other, mine)
                 pulls.append((off / self.row[name + "_ERR"])[found])
+        for arm, truth in OFFSET.items():
+            off = self.row[f"VRAD_OFFSET_{arm}"] - truth
+            pulls.append((off / self.row[f"VRAD_OFFSET_{arm}_ERR"])[found])
         self.assertLess(np.abs(pulls).max(), 4.5)
         gain = self.one["M2LL"] - self.row["M2LL"]
         np.testing.assert_allclose(self.row["SB2_GAIN"][found], gain[found], rtol=1e-3)
@@ -83,7 +87,7 @@ class Pairs(ProgramTest):
             np.testing.assert_array_equal(table[name], self.row[name], name)
 
     def test_two_ranks_give_the_same_bits(self):
-        self.fit("ranks.h5", "--config", BINARIES, ranks=2)
+        self.fit("ranks.h5", "true", ranks=2)
         self.assertEqual(differing(self.row, read(tmp("ranks.h5"))), [])
 
 

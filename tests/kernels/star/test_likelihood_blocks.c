@@ -425,6 +425,33 @@ MILL_TEST(derivatives_of_two_stars)
     }
 }
 
+MILL_TEST(an_offset_of_two_stars_moves_the_arm_as_their_velocities_do)
+{
+  enum { OFFSET = PAIR_DERIV, K_OFFSET = PAIR_DERIV + 2 };
+  static mill_eval eval;
+  static mill_pair pair;
+  double row[2][PAIR_DERIV + 1][PAIR_PIX];
+  rng = SEED;
+  make(PAIR_PIX, 5, row[0][0]);
+  b.s.res = NULL;
+  b.model.arm[1] = b.model.arm[0];
+  b.s.arm = 1;
+  b.model.n_arm = 2;
+  b.model.n_par = PAIR_DERIV + 1;
+  for (int i = 0; i < (int)(sizeof row / sizeof(double)); i++)
+    row[0][0][i] = 0.3 * test_library_random(&rng);
+  both_stars(row, -0.7, 0, &eval, &pair);
+  assert_close(pair.grad[K_OFFSET], pair.grad[0], 0);
+  assert_close(pair.own[K_OFFSET * MILL_MAX_PAR + K_OFFSET], pair.own[0], 0);
+  for (int k = 0; k <= K_OFFSET; k++) {
+    const double *own = pair.own + k * MILL_MAX_PAR, *cross = pair.cross + k * MILL_MAX_PAR;
+    assert_close(pair.own[K_OFFSET * MILL_MAX_PAR + k], own[0], 0);
+    assert_close(own[K_OFFSET], own[0], 0);
+    assert_close(cross[OFFSET], cross[0], 0);
+    assert_close(pair.cross[K_OFFSET * MILL_MAX_PAR + k], pair.cross[k], 0);
+  }
+}
+
 /* Of what the value is without that, tests/fit/test_gradient.c has the derivatives. */
 MILL_TEST(infinite_value_adds_no_derivatives)
 {

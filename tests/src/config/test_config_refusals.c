@@ -110,7 +110,6 @@ static const struct {
     {"format: desi\njoin_radius: 1", 2, "join_radius", "needs join_by_name: true"},
     {"epoch_floor: 1", 1, "epoch_floor", "needs epochs"},
     {"epochs: night\nfix_param: [{param: vrad, value: 3}]", 1, "epochs", "fix_param holds vrad"},
-    {"velocity_offsets: true\nbinaries: true", 2, "binaries", "two stars at one velocity each"},
     {"exposures: all", 1, "exposures", "expected coadd, single or joint"},
     {"format: fits", 1, "format", "lamost"},
     {"lsf: none", 1, "lsf", "resolving_power or off, got"},
