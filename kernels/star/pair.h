@@ -18,18 +18,18 @@
 #include "kernels/star/row.h"
 
 /** Two stars are tried where the residuals' peak has this significance, or the lesser one where
- *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one; and they are kept where
- *  they lower -2 ln L by MILL_PAIR_GAIN, all in units of the reduced chi-square.  A first turn ends
+ *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one, by the root of the reduced
+ *  chi-square (of what MILL_PAIR_PEAK_WRONG and MILL_PAIR_SHARP are of: mill_pair_misled).  They are
+ *  kept where they lower -2 ln L by MILL_PAIR_GAIN, in units of the reduced chi-square.  A first turn ends
  *  early that is further from half of that than so many times what the next step promises (later on
  *  once), or leads to lines too broad to become a star's, and has no more than MILL_PAIR_MOST_JAC
  *  Jacobians. */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
+#define MILL_PAIR_PEAK_WRONG 2.5
 #define MILL_PAIR_BROAD      30.0
+#define MILL_PAIR_SHARP      10.0
 #define MILL_PAIR_GAIN       40.0
-/** Their velocities differ by this part of the width of the lines that one star has at least: closer,
- *  what is wrong of its template would be taken for a second one. */
-#define MILL_PAIR_APART 0.25
 /** The first ratio of their fluxes, its limits and largest step, in ln; and its typical
  *  uncertainty. */
 #define MILL_PAIR_RATIO 0.3
@@ -95,7 +95,8 @@ MILL_HD static inline int mill_pair_loses(const mill_slot *slot, double promised
 MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
 {
   const mill_polish *polish = &slot->polish;
-  const int later = polish->n_jac >= MILL_PAIR_LATER_JAC;
+  /* lines of stars that move are smeared at first */
+  const int later = polish->n_jac >= MILL_PAIR_LATER_JAC && !slot->pair.is_moving;
   return polish->n_jac >= MILL_PAIR_JAC &&
          (mill_pair_loses(slot, (later ? 1.0 : MILL_PAIR_PROMISE) * polish->pred) ||
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
@@ -177,6 +178,19 @@ MILL_HD_CALLED static inline void mill_pair_clear(mill_pair *p)
     p->flux[a][0] = p->flux[a][1] = 0.0;
 }
 
+/** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for the
+ *  chi-square that they leave, or within a line's width of a star whose lines no companion there makes
+ *  broader?  Not with epochs, which one star at one velocity fits as badly. */
+MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
+{
+  const mill_pair *p = &slot->pair;
+  const double off = p->peak_km_s - slot->best.end[MILL_PAR_VRAD];
+  return !mill_pair_has_epochs(slot) &&
+         (!p->peak_stands || !(p->peak > MILL_PAIR_PEAK_WRONG * mill_pair_unit_of(slot)) ||
+          (!m->set.fixed[MILL_PAR_VSINI] && slot->result.vsini_km_s < MILL_PAIR_SHARP &&
+           fabs(off) * MILL_PAIR_APART < p->least_apart));
+}
+
 /** The residuals have answered: two stars, or one. */
 MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
 {
@@ -185,8 +199,7 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   slot->result.pair_peak = p->peak;
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
-  const double unit = slot->result.rchisq_tot > 1.0 ? slot->result.rchisq_tot : 1.0;
-  if (!(peak > least * sqrt(unit))) {
+  if (!(peak > least * sqrt(mill_pair_unit_of(slot))) || mill_pair_misled(m, slot)) {
     mill_pair_drop(slot);
     return;
   }

@@ -14,6 +14,9 @@
 
 #include "kernels/star/epochs.h"
 
+/** Velocities of two stars differ by this part of the width of the lines that one star has at least: closer,
+ *  what is wrong of its template would be taken for a second one. */
+#define MILL_PAIR_APART 0.25
 /** What noise makes of the peak of an epoch. */
 #define MILL_PAIR_NOISE 2.7
 /** Scans of the second star, for places of the first one, are those before the first turn of either
@@ -24,6 +27,11 @@ enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
  *  than MILL_PAIR_TOLD. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_TOLD 9.0
+/** Velocities are to be trusted where at an epoch the stars differ by so much of a line's width, and at
+ *  one the peak has this significance: closer lines share their rotation wrongly, and a second star
+ *  that only all epochs together show may be at a wrong velocity. */
+#define MILL_PAIR_RESOLVED 0.8
+#define MILL_PAIR_SEEN     4.0
 
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
@@ -270,11 +278,16 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 /** Those of both into the epochs. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(mill_slot *slot)
 {
+  double peak = 0.0;
+  for (int i = 0; i < slot->n_epoch; i++)
+    peak = slot->epoch[i].peak > peak ? slot->epoch[i].peak : peak;
+  const int is_sure = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
+                                                   MILL_PAIR_RESOLVED * slot->pair.least_apart;
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     mill_epoch *e = &slot->epoch[i];
     const int known = isfinite(e->pair_err[0]) && isfinite(e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (known && !(e->exchanged > MILL_PAIR_TOLD))
+    if (known && !(is_sure && e->exchanged > MILL_PAIR_TOLD))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
     e->search.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
     e->search.err = e->pair_err[0];

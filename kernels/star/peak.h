@@ -6,6 +6,23 @@
 
 #include "kernels/star/guess.h"
 
+/** A peak is one where the correlation function is this many times its own rms: templates that are
+ *  wrong raise all of it. */
+#define MILL_PEAK_STANDS 1.2
+
+/** Does the peak at velocity i of the terms chisq [nv] of chi^2 stand out of those from v0 to v1, and is
+ *  there nothing larger just beyond? */
+MILL_HD_CALLED static inline int mill_peak_stands(const double *chisq, int nv, int v0, int v1,
+                                                  int i)
+{
+  double sum = 0.0;
+  for (int k = v0; k < v1; k++)
+    sum += chisq[k] * chisq[k];
+  return chisq[i] * chisq[i] * (v1 - v0) > MILL_PEAK_STANDS * MILL_PEAK_STANDS * sum &&
+         !(i == v0 && i > 0 && chisq[i - 1] < chisq[i]) &&
+         !(i == v1 - 1 && i < nv - 1 && chisq[i + 1] < chisq[i]);
+}
+
 /** The term `what` of chi^2 of the residuals of the last model, which is in s->scratch, for the
  *  templates from k0 on, one group, into slot->guess.chisq.  Of a model error what is independent
  *  from pixel to pixel counts. */
@@ -62,9 +79,11 @@ MILL_BLOCK_FN void mill_block_peak_of(mill_block *b, const mill_model *m, mill_s
     slot->pair.peak = 0.0;
     for (int k = k0; k < k0 + n; k++)
       if (slot->guess.least[k] > slot->pair.peak) {
+        const int i = slot->guess.velocity[k];
         slot->pair.peak = slot->guess.least[k];
-        slot->pair.peak_km_s =
-            mill_guess_velocity(slot->guess.velocity[k] - m->guess_half, m->guess_ln_step);
+        slot->pair.peak_km_s = mill_guess_velocity(i - m->guess_half, m->guess_ln_step);
+        slot->pair.peak_stands =
+            mill_peak_stands(slot->guess.chisq + (ptrdiff_t)k * nv, nv, v0, v1, i);
       }
   }
   MILL_BARRIER(b);

@@ -243,6 +243,7 @@ typedef struct mill_pair {
   int n_eval, n_jac, info; /**< of the row without a second star */
   int64_t warn;
   double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
+  int peak_stands;        /**< the peak is one, and not the level of all velocities */
   double least_apart;     /**< difference of the velocities, km/s */
   double trust;           /**< how far the companion may follow, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];

@@ -10,7 +10,8 @@
 enum { OFFSET = 2 * NP + 1, N_ALL, ARM = 1 };
 #define OFFSET_SIGMA 2.0
 
-static double both_centre[N_ALL], curve[N_ALL * N_ALL], single_f;
+static double both_centre[N_ALL], curve[N_ALL * N_ALL], single_f, peak_km_s = 130;
+static int peak_stands = 1;
 
 /** A star at 12 km/s and one at 95, v sin i of both resolved; correlations of 0.3 within a star, 0.2
  *  between stars and -0.4 with the ratio.  One star alone is worse by gain. */
@@ -66,7 +67,8 @@ static void answer(void)
   memset(e, 0, sizeof *e);
   if (slot.request == MILL_REQ_PEAK) {
     p->peak = 30;
-    p->peak_km_s = 130;
+    p->peak_km_s = peak_km_s;
+    p->peak_stands = peak_stands;
     return;
   }
   for (int j = 0; j < NP; j++) {
@@ -169,12 +171,17 @@ MILL_TEST(one_star_keeps_its_row)
 {
   static mill_fit_result before;
   static const struct {
-    double gain, vsini, velocity;
-  } of[] = {{10, 20, 95}, {500, 200, 95}, {500, 20, 13}, {500, 20, 700}, {500, 20, 998}};
+    double gain, vsini, velocity, peak_km_s;
+    int stands;
+  } of[] = {{10, 20, 95, 130, 1},   {500, 200, 95, 130, 1}, {500, 20, 13, 130, 1},
+            {500, 20, 700, 130, 1}, {500, 20, 998, 130, 1}, {500, 20, 95, 60, 1},
+            {500, 20, 95, 130, 0}};
   for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
     make(of[i].gain);
     both_centre[NP] = of[i].velocity;
     both_centre[NP + 1] = of[i].vsini;
+    peak_km_s = of[i].peak_km_s;
+    peak_stands = of[i].stands;
     before = slot.result;
     play();
     before.pair_peak = 30;
