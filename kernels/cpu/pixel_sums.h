@@ -403,8 +403,8 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
 }
 
 /** Contribution of model error to half the gradient's weights at len pixels: of the residual (P a)
- * E^T E r, and where marginal -p^T N^-1 U^T E. */
-MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, int len,
+ * E^T E r, and the determinant's -p^T N^-1 U^T E. */
+MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
                                    const double *poly, double *slope)
@@ -416,7 +416,6 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
   const int nk = s->ws->n_cont, q = s->n_error;
   const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
   const double *solved = work->error + MILL_ERROR_SOLVED;
-  const int n_last = m->set.likelihood == MILL_LIKE_MARGINAL ? n : 0;
   for (int i = 0; i < len; i += N_TILE) {
     mill_vec_f64 total[N_VEC];
     for (int v = 0; v < N_VEC; v++)
@@ -425,7 +424,7 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
       for (int v = 0; v < N_VEC; v++)
         total[v] += with_residual[e] * *(const mill_vec_f64 *)(error[e] + i + v * MILL_VEC_N_F64) *
                     *(const mill_vec_f64 *)(poly + i + v * MILL_VEC_N_F64);
-    for (int k = 0; k < n_last; k++) {
+    for (int k = 0; k < n && weight > 0.0; k++) {
       mill_vec_f64 sum[N_VEC];
       for (int v = 0; v < N_VEC; v++)
         sum[v] = mill_vec_zero_f64();
@@ -434,7 +433,7 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
           sum[v] += solved[e * nk + which[k]] *
                     *(const mill_vec_f64 *)(error[e] + i + v * MILL_VEC_N_F64);
       for (int v = 0; v < N_VEC; v++)
-        total[v] -= *(const mill_vec_f64 *)(p[k] + i + v * MILL_VEC_N_F64) * sum[v];
+        total[v] -= *(const mill_vec_f64 *)(p[k] + i + v * MILL_VEC_N_F64) * (weight * sum[v]);
     }
     for (int v = 0; v < N_VEC; v++)
       *(mill_vec_f64 *)(slope + i + v * MILL_VEC_N_F64) = total[v];
@@ -442,7 +441,7 @@ MILL_INLINE void mill_error_slopes(const mill_model *m, const mill_segment *s, i
 }
 
 /** The rows P_k t of the n functions that count after those of model error, the continuum P a and
- *  what half the gradient is weighted by, t p^T N^-1 p - (P a) r, the first term where marginal, of
+ *  what half the gradient is weighted by, t p^T N^-1 p times mill_det_weight - (P a) r, of
  *  len pixels from first on; zeros up to a whole vector. */
 MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s, int first,
                                       int len, const mill_real *templ, double level,
@@ -453,6 +452,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
 {
   const int q = s->n_error, padded = mill_vec_padded_f64(len);
   double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+  const double weight = mill_det_weight(m, s);
   const float *is = s->is + first, *d = s->d + first;
   MILL_SIMD
   for (int i = 0; i < len; i++)
@@ -469,13 +469,13 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
   for (int i = 0; i < len; i++)
     slope[i] = mill_pixel_slope(poly[i], d[i], t[i]);
   if (q > 0)
-    mill_error_slopes(m, s, len, work, row, n, which, p, poly, slope);
-  if (m->set.likelihood == MILL_LIKE_MARGINAL) {
+    mill_error_slopes(s, weight, len, work, row, n, which, p, poly, slope);
+  if (weight > 0.0) {
     double quad[MILL_PIXEL_CHUNK];
     mill_pixel_quadratic(inverse, n, which, padded, p[0], quad);
     MILL_SIMD
     for (int i = 0; i < len; i++)
-      slope[i] += t[i] * quad[i];
+      slope[i] += weight * t[i] * quad[i];
   }
   for (int i = len; i < padded; i++)
     slope[i] = 0.0;

@@ -440,13 +440,14 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
 }
 
 /** What model error adds to the weights that mill_weights_of has made: of the residual
- *  (P a) E^T E r, and where marginal -p^T N^-1 U^T E. */
+ *  (P a) E^T E r, and the determinant's -p^T N^-1 U^T E. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
                                                        double *by)
 {
-  const int nk = s->ws->n_cont, n = s->n_pix, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const int nk = s->ws->n_cont, n = s->n_pix;
+  const double det = mill_det_weight(m, s);
   const int cont_pitch = mill_row_pitch(n);
   const float *cont = s->ws->cont;
   for (int p = thread; p < n; p += n_thread) {
@@ -454,9 +455,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
     for (int e = 0; e < s->n_error; e++) {
       const double *solved = work->error + MILL_ERROR_SOLVED + e * nk;
       double x = 0.0;
-      for (int k = 0; k < nk && marginal; k++)
+      for (int k = 0; k < nk; k++)
         x -= solved[k] * (double)cont[(ptrdiff_t)k * cont_pitch + p];
-      x *= (double)s->is[p];
+      x *= det * (double)s->is[p];
       x += work->error[MILL_ERROR_RESIDUAL + e] * by[p];
       sum += x * (double)s->error[(ptrdiff_t)e * cont_pitch + p];
     }
@@ -466,16 +467,17 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 }
 
 /** Multipliers of the rows at each pixel of a segment, into by [2][pitch]: the continuum P a and
- * the weight of half the gradient, t p^T N^-1 p - (P a) r, the first term where marginal, both over
- * sigma.  Of n_max continuum functions at most. */
+ * the weight of half the gradient, t p^T N^-1 p times mill_det_weight - (P a) r, both over sigma.
+ * Of n_max continuum functions at most. */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,
                                                     int pitch, double level,
                                                     const mill_workspace *work, double *by)
 {
-  const int nk = s->ws->n_cont, n = s->n_pix, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const int nk = s->ws->n_cont, n = s->n_pix;
   const int cont_pitch = mill_row_pitch(n);
+  const double det = mill_det_weight(m, s);
   const float *const cont = s->ws->cont, *const data = s->d, *const is = s->is;
   const double *const constant = s->base, *const chol = work->normal;
   double *const a = work->solve, *const inverse = a + MILL_MAX_CONT * (MILL_MAX_PAR + 2);
@@ -500,7 +502,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
     const double t = mill_pixel_template(level, constant[p], (double)templ[p], is[p]);
     double poly, quad;
     mill_pixel_quadratic_of<n_max>(nk, a, chol, inverse, of, &poly, &quad);
-    const double slope = mill_pixel_slope(poly, data[p], t) + (marginal ? t * quad : 0.0);
+    const double slope = mill_pixel_slope(poly, data[p], t) + det * t * quad;
     by[p] = poly * sigma;
     by[pitch + p] = slope * sigma;
   }

@@ -15,7 +15,7 @@
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.
  *
- *  Returns F of this segment without hull or priors: ln det (marginal only)
+ *  Returns F of this segment without hull or priors: ln det times mill_det_weight
  *  + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.  work->normal holds the Cholesky
  *  factor, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
  *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
@@ -36,8 +36,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   double f = INFINITY;
   if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
     const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
-    f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd -
-        work->sums[1];
+    f = mill_det_weight(m, s) * ln_det + s->sum_ln_var + s->dd - work->sums[1];
     if (!isfinite(f))
       f = INFINITY;
     MILL_FOR(b, e, q)

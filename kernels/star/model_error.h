@@ -43,7 +43,7 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
       s->own_sum_ln_var = s->sum_ln_var;
       s->own_dd = s->dd;
     }
-    s->error_fixed = 1;
+    s->error_fixed = s->n_share = 1;
     s->n_error = 0;
   }
   MILL_BARRIER(b);
@@ -354,6 +354,7 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   MILL_BARRIER(b);
   MILL_SERIAL(b)
   {
+    s->n_share = n_share;
     s->n_error = ok ? n_error : 0;
     s->sum_ln_var = s->own_sum_ln_var + total[0] + ln_det;
     s->dd = total[1] - taken;

@@ -48,6 +48,7 @@ typedef struct mill_segment {
   /* model error (kernels/star/model_error.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
+  int n_share;           /**< segments that share it, once it is fixed */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
   /** [1 + n_deriv][mill_row_pitch(n_pix)] template and derivatives of the other star of a pair, in
@@ -170,6 +171,15 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
     return 0.0;
   const double u = (x - mill_prior_mean(m, slot, j)) / sigma;
   return u * u;
+}
+
+/** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a template
+ *  as one with less noise, and so have the weight of one: n times that would outweigh the data. */
+MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
+{
+  if (m->set.likelihood != MILL_LIKE_MARGINAL)
+    return 0.0;
+  return s->error_fixed ? 1.0 / (double)s->n_share : 1.0;
 }
 
 /** Should the template of the slot's request be kept? */
