@@ -261,8 +261,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
   v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
-  /* half of the template's: it stands for the line-spread function too */
-  double vsini = 0.5 * m->guess_vsini[templ % m->n_guess_vsini];
+  double vsini = m->guess_vsini[templ % m->n_guess_vsini];
   vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
   vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
   theta[MILL_PAR_VRAD] = v;
