@@ -30,9 +30,8 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
   return MILL_OK;
 }
 
-/* After what the start table may have of a row: the row has no key to find it by; it has priors; its
- * fit had two stars, or velocities that differ. */
-enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, HAS_SEVERAL, N_COUNT };
+/* After what the start table may have of a row: the row has no key to find it by; it has priors. */
+enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
 
 /* Count the rows of one of this rank's files by what the tables by star have of them. */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n)
@@ -52,13 +51,10 @@ static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, in
       n[HAS_PRIOR] += mill_prior_table_find(setup->priors, row->target_id, row->identifier, &star);
     if (!setup->start)
       continue;
-    theta = NULL;
     if (row->target_id == -1 && !row->object[0])
       n[NO_KEY]++;
     else
       n[mill_start_table_find(setup->start, row->target_id, row->object, &theta)]++;
-    if (theta && mill_start_table_info(setup->start, theta) & (MILL_INFO_PAIR | MILL_INFO_EPOCHS))
-      n[HAS_SEVERAL]++;
   }
 done:
   mill_file_index_clear(&loaded);
@@ -101,11 +97,6 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
   if (mill_start_table_n_repeated(setup->start) > 0)
     mill_log_warning("start: %lld rows of %s repeat a star; its first finite row counts",
                      (long long)mill_start_table_n_repeated(setup->start), path);
-  if (call->options->fit && n[HAS_SEVERAL] > 0)
-    mill_log_warning(
-        "%lld rows of %s are fitted as two stars, or with velocities of epochs that "
-        "differ (PAIR, EPOCHS_DIFFER): a sample takes them as one star of one velocity",
-        (long long)n[HAS_SEVERAL], path);
   if (n_guessed > 0)
     mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld not found, "
                      "%lld without finite values",

@@ -178,8 +178,11 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
   if (task->setup->priors)
     mill_prior_table_find(task->setup->priors, row->target_id, row->identifier, star);
-  star->try_all = task->call->options->fit && star->start &&
-                  mill_start_table_info(task->setup->start, star->start) & MILL_INFO_TWO_MINIMA;
+  if (task->call->options->fit && star->start) {
+    const int32_t info = mill_start_table_info(task->setup->start, star->start);
+    star->try_all = (info & MILL_INFO_TWO_MINIMA) != 0;
+    star->is_several = (info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
+  }
   star->identity = mill_sampled_identity(row->target_id, row->object);
   if (stars->fit.epochs && star->n_segment > 0)
     MILL_CHECK(number_epochs(stars, row, star));

@@ -28,7 +28,9 @@ MILL_EXTERN_C_BEGIN
   X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
   X(MILL_POST_SHAPE, 256, "NOT_GAUSSIAN",                                                          \
     "a marginal density differs from the Gaussian of the fit's value and formal error: half the "  \
-    "integral of the absolute difference is above 0.15")
+    "integral of the absolute difference is above 0.15")                                           \
+  X(MILL_POST_ONE_STAR, 512, "ONE_STAR",                                                           \
+    "the posterior of one star of one velocity, where the fit has two, or epochs that differ")
 
 #define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };

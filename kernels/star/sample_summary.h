@@ -409,6 +409,8 @@ MILL_HD_CALLED static inline void mill_sample_end(const mill_model *m, mill_slot
     p->flag |= MILL_POST_HULL;
   if (s->least < slot->result.m2ll - 1.0)
     p->flag |= MILL_POST_LOWER;
+  if (slot->starts.is_several)
+    p->flag |= MILL_POST_ONE_STAR;
   for (int i = 0; i < n_draw; i++) {
     double theta[MILL_MAX_PAR];
     mill_sample_at(m, slot, (int)((2 * (int64_t)i + 1) * s->n_sample / (2 * n_draw)), theta);

@@ -91,6 +91,7 @@ typedef struct mill_starts {
   int brief;             /**< the spectrum is hardly a star's: one short start */
   int has_given;         /**< start from `given` in place of the guesses */
   int try_all;           /**< and from all guesses after it */
+  int is_several;        /**< where `given` is from there are two stars, or epochs that differ */
   int has_limit;         /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */
