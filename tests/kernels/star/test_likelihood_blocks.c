@@ -438,8 +438,10 @@ MILL_TEST(an_offset_of_two_stars_moves_the_arm_as_their_velocities_do)
   b.s.arm = 1;
   b.model.n_arm = 2;
   b.model.n_par = PAIR_DERIV + 1;
-  for (int i = 0; i < (int)(sizeof row / sizeof(double)); i++)
-    row[0][0][i] = 0.3 * test_library_random(&rng);
+  for (int star = 0; star < 2; star++)
+    for (int r = 0; r <= PAIR_DERIV; r++)
+      for (int i = 0; i < PAIR_PIX; i++)
+        row[star][r][i] = 0.3 * test_library_random(&rng);
   both_stars(row, -0.7, 0, &eval, &pair);
   assert_close(pair.grad[K_OFFSET], pair.grad[0], 0);
   assert_close(pair.own[K_OFFSET * MILL_MAX_PAR + K_OFFSET], pair.own[0], 0);
