@@ -176,6 +176,15 @@ MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
   return doubt && slot->n_epoch > 1;
 }
 
+/** Chi-square that the lines of all arms have. */
+MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
+{
+  double signal = 0.0;
+  for (int a = 0; a < m->n_arm; a++)
+    signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
+  return signal;
+}
+
 /** Ask for F of all epochs at even steps as wide as the star's lines: where these are Gaussian and
  *  of significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), and the error of v is 2^1/2 w / G. */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
@@ -183,9 +192,7 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
   const double v = slot->best.end[MILL_PAR_VRAD], most = m->set.max_vel_km_s - v;
   const double reach = v - m->set.min_vel_km_s < most ? v - m->set.min_vel_km_s : most;
   const int half = MILL_N_PROFILE / 2;
-  double signal = 0.0;
-  for (int a = 0; a < m->n_arm; a++)
-    signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
+  const double signal = mill_lines_signal(m, slot);
   double step = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
   if (step > reach / (half + 1))
     step = reach / (half + 1);

@@ -78,6 +78,22 @@ MILL_BLOCK_FN void mill_block_pixel_row(mill_block *b, const mill_model *m, cons
                          r == 0 ? pixel + pitch : (mill_real *)NULL);
 }
 
+/** Curvature of rows j and l <= j from the sums of mill_jacobian_sums: what model error (q rows) and the
+ *  continuum, solve [..][nk] = L^-1 S^T V, take is left out. */
+MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, const double *solve,
+                                         int j, int l)
+{
+  const int origin = mill_gram_at(q + nk, 0);
+  const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+  const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
+  double h = from[q + nk + l];
+  for (int e = 0; e < q; e++)
+    h -= from[e] * other[e];
+  for (int k = 0; k < nk; k++)
+    h -= solve[j * nk + k] * solve[l * nk + k];
+  return h;
+}
+
 /** Gradient and curvature of a segment from the sums of mill_jacobian_sums over n_row rows, of which
  *  the first are its own, added to eval. */
 MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, const mill_segment *s,
@@ -98,14 +114,8 @@ MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, cons
   MILL_BARRIER(b);
   MILL_FOR(b, j, np)
   {
-    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
     for (int l = 0; l <= j; l++) {
-      const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
-      double h = from[q + nk + l];
-      for (int e = 0; e < q; e++)
-        h -= from[e] * other[e];
-      for (int k = 0; k < nk; k++)
-        h -= solve[j * nk + k] * solve[l * nk + k];
+      const double h = mill_row_curvature(q, nk, sums, solve, j, l);
       eval->hess[j * m->n_par + l] += h;
       if (l != j)
         eval->hess[l * m->n_par + j] += h;
@@ -165,14 +175,8 @@ MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
   MILL_FOR(b, i, n_row - nd)
   {
     const int j = nd + i, k = i < nd ? i : nd + s->arm;
-    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
     for (int l = 0; l <= j; l++) {
-      const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
-      double h = from[q + nk + l];
-      for (int e = 0; e < q; e++)
-        h -= from[e] * other[e];
-      for (int c = 0; c < nk; c++)
-        h -= solve[j * nk + c] * solve[l * nk + c];
+      const double h = mill_row_curvature(q, nk, sums, solve, j, l);
       const int r = l - nd < nd ? l - nd : nd + s->arm;
       if (l < nd)
         pair->cross[k * MILL_MAX_PAR + l] += h;

@@ -118,9 +118,7 @@ MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot
                                                   int64_t warn, int info)
 {
   mill_pair *p = &slot->pair;
-  double signal = 0.0;
-  for (int a = 0; a < m->n_arm; a++)
-    signal += slot->lead.signal[a] > 0.0 ? slot->lead.signal[a] : 0.0;
+  double signal = mill_lines_signal(m, slot);
   /* where errors are too large the continuum leaves less than they say */
   const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
   signal = gain > signal ? gain : signal;
