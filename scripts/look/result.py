@@ -59,19 +59,23 @@ def walk(file):
 
 
 def open_first(path):
-    """HDF5 may crash on a damaged file: a child reads all but the data before."""
+    """HDF5 may crash on a damaged file: a child reads all but the data before. Could it?"""
     if not os.path.isfile(path):
         what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
         raise Failure(OUTPUT, f"{path} cannot be read: {what}")
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             with h5py.File(path, "r") as file:
                 walk(file)
+            status = 0
         finally:
-            os._exit(0)
-    if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+            os._exit(status)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
         raise Failure(OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    return status == 0
 
 
 class Block:
@@ -106,18 +110,20 @@ class Result:
         self.calibration = {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         try:
-            open_first(path)
+            is_sound = open_first(path)
             self.file = h5py.File(path, "r")
             if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
                 raise Failure(OUTPUT, f"{path} is not a result of starmill")
             version = int(self.file.attrs["FORMAT_VERSION"])
             if version != VERSION:
                 raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
-            walk(self.file)
+            if not is_sound:
+                walk(self.file)
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.epochs = self.file.get("epochs")
             self.n_row = len(self.fits["STATUS"])
-            for column in (*self.fits.values(), *self.catalog.values()):
+            fits, catalog = ([group[name] for name in group] for group in (self.fits, self.catalog))
+            for column in fits + catalog:
                 if isinstance(column, h5py.Dataset) and len(column) != self.n_row:
                     raise Failure(OUTPUT, f"{path} is damaged: {column.name} has {len(column)} "
                                           f"rows, not {self.n_row}")
@@ -142,8 +148,7 @@ class Result:
             self.checked, self.checked_catalog = (
                 text(table[crc].attrs["COLUMNS"]).split()
                 for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
-            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
-                            for c in self.fits.values())
+            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in fits)
         except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))
