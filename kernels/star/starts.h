@@ -32,25 +32,31 @@ enum { MILL_DOUBT_JAC = 6 };
 #define MILL_DOUBT_GAP      70.0
 #define MILL_DOUBT_GAP_WIDE 400.0
 
-/** Two places are near each other within this part of the polish's longest step in each parameter. */
-#define MILL_NEAR 0.4
+/** Two places are near each other within this part of the polish's longest step in each parameter,
+ *  and this sum of squares of such parts. */
+#define MILL_NEAR     0.6
+#define MILL_NEAR_SUM 0.5
 
 MILL_HD static inline int mill_near(const mill_model *m, const double *a, const double *b)
 {
-  for (int j = 0; j < m->n_par; j++)
-    if (!(fabs(mill_par_inner(m, j, a[j]) - mill_par_inner(m, j, b[j])) <
-          MILL_NEAR * mill_par_limit(m, j)))
+  double sum = 0.0;
+  for (int j = 0; j < m->n_par; j++) {
+    const double d =
+        (mill_par_inner(m, j, a[j]) - mill_par_inner(m, j, b[j])) / mill_par_limit(m, j);
+    if (!(fabs(d) < MILL_NEAR))
       return 0;
-  return 1;
+    sum += d * d;
+  }
+  return sum < MILL_NEAR_SUM;
 }
 
 /** The earlier start whose polish has been near where a later start is led, so that both have one end;
- *  -1: none, and the place is noted.  The first solution of a lost star may be no end, so the second
+ *  -1: none, and the place is noted.  A first solution that has not converged is no end, so the second
  *  start is its own. */
 MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
-  for (int i = 0; i < s->n_trail && s->i > (s->doubt == MILL_DOUBT_LOST); i++)
+  for (int i = 0; i < s->n_trail && s->i > !slot->best.converged; i++)
     if (s->trail_start[i] < s->i && mill_near(m, s->trail[i], slot->theta))
       return s->trail_start[i];
   if (s->n_trail < MILL_MAX_TRAIL) {

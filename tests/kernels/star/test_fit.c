@@ -253,7 +253,7 @@ MILL_TEST(a_start_led_where_an_earlier_one_was_has_its_end)
 {
   for (int lost = 0; lost < 2; lost++) {
     make(MILL_OPT_LM);
-    slot.starts.doubt = lost ? MILL_DOUBT_LOST : MILL_DOUBT_NONE;
+    slot.best.converged = !lost;
     memcpy(slot.theta, centre, sizeof centre);
     for (slot.starts.i = 0; slot.starts.i < 3; slot.starts.i++) {
       assert_int_equal(mill_start_merges(&model, &slot), slot.starts.i > lost ? 0 : -1);
