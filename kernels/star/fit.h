@@ -377,7 +377,10 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
   slot->fix_error = 1;
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[0][j] = p->at.theta[j]; /* where the next method begins if that step fails */
-  mill_polish_begin(m, slot, slot->theta);
+  /* what is learned near the end is worth keeping where it comes from wrong templates */
+  if (!mill_is_poor(slot, p->at.f))
+    mill_polish_forget(m, &slot->polish);
+  mill_polish_restart(m, slot, slot->theta);
 }
 
 /** Fix the model error at the best point and polish once more from there, as the last start. */

@@ -472,9 +472,9 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta: ask for its Jacobian. */
-MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
-                                                    const double *theta)
+/** Start at theta, with what is known of the curvature: ask for its Jacobian. */
+MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
+                                                      const double *theta)
 {
   mill_polish *p = &slot->polish;
   p->have = 0;
@@ -482,13 +482,20 @@ MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_sl
   p->lambda = MILL_POLISH_LAMBDA;
   p->pred = 0.0;
   p->n_rejected = 0;
-  mill_polish_forget(m, p);
   slot->rough = MILL_ROUGH_NONE;
   for (int j = 0; j < m->n_par; j++) {
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
   }
   slot->request = MILL_REQ_JACOBIAN;
+}
+
+/** Start at theta. */
+MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
+                                                    const double *theta)
+{
+  mill_polish_forget(m, &slot->polish);
+  mill_polish_restart(m, slot, theta);
 }
 
 enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };

@@ -81,16 +81,29 @@ MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, co
   return sum;
 }
 
-/** F of the best point for each pixel, without the data's variances: about the reduced
- *  chi-square, above it by the determinants of the continuum functions; at least 1. */
-MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
+/** F for each pixel, without the data's variances: about the reduced chi-square, above it by the
+ *  determinants of the continuum functions; at least 1. */
+MILL_HD static inline double mill_reduced(const mill_slot *slot, double f)
 {
   double ln_var = 0.0;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used)
       ln_var += slot->segment[i].sum_ln_var;
-  const double x = (slot->best.at.f - ln_var) / (double)slot->result.n_pix_tot;
+  const double x = (f - ln_var) / (double)slot->result.n_pix_tot;
   return x > 1.0 ? x : 1.0;
+}
+
+/** That of the best point. */
+MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
+{
+  return mill_reduced(slot, slot->best.at.f);
+}
+
+/** Is a solution poor: are templates wrong? */
+MILL_HD static inline int mill_is_poor(const mill_slot *slot, double f)
+{
+  return mill_reduced(slot, f) >
+         MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot);
 }
 
 /** How doubtful the solution of the first start is, the worst doubt that holds. */
@@ -106,7 +119,7 @@ MILL_HD_CALLED static inline enum mill_doubt mill_fit_doubt(const mill_model *m,
                                                 (slot->lead.n_jac > 0) + slot->polish.n_learned >
                                             MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
-  if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
+  if (mill_is_poor(slot, slot->best.at.f))
     return MILL_DOUBT_POOR;
   if (!m->set.fixed[MILL_PAR_VSINI] && slot->best.end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI)
     return MILL_DOUBT_ROTATION;
