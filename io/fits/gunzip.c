@@ -234,8 +234,8 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
   u.scratch = scratch && *scratch ? scratch : getenv("TMPDIR");
   if (!u.scratch || !*u.scratch)
     u.scratch = "/tmp";
-  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.in_buffer));
-  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.out_buffer));
+  MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.in_buffer));
+  MILL_TRY(mill_alloc_raw(IO_BYTES, 1, (void **)&u.out_buffer));
   /* where the file system has no locks no thread waits */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   share_folder(out->lock, end_s);

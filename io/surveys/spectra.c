@@ -85,6 +85,7 @@ typedef struct arm_rule {
   int wanted;
   double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
   double min_aa, max_aa;               /* of the configuration; within the usable ones if given */
+  double least_aa, most_aa;            /* within both */
   const char *channel;                 /* empty: any */
   double resolving_power, fwhm_aa;     /* 0: none; the latter goes before the former */
   int needs_lsf;
@@ -155,6 +156,8 @@ static void set_rules(mill_spectra *spectra)
       rule->min_aa = fmax(rule->min_aa, rule->usable_min_aa);
       rule->max_aa = fmin(rule->max_aa, rule->usable_max_aa);
     }
+    rule->least_aa = fmax(rule->usable_min_aa, rule->min_aa);
+    rule->most_aa = fmin(rule->usable_max_aa, rule->max_aa);
   }
 }
 
@@ -163,24 +166,18 @@ static void set_rules(mill_spectra *spectra)
 static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
 {
   int best = -1;
-  double best_min = 0, best_max = 0;
   for (int a = 0; a < spectra->settings.lib->n_arm; a++) {
-    const arm_rule *rule = &spectra->arm[a];
-    if (!(mask & 1u << a))
-      continue;
-    const double min = fmax(rule->usable_min_aa, rule->min_aa);
-    const double max = fmin(rule->usable_max_aa, rule->max_aa);
-    if (!(wave_aa >= min && wave_aa <= max))
+    const double min = spectra->arm[a].least_aa, max = spectra->arm[a].most_aa;
+    if (!(mask & 1u << a) || !(wave_aa >= min && wave_aa <= max))
       continue;
     if (best >= 0) {
+      const double best_min = spectra->arm[best].least_aa, best_max = spectra->arm[best].most_aa;
       const double middle = 0.5 * (fmax(min, best_min) + fmin(max, best_max));
       const int is_upper = min > best_min || (min == best_min && max > best_max);
       if (is_upper ? wave_aa < middle : wave_aa >= middle)
         continue;
     }
     best = a;
-    best_min = min;
-    best_max = max;
   }
   return best;
 }
