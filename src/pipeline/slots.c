@@ -181,19 +181,19 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
   const int n = raw->n_pix;
   int half = 0, n_unusable = 0, n_narrow = 0;
   for (int i = 0; i < n; i++) {
-    const double sigma = (double)raw->sigma_aa[i];
+    const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
+    const double lack2 = sigma * sigma - templ * templ - blur * blur;
     lsf_aa[i] = NAN;
     if (!(sigma > 0.0) || !isfinite(sigma)) {
       n_unusable++;
       continue;
     }
-    const double blur = blur_ln * wave_aa[i], least = sqrt(templ * templ + blur * blur);
-    if (sigma <= least) {
-      n_narrow += sigma < MILL_LSF_NARROW * least;
+    if (!(lack2 > 0.0)) {
+      n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
       lsf_aa[i] = 0.0f;
       continue;
     }
-    const double lack = sqrt(sigma * sigma - templ * templ - blur * blur);
+    const double lack = sqrt(lack2);
     const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
     const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
     const double reach = MILL_LSF_REACH * lack / pixel;
@@ -229,6 +229,7 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     mill_waveset_view ws;
+    double last_aa = 0.0;
     if (raw->arm != arm)
       continue;
     if (!with_sigma(s, raw) || !mill_waveset_cache_view(s->waveset, raw->waveset, &ws))
@@ -236,12 +237,16 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
     for (int i = 1; i < raw->n_pix - 1; i++) {
       const double sigma = (double)raw->sigma_aa[i], wave = ws.wave_aa[i];
       const double pixel = SHARPEST * 0.5 * (ws.wave_aa[i + 1] - ws.wave_aa[i - 1]);
+      const double own = (sigma * sigma - templ * templ) / (wave * wave);
+      const double broad = (pixel * pixel - templ * templ) / (wave * wave);
       if (!(sigma > 0.0) || !isfinite(sigma))
         continue;
-      least = fmin(least, (sigma * sigma - templ * templ) / (wave * wave));
-      wanted = fmax(wanted, (pixel * pixel - templ * templ) / (wave * wave));
-      needed = fmax(needed, grid * grid - templ * templ / (wave * wave));
+      least = own < least ? own : least;
+      wanted = broad > wanted ? broad : wanted;
+      last_aa = wave;
     }
+    if (last_aa > 0.0)
+      needed = fmax(needed, grid * grid - templ * templ / (last_aa * last_aa));
   }
   const double blur = sqrt(fmax(needed, fmin(wanted, MILL_LARGEST_BLUR * least)));
   return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
