@@ -53,33 +53,33 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on: those
- *  whose error has the least variance for lines of sigma 1.3 pixels at random places.  The matrix is
- *  the inverse of covariances exp(-d^2 / 4 sigma^2) of the pixels, each with its image. */
-MILL_HD static inline void mill_lsf_even(double s, double *weight)
+/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on, which
+ *  lie stride apart: those whose error has the least variance for lines of sigma 1.3 pixels at random
+ *  places.  The numbers are the inverse of covariances exp(-d^2 / 4 sigma^2) of the pixels, each with
+ *  its image.  No arrays of its own, which keep compilers from vectors of pixels. */
+MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
-  enum { N = MILL_LSF_HALF + 1 };
-  const double sigma = 1.3;
-  const double inverse[N][N] = {
-      {3409.4872628047, -6035.3472788939, 4095.6899540358, -1957.9065891723, 507.71865702255},
-      {-3017.6736394469, 5356.7806286554, -3659.6068088914, 1763.9020140683, -461.15360756461},
-      {2047.8449770179, -3659.6068088914, 2546.4050167435, -1257.8540680297, 337.37998927709},
-      {-978.95329458618, 1763.9020140683, -1257.8540680297, 646.31936698776, -181.66626535928},
-      {253.85932851127, -461.15360756461, 337.37998927709, -181.66626535928, 55.080049199411}};
-  double cov[N], step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s)), sum = 0.0;
-  const double twice = step * step;
-  cov[0] = 1.0;
-  for (int k = 1; k < N; k++, step *= twice)
-    cov[k] = cov[k - 1] * step;
-  for (int k = 0; k < N; k++) {
-    weight[k] = 0.0;
-    for (int j = 0; j < N; j++)
-      weight[k] += inverse[k][j] * cov[j];
-    sum += k == 0 ? weight[k] : 2.0 * weight[k];
-  }
-  sum = 1.0 / sum;
-  for (int k = 0; k < N; k++)
-    weight[k] *= sum;
+  const double sigma = 1.3, step = mill_exp_negative(-0.5 / (2.0 * sigma * sigma + s * s));
+  const double twice = step * step, step3 = step * twice, step5 = step3 * twice;
+  const double c1 = step, c2 = c1 * step3, c3 = c2 * step5, c4 = c3 * (step5 * twice);
+#define MILL_LSF_ROW(a, b, c, d, e) ((a) + (b)*c1 + (c)*c2 + (d)*c3 + (e)*c4)
+  const double w0 = MILL_LSF_ROW(3409.4872628047, -6035.3472788939, 4095.6899540358,
+                                 -1957.9065891723, 507.71865702255);
+  const double w1 = MILL_LSF_ROW(-3017.6736394469, 5356.7806286554, -3659.6068088914,
+                                 1763.9020140683, -461.15360756461);
+  const double w2 = MILL_LSF_ROW(2047.8449770179, -3659.6068088914, 2546.4050167435,
+                                 -1257.8540680297, 337.37998927709);
+  const double w3 = MILL_LSF_ROW(-978.95329458618, 1763.9020140683, -1257.8540680297,
+                                 646.31936698776, -181.66626535928);
+  const double w4 = MILL_LSF_ROW(253.85932851127, -461.15360756461, 337.37998927709,
+                                 -181.66626535928, 55.080049199411);
+#undef MILL_LSF_ROW
+  const double scale = 1.0 / (w0 + 2.0 * w1 + 2.0 * w2 + 2.0 * w3 + 2.0 * w4);
+  weight[0] = scale * w0;
+  weight[stride] = scale * w1;
+  weight[2 * stride] = scale * w2;
+  weight[3 * stride] = scale * w3;
+  weight[4 * stride] = scale * w4;
 }
 
 /** Are the weights of mill_lsf_even for pixel i, where the Gaussian has sigma s_pix in pixels? */
@@ -115,7 +115,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
   const double s_pix = mill_lsf_pixels(n, wave, i, s);
   if (mill_lsf_takes_even(n, wave, i, s_pix)) {
     double weight[MILL_LSF_HALF + 1];
-    mill_lsf_even(s_pix, weight);
+    mill_lsf_even(s_pix, 1, weight);
     for (int k = 0; k <= MILL_LSF_HALF; k++)
       row[h - k] = row[h + k] = weight[k];
     return;
@@ -161,11 +161,8 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
     double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      double weight[MILL_LSF_HALF + 1];
       s_pix[i] = mill_lsf_pixels(n, s->base, first + i, (double)s->lsf_aa[first + i]);
-      mill_lsf_even(s_pix[i], weight);
-      for (int k = 0; k <= MILL_LSF_HALF; k++)
-        even[k][i] = weight[k];
+      mill_lsf_even(s_pix[i], MILL_CHUNK, &even[0][i]);
     }
     for (int k = 0; k < nd; k++) {
       const int off = k < h ? h - k : k - h, some = off <= MILL_LSF_HALF;
