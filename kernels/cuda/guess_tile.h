@@ -30,9 +30,10 @@ MILL_INLINE void mill_four_put(const mill_four *x, float *to)
 }
 
 /** As on a CPU (kernels/cpu/guess_tile.h). */
-MILL_BLOCK_FN void mill_guess_put(mill_block *b, int nv, int n_lane, const float *sum,
-                                  double *chisq)
+MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
+                                         const float *root, float *sum, double *chisq)
 {
+  mill_block_fourier(b, n, 1, root, sum);
   MILL_FOR(b, e, nv * n_lane)
   {
     const int k = e / nv, v = e % nv;

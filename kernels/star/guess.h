@@ -41,9 +41,12 @@ MILL_HD static inline int mill_guess_takes(const mill_segment *s)
   return s->used == 1 && s->n_good > 0;
 }
 
+/** Transform x [guess_n][2][MILL_GUESS_LANE] in place. */
+MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
+                                      float *x);
+
 #include MILL_PRIMITIVES_GUESS
 
-/** Transform x [guess_n][2][MILL_GUESS_LANE] in place. */
 MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
                                       float *x)
 {
@@ -63,10 +66,10 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
                                            mill_slot *slot, float *sum)
 {
-  const int half = m->guess_half, nv = 2 * half + 1;
+  const int nv = 2 * m->guess_half + 1;
   const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
-  mill_block_fourier(b, m->guess_n, 1, m->guess_root, sum);
-  mill_guess_put(b, nv, n_lane, sum, slot->guess.chisq + (ptrdiff_t)k0 * nv);
+  mill_block_guess_back(b, m->guess_n, nv, n_lane, m->guess_root, sum,
+                        slot->guess.chisq + (ptrdiff_t)k0 * nv);
 }
 
 /** The same of n_star stars from the transformed bins of all used segments, which have the same
