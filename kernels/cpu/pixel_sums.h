@@ -42,24 +42,16 @@ MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *cop
     copy[i] = 0.0;
 }
 
-/** Continuum functions below this all over a chunk are left out there: Gaussians reach some sigmas. */
-#define MILL_CONT_LEAST (MILL_WIDE ? 1e-17f : 1e-12f)
-
-/** The other ones, at len pixels from first on; returns their number. */
+/** The continuum functions that count at len pixels from first on; returns their number. */
 MILL_BLOCK_FN int mill_pixel_functions(const mill_segment *s, int first, int len, int *which)
 {
-  int n = 0;
-  for (int k = 0; k < s->ws->n_cont; k++) {
-    const float *p = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
-    int n_large = fabsf(p[0]) > MILL_CONT_LEAST || fabsf(p[len - 1]) > MILL_CONT_LEAST;
-    if (n_large == 0) {
-      MILL_SIMD_SUM(n_large)
-      for (int i = 0; i < len; i++)
-        n_large += fabsf(p[i]) > MILL_CONT_LEAST;
-    }
-    which[n] = k;
-    n += n_large > 0;
-  }
+  int n = 0, low, end;
+  const int nk = s->ws->n_cont;
+  mill_reach_of(s->ws->reach, nk, first, len, &low, &end);
+  for (int k = 0; k < nk && k < MILL_BROAD_CONT; k++)
+    which[n++] = k;
+  for (int k = low; k < end; k++)
+    which[n++] = k;
   return n;
 }
 

@@ -82,15 +82,18 @@ static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *w
     }
   if (mill_cholesky(N, normal, N) != 0)
     return 0;
-  for (int c = 0; c < mill_cell_count(n_pix, cell); c++) {
-    double *of = coef + (ptrdiff_t)c * N * pitch;
+  /* from the last one on, where steps of equal ratio are widest: most that fail fail at once */
+  for (int c = mill_cell_count(n_pix, cell) - 1; c >= 0; c--) {
+    double *of = coef + (ptrdiff_t)c * N * pitch, x[MILL_CELL_MOST];
+    for (int i = 0; i < cell; i++)
+      x[i] = mill_cell_place(n_pix, wave_aa, c * cell + i);
     for (int k = 0; k < pitch; k++) {
       double y[MILL_CELL_MOST], a[N] = {0.0};
-      for (int i = 0; i < cell && k < n_cont; i++) {
-        y[i] = mill_continuum(kind, n_cont, k, mill_cell_place(n_pix, wave_aa, c * cell + i));
+      if (k < n_cont)
+        mill_continuum_row(kind, n_cont, k, cell, x, y);
+      for (int i = 0; i < cell && k < n_cont; i++)
         for (int m = 0; m < N; m++)
           a[m] += power[m * cell + i] * y[i];
-      }
       mill_cholesky_solve(N, normal, N, a);
       for (int m = 0; m < N; m++)
         of[m * pitch + k] = a[m];

@@ -4,6 +4,7 @@
 #define MILL_CONTINUUM_H
 
 #include "kernels/data/settings.h"
+#include "kernels/math/activation.h"
 
 /** Continuum functions of a segment: npoly, or by its width where that gives more; the width
  *  never asks for more than half the pixels. */
@@ -17,6 +18,17 @@ MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int
   if (n > n_pix / 2)
     n = n_pix / 2;
   return n > set->n_cont ? n : set->n_cont;
+}
+
+/** Functions that are large anywhere, all but Gaussians: the first ones. */
+enum { MILL_BROAD_CONT = 3, MILL_REACH_PIX = 64 };
+
+MILL_HD static inline double mill_continuum_gauss(int n, int k, double x)
+{
+  const int n_rbf = n - MILL_BROAD_CONT;
+  const double centre = n_rbf > 1 ? -1.0 + 2.0 * (k - MILL_BROAD_CONT) / (n_rbf - 1) : -1.0;
+  const double u = (x - centre) * n_rbf;
+  return mill_exp_negative(-0.5 * u * u);
 }
 
 /** Function k of n at x in [-1, 1] (linear in wavelength over a segment).
@@ -41,10 +53,34 @@ MILL_HD static inline double mill_continuum(int kind, int n, int k, double x)
     return x;
   if (k == 2)
     return x * x;
-  const int n_rbf = n - 3;
-  const double centre = n_rbf > 1 ? -1.0 + 2.0 * (k - 3) / (n_rbf - 1) : -1.0;
-  const double u = (x - centre) * n_rbf;
-  return exp(-0.5 * u * u);
+  return mill_continuum_gauss(n, k, x);
+}
+
+/** The same at n_pix places x. */
+static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const double *x,
+                                      double *out)
+{
+  if (kind == MILL_CONT_RBF && k >= MILL_BROAD_CONT) {
+    for (int i = 0; i < n_pix; i++)
+      out[i] = mill_continuum_gauss(n, k, x[i]);
+    return;
+  }
+  for (int i = 0; i < n_pix; i++)
+    out[i] = mill_continuum(kind, n, k, x[i]);
+}
+
+/** The narrow ones of nk that count among len pixels from first on: from *low on, before *end.
+ *  reach [units of MILL_REACH_PIX pixels][2]: the same of a unit; NULL: all. */
+MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
+                                         int *low, int *end)
+{
+  *low = reach ? nk : MILL_BROAD_CONT;
+  *end = reach ? 0 : nk;
+  for (int i = first / MILL_REACH_PIX; reach && i <= (first + len - 1) / MILL_REACH_PIX; i++) {
+    *low = reach[2 * i] < *low ? reach[2 * i] : *low;
+    *end = reach[2 * i + 1] > *end ? reach[2 * i + 1] : *end;
+  }
+  *end = *end < nk ? *end : nk;
 }
 
 #endif

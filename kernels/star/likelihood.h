@@ -269,8 +269,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
                                      double level, int keep, const mill_workspace *work,
                                      double *chisq, double *negative, double *largest)
 {
-  const int n = s->n_pix, nk = s->ws->n_cont;
-  const float *cont = s->ws->cont;
+  const int n = s->n_pix;
   double acc[2] = {0.0, 0.0}, worst = 0.0;
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
@@ -279,22 +278,14 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
     double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
     MILL_SIMD
-    for (int i = 0; i < len; i++) {
+    for (int i = 0; i < len; i++)
       flux[i] = level * s->base[first + i];
-      poly[i] = 0.0;
-    }
     if (templ) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         flux[i] += (double)templ[first + i];
     }
-    for (int k = 0; k < nk; k++) {
-      const float *pk = cont + (size_t)k * mill_row_pitch(n) + first;
-      const double ak = work->solve[k];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        poly[i] += ak * (double)pk[i];
-    }
+    mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] *= poly[i];

@@ -91,8 +91,9 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
 /** Wavelengths shared by segments, and everything that depends only on them. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double *ln_wave; /**< [n_pix] */
-  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  double *ln_wave;      /**< [n_pix] */
+  float *cont;          /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  unsigned char *reach; /**< where they count (kernels/math/continuum.h), or NULL */
   /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
    *  kernels/math/cells.h); cell 0: they are not as smooth as that. */
   int cell;

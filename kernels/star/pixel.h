@@ -4,6 +4,7 @@
 #define MILL_PIXEL_H
 
 #include "kernels/math/block.h"
+#include "kernels/math/continuum.h"
 #include "kernels/math/real.h"
 #include "kernels/star/slot.h"
 
@@ -65,10 +66,14 @@ MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
 MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *coef, int first,
                                    int len, double *sum)
 {
+  int low, end;
+  mill_reach_of(s->ws->reach, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
     sum[i] = 0.0;
   for (int k = 0; k < nk; k++) {
+    if (k >= MILL_BROAD_CONT && (k < low || k >= end))
+      continue;
     const float *row = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
     const double by = coef[k];
     MILL_SIMD

@@ -11,6 +11,10 @@
 
 enum { NONE = -1, FIRST_SETS = 64 };
 
+/** Continuum functions below this all over a unit of pixels are left out there, by precision of the
+ *  templates: Gaussians reach some sigmas. */
+static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
+
 typedef struct entry {
   int arm, n_pix;
   int i_guess;     /**< whose templates it has; NONE: of none yet */
@@ -371,6 +375,33 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   return MILL_OK;
 }
 
+/** Continuum functions cont [n_cont][mill_row_pitch] of the unit of pixels from first on, and which
+ *  of them count there (mill_reach_of). */
+static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
+                      int first, float *cont, unsigned char *reach)
+{
+  const float least = set->precision == MILL_FLOAT64 ? LEAST_CONT_WIDE : LEAST_CONT;
+  const int len = n_pix - first < MILL_REACH_PIX ? n_pix - first : MILL_REACH_PIX;
+  double x[MILL_REACH_PIX], y[MILL_REACH_PIX];
+  for (int i = 0; i < len; i++)
+    x[i] = 2.0 * (wave_aa[first + i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
+  reach[0] = (unsigned char)n_cont;
+  reach[1] = 0;
+  for (int k = 0; k < n_cont; k++) {
+    float *to = cont + (size_t)k * (size_t)mill_row_pitch(n_pix) + first;
+    int is_large = 0;
+    mill_continuum_row(set->continuum, n_cont, k, len, x, y);
+    for (int i = 0; i < len; i++) {
+      to[i] = (float)y[i];
+      is_large |= fabsf(to[i]) > least;
+    }
+    if (k < MILL_BROAD_CONT || !is_large)
+      continue;
+    reach[0] = k < reach[0] ? (unsigned char)k : reach[0];
+    reach[1] = (unsigned char)(k + 1);
+  }
+}
+
 /** Everything of a set, but for the templates of the guess, into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
@@ -391,6 +422,7 @@ static int make(mill_waveset_cache *c, entry *e)
   mill_take(&size, sizeof(mill_waveset));
   const size_t at_ln = mill_take(&size, n * sizeof(double));
   const size_t at_cont = mill_take(&size, (size_t)nk * pitch * sizeof(float));
+  const size_t at_reach = mill_take(&size, 2 * (n / MILL_REACH_PIX + 1));
   const size_t at_coef = mill_take(&size, n_coef * sizeof(double));
   const size_t at_power = mill_take(&size, sizeof power);
   const size_t at_masked = mill_take(&size, n);
@@ -403,12 +435,13 @@ static int make(mill_waveset_cache *c, entry *e)
   double *ln_wave = (double *)(void *)(host + at_ln);
   float *cont = (float *)(void *)(host + at_cont);
   unsigned char *masked = (unsigned char *)(host + at_masked);
+  unsigned char *reach = (unsigned char *)(host + at_reach);
+#pragma omp parallel for schedule(static) num_threads(c->n_thread)
+  for (int u = 0; u <= (n_pix - 1) / MILL_REACH_PIX; u++)
+    fill_unit(set, nk, n_pix, wave_aa, u * MILL_REACH_PIX, cont, reach + 2 * u);
 #pragma omp parallel for schedule(static) num_threads(c->n_thread)
   for (int i = 0; i < n_pix; i++) {
-    const double x = 2.0 * (wave_aa[i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
     ln_wave[i] = log(wave_aa[i]);
-    for (int k = 0; k < nk; k++)
-      cont[(size_t)k * pitch + (size_t)i] = (float)mill_continuum(set->continuum, nk, k, x);
     masked[i] = 0;
     for (int r = 0; r < set->n_wave_mask; r++)
       if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
@@ -426,6 +459,7 @@ static int make(mill_waveset_cache *c, entry *e)
                           .n_cont = nk,
                           .ln_wave = (double *)(void *)(device + at_ln),
                           .cont = (float *)(void *)(device + at_cont),
+                          .reach = (unsigned char *)(device + at_reach),
                           .cell = cell,
                           .cell_coef = (double *)(void *)(device + at_coef),
                           .cell_power = (double *)(void *)(device + at_power),
