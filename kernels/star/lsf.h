@@ -53,9 +53,9 @@ MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double
   weight[2] = 1.0 - sum;
 }
 
-/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on, which
- *  lie stride apart: those whose error has the least variance for lines of sigma 1.3 pixels at random
- *  places.  The numbers are the inverse of covariances exp(-d^2 / 4 sigma^2) of the pixels, each with
+/** Weights of nine even pixels that act as a Gaussian of sigma s pixels, from the middle one on,
+ *  stride apart: those whose error has the least variance for lines of sigma 1.3 pixels at random
+ *  places.  The numbers are the inverse of covariances exp(-d^2 / 4 sigma^2) of pixels, each with
  *  its image.  No arrays of its own, which keep compilers from vectors of pixels. */
 MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
 {
