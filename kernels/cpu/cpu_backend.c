@@ -474,10 +474,14 @@ static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **a
   return n;
 }
 
-static void body_peak(mill_block *b, void *arg)
+/** The answer to a request that wants no template. */
+static void body_look(mill_block *b, void *arg)
 {
   const mill_task *t = arg;
-  mill_block_peak(b, t->m, t->slot, t->work);
+  if (t->slot->request == MILL_REQ_PEAK)
+    mill_block_peak(b, t->m, t->slot, t->work);
+  else
+    mill_block_points_look(b, t->m, t->slot);
 }
 
 /** n_round rounds of one group. */
@@ -502,8 +506,8 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
     for (int i = 0; i < n; i++) {
       mill_slot *slot = active[of[i]];
       mill_task task = {m, slot, &lane->work[0], 0, &lane->timing};
-      if (slot->request == MILL_REQ_PEAK)
-        mill_block_run(body_peak, &task);
+      if (slot->request == MILL_REQ_PEAK || slot->request == MILL_REQ_WEIGH)
+        mill_block_run(body_look, &task);
       const int phase = phase_of(slot);
       if (slot != active[i])
         slot->eval = active[i]->eval;

@@ -162,6 +162,7 @@ int mill_cuda_reserve_lanes(mill_device *d);
 
 extern void (*const mill_kernel_star_start)(device_view v, int first);
 extern void (*const mill_kernel_star_peak)(device_view v, int first);
+extern void (*const mill_kernel_star_weigh)(device_view v, int first);
 extern void (*const mill_kernel_answer_f32)(device_view v, int first, int arm);
 extern void (*const mill_kernel_pairs_f32)(device_view v, int first, int arm);
 extern void (*const mill_kernel_answer_f64)(device_view v, int first, int arm);

@@ -38,6 +38,7 @@ int mill_cuda_load_kernels(void)
   const void *const kernel[] = {
       (const void *)mill_kernel_star_start,
       (const void *)mill_kernel_star_peak,
+      (const void *)mill_kernel_star_weigh,
       (const void *)loop_begin,
       (const void *)round_list,
       (const void *)pass_begin,
@@ -199,6 +200,9 @@ static int one_pass(mill_device *d, int first, unsigned n)
   if (d->model.set.binaries)
     MILL_TRY(
         launch(d, "kernel star_peak", n, 1, STAR_THREADS, mill_kernel_star_peak, d->view, first));
+  if (d->model.set.sample.max_eval > 0)
+    MILL_TRY(
+        launch(d, "kernel star_weigh", n, 1, STAR_THREADS, mill_kernel_star_weigh, d->view, first));
   mill_range_begin(MILL_RANGE_POLISH);
   err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
   mill_range_end();

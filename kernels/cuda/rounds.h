@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
  *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
- *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER (its name) and
- *  MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
+ *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER (its name),
+ *  MILL_KERNEL_WEIGH and MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round, the slots with a request form a list; in a
  *  pass over it, lane i works on entry first + i. */
@@ -316,6 +316,19 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4)
     team.space = shared.of_team;
   __syncthreads();
   mill_block_arm(&b, v.m, slot, arm, &shared.work);
+}
+
+#endif
+#ifdef MILL_KERNEL_WEIGH
+/** Weigh the points of posteriors.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS) star_weigh(device_view v, int first)
+{
+  __shared__ double sum[MILL_BLOCK_SHARED];
+  mill_slot *slot = slot_of_block(v, first);
+  if (!slot || slot->request != MILL_REQ_WEIGH)
+    return;
+  mill_block b = mill_block_whole(sum, NULL);
+  mill_block_points_look(&b, v.m, slot);
 }
 
 #endif

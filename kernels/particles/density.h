@@ -332,22 +332,6 @@ MILL_HD static inline void mill_node_gather(const mill_node_line *axis, double x
   }
 }
 
-/** A particle of one axis, and its images at boundaries, spread over nodes [n_node]. */
-MILL_HD static inline void mill_node_add(const mill_particle_setup *s, const mill_node_line *axis,
-                                         double x, double *node)
-{
-  for (int image = 0; image < mill_particle_images(s, 0); image++) {
-    double sign, shift, weight[4];
-    int at;
-    mill_particle_image(s, 0, image, &sign, &shift);
-    const double u = (sign * x + shift - axis->low) / axis->spacing;
-    if (!mill_node_find(u, axis->n_node, &at, weight))
-      continue;
-    for (int q = 0; q < 4; q++)
-      node[at + q] += weight[q];
-  }
-}
-
 /** The density of one axis after another: out [n_row][n_grid][n_inner] from in
  *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Marginal densities and modes of a star's samples.
  *
- *  The density of a parameter is the binned form of the particles' kernel density
- *  (kernels/particles/density.h), bandwidth by Scott's rule with the effective sample size,
- *  mirrored at the limits of velocity and v sin i.  Modes are what valleys of the marginal
- *  densities part: the parameter with the deepest valley is cut there, and each part is looked at
- *  again. Serial code, run by one thread of a star's block (docs/science/numerics.md,
- *  "Posteriors").
+ *  The density of a parameter is a sum of Gaussian kernels, their width by Scott's rule with the
+ *  effective sample size, mirrored at the limits of velocity and v sin i.  Modes are what valleys
+ *  of the marginal densities part: the parameter with the deepest valley is cut there, and each
+ *  part is looked at again (docs/science/numerics.md, "Posteriors").
  */
 #ifndef MILL_MARGINAL_H
 #define MILL_MARGINAL_H
 
+#include "kernels/math/block.h"
 #include "kernels/particles/density.h"
 #include "kernels/star/polish.h"
 
@@ -26,11 +25,18 @@
 
 /** Samples of a posterior, as differences from the solution `at`. */
 typedef struct mill_samples {
-  const float *x; /**< [n][n_free] */
-  int n, n_free;
+  const float *x;      /**< [n][n_free] */
+  const float *copies; /**< [n] how often each is there, n_sample together */
+  int n, n_free, n_sample;
   const int *par;   /**< [n_free] their parameters */
   const double *at; /**< by parameter */
 } mill_samples;
+
+/** Free parameter k of sample number i. */
+MILL_HD static inline double mill_sample_x(const mill_samples *s, int i, int k)
+{
+  return (double)s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
+}
 
 /** Where modes are parted: samples of mode `of` beyond `at` in free parameter k are those of mode
  *  `to`. */
@@ -54,79 +60,74 @@ MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
   return mode;
 }
 
-/** Number, mean (as difference) and variance of parameter k of a mode's samples. */
-MILL_HD_CALLED static inline int mill_mode_moments(const mill_samples *s, const mill_modes *modes,
-                                                   int mode, int k, double *mean, double *var)
+/** How often sample number i is in a mode. */
+MILL_HD static inline double mill_mode_copies(const mill_samples *s, const mill_modes *modes,
+                                              int mode, int i)
 {
-  int n = 0;
-  double sum = 0.0, sum2 = 0.0;
-  for (int i = 0; i < s->n; i++)
-    if (mill_mode_of(modes, s->x + (size_t)i * (size_t)s->n_free) == mode) {
-      sum += (double)s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
-      n++;
-    }
-  *mean = n > 0 ? sum / (double)n : 0.0;
-  for (int i = 0; i < s->n; i++)
-    if (mill_mode_of(modes, s->x + (size_t)i * (size_t)s->n_free) == mode) {
-      const double d = (double)s->x[(size_t)i * (size_t)s->n_free + (size_t)k] - *mean;
-      sum2 += d * d;
-    }
-  *var = n > 1 ? sum2 / (double)(n - 1) : 0.0;
-  return n;
+  const float *x = s->x + (size_t)i * (size_t)s->n_free;
+  return s->copies[i] > 0.0F && mill_mode_of(modes, x) == mode ? (double)s->copies[i] : 0.0;
+}
+
+/** Number, mean (as difference) and variance of parameter k of a mode's samples. */
+MILL_BLOCK_FN int mill_block_mode_moments(mill_block *b, const mill_samples *s,
+                                          const mill_modes *modes, int mode, int k, double *mean,
+                                          double *var)
+{
+  double part[2] = {0.0, 0.0}, sum[2];
+  MILL_FOR(b, i, s->n)
+  {
+    const double n = mill_mode_copies(s, modes, mode, i);
+    part[0] += n;
+    part[1] += n * mill_sample_x(s, i, k);
+  }
+  mill_block_sum_n(b, part, 2, sum);
+  *mean = sum[0] > 0.0 ? sum[1] / sum[0] : 0.0;
+  part[1] = 0.0;
+  MILL_FOR(b, i, s->n)
+  {
+    const double d = mill_sample_x(s, i, k) - *mean;
+    part[1] += mill_mode_copies(s, modes, mode, i) * d * d;
+  }
+  const double sum2 = mill_block_sum(b, part[1]);
+  *var = sum[0] > 1.0 ? sum2 / (sum[0] - 1.0) : 0.0;
+  return (int)sum[0];
 }
 
 /** Density of free parameter k of a mode's samples, n of them with variance var and effective
- *  number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a few bandwidths
- *  and cut at limits first.  Values in 1/unit; 0: the samples have no width.
- *
- *  node [MILL_DENSITY_NODE]  work space  */
-MILL_HD_CALLED static inline int mill_marginal_density(const mill_model *m, const mill_samples *s,
-                                                       const mill_modes *modes, int mode, int k,
-                                                       double ess, double var, double *low,
-                                                       double *high, double *node, double *density)
+ *  number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a few widths of
+ *  the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no width. */
+MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
+                                              const mill_samples *s, const mill_modes *modes,
+                                              int mode, int k, int n, double ess, double var,
+                                              double *low, double *high, double *density)
 {
   const int j = s->par[k];
-  mill_particle_setup set;
-  mill_particle_kernel kernel;
-  double moment[MILL_PARTICLE_MOMENTS] = {0};
-  set.n_dim = set.n_particle = 1;
-  set.bandwidth = MILL_SCOTT;
-  set.along_axes = 1;
-  set.width[0] = 0.0; /* Scott's rule gives it */
-  set.low[0] = mill_par_min(m, j);
-  set.high[0] = mill_par_max(m, j);
-  set.boundary[0] = j < MILL_PAR_LABEL0 ? MILL_REFLECTING : MILL_OPEN;
-  set.n_grid[0] = MILL_N_DENSITY;
-  set.n_node[0] = MILL_DENSITY_NODE;
-  moment[0] = ess > 1.0 ? ess : 1.0;
-  moment[1 + MILL_PARTICLE_DIM] = var;
-  mill_kernel_make(&set, moment, &kernel);
-  if (!kernel.is_there)
+  const double least = mill_par_min(m, j), most = mill_par_max(m, j);
+  const double width = sqrt(var) * pow(ess > 1.0 ? ess : 1.0, -0.2), inverse = 1.0 / width;
+  const double peak = inverse / (sqrt(2.0 * MILL_PI) * (double)n);
+  if (!(width > 0.0))
     return 0;
-  const double margin = MILL_MARGINAL_MARGIN * kernel.width[0];
-  *low = *low - margin > set.low[0] ? *low - margin : set.low[0];
-  *high = *high + margin < set.high[0] ? *high + margin : set.high[0];
-  set.grid_low[0] = *low;
-  set.grid_high[0] = *high;
-  mill_node_line axis;
-  axis.n_node = MILL_DENSITY_NODE;
-  axis.inverse = 1.0 / kernel.width[0];
-  mill_node_axis(&set, &kernel, 0, &axis.low, &axis.spacing);
-  for (int i = 0; i < MILL_DENSITY_NODE; i++)
-    node[i] = 0.0;
-  int n = 0;
-  for (int i = 0; i < s->n; i++) {
-    const float *x = s->x + (size_t)i * (size_t)s->n_free;
-    if (mill_mode_of(modes, x) != mode)
-      continue;
-    mill_node_add(&set, &axis, s->at[j] + (double)x[k], node);
-    n++;
+  *low = fmax(*low - MILL_MARGINAL_MARGIN * width, least);
+  *high = fmin(*high + MILL_MARGINAL_MARGIN * width, most);
+  MILL_FOR(b, g, MILL_N_DENSITY)
+  {
+    const double x = *low + g * ((*high - *low) / (MILL_N_DENSITY - 1));
+    double sum = 0.0;
+    for (int i = 0; i < s->n; i++) {
+      const double at = s->at[j] + mill_sample_x(s, i, k), u = (x - at) * inverse;
+      const double below = (x + at - 2.0 * least) * inverse;
+      const double above = (2.0 * most - x - at) * inverse;
+      double f = fabs(u) < MILL_KERNEL_REACH ? mill_kernel_factor(u) : 0.0;
+      if (j < MILL_PAR_LABEL0 && below < MILL_KERNEL_REACH)
+        f += mill_kernel_factor(below);
+      if (j < MILL_PAR_LABEL0 && above < MILL_KERNEL_REACH)
+        f += mill_kernel_factor(above);
+      if (f > 0.0)
+        sum += f * mill_mode_copies(s, modes, mode, i);
+    }
+    density[g] = sum * peak;
   }
-  const double step = mill_grid_step(&set, 0), share = kernel.peak * moment[0] / (double)n;
-  for (int i = 0; i < MILL_N_DENSITY; i++) {
-    mill_node_gather(&axis, *low + i * step, 1, node, &density[i]);
-    density[i] *= share;
-  }
+  MILL_BARRIER(b);
   return 1;
 }
 
@@ -142,7 +143,7 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
     double high_summit = 0.0;
     below += density[i];
     low_summit = density[i] > low_summit ? density[i] : low_summit;
-    if (below < least * all || below > (1.0 - least) * all)
+    if (below < least * all || below > (1.0 - least) * all || density[i] > depth * low_summit)
       continue;
     for (int e = i; e < MILL_N_DENSITY; e++)
       high_summit = density[e] > high_summit ? density[e] : high_summit;
@@ -158,10 +159,12 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
   return depth;
 }
 
-/** Cut a mode in two at the deepest valley of its densities; 0: there is none that deep. */
-MILL_HD_CALLED static inline int mill_mode_split(const mill_model *m, const mill_samples *s,
-                                                 int mode, double ess, double *node,
-                                                 double *density, mill_modes *modes)
+/** Cut a mode in two at the deepest valley of its densities; 0: there is none that deep.
+ *
+ *  density [MILL_N_DENSITY]  work space
+ *  modes                     of each thread, the same on all of them */
+MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
+                                        int mode, double ess, double *density, mill_modes *modes)
 {
   double depth = MILL_MODE_VALLEY;
   mill_mode_cut best;
@@ -171,16 +174,17 @@ MILL_HD_CALLED static inline int mill_mode_split(const mill_model *m, const mill
   best.at = 0.0;
   for (int k = 0; k < s->n_free; k++) {
     double mean, var;
-    const int n = mill_mode_moments(s, modes, mode, k, &mean, &var), j = s->par[k];
-    const double part = (double)n / (double)s->n, own = ess * part;
+    const int n = mill_block_mode_moments(b, s, modes, mode, k, &mean, &var), j = s->par[k];
+    const double part = (double)n / (double)s->n_sample, own = ess * part;
     const double reach = MILL_MODE_REACH * sqrt(var);
     double low = s->at[j] + mean - reach, high = s->at[j] + mean + reach;
-    const double least =
-        MILL_MODE_WEIGHT > MILL_MODE_ESS / ess ? MILL_MODE_WEIGHT : MILL_MODE_ESS / ess;
+    const double least = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
     int at = 0;
-    if (n < 2 || !mill_marginal_density(m, s, modes, mode, k, own, var, &low, &high, node, density))
+    if (n < 2 || !mill_block_marginal_density(b, m, s, modes, mode, k, n, own, var, &low, &high,
+                                              density))
       continue;
     const double ratio = mill_density_valley(density, least / part, &at);
+    MILL_BARRIER(b); /* the density has been read */
     if (!(ratio < depth))
       continue;
     depth = ratio;
@@ -195,14 +199,13 @@ MILL_HD_CALLED static inline int mill_mode_split(const mill_model *m, const mill
 }
 
 /** All modes of samples whose effective number is ess, MILL_MAX_MODE at most. */
-MILL_HD_CALLED static inline void mill_modes_find(const mill_model *m, const mill_samples *s,
-                                                  double ess, double *node, double *density,
-                                                  mill_modes *modes)
+MILL_BLOCK_FN void mill_block_modes(mill_block *b, const mill_model *m, const mill_samples *s,
+                                    double ess, double *density, mill_modes *modes)
 {
   modes->n = 1;
   modes->n_cut = 0;
   for (int mode = 0; mode < modes->n && modes->n < MILL_MAX_MODE;)
-    if (!mill_mode_split(m, s, mode, ess, node, density, modes))
+    if (!mill_block_mode_split(b, m, s, mode, ess, density, modes))
       mode++;
 }
 

@@ -8,6 +8,7 @@
 
 #include <float.h>
 
+#include "kernels/math/select.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/lsf.h"
 
@@ -18,18 +19,6 @@
 
 /** Rows of the solver for the template's own resolution that go over the pixels at once. */
 enum { MILL_DECONV_STEP = 4 };
-
-/** The float of rank `key` when all of them are put in order, NaN aside: the inverse of
- *  an order-preserving map of their bits to unsigned. */
-MILL_HD static inline float mill_float_from_key(uint32_t key)
-{
-  union {
-    float f;
-    uint32_t u;
-  } v;
-  v.u = key & 0x80000000u ? key & 0x7fffffffu : ~key;
-  return v.f;
-}
 
 /** How many of x [n] lie below a limit, ignoring NaN. */
 MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)

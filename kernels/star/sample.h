@@ -7,8 +7,7 @@
  *  limits or, by the penalty's chance, the hulls are refused and cost nothing.  When the effective
  *  size of the weights is not yet as asked, more points are drawn, from the same proposal where it
  *  is good and else from one that has learned.  A star's random numbers depend on the seed, its
- *  identity and the number of the draw alone.  Serial code, run by one thread of a star's block
- *  (docs/science/numerics.md, "Posteriors").
+ *  identity and the number of the draw alone (docs/science/numerics.md, "Posteriors").
  */
 #ifndef MILL_SAMPLE_H
 #define MILL_SAMPLE_H
@@ -115,45 +114,66 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** As many points are there as were to be: end, or say how many more there are to be. */
-MILL_HD_CALLED static inline void mill_sample_check(const mill_model *m, mill_slot *slot,
-                                                    int is_last)
+/** The answer to MILL_REQ_WEIGH: the posterior, or how many more points there are to be. */
+MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
   const int n = s->n_point, most = m->set.sample.max_eval;
-  for (int p = s->first_part; p < s->n_part; p++)
-    s->part[p].n = s->part[p].share * (double)(s->n_draw - s->first_draw);
-  mill_sample_weigh(m, slot);
-  s->pareto = mill_weights_pareto(n, s->ln_w, s->sorted);
-  const double own = mill_sample_size(slot, s->first_point);
-  const double size = s->first_point > 0 ? mill_sample_size(slot, 0) : own;
-  const int enough = size >= m->set.sample.least_ess && s->pareto <= MILL_POST_PARETO;
-  if (enough || is_last || n == most) {
-    mill_sample_end(m, slot, enough);
+  if (slot->n_free == 0 || s->n_part == 0) {
+    mill_block_post_end(b, m, slot, slot->n_free == 0);
     return;
   }
+  MILL_SERIAL(b)
+  {
+    for (int p = s->first_part; p < s->n_part; p++)
+      s->part[p].n = s->part[p].share * (double)(s->n_draw - s->first_draw);
+  }
+  MILL_BARRIER(b);
+  const double ln_most = mill_block_points_weigh(b, m, slot);
+  const double pareto =
+      mill_block_weights_pareto(b, n, s->ln_w, s->sorted, slot->space.density);
+  const double own = mill_block_points_size(b, slot, s->first_point);
+  const double size = s->first_point > 0 ? mill_block_points_size(b, slot, 0) : own;
+  const int enough = size >= m->set.sample.least_ess && pareto <= MILL_POST_PARETO;
   const double part = own / (double)(n - s->first_point);
-  const int is_good = part >= MILL_SAMPLE_GOOD && s->pareto <= MILL_POST_PARETO;
-  const double missing = m->set.sample.least_ess - size;
-  double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / part : (double)n;
-  more = fmax(more, MILL_SAMPLE_STEP * (double)n);
-  if (!is_good) {
-    if (mill_sample_learn(m, slot)) {
+  const int is_good = part >= MILL_SAMPLE_GOOD && pareto <= MILL_POST_PARETO;
+  MILL_SERIAL(b)
+  {
+    s->ln_most = ln_most;
+    s->pareto = pareto;
+  }
+  MILL_BARRIER(b);
+  if (enough || s->is_last || n == most) {
+    mill_block_post_end(b, m, slot, enough);
+    return;
+  }
+  const int has_learned = !is_good && mill_block_points_learn(b, m, slot);
+  MILL_SERIAL(b)
+  {
+    const double missing = m->set.sample.least_ess - size;
+    double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / part : (double)n;
+    more = fmax(more, MILL_SAMPLE_STEP * (double)n);
+    if (!is_good)
+      more = more < (double)n ? more : (double)n;
+    if (has_learned) {
       s->first_point = n;
       s->first_draw = s->n_draw;
     }
-    more = more < (double)n ? more : (double)n;
+    s->n_target = (double)n + more < (double)most ? n + (int)more + 1 : most;
   }
-  s->n_target = (double)n + more < (double)most ? n + (int)more + 1 : most;
+  MILL_BARRIER(b);
 }
 
-/** Draw the next point, or end. */
+/** Draw the next point, or let the points be weighed. */
 MILL_HD_CALLED static inline void mill_sample_go(const mill_model *m, mill_slot *slot)
 {
-  if (slot->sample.n_point == slot->sample.n_target)
-    mill_sample_check(m, slot, 0);
-  if (slot->stage == MILL_STAGE_SAMPLE && !mill_sample_next(m, slot))
-    mill_sample_check(m, slot, 1);
+  mill_sample *s = &slot->sample;
+  if (s->n_part > 0 && s->n_point < s->n_target) {
+    if (mill_sample_next(m, slot))
+      return;
+    s->is_last = 1;
+  }
+  slot->request = MILL_REQ_WEIGH;
 }
 
 /** After the fit of a star: its first point.  With no free parameter nothing is sampled. */
@@ -163,6 +183,7 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
   const int most = m->set.sample.max_eval;
   s->n_point = s->n_draw = s->n_part = 0;
   s->first_point = s->first_draw = s->first_part = 0;
+  s->is_last = s->has_ended = 0;
   s->i_vsini = -1;
   for (int k = 0; k < slot->n_free; k++)
     if (slot->free_par[k] == MILL_PAR_VSINI)
@@ -171,10 +192,9 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
   s->least = slot->result.m2ll;
   slot->result.status = MILL_STATUS_NOT_DONE;
   slot->stage = MILL_STAGE_SAMPLE;
-  if (slot->n_free == 0 || !mill_sample_origins(m, slot))
-    mill_sample_end(m, slot, slot->n_free == 0);
-  else
-    mill_sample_go(m, slot);
+  if (slot->n_free > 0 && !mill_sample_origins(m, slot))
+    s->n_part = 0;
+  mill_sample_go(m, slot);
 }
 
 /** Make a copy of the slot one that asks for the point after it, which does not depend on the answer
@@ -187,14 +207,22 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return mill_sample_next(m, copy);
 }
 
-/** Digest slot->eval, the answer at slot->theta, and go on. */
+/** Digest the answer to the request, and go on. */
 MILL_HD_CALLED static inline void mill_sample_digest(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
-  const double hull = mill_hull_penalty(m, slot, slot->theta);
-  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
-  s->least = f < s->least ? f : s->least;
-  s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+  if (s->has_ended) {
+    slot->result.status = MILL_STATUS_FITTED;
+    slot->stage = MILL_STAGE_DONE;
+    slot->request = MILL_REQ_NONE;
+    return;
+  }
+  if (slot->request != MILL_REQ_WEIGH) {
+    const double hull = mill_hull_penalty(m, slot, slot->theta);
+    const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+    s->least = f < s->least ? f : s->least;
+    s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+  }
   mill_sample_go(m, slot);
 }
 

@@ -15,6 +15,7 @@ enum mill_request {
   MILL_REQ_NONE = 0,
   MILL_REQ_VALUE,    /**< F at theta */
   MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
+  MILL_REQ_WEIGH,    /**< the weights of the points so far, and what they are enough for */
   MILL_REQ_PEAK,     /**< the velocity at which the residuals of the last model look like a star */
   MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
   MILL_REQ_EPOCHS,   /**< F of each epoch at velocities of its own, other parameters as in theta */
@@ -186,7 +187,7 @@ typedef struct mill_polish_axes {
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
 } mill_polish_axes;
 
-enum { MILL_POLISH_MAX_FACET = 32, MILL_DENSITY_NODE = 512 };
+enum { MILL_POLISH_MAX_FACET = 32 };
 
 /** The lowest point over all starts. */
 typedef struct mill_best {
@@ -277,7 +278,9 @@ typedef struct mill_sample {
   int n_target;                /**< points at which to look at the weights */
   int first_part, n_part;      /**< those of the present proposal; earlier ones lie before */
   int first_point, first_draw; /**< of the present proposal */
-  int n_sample;                /**< in the end: without weights, in x */
+  int is_last;                 /**< no more can be drawn */
+  int has_ended;               /**< the posterior is there */
+  int n_sample;                /**< in the end: without weights */
   double least;                /**< lowest F so far */
   double ln_most;              /**< ln of the largest weight */
   double pareto;               /**< k of the weights */
@@ -287,7 +290,7 @@ typedef struct mill_sample {
   float *x;                  /**< [max_eval + 1][n_free] less the solution; one is under way */
   float *ln_p;               /**< [max_eval] ln of the density by the solution's, without hulls */
   float *ln_w;               /**< [max_eval] of the weights, by the largest */
-  float *sorted;             /**< [max_eval] work space */
+  float *sorted;             /**< [max_eval] work space; in the end copies of each point */
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
@@ -298,8 +301,9 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
-  double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
-  double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];  /**< kernels/star/proposal.h */
+  double density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
+  double mean[MILL_MAX_PAR + 1];  /**< kernels/star/proposal.h, as the next */
+  double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
 
 MILL_EXTERN_C_END

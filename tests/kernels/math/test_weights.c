@@ -8,7 +8,14 @@
 
 enum { MAX = 8192 };
 
-static float ln_w[MAX], space[MAX];
+static mill_block block;
+static float ln_w[MAX], tail[MILL_PARETO_TAIL];
+static double like[MILL_PARETO_GRID];
+
+static double pareto(int n)
+{
+  return mill_block_weights_pareto(&block, n, ln_w, tail, like);
+}
 
 static double uniform(uint64_t *state)
 {
@@ -64,12 +71,11 @@ MILL_TEST(statistics_are_those_of_numpy)
   for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
     const int n = set[i].n;
     make(set[i].seed, n, set[i].power);
-    assert_close(mill_weights_size(n, ln_w, 1) / set[i].size, 1, 1e-10);
+    assert_close(mill_block_weights_size(&block, n, ln_w, 1) / set[i].size, 1, 1e-10);
     /* excesses are float32 */
-    assert_close(mill_weights_pareto(n, ln_w, space), set[i].k, 1e-5);
-    mill_sort(n, ln_w);
+    assert_close(pareto(n), set[i].k, 1e-5);
     for (int k = 0; k < 5; k++)
-      assert_close(mill_sorted_quantile(n, ln_w, q[k]), set[i].quantile[k], 1e-11);
+      assert_close(mill_block_quantile(&block, n, ln_w, 1, NULL, n, q[k]), set[i].quantile[k], 1e-11);
   }
 }
 
@@ -77,31 +83,40 @@ MILL_TEST(weights_that_say_nothing)
 {
   for (int i = 0; i < 1000; i++)
     ln_w[i] = 0; /* all the same */
-  assert_close(mill_weights_size(1000, ln_w, 1), 1000, 1e-9);
-  assert_close(mill_weights_pareto(1000, ln_w, space), 0, 0);
+  assert_close(mill_block_weights_size(&block, 1000, ln_w, 1), 1000, 1e-9);
+  assert_close(pareto(1000), 0, 0);
   for (int i = 1; i < 1000; i++)
     ln_w[i] = -INFINITY; /* one has all */
-  assert_close(mill_weights_size(1000, ln_w, 1), 1, 0);
-  assert_true(isinf(mill_weights_pareto(1000, ln_w, space)));
-  assert_true(isinf(mill_weights_pareto(20, ln_w, space)));
+  assert_close(mill_block_weights_size(&block, 1000, ln_w, 1), 1, 0);
+  assert_true(isinf(pareto(1000)));
+  assert_true(isinf(pareto(20)));
 }
 
-MILL_TEST(sorting)
+/** Against a sorted list in which each value is there as often as it counts. */
+MILL_TEST(quantiles_are_those_of_sorted_values)
 {
+  enum { N = 70, MOST = 3 };
+  static float x[2 * N], count[N], all[N * MOST];
   uint64_t seed = 9;
-  for (int n = 0; n < 70; n++) {
-    double sum = 0, sorted_sum = 0;
-    for (int i = 0; i < n; i++)
-      sum += (double)(space[i] = floorf((float)(20 * uniform(&seed)))); /* with repetitions */
-    mill_sort(n, space);
+  for (int n = 1; n < N; n++) {
+    int n_all = 0;
     for (int i = 0; i < n; i++) {
-      assert_true(i == 0 || space[i - 1] <= space[i]);
-      sorted_sum += (double)space[i];
+      x[2 * i] = floorf((float)(20 * uniform(&seed))) - 7; /* with repetitions */
+      count[i] = i == 0 ? 1 : floorf((float)(MOST * uniform(&seed)));
+      for (int c = 0; c < (int)count[i]; c++)
+        all[n_all++] = x[2 * i];
     }
-    assert_close(sorted_sum, sum, 0);
+    mill_sort(n_all, all);
+    for (int i = 0; i < n_all; i++) {
+      double value[2];
+      assert_true(i == 0 || all[i - 1] <= all[i]);
+      mill_block_select(&block, n, x, 2, count, i, value);
+      assert_close(value[0], (double)all[i], 0);
+      assert_close(value[1], (double)all[i + 1 < n_all ? i + 1 : i], 0);
+    }
+    const double last = (double)all[n_all - 1];
+    assert_close(mill_block_quantile(&block, n, x, 2, count, n_all, 1), last, 0);
   }
-  space[0] = 3;
-  assert_close(mill_sorted_quantile(1, space, 0.975), 3, 0);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
