@@ -17,51 +17,62 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
   return v.f;
 }
 
-/** Values number k and k + 1 (or k again, where it is the last) in ascending order, from 0, of
- *  x[i * stride], i < n, each there count[i] times (whole numbers; NULL: once).  No NaNs. */
-MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, int stride,
-                                     const float *count, double k, double value[2])
+enum { MILL_SELECT_MOST = 8 /**< order statistics that are looked for at once */ };
+
+/** Of x [n], each there count[i] times (whole numbers; NULL: once), value[q] has numbers k[q] and
+ *  k[q] + 1 (or k[q] again, where it is the last) in ascending order, from 0.  n_want
+ *  MILL_SELECT_MOST at most; no NaNs. */
+MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
+                                     int n_want, const double *k, double (*value)[2])
 {
-  uint32_t key = 0; /* the largest one that at most k values are below, bit by bit */
+  uint32_t key[MILL_SELECT_MOST] = {0}; /* the largest that k at most lie below, bit by bit */
+  float limit[MILL_SELECT_MOST];
+  double part[MILL_SELECT_MOST], sum[MILL_SELECT_MOST];
   for (uint32_t bit = 1u << 31; bit > 0; bit >>= 1) {
-    const float limit = mill_float_from_key(key | bit);
-    double below = 0.0;
+    for (int q = 0; q < n_want; q++) {
+      limit[q] = mill_float_from_key(key[q] | bit);
+      part[q] = 0.0;
+    }
     MILL_FOR(b, i, n)
-      if (x[(size_t)i * (size_t)stride] < limit)
-        below += count ? (double)count[i] : 1.0;
+    {
+      const double there = count ? (double)count[i] : 1.0;
+      for (int q = 0; q < n_want; q++)
+        part[q] += x[i] < limit[q] ? there : 0.0;
+    }
+    mill_block_sum_n(b, part, n_want, sum);
     /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
-    below = mill_block_sum(b, below);
-    if (limit == limit ? below <= k : !((key | bit) >> 31))
-      key |= bit;
+    for (int q = 0; q < n_want; q++)
+      if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
+        key[q] |= bit;
   }
-  const float found = mill_float_from_key(key);
-  double upto = 0.0, next = -(double)INFINITY;
-  MILL_FOR(b, i, n)
-  {
-    const float at = x[(size_t)i * (size_t)stride];
-    const double there = count ? (double)count[i] : 1.0;
-    if (at <= found)
-      upto += there;
-    else if (there > 0.0)
-      next = fmax(next, -(double)at);
+  for (int q = 0; q < n_want; q++) {
+    const float found = mill_float_from_key(key[q]);
+    double upto = 0.0, next = -(double)INFINITY;
+    MILL_FOR(b, i, n)
+    {
+      const double there = count ? (double)count[i] : 1.0;
+      upto += x[i] <= found ? there : 0.0;
+      next = x[i] > found && there > 0.0 ? fmax(next, -(double)x[i]) : next;
+    }
+    value[q][0] = value[q][1] = (double)found;
+    upto = mill_block_sum(b, upto);
+    next = mill_block_max(b, next);
+    if (upto <= k[q] + 1.0 && next > -(double)INFINITY)
+      value[q][1] = -next;
   }
-  value[0] = value[1] = (double)found;
-  upto = mill_block_sum(b, upto);
-  next = mill_block_max(b, next);
-  if (upto <= k + 1.0 && next > -(double)INFINITY)
-    value[1] = -next;
 }
 
-/** Quantile q of such values, n_all by their counts, linear between them (Hyndman & Fan 1996,
- *  definition 7). */
-MILL_BLOCK_FN double mill_block_quantile(mill_block *b, int n, const float *x, int stride,
-                                         const float *count, int n_all, double q)
+/** Quantiles q [n_want] of such values, n_all by their counts, linear between them (Hyndman & Fan
+ *  1996, definition 7). */
+MILL_BLOCK_FN void mill_block_quantiles(mill_block *b, int n, const float *x, const float *count,
+                                        int n_all, int n_want, const double *q, double *out)
 {
-  const double at = q * (double)(n_all - 1);
-  const int i = at < (double)(n_all - 2) ? (int)at : (n_all > 1 ? n_all - 2 : 0);
-  double value[2];
-  mill_block_select(b, n, x, stride, count, (double)i, value);
-  return value[0] + (at - (double)i) * (value[1] - value[0]);
+  double k[MILL_SELECT_MOST], value[MILL_SELECT_MOST][2];
+  for (int e = 0; e < n_want; e++)
+    k[e] = fmax(0.0, fmin(floor(q[e] * (double)(n_all - 1)), (double)(n_all - 2)));
+  mill_block_select(b, n, x, count, n_want, k, value);
+  for (int e = 0; e < n_want; e++)
+    out[e] = value[e][0] + (q[e] * (double)(n_all - 1) - k[e]) * (value[e][1] - value[e][0]);
 }
 
 #endif

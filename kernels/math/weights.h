@@ -103,13 +103,14 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
 {
   const double most = fmin(0.2 * (double)n, 3.0 * sqrt((double)n));
   const int n_tail = most < MILL_PARETO_TAIL ? (int)most : MILL_PARETO_TAIL;
-  double value[2], beyond = 0.0;
+  const double rank = (double)(n - n_tail - 1);
+  double value[1][2], beyond = 0.0;
   if (n_tail < MILL_PARETO_LEAST)
     return (double)INFINITY;
-  mill_block_select(b, n, ln_w, 1, NULL, (double)(n - n_tail - 1), value);
-  const double cut = exp(value[0]);
+  mill_block_select(b, n, ln_w, NULL, 1, &rank, value);
+  const double cut = exp(value[0][0]);
   MILL_FOR(b, i, n)
-    beyond += exp((double)ln_w[i]) > cut;
+    beyond += (double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut;
   const int n_beyond = (int)mill_block_sum(b, beyond);
   if (n_beyond < MILL_PARETO_LEAST)
     return cut < 1.0 ? (double)INFINITY : 0.0;
@@ -117,7 +118,7 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
   {
     int at = 0;
     for (int i = 0; i < n; i++)
-      if (exp((double)ln_w[i]) > cut)
+      if ((double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut)
         tail[at++] = (float)(exp((double)ln_w[i]) - cut);
     mill_sort(at, tail);
   }

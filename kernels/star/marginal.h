@@ -23,20 +23,18 @@
 /** Bandwidths that a density reaches beyond its range. */
 #define MILL_MARGINAL_MARGIN 3.0
 
+enum { MILL_DENSITY_PARTS = 2 /**< of the samples, whose sums are made side by side */ };
+
 /** Samples of a posterior, as differences from the solution `at`. */
 typedef struct mill_samples {
   const float *x;      /**< [n][n_free] */
   const float *copies; /**< [n] how often each is there, n_sample together */
+  float *column;       /**< [n] work space: one parameter of all */
+  float *own;          /**< [n] work space: how often each is in a mode */
   int n, n_free, n_sample;
   const int *par;   /**< [n_free] their parameters */
   const double *at; /**< by parameter */
 } mill_samples;
-
-/** Free parameter k of sample number i. */
-MILL_HD static inline double mill_sample_x(const mill_samples *s, int i, int k)
-{
-  return (double)s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
-}
 
 /** Where modes are parted: samples of mode `of` beyond `at` in free parameter k are those of mode
  *  `to`. */
@@ -60,73 +58,85 @@ MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
   return mode;
 }
 
-/** How often sample number i is in a mode. */
-MILL_HD static inline double mill_mode_copies(const mill_samples *s, const mill_modes *modes,
-                                              int mode, int i)
+/** Free parameter k of all samples as s->column. */
+MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, int k)
 {
-  const float *x = s->x + (size_t)i * (size_t)s->n_free;
-  return s->copies[i] > 0.0F && mill_mode_of(modes, x) == mode ? (double)s->copies[i] : 0.0;
+  MILL_FOR(b, i, s->n)
+    s->column[i] = s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
+  MILL_BARRIER(b);
 }
 
-/** Number, mean (as difference) and variance of parameter k of a mode's samples. */
-MILL_BLOCK_FN int mill_block_mode_moments(mill_block *b, const mill_samples *s,
-                                          const mill_modes *modes, int mode, int k, double *mean,
-                                          double *var)
+/** Samples of a mode as s->own; their number. */
+MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
+                                          const mill_modes *modes, int mode)
 {
-  double part[2] = {0.0, 0.0}, sum[2];
+  double n = 0.0;
   MILL_FOR(b, i, s->n)
   {
-    const double n = mill_mode_copies(s, modes, mode, i);
-    part[0] += n;
-    part[1] += n * mill_sample_x(s, i, k);
+    const float *x = s->x + (size_t)i * (size_t)s->n_free;
+    s->own[i] = mill_mode_of(modes, x) == mode ? s->copies[i] : 0.0F;
+    n += (double)s->own[i];
   }
-  mill_block_sum_n(b, part, 2, sum);
-  *mean = sum[0] > 0.0 ? sum[1] / sum[0] : 0.0;
-  part[1] = 0.0;
-  MILL_FOR(b, i, s->n)
-  {
-    const double d = mill_sample_x(s, i, k) - *mean;
-    part[1] += mill_mode_copies(s, modes, mode, i) * d * d;
-  }
-  const double sum2 = mill_block_sum(b, part[1]);
-  *var = sum[0] > 1.0 ? sum2 / (sum[0] - 1.0) : 0.0;
-  return (int)sum[0];
+  return mill_block_sum(b, n);
 }
 
-/** Density of free parameter k of a mode's samples, n of them with variance var and effective
- *  number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a few widths of
- *  the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no width. */
+/** Mean (as difference) and variance of s->column [n], each there count[i] times, n_all together. */
+MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *s,
+                                             const float *count, double n_all, double *mean,
+                                             double *var)
+{
+  double sum = 0.0, sum2 = 0.0;
+  MILL_FOR(b, i, s->n)
+    sum += (double)count[i] * (double)s->column[i];
+  *mean = n_all > 0.0 ? mill_block_sum(b, sum) / n_all : 0.0;
+  MILL_FOR(b, i, s->n)
+  {
+    const double d = (double)s->column[i] - *mean;
+    sum2 += (double)count[i] * d * d;
+  }
+  *var = n_all > 1.0 ? mill_block_sum(b, sum2) / (n_all - 1.0) : 0.0;
+}
+
+/** Density of parameter j, s->column, each there count[i] times, n_all together, with variance var
+ *  and effective number ess, on MILL_N_DENSITY points from *low to *high: these are widened by a few
+ *  widths of the kernel and cut at limits first.  Values in 1/unit; 0: the samples have no width.
+ *
+ *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  out, and work space */
 MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m,
-                                              const mill_samples *s, const mill_modes *modes,
-                                              int mode, int k, int n, double ess, double var,
-                                              double *low, double *high, double *density)
+                                              const mill_samples *s, const float *count, int j,
+                                              double n_all, double ess, double var, double *low,
+                                              double *high, double *density)
 {
-  const int j = s->par[k];
-  const double least = mill_par_min(m, j), most = mill_par_max(m, j);
+  const double least = mill_par_min(m, j), most = mill_par_max(m, j), at = s->at[j];
   const double width = sqrt(var) * pow(ess > 1.0 ? ess : 1.0, -0.2), inverse = 1.0 / width;
-  const double peak = inverse / (sqrt(2.0 * MILL_PI) * (double)n);
+  const double peak = inverse / (sqrt(2.0 * MILL_PI) * n_all);
+  const int each = (s->n + MILL_DENSITY_PARTS - 1) / MILL_DENSITY_PARTS;
   if (!(width > 0.0))
     return 0;
   *low = fmax(*low - MILL_MARGINAL_MARGIN * width, least);
   *high = fmin(*high + MILL_MARGINAL_MARGIN * width, most);
-  MILL_FOR(b, g, MILL_N_DENSITY)
+  MILL_FOR(b, e, MILL_DENSITY_PARTS * MILL_N_DENSITY)
   {
-    const double x = *low + g * ((*high - *low) / (MILL_N_DENSITY - 1));
+    const int first = e / MILL_N_DENSITY * each, end = first + each < s->n ? first + each : s->n;
+    const double x = *low + e % MILL_N_DENSITY * ((*high - *low) / (MILL_N_DENSITY - 1));
     double sum = 0.0;
-    for (int i = 0; i < s->n; i++) {
-      const double at = s->at[j] + mill_sample_x(s, i, k), u = (x - at) * inverse;
-      const double below = (x + at - 2.0 * least) * inverse;
-      const double above = (2.0 * most - x - at) * inverse;
-      double f = fabs(u) < MILL_KERNEL_REACH ? mill_kernel_factor(u) : 0.0;
+    for (int i = first; i < end; i++) {
+      const double n = (double)count[i], place = at + (double)s->column[i];
+      const double u = (x - place) * inverse, below = (x + place - 2.0 * least) * inverse;
+      const double above = (2.0 * most - x - place) * inverse;
+      if (fabs(u) < MILL_KERNEL_REACH)
+        sum += n * mill_kernel_factor(u);
       if (j < MILL_PAR_LABEL0 && below < MILL_KERNEL_REACH)
-        f += mill_kernel_factor(below);
+        sum += n * mill_kernel_factor(below);
       if (j < MILL_PAR_LABEL0 && above < MILL_KERNEL_REACH)
-        f += mill_kernel_factor(above);
-      if (f > 0.0)
-        sum += f * mill_mode_copies(s, modes, mode, i);
+        sum += n * mill_kernel_factor(above);
     }
-    density[g] = sum * peak;
+    density[e] = sum * peak;
   }
+  MILL_BARRIER(b);
+  MILL_FOR(b, g, MILL_N_DENSITY)
+    for (int p = 1; p < MILL_DENSITY_PARTS; p++)
+      density[g] += density[p * MILL_N_DENSITY + g];
   MILL_BARRIER(b);
   return 1;
 }
@@ -161,27 +171,28 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
 
 /** Cut a mode in two at the deepest valley of its densities; 0: there is none that deep.
  *
- *  density [MILL_N_DENSITY]  work space
- *  modes                     of each thread, the same on all of them */
+ *  density [MILL_DENSITY_PARTS * MILL_N_DENSITY]  work space
+ *  modes                                          of each thread, the same on all of them */
 MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, const mill_samples *s,
                                         int mode, double ess, double *density, mill_modes *modes)
 {
+  const double n = mill_block_take_mode(b, s, modes, mode), part = n / (double)s->n_sample;
+  const double least = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
   double depth = MILL_MODE_VALLEY;
   mill_mode_cut best;
   best.of = mode;
   best.to = modes->n;
   best.k = -1;
   best.at = 0.0;
-  for (int k = 0; k < s->n_free; k++) {
+  for (int k = 0; k < s->n_free && n > 1.0; k++) {
+    const int j = s->par[k];
     double mean, var;
-    const int n = mill_block_mode_moments(b, s, modes, mode, k, &mean, &var), j = s->par[k];
-    const double part = (double)n / (double)s->n_sample, own = ess * part;
+    int at = 0;
+    mill_block_take_column(b, s, k);
+    mill_block_column_moments(b, s, s->own, n, &mean, &var);
     const double reach = MILL_MODE_REACH * sqrt(var);
     double low = s->at[j] + mean - reach, high = s->at[j] + mean + reach;
-    const double least = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
-    int at = 0;
-    if (n < 2 || !mill_block_marginal_density(b, m, s, modes, mode, k, n, own, var, &low, &high,
-                                              density))
+    if (!mill_block_marginal_density(b, m, s, s->own, j, n, ess * part, var, &low, &high, density))
       continue;
     const double ratio = mill_density_valley(density, least / part, &at);
     MILL_BARRIER(b); /* the density has been read */

@@ -150,28 +150,38 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
 /* ---- the end ---- */
 
 /** From points with weights to samples without: sample.sorted has how many copies of each its weight
- *  gives, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2). */
-MILL_HD_CALLED static inline void mill_sample_spread(const mill_model *m, mill_slot *slot)
+ *  gives, by systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  The points' ln_p
+ *  and ln_w are gone then. */
+MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
-  const int most = m->set.sample.max_eval;
-  const int n_all = s->n_point < most / MILL_POST_COPIES ? MILL_POST_COPIES * s->n_point : most;
-  double all = 0.0, sum = 0.0;
-  for (int i = 0; i < s->n_point; i++)
-    all += exp((double)s->ln_w[i]);
-  s->n_sample = 0;
-  for (int i = 0; i < s->n_point; i++) {
-    sum += all > 0.0 ? exp((double)s->ln_w[i]) / all * n_all : 0.0;
-    const int end = sum + 0.5 < n_all ? (int)(sum + 0.5) : n_all;
-    s->sorted[i] = (float)(end - s->n_sample);
-    s->n_sample = end;
+  const int most = m->set.sample.max_eval, n = s->n_point;
+  const int n_all = n < most / MILL_POST_COPIES ? MILL_POST_COPIES * n : most;
+  double all = 0.0;
+  MILL_FOR(b, i, n)
+  {
+    s->ln_p[i] = (float)exp((double)s->ln_w[i]);
+    all += (double)s->ln_p[i];
   }
-  if (s->n_sample > 0)
-    return;
-  for (int k = 0; k < slot->n_free; k++) /* nothing has a weight: the solution */
-    mill_sample_point(slot, 0)[k] = 0.0F;
-  s->sorted[0] = 1.0F;
-  s->n_sample = 1;
+  all = mill_block_sum(b, all);
+  MILL_SERIAL(b)
+  {
+    double sum = 0.0;
+    s->n_sample = 0;
+    for (int i = 0; i < n; i++) {
+      sum += all > 0.0 ? (double)s->ln_p[i] * (n_all / all) : 0.0;
+      const int end = sum + 0.5 < n_all ? (int)(sum + 0.5) : n_all;
+      s->sorted[i] = (float)(end - s->n_sample);
+      s->n_sample = end;
+    }
+    if (s->n_sample == 0) { /* nothing has a weight: the solution */
+      for (int k = 0; k < slot->n_free; k++)
+        mill_sample_point(slot, 0)[k] = 0.0F;
+      s->sorted[0] = 1.0F;
+      s->n_sample = 1;
+    }
+  }
+  MILL_BARRIER(b);
 }
 
 MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
@@ -179,6 +189,8 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
   mill_samples s;
   s.x = slot->sample.x;
   s.copies = slot->sample.sorted;
+  s.column = slot->sample.ln_p;
+  s.own = slot->sample.ln_w;
   s.n = slot->sample.n_point > 0 ? slot->sample.n_point : 1;
   s.n_sample = slot->sample.n_sample;
   s.n_free = slot->n_free;
@@ -190,24 +202,23 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
 /** Mean [n_free], as difference from the solution, and covariance [n_free][n_free] of the samples.
  */
 MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s, double *mean,
-                                             double *covar)
+                                           double *covar)
 {
   const int n = s->n_free;
   for (int k = 0; k < n; k++) {
-    double own = 0.0;
-    MILL_FOR(b, i, s->n)
-      own += (double)s->copies[i] * mill_sample_x(s, i, k);
-    own = mill_block_sum(b, own) / (double)s->n_sample;
+    double own, var;
+    mill_block_take_column(b, s, k);
+    mill_block_column_moments(b, s, s->copies, s->n_sample, &own, &var);
     MILL_SERIAL(b)
     {
       mean[k] = own;
+      covar[k * n + k] = var;
     }
-    MILL_BARRIER(b);
-    for (int l = 0; l <= k; l++) {
+    for (int l = 0; l < k; l++) {
       double sum = 0.0;
       MILL_FOR(b, i, s->n)
-        sum += (double)s->copies[i] * (mill_sample_x(s, i, k) - own) *
-               (mill_sample_x(s, i, l) - mean[l]);
+        sum += (double)s->copies[i] * ((double)s->column[i] - own) *
+               ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
       sum = mill_block_sum(b, sum);
       MILL_SERIAL(b)
       {
@@ -215,8 +226,8 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
             sum / (double)(s->n_sample > 1 ? s->n_sample - 1 : 1);
       }
     }
+    MILL_BARRIER(b);
   }
-  MILL_BARRIER(b);
 }
 
 /** A point of the sample, all parameters. */
@@ -242,25 +253,24 @@ MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mi
   return sqrt(fmax((e - floor) * (e + floor), 0.0));
 }
 
-/** Flags that free parameter k gives; shift: of the mean from the solution, range: from the first to
+/** Flags of parameter j, s->column; shift: of the mean from the solution, range: from the first to
  *  the last percentile. */
-MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m,
-                                              const mill_slot *slot, const mill_samples *s, int k,
-                                              double shift, double sigma, double range)
+MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                        const mill_samples *s, int j, double shift, double sigma,
+                                        double range)
 {
-  const int j = s->par[k], is_label = j >= MILL_PAR_LABEL0;
   const double error = mill_sample_fit_error(m, &slot->result, j), near = 0.1 * sigma;
   double lo, hi, part[2] = {0.0, 0.0}, sum[2];
   mill_sample_range(m, j, &lo, &hi);
   int flag = 0;
   MILL_FOR(b, i, s->n)
   {
-    const double x = s->at[j] + mill_sample_x(s, i, k);
+    const double x = s->at[j] + (double)s->column[i];
     part[0] += x < lo + near ? (double)s->copies[i] : 0.0;
     part[1] += x > hi - near ? (double)s->copies[i] : 0.0;
   }
   mill_block_sum_n(b, part, 2, sum);
-  if (!is_label && fmax(sum[0], sum[1]) > MILL_POST_SHARE * (double)s->n_sample)
+  if (j < MILL_PAR_LABEL0 && fmax(sum[0], sum[1]) > MILL_POST_SHARE * (double)s->n_sample)
     flag |= MILL_POST_LIMIT;
   if (hi > lo && range > 0.8 * (hi - lo))
     flag |= MILL_POST_WIDE;
@@ -289,46 +299,63 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Marginal density of free parameter k, and the flag of its shape. */
+/** Marginal density of free parameter k, s->column, from low to high, which are widened; the flag
+ *  of its shape. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
-                                            const mill_samples *s, int k, double sigma)
+                                          const mill_samples *s, int k, double sigma, double low,
+                                          double high)
 {
   mill_posterior *p = slot->sample.posterior;
   const int j = s->par[k];
   const double error = mill_sample_fit_error(m, &slot->result, j);
-  double *density = slot->space.density, edge[2];
-  mill_modes all;
-  all.n = 1;
-  all.n_cut = 0;
-  for (int e = 0; e < 2; e++)
-    edge[e] = s->at[j] + mill_block_quantile(b, s->n, s->x + k, s->n_free, s->copies, s->n_sample,
-                                             e == 0 ? MILL_POST_TAIL : 1.0 - MILL_POST_TAIL);
-  if (!mill_block_marginal_density(b, m, s, &all, 0, k, s->n_sample, slot->sample.ess[k],
-                                   sigma * sigma, &edge[0], &edge[1], density))
+  double *density = slot->space.density;
+  if (!mill_block_marginal_density(b, m, s, s->copies, j, s->n_sample, slot->sample.ess[k],
+                                   sigma * sigma, &low, &high, density))
     return 0;
   MILL_FOR(b, i, MILL_N_DENSITY)
     p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
   MILL_SERIAL(b)
   {
-    p->density_low[j] = edge[0];
-    p->density_high[j] = edge[1];
+    p->density_low[j] = low;
+    p->density_high[j] = high;
   }
-  const int differs = error > 0.0 && mill_density_differs(density, edge[0], edge[1], s->at[j],
-                                                          error) > MILL_POST_DIFFER;
+  const int differs = error > 0.0 && mill_density_differs(density, low, high, s->at[j], error) >
+                                         MILL_POST_DIFFER;
   MILL_BARRIER(b); /* the density has been read */
   return differs ? MILL_POST_SHAPE : 0;
 }
 
-/** Weight, mean and standard deviations of one mode as number `to`. */
+/** Percentiles, density and effective size of free parameter k; returns its flags. */
+MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
+                                      const mill_samples *s, int k, double shift, double sigma)
+{
+  enum { N = MILL_N_PERCENTILE };
+  mill_posterior *p = slot->sample.posterior;
+  const double quantile[N + 2] = {0.025, 0.16, 0.5, 0.84, 0.975, MILL_POST_TAIL, 1.0 - MILL_POST_TAIL};
+  const int j = s->par[k];
+  double at[N + 2];
+  mill_block_take_column(b, s, k);
+  mill_block_quantiles(b, s->n, s->column, s->copies, s->n_sample, N + 2, quantile, at);
+  MILL_SERIAL(b)
+  {
+    for (int q = 0; q < N; q++)
+      p->percentile[q][j] = s->at[j] + at[q];
+    p->ess[j] = slot->sample.ess[k];
+  }
+  return mill_block_post_flags(b, m, slot, s, j, shift, sigma, at[N - 1] - at[0]) |
+         mill_block_post_density(b, m, slot, s, k, sigma, s->at[j] + at[N], s->at[j] + at[N + 1]);
+}
+
+/** Weight, mean and standard deviations of one mode, s->own, as number `to`. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
-                                              const mill_samples *s, const mill_modes *modes,
-                                              int mode, int to)
+                                        const mill_samples *s, double n, int to)
 {
   mill_posterior *p = slot->sample.posterior;
   const int nd = m->n_deriv;
   double *at = p->mode_mean + to * nd, *spread = p->mode_sigma + to * nd;
   MILL_SERIAL(b)
   {
+    p->mode_weight[to] = n / (double)s->n_sample;
     for (int j = 0; j < nd; j++) {
       at[j] = slot->best.end[j];
       spread[j] = 0.0;
@@ -336,64 +363,41 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
   }
   for (int k = 0; k < s->n_free; k++) {
     double mean, var;
-    const int n = mill_block_mode_moments(b, s, modes, mode, k, &mean, &var), j = s->par[k];
+    if (s->par[k] >= nd)
+      continue;
+    mill_block_take_column(b, s, k);
+    mill_block_column_moments(b, s, s->own, n, &mean, &var);
     MILL_SERIAL(b)
     {
-      p->mode_weight[to] = (double)n / (double)s->n_sample;
-      if (j < nd) {
-        at[j] += mean;
-        spread[j] = sqrt(var);
-      }
+      at[s->par[k]] += mean;
+      spread[s->par[k]] = sqrt(var);
     }
   }
 }
 
-/** The modes, the heaviest first. */
+/** The modes, the heaviest first; their number. */
 MILL_BLOCK_FN int mill_block_post_modes(mill_block *b, const mill_model *m, mill_slot *slot,
-                                              const mill_samples *s)
+                                        const mill_samples *s)
 {
   mill_modes modes;
-  double least = (double)INFINITY, count[MILL_MAX_MODE];
+  double least = (double)INFINITY, n[MILL_MAX_MODE];
   int order[MILL_MAX_MODE];
   for (int k = 0; k < s->n_free; k++)
     if (s->par[k] < m->n_deriv && slot->sample.ess[k] < least)
       least = slot->sample.ess[k];
   mill_block_modes(b, m, s, least, slot->space.density, &modes);
   for (int a = 0; a < modes.n; a++) {
-    double n = 0.0;
-    MILL_FOR(b, i, s->n)
-      n += mill_mode_copies(s, &modes, a, i);
-    count[a] = mill_block_sum(b, n);
+    n[a] = mill_block_take_mode(b, s, &modes, a);
     int at = a;
-    for (; at > 0 && count[order[at - 1]] < count[a]; at--)
+    for (; at > 0 && n[order[at - 1]] < n[a]; at--)
       order[at] = order[at - 1];
     order[at] = a;
   }
-  for (int a = 0; a < modes.n; a++)
-    mill_block_post_mode(b, m, slot, s, &modes, order[a], a);
-  return modes.n;
-}
-
-/** Percentiles, density and effective size of free parameter k; returns its flags. */
-MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m,
-                                                  mill_slot *slot, const mill_samples *s, int k,
-                                                  double shift, double sigma)
-{
-  mill_posterior *p = slot->sample.posterior;
-  const double quantile[MILL_N_PERCENTILE] = {0.025, 0.16, 0.5, 0.84, 0.975};
-  const int j = s->par[k];
-  double first = 0.0, last = 0.0;
-  for (int q = 0; q < MILL_N_PERCENTILE; q++) {
-    last = mill_block_quantile(b, s->n, s->x + k, s->n_free, s->copies, s->n_sample, quantile[q]);
-    first = q == 0 ? last : first;
-    MILL_SERIAL(b)
-    {
-      p->percentile[q][j] = s->at[j] + last;
-      p->ess[j] = slot->sample.ess[k];
-    }
+  for (int a = 0; a < modes.n; a++) {
+    (void)mill_block_take_mode(b, s, &modes, order[a]);
+    mill_block_post_mode(b, m, slot, s, n[order[a]], a);
   }
-  return mill_block_post_flags(b, m, slot, s, k, shift, sigma, last - first) |
-         mill_block_post_density(b, m, slot, s, k, sigma);
+  return modes.n;
 }
 
 /** What a parameter has that is not sampled; 0 beyond the parameters. */
@@ -452,11 +456,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   }
   if (n > 0)
     mill_block_evidence(b, m, slot);
-  MILL_SERIAL(b)
-  {
-    mill_sample_spread(m, slot);
-  }
-  MILL_BARRIER(b);
+  mill_block_post_spread(b, m, slot);
   const mill_samples samples = mill_sample_set(slot);
   mill_block_post_moments(b, &samples, mean, covar);
   int flag = converged ? 0 : MILL_POST_NOT_CONVERGED, n_mode = 0;

@@ -301,7 +301,7 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
-  double density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
+  double density[2 * MILL_N_DENSITY]; /**< kernels/star/marginal.h */
   double mean[MILL_MAX_PAR + 1];  /**< kernels/star/proposal.h, as the next */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;

@@ -74,8 +74,10 @@ MILL_TEST(statistics_are_those_of_numpy)
     assert_close(mill_block_weights_size(&block, n, ln_w, 1) / set[i].size, 1, 1e-10);
     /* excesses are float32 */
     assert_close(pareto(n), set[i].k, 1e-5);
+    double at[5];
+    mill_block_quantiles(&block, n, ln_w, NULL, n, 5, q, at);
     for (int k = 0; k < 5; k++)
-      assert_close(mill_block_quantile(&block, n, ln_w, 1, NULL, n, q[k]), set[i].quantile[k], 1e-11);
+      assert_close(at[k], set[i].quantile[k], 1e-11);
   }
 }
 
@@ -93,29 +95,31 @@ MILL_TEST(weights_that_say_nothing)
 }
 
 /** Against a sorted list in which each value is there as often as it counts. */
-MILL_TEST(quantiles_are_those_of_sorted_values)
+MILL_TEST(values_are_those_of_a_sorted_list)
 {
   enum { N = 70, MOST = 3 };
-  static float x[2 * N], count[N], all[N * MOST];
+  static float x[N], count[N], all[N * MOST];
   uint64_t seed = 9;
   for (int n = 1; n < N; n++) {
     int n_all = 0;
     for (int i = 0; i < n; i++) {
-      x[2 * i] = floorf((float)(20 * uniform(&seed))) - 7; /* with repetitions */
+      x[i] = floorf((float)(20 * uniform(&seed))) - 7; /* with repetitions */
       count[i] = i == 0 ? 1 : floorf((float)(MOST * uniform(&seed)));
       for (int c = 0; c < (int)count[i]; c++)
-        all[n_all++] = x[2 * i];
+        all[n_all++] = x[i];
     }
     mill_sort(n_all, all);
     for (int i = 0; i < n_all; i++) {
-      double value[2];
+      const double k[2] = {i, n_all - 1}, last = (double)all[n_all - 1], one = 1;
+      double value[2][2], at;
       assert_true(i == 0 || all[i - 1] <= all[i]);
-      mill_block_select(&block, n, x, 2, count, i, value);
-      assert_close(value[0], (double)all[i], 0);
-      assert_close(value[1], (double)all[i + 1 < n_all ? i + 1 : i], 0);
+      mill_block_select(&block, n, x, count, 2, k, value);
+      assert_close(value[0][0], (double)all[i], 0);
+      assert_close(value[0][1], (double)all[i + 1 < n_all ? i + 1 : i], 0);
+      assert_close(value[1][0], last, 0);
+      mill_block_quantiles(&block, n, x, count, n_all, 1, &one, &at);
+      assert_close(at, last, 0);
     }
-    const double last = (double)all[n_all - 1];
-    assert_close(mill_block_quantile(&block, n, x, 2, count, n_all, 1), last, 0);
   }
 }
 
