@@ -130,8 +130,7 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   }
   MILL_BARRIER(b);
   const double ln_most = mill_block_points_weigh(b, m, slot);
-  const double pareto =
-      mill_block_weights_pareto(b, n, s->ln_w, s->sorted, slot->space.density);
+  const double pareto = mill_block_weights_pareto(b, n, s->ln_w, s->sorted, slot->space.density);
   const double own = mill_block_points_size(b, slot, s->first_point);
   const double size = s->first_point > 0 ? mill_block_points_size(b, slot, 0) : own;
   const int enough = size >= m->set.sample.least_ess && pareto <= MILL_POST_PARETO;
@@ -221,7 +220,8 @@ MILL_HD_CALLED static inline void mill_sample_digest(const mill_model *m, mill_s
     const double hull = mill_hull_penalty(m, slot, slot->theta);
     const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
     s->least = f < s->least ? f : s->least;
-    s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+    s->ln_p[s->n_point++] =
+        isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
   }
   mill_sample_go(m, slot);
 }

@@ -16,7 +16,7 @@
 #define MILL_POST_PARETO 0.7  /**< Pareto k of the weights up to which they are believed */
 
 enum {
-  MILL_POST_COPIES = 8, /**< samples of a posterior by point, where there is room */
+  MILL_POST_COPIES = 8,        /**< samples of a posterior by point, where there is room */
   MILL_POST_PRIOR_DRAWS = 4096 /**< for the part of the priors that the hulls leave */
 };
 
@@ -115,7 +115,7 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   if (m->n_hull == 0)
     return ln_all;
   MILL_FOR(b, i, MILL_POST_PRIOR_DRAWS)
-    left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
+  left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
   left = mill_block_sum(b, left);
   *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS);
   return ln_all + log(left);
@@ -217,13 +217,12 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
     for (int l = 0; l < k; l++) {
       double sum = 0.0;
       MILL_FOR(b, i, s->n)
-        sum += (double)s->copies[i] * ((double)s->column[i] - own) *
-               ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
+      sum += (double)s->copies[i] * ((double)s->column[i] - own) *
+             ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
       sum = mill_block_sum(b, sum);
       MILL_SERIAL(b)
       {
-        covar[k * n + l] = covar[l * n + k] =
-            sum / (double)(s->n_sample > 1 ? s->n_sample - 1 : 1);
+        covar[k * n + l] = covar[l * n + k] = sum / (double)(s->n_sample > 1 ? s->n_sample - 1 : 1);
       }
     }
     MILL_BARRIER(b);
@@ -283,7 +282,7 @@ MILL_BLOCK_FN int mill_block_post_flags(mill_block *b, const mill_model *m, cons
 
 /** Do too many samples lie beyond the hulls? */
 MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m,
-                                                const mill_slot *slot, const mill_samples *s)
+                                              const mill_slot *slot, const mill_samples *s)
 {
   double n_beyond = 0.0;
   MILL_FOR(b, i, s->n)
@@ -313,14 +312,14 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
                                    sigma * sigma, &low, &high, density))
     return 0;
   MILL_FOR(b, i, MILL_N_DENSITY)
-    p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
+  p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
   MILL_SERIAL(b)
   {
     p->density_low[j] = low;
     p->density_high[j] = high;
   }
-  const int differs = error > 0.0 && mill_density_differs(density, low, high, s->at[j], error) >
-                                         MILL_POST_DIFFER;
+  const int differs =
+      error > 0.0 && mill_density_differs(density, low, high, s->at[j], error) > MILL_POST_DIFFER;
   MILL_BARRIER(b); /* the density has been read */
   return differs ? MILL_POST_SHAPE : 0;
 }
@@ -331,7 +330,8 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
 {
   enum { N = MILL_N_PERCENTILE };
   mill_posterior *p = slot->sample.posterior;
-  const double quantile[N + 2] = {0.025, 0.16, 0.5, 0.84, 0.975, MILL_POST_TAIL, 1.0 - MILL_POST_TAIL};
+  const double quantile[N + 2] = {
+      0.025, 0.16, 0.5, 0.84, 0.975, MILL_POST_TAIL, 1.0 - MILL_POST_TAIL};
   const int j = s->par[k];
   double at[N + 2];
   mill_block_take_column(b, s, k);
@@ -440,7 +440,7 @@ MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, con
 
 /** The points are there: the posterior. */
 MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_slot *slot,
-                                         int converged)
+                                       int converged)
 {
   mill_sample *s = &slot->sample;
   mill_posterior *p = s->posterior;
@@ -471,8 +471,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
         if (slot->free_par[l] < nd)
           p->covar[j * nd - j * (j - 1) / 2 + (slot->free_par[l] - j)] = covar[k * n + l];
     }
-    flag |= mill_block_post_par(b, m, slot, &samples, k, mean[k],
-                                            sqrt(covar[k * n + k]));
+    flag |= mill_block_post_par(b, m, slot, &samples, k, mean[k], sqrt(covar[k * n + k]));
   }
   if (n > 0)
     n_mode = mill_block_post_modes(b, m, slot, &samples);

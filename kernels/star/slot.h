@@ -227,8 +227,7 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
 {
   if (slot->request == MILL_REQ_NONE || slot->request == MILL_REQ_WEIGH ||
-      slot->request == MILL_REQ_PEAK ||
-      (slot->lead.arm > 0 && slot->lead.arm != 1 + arm))
+      slot->request == MILL_REQ_PEAK || (slot->lead.arm > 0 && slot->lead.arm != 1 + arm))
     return 0;
   for (int i = 0; i < slot->n_segment; i++)
     if (slot->segment[i].used && slot->segment[i].arm == arm)

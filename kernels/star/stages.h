@@ -302,7 +302,7 @@ typedef struct mill_fit_space {
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
   double density[2 * MILL_N_DENSITY]; /**< kernels/star/marginal.h */
-  double mean[MILL_MAX_PAR + 1];  /**< kernels/star/proposal.h, as the next */
+  double mean[MILL_MAX_PAR + 1];      /**< kernels/star/proposal.h, as the next */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
 

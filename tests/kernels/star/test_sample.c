@@ -8,7 +8,6 @@
 
 enum { MOST = 20000, N_DRAW = 400 };
 
-static mill_block block;
 static double formal_error; /* of label 1; NaN: none */
 static mill_part part[MILL_SAMPLE_PART];
 static float point[(MOST + 1) * NP], ln_p[MOST], ln_w[MOST], sorted[MOST];
@@ -57,6 +56,12 @@ static double gaussian(const double *theta)
   return f;
 }
 
+static void look(mill_block *b, void *task)
+{
+  (void)task;
+  mill_block_points_look(b, &model, &slot);
+}
+
 /** Sample f from a solution at `centre`, but `off` in the last label; returns the evaluations. */
 static int sample_from(double (*f)(const double *theta), double off)
 {
@@ -70,7 +75,7 @@ static int sample_from(double (*f)(const double *theta), double off)
   mill_sample_begin(&model, &slot);
   while (slot.stage == MILL_STAGE_SAMPLE) {
     if (slot.request == MILL_REQ_WEIGH) {
-      mill_block_points_look(&block, &model, &slot);
+      mill_block_run(look, NULL);
       mill_sample_digest(&model, &slot);
       continue;
     }
@@ -238,7 +243,8 @@ static void check_density(int j)
       continue;
     for (int e = 0; e < s.n; e++) {
       const double at = centre[j] + (double)s.x[e * NP + j], u = (x - at) / h, v = (x + at) / h;
-      want += (double)s.copies[e] * (exp(-0.5 * u * u) + (j == MILL_PAR_VSINI ? exp(-0.5 * v * v) : 0));
+      want +=
+          (double)s.copies[e] * (exp(-0.5 * u * u) + (j == MILL_PAR_VSINI ? exp(-0.5 * v * v) : 0));
     }
     assert_close(got, want * peak / s.n_sample, 1e-13 * peak);
   }
@@ -522,4 +528,7 @@ MILL_TEST(a_posterior_as_wide_as_the_range_is_flagged)
   assert_true(out.posterior.flag & MILL_POST_WIDE);
 }
 
-MILL_TEST_MAIN(NULL, NULL)
+#ifndef SET_UP
+#define SET_UP NULL
+#endif
+MILL_TEST_MAIN(SET_UP, NULL)

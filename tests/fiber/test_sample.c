@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Posteriors with five fibers in the place of a block's threads, whose order is another one in each
+ * run: the same test, of which one part compares the bits of two runs. */
+#include "kernels/fiber/fiber.h"
+
+static int five_fibers(void **state)
+{
+  (void)state;
+  mill_fiber_configure(5, 1);
+  return 0;
+}
+
+#define SET_UP five_fibers
+#include "tests/kernels/star/test_sample.c"
