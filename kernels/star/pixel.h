@@ -67,7 +67,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
                                    int len, double *sum)
 {
   int low, end;
-  mill_reach_of(s->ws->reach, nk, first, len, &low, &end);
+  /* a GPU's thread has one pixel, and loads all its functions at once */
+  mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
     sum[i] = 0.0;
