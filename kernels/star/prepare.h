@@ -222,7 +222,7 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
  *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
  *  broader than the row nothing can be taken out: the row becomes the pixel alone.
  *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
- *  pixel alone; sets narrow. */
+ *  pixel alone, and where the row's sum is not positive; sets narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -266,7 +266,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     for (int i = 0; i < len; i++) {
       s->scratch[first + i] = (float)sum[i];
       s->base[first + i] = base[i];
-      s->good[first + i] = (unsigned char)(fabs(base[i]) <= most);
+      s->good[first + i] = (unsigned char)((sum[i] > 0.0) & (base[i] <= most));
       n_lost += !(fabs(base[i]) <= most);
     }
     for (int i = first; n_lost > 0 && i < first + len; i++)

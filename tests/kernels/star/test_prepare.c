@@ -439,8 +439,8 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
     assert_close(base[i], 0, 0);
 }
 
-/* A pixel whose row has an element that is no number is as if it were in wave_mask; elements off
- * the arm are no part of a row. */
+/* A pixel whose row has an element that is no number, or no positive sum, is as if it were in
+ * wave_mask; elements off the arm are no part of a row. */
 MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
 {
   bench b;
@@ -468,13 +468,14 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
   check(&b);
   assert_int_equal(b.s.n_good, N - 10 - 3);
   memset(b.masked, 0, sizeof b.masked);
+  raw[2 * N + 44] = raw[1 * N + 45] = raw[0 * N + 46] = 0.0f; /* row 45 */
   mill_block_prepare(&block, &b.model, &b.s);
   assert_true(b.s.used);
-  assert_int_equal(b.s.n_good, N - 10 - 3);
+  assert_int_equal(b.s.n_good, N - 10 - 4);
   for (int i = 0; i < N; i++) {
     int is_lost = 0;
     for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
-      is_lost |= lost[k] == i;
+      is_lost |= lost[k] == i || i == 45;
     assert_int_equal(b.good[i], !is_lost && i >= 5 && i < N - 5);
     assert_true(isfinite(b.base[i]));
     for (int k = 0; k < 3; k++) {
