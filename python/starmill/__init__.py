@@ -92,10 +92,10 @@ class Parameter:
 class Spectrum:
     """One spectrum of one arm in one exposure.
 
-    wave, flux   [n_pix]; flux in any unit, wave in Angstrom, ascending
+    wave, flux   [n_pix]; flux in any unit, wave in Angstrom (or with unit), ascending
     ivar, error  [n_pix] inverse variance or standard deviation of the flux: give one of the two
     name         the library's arm; None: cut the spectrum by wavelength into the arms
-    mask         [n_pix] not 0: a bad pixel
+    mask         [n_pix] not 0: a bad pixel, as is a masked element of any of these
     resolution   [n_diag, n_pix] resolution matrix as DESI stores it
     sigma        [n_pix] or a number: Gaussian sigma of the line-spread function, Angstrom
     systematic   [n_pix] or a number: error to add in quadrature, in the unit of the flux
@@ -125,9 +125,19 @@ class Spectrum:
             error = self._pixels(self.error, np.float64, "error", n_pix)
             with np.errstate(divide="ignore", invalid="ignore"):
                 self.ivar = np.where(error > 0, error ** -2.0, 0.0)
-        self.ivar = self._pixels(self.ivar, np.float32, "ivar", n_pix)
+        ivar = self._pixels(self.ivar, np.float64, "ivar", n_pix)
+        good, held = ivar[np.isfinite(ivar) & (ivar > 0)], np.finfo(np.float32)
+        if np.sum(good > held.max) > 0.01 * good.size or 2 * np.sum(good < held.tiny) > good.size:
+            raise ValueError("ivar is beyond single precision: give the flux in another unit")
+        self.ivar = ivar.astype(np.float32)
         if self.mask is not None:
-            self.mask = self._pixels(self.mask, np.int32, "mask", n_pix)
+            mask = np.ma.filled(self.mask, 1)
+            if mask.dtype.kind == "f":
+                mask = mask != 0
+            elif mask.dtype.itemsize > 4:  # bit 31 stands for the upper ones
+                mask = mask.astype(np.uint64)
+                mask = (mask | (mask >> 32 != 0).astype(np.uint64) << 31).astype(np.uint32)
+            self.mask = self._pixels(mask, np.int32, "mask", n_pix)
         if self.resolution is not None:
             self.resolution = np.ascontiguousarray(self.resolution, dtype=np.float32)
             if self.resolution.ndim != 2 or self.resolution.shape[1] != n_pix:
@@ -136,11 +146,15 @@ class Spectrum:
         for name in ("sigma", "systematic"):
             value = getattr(self, name)
             if value is not None:
-                value = np.full(n_pix, value) if np.ndim(value) == 0 else value
+                value = value * np.ones(n_pix) if np.ndim(value) == 0 else value
                 setattr(self, name, self._pixels(value, np.float32, name, n_pix))
 
     @staticmethod
     def _pixels(values: ArrayLike, dtype, name: str, n_pix: int) -> NDArray:
+        if name in ("wave", "sigma") and hasattr(values, "to_value"):  # Astropy's quantities
+            values = values.to_value("Angstrom")
+        if isinstance(values, np.ma.MaskedArray):
+            values = values.astype(np.float64).filled(np.nan)
         array = np.ascontiguousarray(values, dtype=dtype)
         if array.shape != (n_pix,):
             raise ValueError(f"{name} has shape {array.shape}, not ({n_pix},)")
@@ -535,7 +549,7 @@ def fit(stars: Sequence[Star], start: Optional[ArrayLike] = None,
     handles = _ffi.new("starmill_star *[]", [star._handle for star in stars])
     n_start, keep, pointer = 0, None, _ffi.NULL
     if start is not None:
-        n_start = np.shape(start)[1] if np.ndim(start) == 3 else 0
+        n_start = np.shape(start)[1] if np.ndim(start) == 3 else 1
         keep, pointer = _doubles(start, (len(stars), n_start, 2 + library.n_label))
     with library._lock:
         before = library._constraints

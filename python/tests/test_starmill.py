@@ -176,18 +176,25 @@ def test_what_is_wrong_is_said(library, made, tmp_path):
     with pytest.raises(starmill.StarmillError, match="nowhere.h5") as caught:
         starmill.Library(str(tmp_path / "nowhere.h5"))
     assert caught.value.code == 3
-    with pytest.raises(starmill.StarmillError, match="npolly"):
-        starmill.Library(LIBRARY, npolly=3)
-    with pytest.raises(ValueError, match="ivar or error"):
-        starmill.Spectrum([1, 2], [1, 2])
-    with pytest.raises(ValueError, match="flux has shape"):
-        starmill.Spectrum([1, 2, 3], [1, 2], ivar=[1, 1, 1])
-    with pytest.raises(ValueError, match="theta has shape"):
-        starmill.loglike(library.star(spectrum), theta[:3])
-    with pytest.raises(starmill.StarmillError, match="max_vel"):
-        starmill.model(library.star(spectrum), theta + [5000, 0, 0, 0, 0, 0])
-    with pytest.raises(KeyError, match="NONE"):
-        starmill.open_result(RESULT)["NONE"]
+    star = library.star(spectrum)
+    for error, match, call, *given in (
+            (starmill.StarmillError, "npolly", lambda: starmill.Library(LIBRARY, npolly=3)),
+            (ValueError, "ivar or error", starmill.Spectrum, [1, 2], [1, 2]),
+            (ValueError, "flux has shape", starmill.Spectrum, [1, 2, 3], [1, 2], [1, 1, 1]),
+            (ValueError, "single precision", starmill.Spectrum, [1, 2], [1e-20, 0], [1e41, 1e40]),
+            (ValueError, "theta has shape", starmill.loglike, star, theta[:3]),
+            (starmill.StarmillError, "max_vel", starmill.model, star, theta + 5000 * np.eye(6)[0]),
+            (KeyError, "NONE", lambda: starmill.open_result(RESULT)["NONE"])):
+        with pytest.raises(error, match=match):
+            call(*given)
+
+
+def test_masked_and_wide_values_are_bad_pixels():
+    masked = np.ma.MaskedArray([1.0, 2, 3], [0, 1, 0])
+    spectrum = starmill.Spectrum(masked.data, masked, ivar=masked, mask=[0, 1 << 40, 3])
+    assert np.isnan([spectrum.flux[1], spectrum.ivar[1]]).all() and spectrum.flux[2] == 3
+    assert list(spectrum.mask) == [0, -2**31, 3]
+    assert list(starmill.Spectrum([1, 2], [1, 2], [1, 2], mask=[0.5, 0]).mask) == [1, 0]
 
 
 def test_threads_take_a_library_each(made):
