@@ -20,7 +20,7 @@ def vectors(name, spectra, code, unit=None):
     """A column of one vector a row, each as long as its spectrum."""
     rows = np.empty(len(spectra), object)
     for i, s in enumerate(spectra):
-        rows[i] = np.asarray(s[name], {"D": "f8", "E": "f4", "J": "i4"}[code])
+        rows[i] = np.asarray(s[name], {"D": "f8", "E": "f4", "K": "i8"}[code])
     return fits.Column(name, f"P{code}()", unit, array=rows)
 
 
@@ -31,8 +31,8 @@ def write(path, spectra, medium, frame=None, unit="Angstrom"):
     """
     has = spectra[0].keys()
     columns = [vectors("WAVELENGTH", spectra, "D", unit)]
-    columns += [vectors(k, spectra, "E") for k in ("FLUX", "IVAR", "ERROR") if k in has]
-    columns += [vectors("MASK", spectra, "J")] if "MASK" in has else []
+    columns += [vectors(k, spectra, code) for k, code in (
+        ("FLUX", "E"), ("IVAR", "D"), ("ERROR", "E"), ("MASK", "K")) if k in has]
     columns += [vectors("LSF_SIGMA", spectra, "E", unit)] if "LSF_SIGMA" in has else []
     for name in ("NAME", "ARM"):
         if name in has:

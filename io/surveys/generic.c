@@ -392,26 +392,28 @@ static int read_mask(generic *g, int64_t row, int n_pix)
   return MILL_OK;
 }
 
-/* ivar = 1 / ERROR^2, 0 where ERROR is no error.  Fluxes in a unit so large that this is beyond
- * float32 nearly everywhere (a spectrum in erg / s / cm2 / A may be) are refused. */
-static int read_errors(generic *g, int64_t row, int n_pix, float *ivar)
+/* IVAR, or 1 / ERROR^2 and 0 where ERROR is no error.  A unit of flux in which float32 does not
+ * hold it (as erg / s / cm2 / A of faint stars) would cost the pixels of the highest S/N: refused. */
+static int read_ivar(generic *g, int64_t row, int n_pix, float *ivar)
 {
-  double *error = g->spectrum.number;
-  int n_good = 0, n_beyond = 0;
-  MILL_CHECK(read_doubles(g, MILL_GENERIC_ERROR, row, n_pix, error));
+  const int is_error = g->table.vector[MILL_GENERIC_ERROR].number > 0;
+  double *value = g->spectrum.number;
+  int n_good = 0, n_above = 0, n_below = 0;
+  MILL_CHECK(read_doubles(g, is_error ? MILL_GENERIC_ERROR : MILL_GENERIC_IVAR, row, n_pix, value));
   for (int i = 0; i < n_pix; i++) {
-    const int is_good = isfinite(error[i]) && error[i] > 0.0;
-    error[i] = is_good ? 1.0 / (error[i] * error[i]) : 0.0;
+    const int is_good = isfinite(value[i]) && value[i] > 0.0;
+    if (is_error)
+      value[i] = is_good ? 1.0 / (value[i] * value[i]) : 0.0;
     n_good += is_good;
-    n_beyond += error[i] > (double)FLT_MAX;
+    n_above += is_good && value[i] > (double)FLT_MAX;
+    n_below += is_good && value[i] < (double)FLT_MIN;
   }
-  if (2 * n_beyond > n_good)
-    return MILL_ERROR_TABLE(
-        &g->table,
-        "ERROR of row %lld (counted from 0) is so small that its inverse square is "
-        "beyond single precision; multiply FLUX and ERROR by a power of ten",
-        (long long)row);
-  mill_single_narrow(error, n_pix, ivar);
+  if (n_above > 1 + n_good / 100 || n_below > n_good / 2)
+    return MILL_ERROR_TABLE(&g->table,
+                            "inverse variances of row %lld (counted from 0) are beyond single "
+                            "precision; give its fluxes and errors in a unit of 10^%d times this",
+                            (long long)row, n_above > 0 ? -17 : 17);
+  mill_single_narrow(value, n_pix, ivar);
   return MILL_OK;
 }
 
@@ -495,10 +497,7 @@ static int read_pixels(void *context, mill_channel *channel)
   const mill_generic_vector *vector = g->table.vector;
   const int n_pix = channel->n_pix;
   MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, g->row, n_pix, spectrum->flux));
-  if (vector[MILL_GENERIC_ERROR].number > 0)
-    MILL_CHECK(read_errors(g, g->row, n_pix, spectrum->ivar));
-  else
-    MILL_CHECK(read_floats(g, MILL_GENERIC_IVAR, g->row, n_pix, spectrum->ivar));
+  MILL_CHECK(read_ivar(g, g->row, n_pix, spectrum->ivar));
   if (vector[MILL_GENERIC_LSF_SIGMA].number > 0)
     MILL_CHECK(read_sigma(g, g->row, n_pix, spectrum->ivar));
   if (vector[MILL_GENERIC_MASK].number > 0) {

@@ -529,7 +529,7 @@ class Generic(Formats):
                 (self.sample(self.TWINS + pieces), "", 0, 2, "another TARGETID"),
                 *((self.sample("SPECTRA WAVELENGTH@" + value), "", 0, 1, "WAVELENGTH")
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
-                (self.sample(error), "", 0, 2, "multiply FLUX and ERROR"),
+                (self.sample(error), "", 0, 2, "in a unit of 10^-17 times"),
                 (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
                 (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
                 (vectors(**one), "", 0, 2, "1 pixels")):
