@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/catalog_row.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -27,7 +28,7 @@ int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_expos
 void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
                          double mjd)
 {
-  index->exposure_mjd[index->n_exposure] = mjd;
+  index->exposure_mjd[index->n_exposure] = mjd > 0.0 ? mjd : (double)NAN;
   index->exposure_row[index->n_exposure] = exposure_row;
   index->exposure_id[index->n_exposure++] = exposure_id;
 }

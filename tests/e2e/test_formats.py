@@ -227,7 +227,8 @@ class Desi(Formats):
     def test_times_of_exposures(self):
         for kind, key in ("weave", "MJD-OBS"), ("4most", "MJD-OBS"), ("4most single", "MJD-OBS"), ("lamost", "MJD"):
             with self.subTest(kind):
-                self.assertTrue(np.isnan(self.read(Sample(kind))["exposure_mjd"]).all())
+                for edits in "", f"+{key:<8}= 0.0":
+                    self.assertTrue(np.isnan(self.read(Sample(kind, edits=edits))["exposure_mjd"]).all())
                 answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
                 self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
 
