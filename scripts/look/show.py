@@ -71,12 +71,22 @@ def show_column(result, name, column, row):
         print(INDENT + printable(result.files[value]))
 
 
+def show_epochs(result, row):
+    """A line for each exposure; its flags in words are in the file's attributes."""
+    names = ("EXPID", "MJD", *(n for n in result.names(result.epochs) if not n.endswith("CRC")))
+    print("\nepochs\n  " + " ".join(f"{name:>12}" for name in names))
+    for exposure in result.exposure_values(result.exposures_of(np.array([row]))[0], names):
+        print("  " + " ".join(f"{words(value):>12}" for value in exposure))
+
+
 def show_row(result, row):
     print(f"{result.path}, row {row} of {result.n_row}")
     for title, group in (("catalog", result.catalog), ("fits", result.fits)):
         print(f"\n{title}")
         for name in result.names(group):
             show_column(result, name, group[name], row)
+    if result.epochs is not None:
+        show_epochs(result, row)
     if result.damaged(row, row + 1)[0]:
         print("\nThis row is damaged: its STATUS or CRC is wrong.")
     elif result.fits["STATUS"][row] == NOT_DONE:

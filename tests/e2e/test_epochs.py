@@ -140,6 +140,9 @@ class Epochs(ProgramTest):
         done = starmill("export", "--to", "epochs", "--output", tmp("x.fits"), tmp("joint.h5"))
         self.assertEqual(done.returncode, 2)
         self.assertIn("fit with --epochs", done.stderr)
+        shown = run("show", self.path, self.row["TARGETID"][0]).stdout.split("\nepochs\n")[1].split("\n")
+        self.assertEqual([line.split()[2] for line in shown[1:1 + N_EPOCH]],
+                         [f"{v:.9g}" for v in self.of["VRAD"][0]])
         with without_pictures():
             run("report", "--output", tmp("epochs.html"), self.path)
         good = self.row["RVS_WARN"] == 0
