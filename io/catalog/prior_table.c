@@ -136,7 +136,10 @@ static int read_names(source *s, const char *column, char *out)
   for (int64_t i = 0; i < s->n_row && code == MILL_OK; i++) {
     const char *text = texts.text + (size_t)i * texts.n_byte;
     const size_t most = texts.n_byte < NAME_SIZE ? texts.n_byte : NAME_SIZE - 1;
-    memcpy(out + i * NAME_SIZE, text, strnlen(text, most));
+    size_t n = strnlen(text, most);
+    while (n > 0 && text[n - 1] == ' ') /* as other writers of HDF5 pad */
+      n--;
+    memcpy(out + i * NAME_SIZE, text, n);
   }
   mill_free(texts.text);
   return code;
@@ -227,10 +230,10 @@ static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
   return text;
 }
 
-/* What a fit with n_lib libraries allows of parameter j of the first. */
-static void range_of(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
-                     double range[2])
+int mill_prior_is_far(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                      double mean, double sigma)
 {
+  double range[2];
   range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
   range[1] = j == MILL_PAR_VRAD ? set->max_vel_km_s : set->max_vsini_km_s;
   for (int k = 0; k < n_lib && j >= MILL_PAR_LABEL0; k++) {
@@ -240,11 +243,13 @@ static void range_of(const mill_library *lib, int n_lib, const mill_fit_settings
     range[0] = k == 0 ? lib->label[l].min : fmin(range[0], lib[k].label[l].min);
     range[1] = k == 0 ? lib->label[l].max : fmax(range[1], lib[k].label[l].max);
   }
+  return mean < range[0] - FAR * sigma || mean > range[1] + FAR * sigma;
 }
 
 /* Pair k of all rows. */
-static int read_pair(source *s, const int column[2], int k, const double range[2],
-                     mill_prior_table *t, double *value, double *error)
+static int read_pair(source *s, const int column[2], int k, const mill_library *lib, int n_lib,
+                     const mill_fit_settings *set, mill_prior_table *t, double *value,
+                     double *error)
 {
   MILL_CHECK(read_double(s, s->column[column[0]], value));
   MILL_CHECK(read_double(s, s->column[column[1]], error));
@@ -263,7 +268,7 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
           s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
-    if ((value[row] < range[0] - FAR * error[row] || value[row] > range[1] + FAR * error[row]) &&
+    if (mill_prior_is_far(lib, n_lib, set, t->pair[k], value[row], error[row]) &&
         t->n_beyond++ == 0)
       snprintf(t->beyond, sizeof t->beyond, "%s %g +- %g of %s", s->column[column[0]], value[row],
                error[row], star_text(e, text));
@@ -333,7 +338,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
                       mill_prior_table *t)
 {
   int err = MILL_OK, column[MILL_MAX_PAR][2];
-  double *value = NULL, *error = NULL, range[2];
+  double *value = NULL, *error = NULL;
   if (find_column(s, key_name[0]) < 0 && find_column(s, key_name[1]) < 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "prior_table: %s has no column TARGETID or IDENTIFIER%s to find stars by", s->path,
@@ -354,10 +359,8 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   MILL_TRY(MILL_ALLOC(s->n_row, &value));
   MILL_TRY(MILL_ALLOC(s->n_row, &error));
   MILL_TRY(read_keys(s, t));
-  for (int k = 0; k < t->n_pair; k++) {
-    range_of(lib, n_lib, set, t->pair[k], range);
-    MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
-  }
+  for (int k = 0; k < t->n_pair; k++)
+    MILL_TRY(read_pair(s, column[t->pair[k]], k, lib, n_lib, set, t, value, error));
   digest(lib, t);
 done:
   MILL_FREE(value, error);

@@ -13,6 +13,11 @@
 
 typedef struct mill_prior_table mill_prior_table;
 
+/** Is a prior of parameter j of lib[0] beyond what a fit with n_lib libraries allows by more than five
+ *  sigma, as numbers that stand for a missing one and other units are? */
+int mill_prior_is_far(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                      double mean, double sigma);
+
 /** Read a table; 24 bytes a row and 16 for each of its priors, 64 more for an IDENTIFIER, are
  *  held until it is freed.
  *
@@ -34,8 +39,7 @@ void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
                           mill_star *star);
 
-/** How many values lie beyond the fit's range by more than five of their errors, as numbers that stand
- *  for a missing one and other units do; *first: the first of them, for a message. */
+/** How many values are far; *first: the first of them, for a message. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 
 /** SHA-256 of keys and priors, independent of the rest of the file and the order of its rows: 64

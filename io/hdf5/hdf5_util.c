@@ -347,8 +347,9 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
   const H5T_class_t wanted = H5Tget_class(mem_type);
   const size_t n_byte = H5Tget_size(array.type);
   if (H5Tget_class(array.type) != wanted)
-    MILL_FAIL(file->code, DATASET("does not hold %s"),
-              wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
+    MILL_FAIL(file->code, DATASET("does not hold %s: write it as %s%zu"),
+              wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
+              wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
   if (n_byte > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
     MILL_FAIL(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
               H5Tget_size(mem_type));

@@ -355,7 +355,8 @@ static int read_texts(hid_t loc, const char *path, const char *name, int n_dim, 
   if (H5Tget_class(array.type) != H5T_STRING || H5Tis_variable_str(array.type) != 0 || out->n < 0 ||
       (n_dim == 0 ? out->n != 1 || out->n_byte > MAX_TEXT
                   : H5Sget_simple_extent_ndims(array.space) != 1))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a %stext", path, name, n_dim ? "list of " : "");
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a %s", path, name,
+              n_dim ? "list of texts of fixed length" : "text");
   MILL_TRY(mill_alloc_bytes((size_t)out->n + 1, out->n_byte, (void **)&out->text));
   if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
     MILL_TRY(READ_ERROR(name));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/catalog/input_table.h"
+#include "io/catalog/star_table.h"
 #include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
@@ -209,6 +210,17 @@ static int load_priors(void *context)
   int err = MILL_OK;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
+  const mill_fit_settings *set = &config->fit;
+  for (int j = 0; j < MILL_PAR_LABEL0 + setup->lib.n_label; j++) {
+    const double mean = set->prior_mean[j], sigma = set->prior_sigma[j];
+    const char *name[2];
+    mill_star_table_names(&setup->lib, j, name);
+    if (sigma > 0.0 && mill_prior_is_far(setup->library, setup->n_library, set, j, mean, sigma))
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "priors: %s %g +- %g is more than five sigma outside its range; give it in "
+                        "the unit of the result",
+                        name[0], mean, sigma);
+  }
   if (!config->prior_table[0])
     return MILL_OK;
   const int watch =

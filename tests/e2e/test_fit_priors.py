@@ -99,7 +99,7 @@ class FitPriors(ProgramTest):
     def test_hdf5_by_identifier_is_the_same(self):
         identifier = dict(zip(self.ids, read(tmp("free.h5"), "catalog")["IDENTIFIER"]))
         with h5py.File(tmp("priors.h5"), "w") as f:
-            f["identifier"] = np.array([identifier.get(i, b"") for i in self.columns["TARGETID"]], "S64")
+            f["identifier"] = np.array([identifier.get(i, b"").ljust(64) for i in self.columns["TARGETID"]])
             f["TARGETID"] = np.full(6, 7)  # does not count
             for name, value in self.columns.items():
                 if name != "TARGETID":
@@ -168,20 +168,22 @@ class FitPriors(ProgramTest):
                 path = self.save(f"wrong{k}.fits", change)
                 self.assertRefused(path, *parts)
         # a number for a missing value is told of, a null of integers is none
-        for value, told in (-9999.0, "6 values"), (-9999, ""):
+        for value, told in (-9999.0, "6 of its values"), (-9999, ""):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))
             done = self.assertRefused(path, f"for none of the {N_STAR} rows")
-            self.assertEqual(f"{told} are far beyond what the fit allows, the first one TEFF -9999 +- 150 of "
+            self.assertEqual(f"far beyond what the fit allows: {told}, the first one TEFF -9999 +- 150 of "
                              "TARGETID 0" in done.stderr, bool(told), done.stderr)
         with self.subTest("fixed"):
             self.assertRefused(self.table, "TEFF, which is fixed", args=("--config", tmp("fixed.yaml")))
+        put("log.yaml", "priors: [{param: teff, mean: 3.76, sigma: 0.1}]\n")
+        self.assertRefused(None, "TEFF 3.76 +- 0.1", args=("--config", tmp("log.yaml")))
         self.assertRefused(tmp("text.txt"), "prior_table")
         self.assertRefused(tmp("missing.fits"), "cannot be opened")
         self.assertRefused(LIBRARY, "at its root")
 
     def assertRefused(self, path, *parts, args=()):
-        done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *args,
-                        "--prior-table", path, SURVEY)
-        self.assertOneLine(done, path, *parts, status=2)
+        table = ("--prior-table", path) if path else ()
+        done = starmill("fit", "--library", LIBRARY, "--output", tmp("no.h5"), *args, *table, SURVEY)
+        self.assertOneLine(done, *table[1:], *parts, status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))
         return done
