@@ -94,8 +94,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
-     .range = "sigma above 0; mean within 5 sigma of what the fit allows",
-     .help = "Gaussian priors", .elsewhere = "`priors`"},
+     .range = "sigma above 0; mean within 5 sigma of the fit's range", .help = "Gaussian priors",
+     .elsewhere = "`priors`"},
     {"prior_table", PATH(prior_table), SCIENCE,
      .help = "Gaussian priors of each star, instead of those of `priors`: FITS or HDF5, columns "
              "NAME, NAME_ERR of parameters, by TARGETID or IDENTIFIER",

@@ -111,13 +111,10 @@ class Test(ProgramTest):
                                says, status=status)
 
     def test_widths_in_the_file_are_used(self):
-        rows = [
+        path = written("widths.fits", [
             dict(row, LSF_SIGMA=(row["WAVELENGTH"] / (FWHM_SIGMA * POWER)).astype("f4"))
-            for row in self.rows
-        ]
-        path = written("widths.fits", rows)
-        own = tmp("own.yaml")
-        put(own, "lsf: sigma\nwave_mask: []\n")
+            for row in self.rows])
+        own = put("own.yaml", "lsf: sigma\nwave_mask: []\n")
         self.fit("widths.h5", "--config", own, path, lib=self.lib)
         self.assertEqual(differing(read(self.path), self.expected), [])
 
@@ -157,8 +154,8 @@ class Test(ProgramTest):
             del f["SPECTRA"].header["MEDIUM"]
         done = self.fit("nothing.h5", "--config", self.config, path, lib=self.lib, status=3)
         self.assertOneLine(done, path, "HDU 2 (SPECTRA)", "MEDIUM", status=3)
-        put("vacuum.yaml", CONFIG + "medium: vacuum\n")
-        self.fit("vacuum.h5", "--config", tmp("vacuum.yaml"), path, lib=self.lib)
+        vacuum = put("vacuum.yaml", CONFIG + "medium: vacuum\n")
+        self.fit("vacuum.h5", "--config", vacuum, path, lib=self.lib)
         self.assertIn(FITTED, read(self.path)["STATUS"])
 
     def test_objects_in_several_frames_are_not_joined(self):
