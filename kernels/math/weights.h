@@ -110,7 +110,9 @@ MILL_BLOCK_FN double mill_block_weights_pareto(mill_block *b, int n, const float
   mill_block_select(b, n, ln_w, NULL, 1, &rank, value);
   const double cut = exp(value[0][0]);
   MILL_FOR(b, i, n)
-  beyond += (double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut;
+  {
+    beyond += (double)ln_w[i] > value[0][0] && exp((double)ln_w[i]) > cut;
+  }
   const int n_beyond = (int)mill_block_sum(b, beyond);
   if (n_beyond < MILL_PARETO_LEAST)
     return cut < 1.0 ? (double)INFINITY : 0.0;

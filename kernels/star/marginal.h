@@ -62,7 +62,9 @@ MILL_HD static inline int mill_mode_of(const mill_modes *modes, const float *x)
 MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, int k)
 {
   MILL_FOR(b, i, s->n)
-  s->column[i] = s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
+  {
+    s->column[i] = s->x[(size_t)i * (size_t)s->n_free + (size_t)k];
+  }
   MILL_BARRIER(b);
 }
 
@@ -87,7 +89,9 @@ MILL_BLOCK_FN void mill_block_column_moments(mill_block *b, const mill_samples *
 {
   double sum = 0.0, sum2 = 0.0;
   MILL_FOR(b, i, s->n)
-  sum += (double)count[i] * (double)s->column[i];
+  {
+    sum += (double)count[i] * (double)s->column[i];
+  }
   *mean = n_all > 0.0 ? mill_block_sum(b, sum) / n_all : 0.0;
   MILL_FOR(b, i, s->n)
   {
@@ -135,8 +139,10 @@ MILL_BLOCK_FN int mill_block_marginal_density(mill_block *b, const mill_model *m
   }
   MILL_BARRIER(b);
   MILL_FOR(b, g, MILL_N_DENSITY)
-  for (int p = 1; p < MILL_DENSITY_PARTS; p++)
-    density[g] += density[p * MILL_N_DENSITY + g];
+  {
+    for (int p = 1; p < MILL_DENSITY_PARTS; p++)
+      density[g] += density[p * MILL_N_DENSITY + g];
+  }
   MILL_BARRIER(b);
   return 1;
 }

@@ -260,8 +260,10 @@ MILL_BLOCK_FN double mill_block_points_weigh(mill_block *b, const mill_model *m,
   }
   most = mill_block_max(b, most);
   MILL_FOR(b, i, s->n_point)
-  if (most > -(double)INFINITY)
-    s->ln_w[i] = (float)((double)s->ln_w[i] - most);
+  {
+    if (most > -(double)INFINITY)
+      s->ln_w[i] = (float)((double)s->ln_w[i] - most);
+  }
   MILL_BARRIER(b);
   return most;
 }
@@ -336,7 +338,9 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
   for (int k = 0; k < n_all; k++) {
     double own = 0.0;
     MILL_FOR(b, i, n_point)
-    own += (double)s->sorted[i] * mill_part_place(m, slot, i, k);
+    {
+      own += (double)s->sorted[i] * mill_part_place(m, slot, i, k);
+    }
     own = mill_block_sum(b, own) / sum[1];
     MILL_SERIAL(b)
     {
@@ -346,8 +350,10 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
     for (int l = 0; l <= k; l++) {
       double both = 0.0;
       MILL_FOR(b, i, n_point)
-      both += (double)s->sorted[i] * (mill_part_place(m, slot, i, k) - own) *
-              (mill_part_place(m, slot, i, l) - mean[l]);
+      {
+        both += (double)s->sorted[i] * (mill_part_place(m, slot, i, k) - own) *
+                (mill_part_place(m, slot, i, l) - mean[l]);
+      }
       both = mill_block_sum(b, both) / sum[1];
       MILL_SERIAL(b)
       {

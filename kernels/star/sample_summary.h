@@ -115,7 +115,9 @@ MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *
   if (m->n_hull == 0)
     return ln_all;
   MILL_FOR(b, i, MILL_POST_PRIOR_DRAWS)
-  left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
+  {
+    left += mill_prior_left(m, slot, i) / MILL_POST_PRIOR_DRAWS;
+  }
   left = mill_block_sum(b, left);
   *var = (1.0 - left) / (left * MILL_POST_PRIOR_DRAWS);
   return ln_all + log(left);
@@ -217,8 +219,10 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
     for (int l = 0; l < k; l++) {
       double sum = 0.0;
       MILL_FOR(b, i, s->n)
-      sum += (double)s->copies[i] * ((double)s->column[i] - own) *
-             ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
+      {
+        sum += (double)s->copies[i] * ((double)s->column[i] - own) *
+               ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
+      }
       sum = mill_block_sum(b, sum);
       MILL_SERIAL(b)
       {
@@ -312,7 +316,9 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
                                    sigma * sigma, &low, &high, density))
     return 0;
   MILL_FOR(b, i, MILL_N_DENSITY)
-  p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
+  {
+    p->density[(size_t)j * MILL_N_DENSITY + (size_t)i] = density[i];
+  }
   MILL_SERIAL(b)
   {
     p->density_low[j] = low;
