@@ -410,7 +410,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertTrue(2 < (read("part.h5")["status"] == 1).sum() < 40)
         # without their parent workers end, and another job may write the file at once
         killed = phoenix("resume", "part.h5", "--workers", 2, env=faults("kill:write:/part.h5$:20:1"))
-        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        self.assertEqual(killed.returncode, -signal.SIGKILL, killed.stderr)
         self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), "--workers", 3))
         part = read("part.h5")
         self.assertEqual(part["complete"], 1)
