@@ -230,10 +230,9 @@ static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
   return text;
 }
 
-int mill_prior_is_far(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
-                      double mean, double sigma)
+void mill_prior_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                      double range[2])
 {
-  double range[2];
   range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
   range[1] = j == MILL_PAR_VRAD ? set->max_vel_km_s : set->max_vsini_km_s;
   for (int k = 0; k < n_lib && j >= MILL_PAR_LABEL0; k++) {
@@ -243,13 +242,16 @@ int mill_prior_is_far(const mill_library *lib, int n_lib, const mill_fit_setting
     range[0] = k == 0 ? lib->label[l].min : fmin(range[0], lib[k].label[l].min);
     range[1] = k == 0 ? lib->label[l].max : fmax(range[1], lib[k].label[l].max);
   }
+}
+
+int mill_prior_is_far(const double range[2], double mean, double sigma)
+{
   return mean < range[0] - FAR * sigma || mean > range[1] + FAR * sigma;
 }
 
 /* Pair k of all rows. */
-static int read_pair(source *s, const int column[2], int k, const mill_library *lib, int n_lib,
-                     const mill_fit_settings *set, mill_prior_table *t, double *value,
-                     double *error)
+static int read_pair(source *s, const int column[2], int k, const double range[2],
+                     mill_prior_table *t, double *value, double *error)
 {
   MILL_CHECK(read_double(s, s->column[column[0]], value));
   MILL_CHECK(read_double(s, s->column[column[1]], error));
@@ -268,8 +270,7 @@ static int read_pair(source *s, const int column[2], int k, const mill_library *
           s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
-    if (mill_prior_is_far(lib, n_lib, set, t->pair[k], value[row], error[row]) &&
-        t->n_beyond++ == 0)
+    if (mill_prior_is_far(range, value[row], error[row]) && t->n_beyond++ == 0)
       snprintf(t->beyond, sizeof t->beyond, "%s %g +- %g of %s", s->column[column[0]], value[row],
                error[row], star_text(e, text));
   }
@@ -338,7 +339,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
                       mill_prior_table *t)
 {
   int err = MILL_OK, column[MILL_MAX_PAR][2];
-  double *value = NULL, *error = NULL;
+  double *value = NULL, *error = NULL, range[2];
   if (find_column(s, key_name[0]) < 0 && find_column(s, key_name[1]) < 0)
     MILL_FAIL(MILL_ERR_CONFIG,
               "prior_table: %s has no column TARGETID or IDENTIFIER%s to find stars by", s->path,
@@ -359,8 +360,10 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   MILL_TRY(MILL_ALLOC(s->n_row, &value));
   MILL_TRY(MILL_ALLOC(s->n_row, &error));
   MILL_TRY(read_keys(s, t));
-  for (int k = 0; k < t->n_pair; k++)
-    MILL_TRY(read_pair(s, column[t->pair[k]], k, lib, n_lib, set, t, value, error));
+  for (int k = 0; k < t->n_pair; k++) {
+    mill_prior_range(lib, n_lib, set, t->pair[k], range);
+    MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
+  }
   digest(lib, t);
 done:
   MILL_FREE(value, error);

@@ -13,10 +13,13 @@
 
 typedef struct mill_prior_table mill_prior_table;
 
-/** Is a prior of parameter j of lib[0] beyond what a fit with n_lib libraries allows by more than five
- *  sigma, as numbers that stand for a missing one and other units are? */
-int mill_prior_is_far(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
-                      double mean, double sigma);
+/** What a fit with n_lib libraries allows of parameter j of lib[0]. */
+void mill_prior_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+                      double range[2]);
+
+/** Is a prior beyond such a range by more than five sigma, as numbers that stand for a missing one and
+ *  other units are? */
+int mill_prior_is_far(const double range[2], double mean, double sigma);
 
 /** Read a table; 24 bytes a row and 16 for each of its priors, 64 more for an IDENTIFIER, are
  *  held until it is freed.

@@ -214,8 +214,10 @@ static int load_priors(void *context)
   for (int j = 0; j < MILL_PAR_LABEL0 + setup->lib.n_label; j++) {
     const double mean = set->prior_mean[j], sigma = set->prior_sigma[j];
     const char *name[2];
+    double range[2];
     mill_star_table_names(&setup->lib, j, name);
-    if (sigma > 0.0 && mill_prior_is_far(setup->library, setup->n_library, set, j, mean, sigma))
+    mill_prior_range(setup->library, setup->n_library, set, j, range);
+    if (sigma > 0.0 && mill_prior_is_far(range, mean, sigma))
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "priors: %s %g +- %g is more than five sigma outside its range; give it in "
                         "the unit of the result",
