@@ -308,30 +308,6 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
   return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
 }
 
-/** Nodes of one axis and the kernel along it. */
-typedef struct mill_node_line {
-  int n_node;
-  double low, spacing, inverse; /**< the first node, their distance, 1 / width of the kernel */
-} mill_node_line;
-
-/** Sums over nodes in [n_node][n_inner] by the kernel, whose peak here is 1, at point x: to
- *  [n_inner]. */
-MILL_HD static inline void mill_node_gather(const mill_node_line *axis, double x, int n_inner,
-                                            const double *in, double *to)
-{
-  for (int e = 0; e < n_inner; e++)
-    to[e] = 0.0;
-  for (int j = 0; j < axis->n_node; j++) {
-    const double factor = mill_node_factor((axis->low + j * axis->spacing - x) * axis->inverse);
-    if (factor == 0.0)
-      continue;
-    const double *line = in + (size_t)j * (size_t)n_inner;
-    MILL_SIMD
-    for (int e = 0; e < n_inner; e++)
-      to[e] += factor * line[e];
-  }
-}
-
 /** The density of one axis after another: out [n_row][n_grid][n_inner] from in
  *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
@@ -339,17 +315,25 @@ MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup 
                                        const double *in, double *out)
 {
   const int n_grid = s->n_grid[a], n_node = s->n_node[a];
-  const double step = mill_grid_step(s, a);
-  mill_node_line axis;
-  axis.n_node = n_node;
-  axis.inverse = 1.0 / k->width[a];
-  mill_node_axis(s, k, a, &axis.low, &axis.spacing);
+  const double step = mill_grid_step(s, a), inverse = 1.0 / k->width[a];
+  double low, spacing;
+  mill_node_axis(s, k, a, &low, &spacing);
   MILL_FOR(b, i, n_row * n_grid)
   {
     const double x = s->grid_low[a] + (i % n_grid) * step;
     const double *from = in + (size_t)(i / n_grid) * (size_t)n_node * (size_t)n_inner;
     double *to = out + (size_t)i * (size_t)n_inner;
-    mill_node_gather(&axis, x, n_inner, from, to);
+    for (int e = 0; e < n_inner; e++)
+      to[e] = 0.0;
+    for (int j = 0; j < n_node; j++) {
+      const double factor = mill_node_factor((low + j * spacing - x) * inverse);
+      if (factor == 0.0)
+        continue;
+      const double *line = from + (size_t)j * (size_t)n_inner;
+      MILL_SIMD
+      for (int e = 0; e < n_inner; e++)
+        to[e] += factor * line[e];
+    }
   }
   MILL_BARRIER(b);
 }

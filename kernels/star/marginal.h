@@ -23,8 +23,6 @@
 /** Bandwidths that a density reaches beyond its range. */
 #define MILL_MARGINAL_MARGIN 3.0
 
-enum { MILL_DENSITY_PARTS = 2 /**< of the samples, whose sums are made side by side */ };
-
 /** Samples of a posterior, as differences from the solution `at`. */
 typedef struct mill_samples {
   const float *x;      /**< [n][n_free] */

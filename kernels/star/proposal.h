@@ -10,7 +10,6 @@
 #define MILL_PROPOSAL_H
 
 #include "kernels/math/counter_random.h"
-#include "kernels/math/block.h"
 #include "kernels/math/weights.h"
 #include "kernels/star/polish.h"
 

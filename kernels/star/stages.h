@@ -259,7 +259,10 @@ typedef struct mill_pair {
   mill_point point; /**< where the last turn of the second star has ended */
 } mill_pair;
 
-enum { MILL_SAMPLE_PART = 32 /**< of all proposals of a star */ };
+enum {
+  MILL_SAMPLE_PART = 32,  /**< of all proposals of a star */
+  MILL_DENSITY_PARTS = 2, /**< of its samples, whose sums are made side by side */
+};
 
 /** One Student's t of a proposal (kernels/star/proposal.h). */
 typedef struct mill_part {
@@ -301,8 +304,8 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
-  double density[2 * MILL_N_DENSITY]; /**< kernels/star/marginal.h */
-  double mean[MILL_MAX_PAR + 1];      /**< kernels/star/proposal.h, as the next */
+  double density[MILL_DENSITY_PARTS * MILL_N_DENSITY]; /**< kernels/star/marginal.h */
+  double mean[MILL_MAX_PAR + 1];                       /**< kernels/star/proposal.h, as the next */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
 
