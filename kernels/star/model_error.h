@@ -54,48 +54,59 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
 {
-  if (error->finer < 2) {
-    *u = frac[i];
-    return index[i];
-  }
-  const float at = frac[i] * (float)error->finer;
-  const int k = (int)at < error->finer ? (int)at : error->finer - 1;
+  const int finer = error->finer > 1 ? error->finer : 1;
+  const float at = frac[i] * (float)finer;
+  int k = (int)at;
+  k = k < 0 ? 0 : (k < finer ? k : finer - 1);
   *u = at - (float)k;
-  return index[i] * error->finer + k;
+  return index[i] * finer + k;
 }
 
-/** The components at the located pixels of a segment into its rows of error: the cubic through the
- *  four grid points around each. */
+/** The components at the located pixels of a segment, times the template before the resolution and
+ *  their sigma, into its rows of error: the cubic through the four grid points around each.  Where
+ *  there is no resolution to come, they are C already. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
-                                           mill_segment *s, const mill_workspace *work)
+                                           mill_segment *s, double level, int n_share,
+                                           const mill_workspace *work)
 {
   const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   const int last = mill_error_points(&arm->error, arm->n_pix) - 1;
+  const mill_real *value = mill_sharp_rows(s, work);
+  const int sees = s->res != NULL;
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
-    int index[MILL_PIXEL_CHUNK];
-    float weight[4][MILL_PIXEL_CHUNK];
+    const float *cont = s->scratch + first, *is = s->is + first;
+    int from[MILL_PIXEL_CHUNK];
+    float at[MILL_PIXEL_CHUNK], weight[4][MILL_PIXEL_CHUNK], point[4][MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      from[i] =
+          mill_model_error_at(&arm->error, work->index + first, work->frac + first, i, &at[i]) - 1;
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      float u;
-      index[i] = mill_model_error_at(&arm->error, work->index + first, work->frac + first, i, &u);
+      const int k = from[i] < 0 ? 0 : (from[i] < last - 3 ? from[i] : last - 3);
+      const float u = at[i] + (float)(from[i] - k); /* at the ends the nearest four */
+      const float outside = sees ? 1.0f : cont[i] * is[i];
+      const float g = (float)(level + (double)value[first + i]) * outside;
       const float left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
-      weight[0][i] = -u * right * far * (float)(1.0 / 6.0);
-      weight[1][i] = left * right * far * 0.5f;
-      weight[2][i] = -left * u * far * 0.5f;
-      weight[3][i] = left * u * right * (float)(1.0 / 6.0);
+      from[i] = k;
+      weight[0][i] = -g * u * right * far * (float)(1.0 / 6.0);
+      weight[1][i] = g * left * right * far * 0.5f;
+      weight[2][i] = -g * left * u * far * 0.5f;
+      weight[3][i] = g * left * u * right * (float)(1.0 / 6.0);
     }
     for (int j = 0; j < arm->error.n_component; j++) {
       const float *row = arm->error.component + (size_t)j * (size_t)arm->error.pitch;
+      const float scale = (float)(arm->error.sigma[j] * sqrt((double)n_share));
       float *to = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
+      mill_load_pairs_f32(len, row, from, point[0], point[1]);
+      mill_load_pairs_f32(len, row + 2, from, point[2], point[3]);
       MILL_SIMD
-      for (int i = 0; i < len; i++) {
-        const int k = index[i];
-        to[i] = weight[0][i] * row[k > 0 ? k - 1 : 0] + weight[1][i] * row[k] +
-                weight[2][i] * row[k + 1] + weight[3][i] * row[k + 2 <= last ? k + 2 : last];
-      }
+      for (int i = 0; i < len; i++)
+        to[i] = scale * (weight[0][i] * point[0][i] + weight[1][i] * point[1][i] +
+                         weight[2][i] * point[2][i] + weight[3][i] * point[3][i]);
     }
   }
   MILL_BARRIER(b);
@@ -104,11 +115,11 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
 /** Pixels on each side that a second derivative is made of. */
 enum { MILL_BEND_REACH = 4 };
 
-/** Width of pixel i in ln wavelength. */
-MILL_HD static inline double mill_error_width(const mill_waveset *ws, int i)
+/** 1 / width of pixel i in ln wavelength. */
+MILL_HD static inline double mill_error_per_width(const mill_waveset *ws, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < ws->n_pix - 1 ? i + 1 : i;
-  return (ws->ln_wave[right] - ws->ln_wave[left]) / (double)(right - left);
+  return (double)(right - left) / (ws->ln_wave[right] - ws->ln_wave[left]);
 }
 
 /** The components' matrix 1 + C C^T of a segment, factored, into work->normal [n][n]; its ln det
@@ -148,25 +159,28 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
   {
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const float *d = s->d + first;
     double z[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
     for (int j = 0; j < n; j++) {
-      float *row = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
+      const float *row = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
       const double inverse = 1.0 / a[j * n + j];
-      double sum = 0.0;
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        z[j][i] = (double)row[i];
+        z[j][i] = inverse * (double)row[i];
       for (int l = 0; l < j; l++) {
-        const double w = a[j * n + l];
+        const double w = inverse * a[j * n + l];
         MILL_SIMD
         for (int i = 0; i < len; i++)
           z[j][i] -= w * z[l][i];
       }
+    }
+    for (int j = 0; j < n; j++) {
+      float *row = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
+      double sum = 0.0;
       MILL_SIMD_SUM(sum)
       for (int i = 0; i < len; i++) {
-        z[j][i] *= inverse;
         row[i] = (float)z[j][i];
-        sum += (double)row[i] * (double)s->d[first + i];
+        sum += (double)row[i] * (double)d[i];
       }
       acc[j] += sum;
     }
@@ -197,21 +211,29 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const float *own_is = s->own_is + first, *own_d = s->own_d + first;
+    float *is = s->is + first, *d = s->d + first;
+    int index[MILL_CHUNK];
+    float u[MILL_CHUNK], left[MILL_CHUNK], right[MILL_CHUNK];
     double more[MILL_CHUNK], dd = 0.0;
-    MILL_SIMD_SUM(dd)
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      index[i] = mill_model_error_at(e, work->index + first, work->frac + first, i, &u[i]);
+    mill_load_pairs_f32(len, e->fraction, index, left, right);
+    MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int p = first + i;
-      float u_near;
-      const int k = mill_model_error_at(e, work->index, work->frac, p, &u_near);
-      const double u = (double)u_near;
-      const double fraction = (1.0 - u) * (double)e->fraction[k] + u * (double)e->fraction[k + 1];
+      const double fraction = (double)(left[i] + u[i] * (right[i] - left[i]));
       const double flux = (double)s->scratch[p] * (level * s->base[p] + (double)templ[p]);
-      const double x = fraction * flux * (double)s->own_is[p];
-      more[i] = 1.0 + x * x * scale / mill_error_width(s->ws, p);
-      const double ratio = 1.0 / sqrt(more[i]);
-      s->is[p] = (float)((double)s->own_is[p] * ratio);
-      s->d[p] = (float)((double)s->own_d[p] * ratio);
-      dd += (double)s->d[p] * (double)s->d[p] + (more[i] - more[i]); /* of infinity NaN */
+      const double x = fraction * flux * (double)own_is[i];
+      more[i] = 1.0 + x * x * scale * mill_error_per_width(s->ws, p);
+    }
+    MILL_SIMD_SUM(dd)
+    for (int i = 0; i < len; i++) {
+      const float ratio = 1.0f / sqrtf((float)more[i]);
+      is[i] = own_is[i] * ratio;
+      d[i] = own_d[i] * ratio;
+      dd += (double)d[i] * (double)d[i] + (more[i] - more[i]); /* of infinity NaN */
     }
     part[0] += mill_sum_of_logs(len, more);
     part[1] += dd;
@@ -227,23 +249,20 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
                                          double level, int n_share, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const mill_model_error *e = &arm->error;
   const size_t pitch = (size_t)m->max_seg_pix;
-  const mill_real *value = mill_sharp_rows(s, work);
   mill_real *sharp = mill_sharp_rows(s, work) + pitch, *seen = (mill_real *)work->pixel + 3 * pitch;
-  mill_block_locate_error(b, arm, s, work);
-  for (int j = 0; j < e->n_component; j++) {
-    const double scale = e->sigma[j] * sqrt((double)n_share);
+  mill_block_locate_error(b, arm, s, level, n_share, work);
+  for (int j = 0; j < arm->error.n_component && s->res; j++) {
     float *to = s->error + (size_t)j * mill_row_pitch(s->n_pix);
     MILL_FOR_SIMD(b, i, s->n_pix)
     {
-      sharp[i] = (mill_real)((double)to[i] * (level + (double)value[i]));
+      sharp[i] = (mill_real)to[i];
     }
     MILL_BARRIER(b);
     mill_block_resolve(b, s, 1, m->max_seg_pix, sharp, seen);
     MILL_FOR_SIMD(b, i, s->n_pix)
     {
-      to[i] = (float)(scale * (double)s->scratch[i] * (double)s->is[i] * (double)seen[i]);
+      to[i] = s->scratch[i] * s->is[i] * (float)seen[i];
     }
     MILL_BARRIER(b);
   }
