@@ -77,6 +77,15 @@ typedef struct mill_fit_settings {
   mill_sample_settings sample;
 } mill_fit_settings;
 
+/** Is a wavelength never used? */
+static inline int mill_wave_masked(const mill_fit_settings *set, double wave_aa)
+{
+  int is_masked = 0;
+  for (int i = 0; i < set->n_wave_mask; i++)
+    is_masked |= wave_aa > set->wave_mask[i].min_aa && wave_aa < set->wave_mask[i].max_aa;
+  return is_masked;
+}
+
 MILL_EXTERN_C_END
 
 #endif

@@ -224,7 +224,12 @@ mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mil
                                 mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
                             .n_bin = (int)(end - first),
                             .bin0 = first};
-  range.n_block = (range.n_bin + n_kept - 1) / n_kept;
+  /* blocks that are masked at the end would add nothing */
+  while (n_pix > 1 && mill_wave_masked(set, wave_aa[n_pix - 1]))
+    n_pix--;
+  const int n_used = (int)(bin_of(log(wave_aa[n_pix - 1]), step) - first) + 1;
+  range.n_block = n_used < n_kept ? 1 : (n_used + n_kept - 1) / n_kept;
+  range.n_used = range.n_block * n_kept < range.n_bin ? range.n_block * n_kept : range.n_bin;
   return range;
 }
 

@@ -39,7 +39,8 @@ typedef struct mill_guess_table {
  *  MILL_GUESS_MARGIN on each side so that few ranges serve spectra of slightly different ends. */
 typedef struct mill_guess_range {
   int arm, n_cont;
-  int n_bin, n_block; /**< bins; blocks of them that are transformed together */
+  int n_bin, n_block; /**< bins; blocks of them that are transformed, to the last with data */
+  int n_used;         /**< bins of these blocks */
   long bin0;          /**< floor(ln wavelength / ln_step) of the first */
 } mill_guess_range;
 

@@ -316,7 +316,8 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
 
 static int same_range(const mill_guess_range *a, const mill_guess_range *b)
 {
-  return a->arm == b->arm && a->n_cont == b->n_cont && a->n_bin == b->n_bin && a->bin0 == b->bin0;
+  return a->arm == b->arm && a->n_cont == b->n_cont && a->n_bin == b->n_bin &&
+         a->n_block == b->n_block && a->bin0 == b->bin0;
 }
 
 /** Find or make the templates of the guess that a set takes. */
@@ -442,10 +443,7 @@ static int make(mill_waveset_cache *c, entry *e)
 #pragma omp parallel for schedule(static) num_threads(c->n_thread)
   for (int i = 0; i < n_pix; i++) {
     ln_wave[i] = log(wave_aa[i]);
-    masked[i] = 0;
-    for (int r = 0; r < set->n_wave_mask; r++)
-      if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
-        masked[i] = 1;
+    masked[i] = (unsigned char)mill_wave_masked(set, wave_aa[i]);
   }
   if (n_coef > 0) /* a continuum of polynomials has none */
     memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
@@ -464,7 +462,7 @@ static int make(mill_waveset_cache *c, entry *e)
                           .cell_coef = (double *)(void *)(device + at_coef),
                           .cell_power = (double *)(void *)(device + at_power),
                           .masked = (unsigned char *)(device + at_masked),
-                          .n_bin = range->n_bin,
+                          .n_bin = range->n_used,
                           .n_block = range->n_block,
                           .bin_first = (int *)(void *)(device + at_first),
                           .templ = c->templates[e->i_guess].block};
