@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/layout.h"
@@ -43,10 +44,28 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   return MILL_OK;
 }
 
+/* Unit, medium and frame, where the header has them, else those of the pipeline of DESI:
+ * Angstrom, vacuum, and the solar system's barycentre. */
+static int read_conventions(mill_desi_file *file, mill_desi_arm *a, int i_hdu, double *to_aa)
+{
+  char unit[FLEN_VALUE] = "", medium[FLEN_VALUE] = "";
+  int frame;
+  MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "BUNIT", unit, sizeof unit, NULL));
+  MILL_CHECK(mill_single_key_text(file->fits, i_hdu, "AIRORVAC", medium, sizeof medium, NULL));
+  MILL_CHECK(mill_single_specsys(file->fits, i_hdu, &frame));
+  if (!mill_single_unit(unit[0] ? unit : "Angstrom", to_aa))
+    return MILL_ERROR_HDU(file->fits, i_hdu, ": BUNIT '%s', expected Angstrom, nm, um or m", unit);
+  a->air = strncasecmp(medium, "air", 3) == 0;
+  if (frame != MILL_FRAME_UNKNOWN)
+    file->frame = frame;
+  return MILL_OK;
+}
+
 static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
 {
   const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu];
   char found[256];
+  double to_aa = 1.0;
   if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
       hdu->axis[0] > MAX_PIX)
     return MILL_ERROR_HDU(
@@ -56,7 +75,10 @@ static int read_wavelengths(mill_desi_file *file, mill_desi_arm *a, int i_hdu)
         shape_text(hdu->n_axis, hdu->axis, found, sizeof found), MAX_PIX);
   a->n_pix = (int)hdu->axis[0];
   MILL_CHECK(MILL_ALLOC(a->n_pix, &a->wave_aa));
+  MILL_CHECK(read_conventions(file, a, i_hdu, &to_aa));
   MILL_CHECK(mill_fits_image_row(file->fits, i_hdu, 0, a->n_pix, a->wave_aa));
+  for (int i = 0; i < a->n_pix; i++)
+    a->wave_aa[i] *= to_aa;
   return mill_single_check_wave(file->fits, i_hdu, "WAVELENGTH", a->n_pix, a->wave_aa);
 }
 
@@ -321,11 +343,11 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
   *state = file;
   file->fits = fits;
   file->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  /* the pipeline of DESI puts all spectra into the frame of the solar system's barycentre */
-  *frame = MILL_FRAME_BARYCENTRIC;
+  file->frame = MILL_FRAME_BARYCENTRIC;
   file->limits = settings->limits;
   MILL_CHECK(choose_arms(file, settings));
   MILL_CHECK(open_arms(file));
+  *frame = file->frame;
   want_arms(file, settings);
   return MILL_OK;
 }
@@ -334,8 +356,11 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
   const mill_desi_arm *a = &file->arm[i];
-  mill_channel channel = {
-      .n_pix = a->n_pix, .n_diag = a->n_diag, .wave_aa = a->wave_aa, .wave_token = i + 1};
+  mill_channel channel = {.n_pix = a->n_pix,
+                          .n_diag = a->n_diag,
+                          .wave_aa = a->wave_aa,
+                          .air = a->air,
+                          .wave_token = i + 1};
   for (size_t k = 0; a->prefix[k]; k++)
     channel.name[k] = (char)tolower((unsigned char)a->prefix[k]);
   return channel;

@@ -21,15 +21,17 @@ typedef struct mill_desi_arm {
   char prefix[MILL_MAX_NAME]; /**< of its HDUs, upper case */
   int n_pix;                  /**< 0: the file lacks the arm */
   int n_diag;                 /**< 0: no resolution matrix */
+  int air;                    /**< its wavelengths are those in air */
   double *wave_aa;            /**< [n_pix], owned */
   mill_desi_image image[DESI_N_IMAGE];
   int is_unwanted; /**< not fitted */
 } mill_desi_arm;
 
 typedef struct mill_desi_file {
-  mill_fits_file *fits;           /**< borrowed */
-  mill_open_limits limits;        /**< for the redrock file */
-  int joint;                      /**< all exposures of a target are one row */
+  mill_fits_file *fits;    /**< borrowed */
+  mill_open_limits limits; /**< for the redrock file */
+  int joint;               /**< all exposures of a target are one row */
+  int frame;
   int i_fibermap, i_exp_fibermap; /**< -1: the file has none */
   int64_t n_spec;
   int n_arm;

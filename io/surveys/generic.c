@@ -34,7 +34,8 @@ typedef struct generic {
   mill_fits_texts name, arm; /* by row */
   /* by the index */
   unsigned char *kind; /* [n_row] FIRST of an exposure, or APART: a row of its own, not read */
-  int64_t *next_row;   /* [n_row] of the same exposure, -1: it was the last; APART: whose name */
+  int64_t *next_row;   /* [n_row] of the same exposure, -1: it was the last; APART: whose name, -1:
+                          none that the result can hold */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
   /* for reading */
@@ -104,18 +105,12 @@ static int compare_joint(const void *a, const void *b)
   return by_star != 0 ? by_star : ascending(x->id, y->id);
 }
 
-/* Names that the result can hold, arms as names of channels. */
-static int check_names(generic *g)
+enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
+
+/* Arms as names of channels. */
+static int check_arms(generic *g)
 {
-  const size_t max_name = sizeof((mill_catalog_row *)0)->object - 1;
-  for (int64_t i = 0; i < g->table.n_row; i++) {
-    const char *name = mill_fits_text_at(&g->name, i);
-    if (!name[0] || strlen(name) > max_name)
-      return MILL_ERROR_TABLE(
-          &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %zu characters",
-          (long long)i, name, max_name);
-    if (!g->arm.text)
-      continue;
+  for (int64_t i = 0; i < g->table.n_row && g->arm.text; i++) {
     char *arm = g->arm.text + (size_t)i * g->arm.stride;
     if (strlen(arm) >= MILL_MAX_NAME)
       return MILL_ERROR_TABLE(
@@ -128,9 +123,17 @@ static int check_names(generic *g)
   return MILL_OK;
 }
 
+/* Leave out a row: it is an exposure of its own that is not read, and has no name by which it could
+ * be joined. */
+static void set_row_apart(generic *g, int64_t row, int64_t id, int64_t other)
+{
+  g->kind[row] = APART;
+  g->next_row[row] = other;
+  g->exposure[g->n_exposure++] = (exposure){.first_row = row, .star_row = row, .id = (int32_t)id};
+}
+
 /* key [n] is sorted, all of one NAME: drop the rows that cannot be distinguished from an earlier
- * one, or whose TARGETID is not that of the first row, star_row; how many are left.  A row left out
- * is an exposure of its own that is not read, and has no name by which it could be joined. */
+ * one, or whose TARGETID is not that of the first row, star_row; how many are left. */
 static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
                          const int64_t *target_id)
 {
@@ -145,14 +148,10 @@ static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
       unique = k;
       other = target_id[k.row] != target_id[star_row] ? star_row : -1;
     }
-    if (other < 0) {
+    if (other < 0)
       key[n_left++] = k;
-      continue;
-    }
-    g->kind[k.row] = APART;
-    g->next_row[k.row] = other;
-    g->exposure[g->n_exposure++] =
-        (exposure){.first_row = k.row, .star_row = k.row, .id = (int32_t)k.id};
+    else
+      set_row_apart(g, k.row, k.id, other);
   }
   return n_left;
 }
@@ -180,6 +179,7 @@ static int group_rows(generic *g, const catalog *c)
 {
   int err = MILL_OK;
   row_key *key = NULL;
+  int64_t n = 0;
   const int64_t n_row = g->table.n_row;
   MILL_FREE(g->kind, g->next_row, g->exposure); /* of an earlier index */
   g->kind = NULL;
@@ -195,14 +195,18 @@ static int group_rows(generic *g, const catalog *c)
       MILL_TRY(MILL_ERROR_TABLE(&g->table,
                                 "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",
                                 (long long)i, (long long)c->id[i]));
-    key[i] = (row_key){.name = mill_fits_text_at(&g->name, i),
-                       .arm = mill_fits_text_at(&g->arm, i),
-                       .row = i,
-                       .id = c->id[i]};
+    const char *name = mill_fits_text_at(&g->name, i);
+    if (name[0] && strlen(name) <= MAX_NAME)
+      key[n++] =
+          (row_key){.name = name, .arm = mill_fits_text_at(&g->arm, i), .row = i, .id = c->id[i]};
+    else
+      set_row_apart(g, i, c->id[i], -1);
   }
-  qsort(key, (size_t)n_row, sizeof *key, compare_keys);
-  for (int64_t i = 0, end; i < n_row; i = end) {
-    for (end = i + 1; end < n_row && strcmp(key[end].name, key[i].name) == 0;)
+  if (n == 0 && n_row > 0)
+    MILL_TRY(MILL_ERROR_TABLE(&g->table, "no row has a NAME of 1 to %d characters", MAX_NAME));
+  qsort(key, (size_t)n, sizeof *key, compare_keys);
+  for (int64_t i = 0, end; i < n; i = end) {
+    for (end = i + 1; end < n && strcmp(key[end].name, key[i].name) == 0;)
       end++;
     add_star(g, key + i, end - i, c->target_id);
   }
@@ -237,7 +241,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
   *frame = g->table.frame;
   MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g, NULL));
-  return check_names(g);
+  return check_arms(g);
 }
 
 /* Exposures [i, end) as a row. */
@@ -517,6 +521,10 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     if (!is_row || g->kind[number[i]] == FOLLOWS)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: no exposure begins in row %lld",
                         g->table.file->guard->path, (long long)number[i]);
+    if (g->kind[number[i]] == APART && g->next_row[number[i]] < 0)
+      return MILL_ERROR_TABLE(
+          &g->table, "NAME of row %lld (counted from 0) is '%s'; it must have 1 to %d characters",
+          (long long)number[i], mill_fits_text_at(&g->name, number[i]), MAX_NAME);
     if (g->kind[number[i]] == APART)
       return MILL_ERROR_TABLE(
           &g->table,

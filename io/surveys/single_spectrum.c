@@ -263,6 +263,18 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   return MILL_OK;
 }
 
+/* Numbers as stored, so that NaN stays NaN; nulls of integers, which have a value, become NaN. */
+static int read_numbers(fitsfile *fptr, int number, int64_t i_row, int n_pix, double *out,
+                        int *status)
+{
+  double nan_value = NAN;
+  int type = TDOUBLE, any_null;
+  fits_get_coltype(fptr, number, &type, NULL, NULL, status);
+  return fits_read_col(fptr, TDOUBLE, number, i_row + 1, 1, n_pix,
+                       type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null,
+                       status);
+}
+
 static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix)
 {
   mill_fits_column c;
@@ -309,9 +321,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
 {
   int number = 0, status = 0;
   MILL_CHECK(find_pixels(file, i_hdu, column, n_pix, &number));
-  /* no value is substituted for nulls, so that NaN stays NaN */
-  MILL_CHECK_FITS(file, i_hdu,
-                  fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
+  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, 0, n_pix, out, &status),
                   "column %s cannot be read", column);
   return MILL_OK;
 }
@@ -341,10 +351,9 @@ int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t 
 {
   int status = 0;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  MILL_CHECK_FITS(
-      file, i_hdu,
-      fits_read_col(file->fptr, TDOUBLE, number, i_row + 1, 1, n_pix, NULL, out, NULL, &status),
-      "row %lld (counted from 0) of column %d cannot be read", (long long)i_row, number);
+  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, i_row, n_pix, out, &status),
+                  "row %lld (counted from 0) of column %d cannot be read", (long long)i_row,
+                  number);
   return MILL_OK;
 }
 

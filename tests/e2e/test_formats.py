@@ -120,6 +120,7 @@ class Alike(Formats):
                 ("lamost", "!HELIO;+HELIO_RV=            -29.28083", "coadd", HELIOCENTRIC),
                 ("lamost", "!HELIO", "coadd", UNKNOWN),
                 ("weave", "+SPECSYS = 'BARYCENT'", "coadd", BARYCENTRIC),
+                ("desi", "B_WAVELENGTH+SPECSYS = 'TOPOCENT'", "coadd", TOPOCENTRIC),
                 ("4most", "!SPECSYS;SPECTAB+SPECSYS = 'TOPOCENT'", "coadd", TOPOCENTRIC),
                 ("generic", "SPECTRA!FRAME", "coadd", UNKNOWN)):
             answer = self.read(Sample(kind, edits=edits), f"exposures: {exposures}\n")
@@ -129,6 +130,8 @@ class Alike(Formats):
         for kind, edits, medium, is_air in (
                 ("sdss", "+VACUUM  =                    F", "auto", True), ("sdss", "", "auto", False),
                 ("lamost", "+VACUUM  =                    F", "auto", True),
+                ("desi", "B_WAVELENGTH+AIRORVAC= 'air     '", "auto", True),
+                ("desi", "B_WAVELENGTH+AIRORVAC= 'vac     '", "auto", False),
                 ("weave", "BLUE_DATA!CTYPE1;BLUE_DATA!CRPIX1;BLUE_DATA!CUNIT1;"
                           "BLUE_DATA+CTYPE1  = 'LINEAR'", "vacuum", False), ("weave", "", "auto", True),
                 ("4most", "SPECTAB!1CTYP1", "vacuum", False), ("4most", "", "auto", True),
@@ -176,6 +179,13 @@ class Desi(Formats):
                 ("B_FLUX ~E;B_FLUX @1=4;B_FLUX @3=7;B_FLUX+BSCALE  = 0.5;B_FLUX+BZERO   = 5.0",
                  [5, 7, 5, 8.5])):
             self.assertFirst(edits, "flux", first)
+
+    def test_wavelengths_in_nm(self):
+        s = Sample("desi")
+        wave = s.spectra[0]["wave"]
+        s.hdus[2].column("").values /= 10
+        self.assertSame(self.read(s.edit("B_WAVELENGTH+BUNIT   = 'nm'"))["segments"][0]["wave"],
+                        wave.astype(">f8") / 10 * 10)
 
     def test_masks_of_any_integer(self):
         top = -2**31  # a bit beyond the 32 that are kept
@@ -387,6 +397,14 @@ class Others(Formats):
         self.assertEqual(len(found), 3)
         self.assertSame(found[0]["flux"][:3], [0.5, np.nan, 0])
 
+    def test_nulls_of_integers_are_bad_pixels(self):
+        for kind, hdu, name, number in (("4most", "SPECTAB", "FLUX_IVAR", 2), ("lamost", "COADD", "IVAR", 2)):
+            s = Sample(kind)
+            n = s.hdus[1].column(name).repeat
+            s.edit(f"{hdu} {name}~{n}J;{hdu} {name}@1=2147483647;{hdu} {name}@2=3;"
+                   f"{hdu}+TNULL{number}  =           2147483647")
+            self.assertSame(self.read(s)["segments"][0]["ivar"][:3], [0, np.nan, 3])
+
     def test_4most_signal_to_noise(self):
         by = "minsn_from: scores\nminsn: 10\n"
         (row,) = self.read(Sample("4most"), by)["rows"]
@@ -530,6 +548,7 @@ class Generic(Formats):
                 (self.sample(self.TWINS + pieces), "", 0, 2, "another TARGETID"),
                 *((self.sample("SPECTRA WAVELENGTH@" + value), "", 0, 1, "WAVELENGTH")
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
+                (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),
                 (self.sample(error), "", 0, 2, "in a unit of 10^-17 times"),
                 (self.sample(sigma), "", 1, 1, "LSF_SIGMA"),
                 (vectors(IVAR=[4, 3, 4]), "", 0, 1, "4 values of FLUX, but 3 of IVAR"),
