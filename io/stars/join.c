@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/log.h"
 
 /* A row, as ranks send it to each other. */
 typedef struct entry {
@@ -134,11 +135,36 @@ static double distance_deg(const entry *a, const entry *b)
   return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
 }
 
+/* Catalogues write -999 or so where a position is unknown. */
+static int has_position(const entry *e)
+{
+  return fabs(e->ra) <= 360 && fabs(e->dec) <= 90;
+}
+
 static int64_t owner_of(const survey *all, int64_t i)
 {
   while (all->owner[i] != i)
     i = all->owner[i];
   return i;
+}
+
+/* Tell of rows of one name that are far from its first: two objects, or a name that stands for none.
+ * A number that is no position tells nothing. */
+static void tell_far(const survey *all)
+{
+  const double far_deg = 1.0 / 60.0;
+  int64_t n = 0;
+  const entry *one = NULL;
+  for (int64_t i = 0; i < all->n_entry; i++) {
+    const entry *e = &all->entry[i], *first = &all->entry[all->owner[i]];
+    if (has_position(e) && has_position(first) && distance_deg(e, first) > far_deg && n++ == 0)
+      one = e;
+  }
+  if (n > 0)
+    mill_log_warning(
+        "join_by_name: %lld rows are more than 1 arcmin from the first of their name or "
+        "TARGETID, such as '%s' (TARGETID %lld), but joined to it: are they one object?",
+        (long long)n, one->object, (long long)one->target_id);
 }
 
 /* Objects near each other become one, whose owner is the first of all. */
@@ -149,8 +175,7 @@ static int join_near(survey *all, double radius_deg)
   int64_t n = 0;
   MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
   for (int64_t i = 0; i < all->n_entry; i++)
-    /* catalogues write -999 or so where a position is unknown */
-    if (fabs(all->entry[i].ra) <= 360 && fabs(all->entry[i].dec) <= 90)
+    if (has_position(&all->entry[i]))
       sorted[n++] = &all->entry[i];
   if (n > 0)
     qsort(sorted, (size_t)n, sizeof *sorted, compare_dec);
@@ -284,6 +309,8 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
   err = MILL_ALLOC(1, &join);
   if (err == MILL_OK)
     err = find_owners(&all);
+  if (err == MILL_OK && mpi->rank == 0)
+    tell_far(&all);
   if (err == MILL_OK && radius_arcsec > 0)
     err = join_near(&all, radius_arcsec / 3600.0);
   if (err == MILL_OK)

@@ -170,6 +170,13 @@ class Test(ProgramTest):
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED])
         self.fit("apart.h5", *args[:2], args[3], paths["topocentric"], lib=self.lib)
 
+    def test_stars_of_one_name_far_from_each_other_are_told_of(self):
+        args = ("--config", self.config, "--join-by-name", written("first.fits", self.rows[: len(ARMS)]))
+        for away, told in ((1.02 / 60, True), (0.98 / 60, False)):
+            rows = [dict(row, DEC=row["DEC"] + away) for row in self.rows[: len(ARMS)]]
+            done = self.fit("far.h5", *args, "--overwrite", written("second.fits", rows), lib=self.lib)
+            self.assertEqual("1 rows are more than 1 arcmin" in done.stderr, told, done.stderr)
+
     def test_the_example_of_the_documentation(self):
         text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")
         section = text[text.index("## Generic input"):]
