@@ -68,8 +68,8 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
   const size_t n_par = (size_t)mill_n_par(h);
   mill_eval *eval = NULL;
   double *penalty = out->penalty;
-  if (n < 0)
-    MILL_FAIL(MILL_ERR_USAGE, "%d points", n);
+  if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
+    MILL_FAIL(MILL_ERR_USAGE, "%d points%s", n, n > 0 ? ", but theta or m2ll is NULL" : "");
   MILL_TRY(MILL_ALLOC(n < MOST_POINTS ? n : MOST_POINTS, &eval));
   if (!penalty)
     MILL_TRY(MILL_ALLOC(n, &penalty));

@@ -7,6 +7,7 @@
 
 #include <hdf5.h>
 
+#include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
 #include "kernels/find_backend.h"
 #include "src/system/thread.h"
@@ -121,6 +122,7 @@ static int open_library(starmill_library *h, const char *path, const char *confi
   MILL_TRY(mill_config_cut_arms(c, &h->lib));
   name_offsets(h);
   MILL_TRY(mill_config_bind(c, &h->lib));
+  MILL_TRY(mill_prior_check(&h->lib, 1, &c->fit, 0));
   MILL_TRY(mill_config_arms(c, &h->lib, h->spectra.arm_wanted));
   h->spectra.lib = &h->lib;
   h->spectra.config = c;
@@ -291,6 +293,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
       config.prior[config.n_prior++] = named(h, j, mean[j], sigma[j]);
   }
   MILL_CHECK(mill_config_bind(&config, &h->lib));
+  MILL_CHECK(mill_prior_check(&h->lib, 1, &config.fit, 0));
   config.fit.resolution = h->set.resolution;
   MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
   h->set = config.fit;

@@ -120,6 +120,8 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
 {
   enum { MOST = 1 << 16 };
   *n_exposure = 1;
+  if (n < 0 || (n > 0 && !spectrum))
+    return MILL_ERROR(MILL_ERR_USAGE, "%d spectra%s", n, n > 0 ? ", but NULL" : "");
   for (int i = 0; i < n; i++) {
     const starmill_spectrum *s = &spectrum[i];
     if (s->exposure < 0 || s->exposure >= MOST)
@@ -208,15 +210,15 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
 {
   mill_eval eval;
   double penalty;
-  const mill_star raw = mill_star_raw(star, 0, NULL);
-  if (star->library != h)
-    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
+  if (!star || star->library != h)
+    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library, or is none");
   if (h->held == star->number)
     return MILL_OK;
   h->held = 0;
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(star->status));
+  const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
   if (h->prepared.status != MILL_STATUS_NOT_DONE)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",

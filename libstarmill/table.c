@@ -131,8 +131,8 @@ static int take_result(void *context, const mill_fit_result *result, const float
 
 static int check_fit(const starmill_library *h, const fit_task *f)
 {
-  if (f->n < 0)
-    return MILL_ERROR(MILL_ERR_USAGE, "%d stars", f->n);
+  if (f->n < 0 || (f->n > 0 && !f->star))
+    return MILL_ERROR(MILL_ERR_USAGE, "%d stars%s", f->n, f->n > 0 ? ", but NULL" : "");
   for (int i = 0; i < f->n; i++)
     if (!f->star[i] || f->star[i]->library != h)
       return MILL_ERROR(MILL_ERR_USAGE, "star %d was made with another library, or is none", i);

@@ -14,6 +14,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/log.h"
 
 enum { NAME_SIZE = sizeof((mill_catalog_row *)0)->identifier, COLUMN_SIZE = FLEN_VALUE };
 static const char *const key_name[] = {"IDENTIFIER", "TARGETID"};
@@ -230,7 +231,8 @@ static const char *star_text(const entry *e, char text[NAME_SIZE + 16])
   return text;
 }
 
-void mill_prior_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
+/* What a fit with n_lib libraries allows of parameter j of lib[0]. */
+static void get_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
                       double range[2])
 {
   range[0] = j == MILL_PAR_VRAD ? set->min_vel_km_s : 0.0;
@@ -244,9 +246,30 @@ void mill_prior_range(const mill_library *lib, int n_lib, const mill_fit_setting
   }
 }
 
-int mill_prior_is_far(const double range[2], double mean, double sigma)
+static int is_far(const double range[2], double mean, double sigma)
 {
   return mean < range[0] - FAR * sigma || mean > range[1] + FAR * sigma;
+}
+
+int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud)
+{
+  for (int j = 0; j < MILL_PAR_LABEL0 + lib->n_label; j++) {
+    const double mean = set->prior_mean[j], sigma = set->prior_sigma[j];
+    const char *name[2];
+    double range[2];
+    mill_star_table_names(lib, j, name);
+    get_range(lib, n_lib, set, j, range);
+    if (sigma > 0.0 && is_far(range, mean, sigma))
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "priors: %s %g +- %g is more than five sigma outside its range; give it in "
+                        "the unit of the result",
+                        name[0], mean, sigma);
+    if (is_loud && sigma > 0.0 && (mean < range[0] || mean > range[1]))
+      mill_log_warning("priors: %s %g +- %g is outside its range, %g to %g, and pulls stars to the "
+                       "edge",
+                       name[0], mean, sigma, range[0], range[1]);
+  }
+  return MILL_OK;
 }
 
 /* Pair k of all rows. */
@@ -270,7 +293,7 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
           s->path, s->column[column[0]], star_text(e, text), value[row], error[row]);
     prior[0] = value[row];
     prior[1] = error[row];
-    if (mill_prior_is_far(range, value[row], error[row]) && t->n_beyond++ == 0)
+    if (is_far(range, value[row], error[row]) && t->n_beyond++ == 0)
       snprintf(t->beyond, sizeof t->beyond, "%s %g +- %g of %s", s->column[column[0]], value[row],
                error[row], star_text(e, text));
   }
@@ -361,7 +384,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
   MILL_TRY(MILL_ALLOC(s->n_row, &error));
   MILL_TRY(read_keys(s, t));
   for (int k = 0; k < t->n_pair; k++) {
-    mill_prior_range(lib, n_lib, set, t->pair[k], range);
+    get_range(lib, n_lib, set, t->pair[k], range);
     MILL_TRY(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
   digest(lib, t);

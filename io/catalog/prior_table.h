@@ -13,13 +13,10 @@
 
 typedef struct mill_prior_table mill_prior_table;
 
-/** What a fit with n_lib libraries allows of parameter j of lib[0]. */
-void mill_prior_range(const mill_library *lib, int n_lib, const mill_fit_settings *set, int j,
-                      double range[2]);
-
-/** Is a prior beyond such a range by more than five sigma, as numbers that stand for a missing one and
- *  other units are? */
-int mill_prior_is_far(const double range[2], double mean, double sigma);
+/** Check the settings' own priors against what a fit with n_lib libraries allows.  MILL_ERR_CONFIG
+ *  names one that is beyond by more than five sigma, as numbers that stand for a missing one and
+ *  other units are; is_loud: a warning of the others that are beyond. */
+int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings *set, int is_loud);
 
 /** Read a table; 24 bytes a row and 16 for each of its priors, 64 more for an IDENTIFIER, are
  *  held until it is freed.

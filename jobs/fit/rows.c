@@ -30,6 +30,21 @@ static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
   return MILL_OK;
 }
 
+/* Masks may be for a wider library; but what masks nothing may be a mistake. */
+static void tell_masks(const mill_fit_setup *setup)
+{
+  const mill_fit_settings *set = &setup->config.fit;
+  for (int i = 0; i < set->n_wave_mask && !setup->config.wave_mask_auto; i++) {
+    int n = 0;
+    for (int a = 0; a < setup->lib.n_arm; a++)
+      n += set->wave_mask[i].min_aa < setup->lib.arm[a].wave_aa[setup->lib.arm[a].n_pix - 1] &&
+           set->wave_mask[i].max_aa > setup->lib.arm[a].wave_aa[0];
+    if (n == 0)
+      mill_log_info("wave_mask: [%g, %g] A is outside all arms of the library and masks nothing",
+                    set->wave_mask[i].min_aa, set->wave_mask[i].max_aa);
+  }
+}
+
 /* After what the start table may have of a row: the row has no key to find it by; it has priors. */
 enum { NO_KEY = MILL_START_NOT_FINITE + 1, HAS_PRIOR, N_COUNT };
 
@@ -115,6 +130,8 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
 {
   int64_t n[N_COUNT];
   MILL_CHECK(mill_mpi_agree(call->mpi, settle_wave_mask(setup, inputs)));
+  if (call->mpi->rank == 0)
+    tell_masks(setup);
   if (call->mpi->rank == 0 && inputs->n_row == 0)
     mill_log_warning("no star to fit: %s; the result has no rows",
                      inputs->n_unreadable == inputs->n_file

@@ -210,21 +210,9 @@ static int load_priors(void *context)
   int err = MILL_OK;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
-  const mill_fit_settings *set = &config->fit;
-  for (int j = 0; j < MILL_PAR_LABEL0 + setup->lib.n_label; j++) {
-    const double mean = set->prior_mean[j], sigma = set->prior_sigma[j];
-    const char *name[2];
-    double range[2];
-    mill_star_table_names(&setup->lib, j, name);
-    mill_prior_range(setup->library, setup->n_library, set, j, range);
-    if (sigma > 0.0 && mill_prior_is_far(range, mean, sigma))
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "priors: %s %g +- %g is more than five sigma outside its range; give it in "
-                        "the unit of the result",
-                        name[0], mean, sigma);
-  }
-  if (!config->prior_table[0])
-    return MILL_OK;
+  err = mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0);
+  if (err != MILL_OK || !config->prior_table[0])
+    return err;
   const int watch =
       mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table of priors", config->prior_table);
   MILL_TRY(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,

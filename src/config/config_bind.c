@@ -96,6 +96,43 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
+static int overlaps(const mill_arm *arm, double min_aa, double max_aa)
+{
+  return min_aa < exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)) &&
+         max_aa > exp(arm->ln_wave0);
+}
+
+/* Refuse wavelengths in another unit, which would do nothing: a part that leaves nothing of its arm,
+ * a mask outside the library that in nm or um would be inside. */
+static int check_ranges(const mill_config *config, const mill_library *lib)
+{
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *c = &config->arm[i];
+    if (!overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
+          "Angstrom",
+          c->min_aa, c->max_aa, c->arm);
+  }
+  for (int i = 0; i < config->fit.n_wave_mask; i++) {
+    const double min = config->fit.wave_mask[i].min_aa, max = config->fit.wave_mask[i].max_aa;
+    int as_aa = 0, as_other = 0;
+    for (int a = 0; a < lib->n_arm; a++) {
+      as_aa |= overlaps(&lib->arm[a], min, max);
+      as_other |= overlaps(&lib->arm[a], 10.0 * min, 10.0 * max) ||
+                  overlaps(&lib->arm[a], 1e4 * min, 1e4 * max);
+    }
+    if (!as_aa && as_other)
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "wave_mask: [%g, %g] is outside the library, unless in nm or um; give vacuum "
+          "wavelengths in Angstrom",
+          min, max);
+  }
+  return MILL_OK;
+}
+
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
   int i_par = 0;
@@ -121,6 +158,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
                         channel[0] ? ", channel: " : "", channel, config->arm[i].arm,
                         channel[0] ? ", channel: " : "", channel);
     }
+  MILL_CHECK(check_ranges(config, lib));
   MILL_CHECK(bind_lsf(config, lib));
   MILL_CHECK(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {

@@ -587,6 +587,9 @@ MILL_TEST(parameters_are_fixed_and_have_priors)
   fixed[1] = 1e4;
   refused(STARMILL_CONFIG, "vsini",
           starmill_library_constrain(fx.library, fixed, NULL, NULL, &fx.error));
+  mean[2] = -9999;
+  refused(STARMILL_CONFIG, "five sigma",
+          starmill_library_constrain(fx.library, NULL, mean, sigma, &fx.error));
   check(starmill_library_constrain(fx.library, NULL, NULL, NULL, &fx.error));
   check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
                                &fx.error));
@@ -659,7 +662,16 @@ MILL_TEST(wrong_arguments_are_named)
   spectrum[0].exposure = 0;
   spectrum[0].flux = NULL;
   refused(STARMILL_USAGE, "flux", starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));
+  refused(STARMILL_USAGE, "-1 spectra",
+          starmill_star_create(fx.library, spectrum, -1, &star, &fx.error));
+  refused(STARMILL_USAGE, "NULL", starmill_star_create(fx.library, NULL, 1, &star, &fx.error));
   assert_null(star);
+  refused(
+      STARMILL_USAGE, "NULL",
+      starmill_minus2loglike(fx.library, fx.star[0], 1, NULL, &m2ll, NULL, NULL, NULL, &fx.error));
+  refused(
+      STARMILL_USAGE, "is none",
+      starmill_minus2loglike(fx.library, NULL, 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
   memcpy(theta, fx.truth[0], sizeof theta);
   theta[0] = 2000;
   refused(STARMILL_RANGE, "max_vel",

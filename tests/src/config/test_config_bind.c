@@ -175,6 +175,8 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
        "vrad, vsini, teff, logg, feh"},
       {"arms: [b, z]", "arms: no arm z", "b, r"},
       {"arms: [{name: z, min: 7000}]", "arms: no arm z", "b, r"},
+      {"wave_mask: [[430, 445], [6000, 6100]]", "wave_mask: [430, 445]", "in Angstrom"},
+      {"arms: [{name: r, min: 600, max: 700}]", "arms: min 600", "nothing of arm r"},
       {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
       {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
       {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "set for arm b"},
@@ -197,6 +199,7 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
   lib.n_guess_vsini = 2;
   for (int a = 0; a < 2; a++) {
     lib.arm[a].n_pix = 100001;
+    lib.arm[a].ln_wave0 = log(3600.0);
     lib.arm[a].ln_step = 10.0 / MILL_C_KM_S;
   }
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
