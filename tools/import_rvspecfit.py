@@ -121,6 +121,8 @@ def refuse_air(net):
     """starmill's wavelengths are in vacuum; only the spectra's own file says what theirs are."""
     path = os.path.join(os.path.dirname(net.path), f"specs_{net.setup}.h5")
     if not os.path.exists(path) or not h5py.is_hdf5(path):
+        print(f"{net.path}: {os.path.basename(path)} is not beside it to say whether its wavelengths "
+              "are in air; they are taken as vacuum", file=sys.stderr)
         return
     with h5py.File(path, "r") as file:
         command = value(file, "cmdline", "")

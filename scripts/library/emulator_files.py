@@ -178,6 +178,9 @@ def read_arm(file, path, arm_name, sigma):
     wave = array_of(file, "lam", "f8", 1)
     if len(wave) < 2 or not (np.isfinite(wave).all() and (wave > 0).all()):
         raise ValueError("lam must be wavelengths above 0")
+    if wave[-1] < 1000:
+        raise ValueError(f"lam ends at {wave[-1]:g} A, before any spectrum; it must be in Angstrom, "
+                         "in vacuum (are these nm or um?)")
     n_layer = int(file.attrs["nlayers"])
     if not 1 <= n_layer <= MAX_LAYER:
         raise ValueError(f"has {n_layer} layers, this program takes 1 to {MAX_LAYER}")

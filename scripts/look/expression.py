@@ -82,8 +82,18 @@ class Expression:
     def _Compare(self, node):
         """a < b < c: a < b and b < c."""
         sides = [self._value(side) for side in (node.left, *node.comparators)]
+        for a, op, b in zip(sides, node.ops, sides[1:]):
+            if isinstance(op, (ast.Eq, ast.NotEq)):
+                self._check_exact(np.asarray(a), np.asarray(b))
         return np.logical_and.reduce([self._operator(node, op)(left, right)
                                       for left, op, right in zip(sides, node.ops, sides[1:])])
+
+    def _check_exact(self, *sides):
+        """Integers beyond 2**53 would be rounded to be equal to a real number."""
+        kinds = sorted(side.dtype.kind for side in sides)
+        if kinds == ["f", "i"] and any((np.abs(s) >= 2**53).any() for s in sides if s.dtype.kind == "f"):
+            raise self._failure("asks whether an integer equals a real number beyond 2**53, which is "
+                                "not exact: write all digits, without . or e")
 
     def _UnaryOp(self, node):
         value = self._value(node.operand)

@@ -190,6 +190,7 @@ class LibraryTest(ProgramTest):
                 ("mapper/std", 1, -5, "std above"),
                 ("lam", 10, 5005.1, "not uniform"),
                 ("lam", 10, np.nan, "wavelengths above 0"),
+                ("lam", -1, 500.0, "ends at 500 A"),
                 ("outside/points", (5, 1), np.inf, "outside/points"),
                 ("outside/hull01_equations", (0, 0), 0.5, "normal of hull 0"),
                 ("mapper/log_ids", 0, 9, "mapper/log_ids names a label")):

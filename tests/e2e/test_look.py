@@ -207,6 +207,7 @@ class Select(Look):
                 ("SN_R > 10 & FEH < -2", ["write comparisons that & or | join in parentheses"]),
                 ("TEFF >", ["cannot be understood"]),
                 ("TEFF", ["neither true nor false"]),
+                ("1 == TARGETID == 3.2e17", ["equals a real number beyond 2**53", "all digits"]),
                 ("__import__('os').system('true') and TEFF > 1", ["which is not one of"]),
                 ("TEFF.__class__", ["which means nothing here"]),
                 ("[TEFF for TEFF in 'ab']", ["which means nothing here"])):
