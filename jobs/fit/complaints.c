@@ -52,7 +52,7 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
   char no_lsf[LIST_SIZE], outside[LIST_SIZE];
   if (c->i_file != left->i_file) {
     c->i_file = left->i_file;
-    c->told_no_lsf = c->told_outside = c->told_odd_lsf = 0;
+    c->told_no_lsf = c->told_outside = c->told_odd_lsf = c->told_shifted = 0;
     c->told_beyond = 0;
   }
   list_arms(c->lib, left->no_lsf & ~c->told_no_lsf, no_lsf);
@@ -74,9 +74,15 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
     mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
                      "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
+  if (left->shifted & ~c->told_shifted)
+    mill_log_warning(
+        "%s: the resolution matrix moves light by %.1f pixels, and so velocities: are its "
+        "diagonals in the order of DESI?",
+        path, left->shift_pix);
   c->told_no_lsf |= left->no_lsf;
   c->told_outside |= left->outside;
   c->told_odd_lsf |= left->odd_lsf;
+  c->told_shifted |= left->shifted;
   c->told_beyond |= left->beyond;
 }
 

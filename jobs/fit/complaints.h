@@ -9,11 +9,12 @@
 
 /** Arms of a row that cannot be fitted, by reason; a bit for each arm. */
 typedef struct mill_left_out {
-  unsigned no_lsf, outside, odd_lsf;
+  unsigned no_lsf, outside, odd_lsf, shifted;
   int beyond;               /**< a channel lies beyond all arms: */
   double first_aa, last_aa; /**< its range, of the last such one */
   /** where no spectrograph has such a sigma: it, its wavelength and the width of pixels */
   double sigma_aa, sigma_wave_aa, pixel_aa;
+  double shift_pix; /**< by which a matrix moves light, of the last such arm */
   int i_file;       /**< of the catalog, of the last of them */
   char reason[512]; /**< why outside, of the last such arm */
 } mill_left_out;
@@ -23,7 +24,7 @@ typedef struct mill_complaints {
   const mill_library *lib;
   const mill_inputs *inputs;
   int i_file; /**< file of the warnings so far; -1: none yet */
-  unsigned told_no_lsf, told_outside, told_odd_lsf;
+  unsigned told_no_lsf, told_outside, told_odd_lsf, told_shifted;
   int told_beyond;
 } mill_complaints;
 

@@ -60,7 +60,7 @@ static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
   return code;
 }
 
-static const double LEAST_SIGMA = 0.1; /* pixels */
+static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5; /* pixels; DESI's is below 0.1 */
 
 /* Is the sigma in the middle of a segment implausible for a spectrograph? */
 static int is_odd_sigma(const mill_raw_segment *s, mill_left_out *left)
@@ -78,6 +78,21 @@ static int is_odd_sigma(const mill_raw_segment *s, mill_left_out *left)
     left->pixel_aa = pixel;
   }
   return is_odd;
+}
+
+/* Does the resolution matrix in the middle of a segment move light? */
+static int is_shifting(const mill_raw_segment *s, mill_left_out *left)
+{
+  double sum = 0.0, moment = 0.0;
+  for (int d = 0; d < s->n_diag; d++) {
+    const double r = (double)s->resolution[(size_t)d * (size_t)s->n_pix + (size_t)s->n_pix / 2];
+    sum += r;
+    moment += r * (double)(s->n_diag / 2 - d);
+  }
+  const int is_far = sum > 0.0 && fabs(moment) > MOST_SHIFT * sum;
+  if (is_far)
+    left->shift_pix = fabs(moment) / sum;
+  return is_far;
 }
 
 /* Leave the segments of a row that can be fitted, at the beginning of its own. */
@@ -106,6 +121,10 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
     MILL_CHECK(code);
     if (s->sigma_aa && is_odd_sigma(s, left)) {
       left->odd_lsf |= 1u << s->arm;
+      left->i_file = s->i_file;
+    }
+    if (s->resolution && is_shifting(s, left)) {
+      left->shifted |= 1u << s->arm;
       left->i_file = s->i_file;
     }
     if (stars->fit.resolution != MILL_RES_NONE)
@@ -222,7 +241,7 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
   if (stars->task->call->options->fit && !star->start) {
     return put_unfitted(stars->task, row->row, MILL_STATUS_NO_FIT);
   }
-  if (left.no_lsf || left.outside || left.beyond || left.odd_lsf)
+  if (left.no_lsf || left.outside || left.beyond || left.odd_lsf || left.shifted)
     mill_complain(&stars->complaints, &left);
   *is_star = star->n_segment > 0;
   if (!*is_star)

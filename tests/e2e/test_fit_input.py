@@ -128,6 +128,13 @@ class BadFiles(EndToEnd):
         self.assertOneLine(done, "big.fits.gz", "gzip_limit_mib", status=3)
         self.assertEqual(differing(read(self.path), self.expected), [])
 
+    def test_a_resolution_matrix_that_moves_light_is_told_of(self):
+        def roll(hdus):
+            hdus["R_RESOLUTION"].data = np.roll(hdus["R_RESOLUTION"].data, 2, axis=1)
+        for name, edit, n in ("rolled", roll, 1), ("straight", None, 0):
+            done = self.fit(f"{name}.h5", cut(f"{name}.fits", [3, 100], edit))
+            self.assertEqual(done.stderr.count("moves light by 2.0 pixels"), n, done.stderr)
+
     def test_resolution_that_is_not_finite_costs_pixels(self):
         def last(table):
             return {name: values[1:] for name, values in table.items()}
