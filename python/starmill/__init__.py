@@ -118,6 +118,11 @@ class Spectrum:
     def __post_init__(self) -> None:
         if (self.ivar is None) == (self.error is None):
             raise ValueError("a Spectrum needs ivar or error, and not both")
+        unit = getattr(self.flux, "unit", None)
+        for name, power in (("ivar", -2), ("error", 1), ("systematic", 1)):
+            value = getattr(self, name)
+            if unit is not None and hasattr(value, "to_value"):  # Astropy's quantities
+                setattr(self, name, value.to_value(unit ** power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
         self.flux = self._pixels(self.flux, np.float32, "flux", n_pix)

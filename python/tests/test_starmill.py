@@ -197,6 +197,28 @@ def test_masked_and_wide_values_are_bad_pixels():
     assert list(starmill.Spectrum([1, 2], [1, 2], [1, 2], mask=[0.5, 0]).mask) == [1, 0]
 
 
+class Quantity:
+    """As Astropy's, with a number for a unit."""
+
+    def __init__(self, value, unit):
+        self.value, self.unit = np.array(value), unit
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value.astype(dtype)
+
+    def to_value(self, unit):
+        return self.value * self.unit / unit
+
+
+def test_errors_come_in_the_unit_of_the_flux():
+    flux = Quantity([1.0, 2.0], 1e-3)
+    spectrum = starmill.Spectrum([1, 2], flux, error=Quantity([5.0, 4.0], 1e-4), systematic=Quantity(1.0, 1e-3))
+    np.testing.assert_allclose(spectrum.ivar, [4, 6.25], rtol=1e-6)
+    np.testing.assert_allclose(spectrum.systematic, 1)
+    spectrum = starmill.Spectrum([1, 2], flux, Quantity([4e6, 1e6], 1.0))
+    np.testing.assert_allclose(spectrum.ivar, [4, 1], rtol=1e-6)
+
+
 def test_threads_take_a_library_each(made):
     spectrum, theta = made
     values = {}
