@@ -115,7 +115,7 @@ static int check_ranges(const mill_config *config, const mill_library *lib)
           "Angstrom",
           c->min_aa, c->max_aa, c->arm);
   }
-  for (int i = 0; i < config->fit.n_wave_mask; i++) {
+  for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {
     const double min = config->fit.wave_mask[i].min_aa, max = config->fit.wave_mask[i].max_aa;
     int as_aa = 0, as_other = 0;
     for (int a = 0; a < lib->n_arm; a++) {
