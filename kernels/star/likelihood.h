@@ -276,6 +276,8 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
   {
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const float *is = s->is + first, *d = s->d + first;
+    const unsigned char *good = s->good + first;
     double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++)
@@ -298,9 +300,9 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     double chi = 0.0, below = 0.0;
     MILL_SIMD_SUM(chi, below)
     for (int i = 0; i < len; i++) {
-      const double model = flux[i] * (double)s->is[first + i];
-      const double r = s->good[first + i] ? (double)s->d[first + i] - model : 0.0;
-      const double low = s->good[first + i] && model < 0.0 ? model : 0.0;
+      const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
+      const double r = good[i] ? (double)d[i] - model : 0.0;
+      const double low = model < 0.0 ? model : 0.0;
       chi += r * r;
       below += low * low;
       poly[i] = model;
@@ -309,7 +311,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     if (keep) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        s->scratch[first + i] = s->good[first + i] ? (float)poly[i] : 0.0f;
+        s->scratch[first + i] = (float)poly[i];
     }
     MILL_SIMD_MAX(worst)
     for (int i = 0; i < len; i++)

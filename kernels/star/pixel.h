@@ -99,11 +99,12 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
   {
     const int first = (int)((int64_t)s->n_pix * k / n),
               end = (int)((int64_t)s->n_pix * (k + 1) / n);
+    const float *at = s->scratch, *d = s->d;
     double cross = 0.0, square = 0.0;
     MILL_SIMD_SUM(cross, square)
     for (int i = first; i < end; i++) {
-      const double model = (double)s->scratch[i];
-      cross += model * ((double)s->d[i] - model);
+      const double model = (double)at[i];
+      cross += model * ((double)d[i] - model);
       square += model * model;
     }
     if (square > 0.0) {
@@ -125,12 +126,14 @@ enum { MILL_NOISE_LAG = 3 };
  *  s->scratch. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s)
 {
+  const float *d = s->d, *model = s->scratch;
+  const unsigned char *good = s->good;
   double sum = 0.0, n_both = 0.0, total[2];
   MILL_FOR_SUM(b, i, s->n_pix - MILL_NOISE_LAG, sum, n_both)
   {
-    const int k = i + MILL_NOISE_LAG, both = s->good[i] & s->good[k];
-    const double here = (double)s->d[i] - (double)s->scratch[i];
-    const double there = (double)s->d[k] - (double)s->scratch[k];
+    const int k = i + MILL_NOISE_LAG, both = good[i] & good[k];
+    const double here = (double)d[i] - (double)model[i];
+    const double there = (double)d[k] - (double)model[k];
     sum += both ? 0.5 * (here - there) * (here - there) : 0.0;
     n_both += both;
   }
