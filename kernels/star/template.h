@@ -20,6 +20,9 @@ enum {
 };
 /** How far the part of a line-spread function reaches that acts on the grid, in sigmas. */
 #define MILL_BLUR_REACH 5.0
+/** Weights at the end of its kernel are left out below this part of the middle one: F moves by less
+ *  than 1e-4. */
+#define MILL_BLUR_LEAST 1e-6
 
 /** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
  *  in units of exp(mean); plain flux: t = y. */
@@ -88,34 +91,39 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   const int reach = (int)ceil(MILL_BLUR_REACH * sigma);
   const int n = half + reach < MILL_MAX_ROTATION ? half + reach : MILL_MAX_ROTATION;
   double *from = work->sums, *gauss = work->sums + GAUSS;
+  MILL_BARRIER(b);
+  MILL_FOR(b, k, reach + 1)
+  {
+    /* with the fourth derivative, of which splines between grid points lose 1/720 */
+    const double u = (double)(k * k) / (sigma * sigma), bend = 3.0 + u * (u - 6.0);
+    gauss[k] = exp(-0.5 * u) * (1.0 + bend / (720.0 * sigma * sigma * sigma * sigma));
+  }
   for (int r = 0; r < 2; r++) {
     double *row = r == 0 ? work->kernel : work->kernel_slope;
-    MILL_BARRIER(b);
     MILL_FOR(b, k, half + 1)
     {
       from[k] = row[k];
     }
-    MILL_FOR(b, k, reach + 1)
-    {
-      /* with the fourth derivative, of which splines between grid points lose 1/720 */
-      const double u = (double)(k * k) / (sigma * sigma), bend = 3.0 + u * (u - 6.0);
-      gauss[k] = exp(-0.5 * u) * (1.0 + bend / (720.0 * sigma * sigma * sigma * sigma));
-    }
     MILL_BARRIER(b);
+    double norm = gauss[0];
+    for (int j = 1; j <= reach; j++)
+      norm += 2.0 * gauss[j];
     MILL_FOR(b, k, n + 1)
     {
-      double sum = 0.0, norm = 0.0;
-      for (int j = -reach; j <= reach; j++) {
-        const double g = gauss[j < 0 ? -j : j];
-        const int q = k > j ? k - j : j - k;
-        norm += g;
-        sum += q <= half ? g * from[q] : 0.0;
-      }
+      const int last = k + half < reach ? k + half : reach;
+      double sum = 0.0;
+      for (int j = k - half > -reach ? k - half : -reach; j <= last; j++)
+        sum += gauss[j < 0 ? -j : j] * from[k > j ? k - j : j - k];
       row[k] = sum / norm;
     }
+    MILL_BARRIER(b);
   }
-  MILL_BARRIER(b);
-  return n;
+  const double *kernel = work->kernel, *slope = work->kernel_slope;
+  int end = n;
+  while (end > 0 && fabs(kernel[end]) <= MILL_BLUR_LEAST * fabs(kernel[0]) &&
+         fabs(slope[end]) <= MILL_BLUR_LEAST * fabs(slope[0]))
+    end--;
+  return end;
 }
 
 /** Kernel weights of v sin i into work->kernel and their slopes with respect to its
