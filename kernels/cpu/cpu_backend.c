@@ -115,10 +115,10 @@ typedef struct mill_start_task {
   mill_timing *timing;
 } mill_start_task;
 
-/** Are MILL_GUESS_STARS stars compared with the same templates? */
-static int are_alike(mill_slot *const *slot)
+/** Are n stars compared with the same templates? */
+static int are_alike(int n, mill_slot *const *slot)
 {
-  for (int j = 1; j < MILL_GUESS_STARS; j++) {
+  for (int j = 1; j < n; j++) {
     if (slot[j]->n_segment != slot[0]->n_segment)
       return 0;
     for (int i = 0; i < slot[0]->n_segment; i++) {
@@ -138,9 +138,12 @@ static void match_stars(mill_block *b, const mill_start_task *t, int k0)
   for (int j = 0; j < MILL_GUESS_STARS; j++)
     sum[j] = (float *)t->work[j].grid;
   for (int i = 0, n; i < t->n; i += n) {
-    n = t->n - i >= MILL_GUESS_STARS && are_alike(t->slot + i) ? MILL_GUESS_STARS : 1;
-    if (n > 1)
+    for (n = MILL_GUESS_STARS; n > 1 && (n > t->n - i || !are_alike(n, t->slot + i));)
+      n = n > MILL_GUESS_STARS / 2 ? MILL_GUESS_STARS / 2 : 1;
+    if (n == MILL_GUESS_STARS)
       mill_block_guess_matches(b, t->m, k0, MILL_GUESS_STARS, t->slot + i, sum);
+    else if (n > 1)
+      mill_block_guess_matches(b, t->m, k0, MILL_GUESS_STARS / 2, t->slot + i, sum);
     else
       mill_block_guess_match(b, t->m, k0, t->slot[i], t->work);
   }

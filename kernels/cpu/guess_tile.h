@@ -19,7 +19,7 @@ MILL_INLINE void mill_guess_zero(float *sum)
 }
 
 /** Stars that a template is loaded for at a time: as many as have their sums in registers. */
-enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 4 : 2 };
+enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
 /** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and n_star
  *  stars.
@@ -33,31 +33,31 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 {
   enum { N = MILL_GUESS_LANE };
   for (int l = 0; l < N; l += MILL_VEC_N_F32) {
-    /* four sums, so that none waits for its last addition */
-    mill_vec_f32 rr[MILL_GUESS_STARS], ii[MILL_GUESS_STARS], ri[MILL_GUESS_STARS],
-        ir[MILL_GUESS_STARS];
-#pragma GCC unroll 4
+    mill_vec_f32 re[MILL_GUESS_STARS], im[MILL_GUESS_STARS];
+#pragma GCC unroll 8
     for (int s = 0; s < n_star; s++) {
-      rr[s] = mill_vec_load_f32(sum[s] + l);
-      ri[s] = mill_vec_load_f32(sum[s] + N + l);
-      ii[s] = ir[s] = (mill_vec_f32){0.0f};
+      re[s] = mill_vec_load_f32(sum[s] + l);
+      im[s] = mill_vec_load_f32(sum[s] + N + l);
     }
     for (int i = 0; i < n_block; i++) {
+      /* those of the next frequency come from afar meanwhile */
+      __builtin_prefetch(t + (ptrdiff_t)(i + n_block) * 2 * N + l);
+      __builtin_prefetch(t + (ptrdiff_t)(i + n_block) * 2 * N + N + l);
       const mill_vec_f32 a = mill_vec_load_f32(t + (ptrdiff_t)i * 2 * N + l);
       const mill_vec_f32 b = mill_vec_load_f32(t + (ptrdiff_t)i * 2 * N + N + l);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int s = 0; s < n_star; s++) {
         const float x = d[s][i], y = d[s][N + i];
-        rr[s] += x * a;
-        ii[s] += y * b;
-        ri[s] += x * b;
-        ir[s] += y * a;
+        re[s] += x * a;
+        im[s] += x * b;
+        re[s] += y * b;
+        im[s] -= y * a;
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int s = 0; s < n_star; s++) {
-      *(mill_vec_f32 *)(sum[s] + l) = rr[s] + ii[s];
-      *(mill_vec_f32 *)(sum[s] + N + l) = ri[s] - ir[s];
+      *(mill_vec_f32 *)(sum[s] + l) = re[s];
+      *(mill_vec_f32 *)(sum[s] + N + l) = im[s];
     }
   }
 }
