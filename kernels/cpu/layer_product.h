@@ -18,14 +18,18 @@
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/math/real.h"
 
-/* Tiles fill the registers: 32 with AVX-512, else 16. */
+/* Tiles fill the registers: 32 with AVX-512, else 16.  Of twelve rows GCC would load the factors of
+ * several steps ahead, and keep some of the sums in memory. */
 #define MILL_TILE_VECS 2
 #if defined(__AVX512F__)
-#define MILL_TILE_ROWS 12
+#define MILL_TILE_ROWS   12
+#define MILL_TILE_UNROLL "GCC unroll 1"
 #elif defined(__AVX__)
-#define MILL_TILE_ROWS 6
+#define MILL_TILE_ROWS   6
+#define MILL_TILE_UNROLL "GCC unroll 4"
 #else
-#define MILL_TILE_ROWS 4
+#define MILL_TILE_ROWS   4
+#define MILL_TILE_UNROLL "GCC unroll 4"
 #endif
 
 /** Inputs that are summed before they are added to the total.  With float32, a single chain of 200
@@ -67,7 +71,7 @@ typedef struct mill_strip {
         for (int v = 0; v < NV; v++)                                                               \
           acc[r][v] = zero;                                                                        \
       const int first = k == 0;                                                                    \
-      _Pragma("GCC unroll 4") for (; k < end; k++)                                                 \
+      _Pragma(MILL_TILE_UNROLL) for (; k < end; k++)                                               \
       {                                                                                            \
         mill_vec_real x[NV];                                                                       \
         for (int v = 0; v < NV; v++)                                                               \
