@@ -103,21 +103,24 @@ MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const dou
 {
   enum { T = MILL_GRAM_TILE };
   /* tiles of nearly equal size: small ones have too few sums under way */
-  const int n_down = (n - first + T - 1) / T;
-  for (int i_down = 0; i_down < n_down; i_down++) {
-    const int r = first + (n - first) * i_down / n_down;
-    const int nr = first + (n - first) * (i_down + 1) / n_down - r;
-    const int n_across = (r + T - 1) / T;
+  const int n_before = (first + T - 1) / T, n_tile = n_before + (n - first + T - 1) / T;
+  int bound[MILL_MAX_ROWS / T + 3];
+  for (int i = 0; i < n_before; i++)
+    bound[i] = first * i / n_before;
+  for (int i = n_before; i < n_tile; i++)
+    bound[i] = first + (n - first) * (i - n_before) / (n_tile - n_before);
+  bound[n_tile] = n;
+  for (int i = n_before; i < n_tile; i++) {
+    const int r = bound[i], nr = bound[i + 1] - r;
     const double *x = row + (ptrdiff_t)r * pitch;
     mill_vec_f64 *to[T];
-    for (int i_across = 0; i_across < n_across; i_across++) {
-      const int c = r * i_across / n_across, nc = r * (i_across + 1) / n_across - c;
-      for (int i = 0; i < nr; i++)
-        to[i] = sum + (mill_gram_at(of[r + i], 0) - origin);
-      mill_gram_tile_of(nr, nc, 1, len, pitch, x, row + (ptrdiff_t)c * pitch, of + c, to);
+    for (int k = 0; k < nr; k++)
+      to[k] = sum + (mill_gram_at(of[r + k], 0) - origin);
+    for (int j = 0; j < i; j++) {
+      const int c = bound[j];
+      mill_gram_tile_of(nr, bound[j + 1] - c, 1, len, pitch, x, row + (ptrdiff_t)c * pitch, of + c,
+                        to);
     }
-    for (int i = 0; i < nr; i++)
-      to[i] = sum + (mill_gram_at(of[r + i], 0) - origin);
     mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, of + r, to);
   }
 }

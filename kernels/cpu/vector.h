@@ -4,6 +4,9 @@
 #define MILL_CPU_VECTOR_H
 
 #include <string.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 #define MILL_VEC_BYTES 64
@@ -17,9 +20,16 @@ typedef float mill_vec_f32 __attribute__((vector_size(MILL_VEC_BYTES), aligned(4
 typedef double mill_vec_f64 __attribute__((vector_size(MILL_VEC_BYTES), aligned(8)));
 typedef float mill_vec_half __attribute__((vector_size(MILL_VEC_BYTES / 2), aligned(4)));
 enum { MILL_VEC_N_F32 = MILL_VEC_BYTES / 4, MILL_VEC_N_F64 = MILL_VEC_BYTES / 8 };
+/* GCC makes five instructions of __builtin_convertvector where the processor has one. */
+#if defined(__AVX512F__)
+#define MILL_VEC_WIDEN(p) ((mill_vec_f64)_mm512_cvtps_pd(_mm256_loadu_ps(p)))
+#elif defined(__AVX__)
+#define MILL_VEC_WIDEN(p) ((mill_vec_f64)_mm256_cvtps_pd(_mm_loadu_ps(p)))
+#else
 #define MILL_VEC_WIDEN(p) __builtin_convertvector(*(const mill_vec_half *)(p), mill_vec_f64)
-#define MILL_INLINE       static inline __attribute__((always_inline))
-#define MILL_HD_INLINE    MILL_INLINE
+#endif
+#define MILL_INLINE    static inline __attribute__((always_inline))
+#define MILL_HD_INLINE MILL_INLINE
 
 /* Two neighbouring floats are loaded as one double.  Half of the pairs lie in one vector and half
  * in another, such that each part of 128 bits holds what the same part of the results is made of.
