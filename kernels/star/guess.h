@@ -136,16 +136,25 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   {
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double model[MILL_CHUNK];
-    mill_continuum_of(s, nk, work->solve, first, len, model);
+    double x[MILL_CHUNK];
+    if (what == MILL_BINS_ALL) {
+      mill_continuum_of(s, nk, work->solve, first, len, x);
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        x[i] = x[i] * s->base[first + i] * (double)s->is[first + i];
+    } else {
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const int p = first + i;
+        const double sigma = s->error_fixed ? (double)s->is[p] / (double)s->own_is[p] : 1.0;
+        x[i] = (double)s->scratch[p] * sigma;
+      }
+    }
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const int p = first + i, good = s->good[p];
-      const double sigma = s->error_fixed ? (double)s->is[p] / (double)s->own_is[p] : 1.0;
-      const double x = what == MILL_BINS_ALL ? model[i] * s->base[p] * (double)s->is[p]
-                                             : (double)s->scratch[p] * sigma;
-      pixel_wn[p] = good ? x * ((double)s->d[p] - x) : 0.0;
-      pixel_w[p] = good ? x * x : 0.0;
+      pixel_wn[p] = good ? x[i] * ((double)s->d[p] - x[i]) : 0.0;
+      pixel_w[p] = good ? x[i] * x[i] : 0.0;
     }
   }
   MILL_FOR(b, e, mill_guess_lanes(ws->n_block) * n_number)
@@ -153,18 +162,22 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
     s->guess[e] = 0.0f;
   }
   MILL_BARRIER(b);
-  MILL_FOR(b, i, ws->n_bin)
-  {
-    double wn = 0.0, w = 0.0;
-    for (int p = ws->bin_first[i]; p < ws->bin_first[i + 1]; p++) {
-      wn += pixel_wn[p];
-      w += pixel_w[p];
+  for (int block = 0; block < ws->n_block; block++) {
+    const int *first = ws->bin_first + block * n_kept;
+    const int n_left = ws->n_bin - block * n_kept;
+    float *to =
+        s->guess + (ptrdiff_t)(block / MILL_GUESS_LANE) * n_number + block % MILL_GUESS_LANE;
+    MILL_FOR(b, i, n_left < n_kept ? n_left : n_kept)
+    {
+      double wn = 0.0, w = 0.0;
+      for (int p = first[i]; p < first[i + 1]; p++) {
+        wn += pixel_wn[p];
+        w += pixel_w[p];
+      }
+      to[i * 2 * MILL_GUESS_LANE] = what == MILL_BINS_RESIDUAL ? 0.0f : (float)w;
+      to[i * 2 * MILL_GUESS_LANE + MILL_GUESS_LANE] =
+          what == MILL_BINS_SQUARE ? 0.0f : (float)(-2.0 * wn);
     }
-    const int block = i / n_kept;
-    float *to = s->guess + (ptrdiff_t)(block / MILL_GUESS_LANE) * n_number +
-                i % n_kept * 2 * MILL_GUESS_LANE + block % MILL_GUESS_LANE;
-    to[0] = what == MILL_BINS_RESIDUAL ? 0.0f : (float)w;
-    to[MILL_GUESS_LANE] = what == MILL_BINS_SQUARE ? 0.0f : (float)(-2.0 * wn);
   }
   MILL_BARRIER(b);
   for (int i = 0; i < mill_guess_lanes(ws->n_block); i++)

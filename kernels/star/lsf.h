@@ -82,15 +82,34 @@ MILL_HD static inline void mill_lsf_even(double s, int stride, double *weight)
   weight[4 * stride] = scale * w4;
 }
 
-/** Are the weights of mill_lsf_even for pixel i, where the Gaussian has sigma s_pix in pixels? */
-MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
+/** Are the weights of mill_lsf_even for pixel i, MILL_LSF_HALF from the ends or more, where the
+ *  Gaussian has sigma s_pix in pixels?  Without branches, so that loops over it vectorise. */
+MILL_HD static inline int mill_lsf_is_even(const double *wave, int i, double s_pix)
 {
   const int h = MILL_LSF_HALF;
-  if (!(s_pix > 0.0 && s_pix < MILL_LSF_SAMPLES) || i < h || i >= n - h)
-    return 0;
   const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), most = MILL_LSF_EVEN * pixel;
-  return fabs(wave[i + h] - wave[i] - h * pixel) <= most &&
-         fabs(wave[i] - wave[i - h] - h * pixel) <= most;
+  return (s_pix > 0.0) & (s_pix < MILL_LSF_SAMPLES) &
+         (fabs(wave[i + h] - wave[i] - h * pixel) <= most) &
+         (fabs(wave[i] - wave[i - h] - h * pixel) <= most);
+}
+
+/** The same for any pixel. */
+MILL_HD static inline int mill_lsf_takes_even(int n, const double *wave, int i, double s_pix)
+{
+  return i >= MILL_LSF_HALF && i < n - MILL_LSF_HALF && mill_lsf_is_even(wave, i, s_pix);
+}
+
+/** And for all of len pixels from first on? */
+MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first, int len,
+                                            const double *s_pix)
+{
+  int n_even = 0;
+  if (first < MILL_LSF_HALF || first + len > n - MILL_LSF_HALF)
+    return 0;
+  MILL_SIMD_SUM(n_even)
+  for (int i = 0; i < len; i++)
+    n_even += mill_lsf_is_even(wave, first + i, s_pix[i]);
+  return n_even == len;
 }
 
 /** sigma s in A at pixel i in pixels. */
@@ -171,6 +190,8 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
       for (int i = 0; i < len; i++)
         s->res[(size_t)k * pitch + (size_t)(first + i)] = some ? (float)weight[i] : 0.0f;
     }
+    if (mill_lsf_all_even(n, s->base, first, len, s_pix))
+      continue;
     for (int i = 0; i < len; i++) {
       double row[MILL_MAX_DIAG];
       if (mill_lsf_takes_even(n, s->base, first + i, s_pix[i]))

@@ -296,13 +296,18 @@ MILL_HD static inline int mill_pixel_clear(const mill_segment *s, uint32_t ignor
   return ((uint32_t)s->raw_mask[i] & ~ignore) == 0;
 }
 
-/** Value is usable: not masked, finite, positive ivar.  Without branches, so that loops
+/** Flux and inverse variance are usable: finite, positive ivar.  Without branches, so that loops
  *  over it vectorise. */
-MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
   const float most = 3.402823466e+38f; /* FLT_MAX */
-  return mill_pixel_clear(s, ignore, i) & (fabsf(s->raw_flux[i]) <= most) &
-         (s->raw_ivar[i] <= most) & (s->raw_ivar[i] > 0.0f);
+  return (fabsf(flux) <= most) & (ivar <= most) & (ivar > 0.0f);
+}
+
+/** Value is usable and not masked. */
+MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+{
+  return mill_pixel_clear(s, ignore, i) & mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
 /** Flux of the unusable ones among the pixels [first, first + len), linearly interpolated
@@ -407,13 +412,17 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   const int n = s->n_pix, has_no_rows = s->raw_res == NULL;
   const int edge = has_no_rows ? 0 : m->set.edge_pix;
   const uint32_t ignore = m->set.mask_ignore;
-  const float *lsf_aa = s->lsf_aa;
+  const float *lsf_aa = s->lsf_aa, *flux = s->raw_flux, *ivar = s->raw_ivar;
+  /* bytes could be anything, also the pointers of s: these are read before */
+  const int32_t *mask = s->raw_mask;
+  const unsigned char *masked = s->ws->masked;
+  unsigned char *good = s->good;
   int part = 0;
   MILL_FOR_SIMD(b, i, n)
   {
-    const int good = (s->good[i] | has_no_rows) & mill_pixel_usable(s, ignore, i) &
-                     !s->ws->masked[i] & (i >= edge) & (i < n - edge);
-    s->good[i] = (unsigned char)good;
+    good[i] = (unsigned char)((good[i] | has_no_rows) & (((uint32_t)mask[i] & ~ignore) == 0) &
+                              mill_value_usable(flux[i], ivar[i]) & !masked[i] & (i >= edge) &
+                              (i < n - edge));
   }
   if (lsf_aa) {
     MILL_FOR(b, i, n)
