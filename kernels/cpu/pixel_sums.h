@@ -389,8 +389,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     mill_gram_add(ne, at_d + 1, padded, MILL_PIXEL_CHUNK, row[0], of, mill_gram_at(ne, 0), acc);
   }
   double part[MAX_SUM];
-  for (int q = 0; q < n_sum; q++)
-    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_vec_sums_f64(n_sum, acc, part);
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
@@ -622,8 +621,7 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
     mill_gram_add(at_v, at_v + np, padded, MILL_PIXEL_CHUNK, row[0], of, origin, acc);
   }
   double part[MILL_BLOCK_MAX_SUM];
-  for (int q = 0; q < n_sum; q++)
-    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_vec_sums_f64(n_sum, acc, part);
   mill_block_sum_n(b, part, n_sum, work->sums);
 }
 
