@@ -148,8 +148,8 @@ static int64_t owner_of(const survey *all, int64_t i)
   return i;
 }
 
-/* Tell of rows of one name that are far from its first: two objects, or a name that stands for none.
- * A number that is no position tells nothing. */
+/* Tell of rows of one name that are far from its first: two objects, or a name that stands for
+ * none.  A number that is no position tells nothing. */
 static void tell_far(const survey *all)
 {
   const double far_deg = 1.0 / 60.0;

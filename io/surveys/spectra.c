@@ -182,8 +182,8 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
-/** The first wavelength from wave_aa on where the arm may change: an end of an arm, or the middle of
- *  where two overlap; infinite: there is none. */
+/** The first wavelength from wave_aa on where the arm may change: an end of an arm, or the middle
+ *  of where two overlap; infinite: there is none. */
 static double next_change(const mill_spectra *spectra, double wave_aa)
 {
   double next = INFINITY;

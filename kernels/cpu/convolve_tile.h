@@ -47,15 +47,15 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     *(vec *)(to + v * MILL_VEC_N) = sum[v];
 }
 
-/** How far the kernel of a spline's coefficients may reach beyond the row's own, and the weight, as a
- *  part of the largest, below which it ends: flux has 0.08 of a coefficient at most. */
+/** How far the kernel of a spline's coefficients may reach beyond the row's own, and the weight, as
+ *  a part of the largest, below which it ends: flux has 0.08 of a coefficient at most. */
 enum { MILL_BEND_MORE = 6, MILL_BEND_MOST = MILL_MAX_ROTATION + MILL_BEND_MORE };
 #define MILL_BEND_LEAST 1e-5
 
-/** Weights that make the coefficients of the spline through a row of which a kernel [half + 1] makes
- *  the values: on equal intervals Z_{k-1} + 4 Z_k + Z_{k+1} = 6 (K_{k-1} - 2 K_k + K_{k+1}), solved by
- *  an exponential to both sides.  Those of a template are equal to 1e-4.  Returns the half width, 0
- *  where it is beyond MILL_BEND_MORE. */
+/** Weights that make the coefficients of the spline through a row of which a kernel [half + 1]
+ *  makes the values: on equal intervals Z_{k-1} + 4 Z_k + Z_{k+1} = 6 (K_{k-1} - 2 K_k + K_{k+1}),
+ *  solved by an exponential to both sides.  Those of a template are equal to 1e-4.  Returns the
+ *  half width, 0 where it is beyond MILL_BEND_MORE. */
 MILL_INLINE int mill_bend_kernel(int half, const double *kernel, mill_real *weight)
 {
   const double fall = -0.26794919243112270,

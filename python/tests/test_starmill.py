@@ -212,7 +212,8 @@ class Quantity:
 
 def test_errors_come_in_the_unit_of_the_flux():
     flux = Quantity([1.0, 2.0], 1e-3)
-    spectrum = starmill.Spectrum([1, 2], flux, error=Quantity([5.0, 4.0], 1e-4), systematic=Quantity(1.0, 1e-3))
+    spectrum = starmill.Spectrum([1, 2], flux, error=Quantity([5.0, 4.0], 1e-4),
+                                 systematic=Quantity(1.0, 1e-3))
     np.testing.assert_allclose(spectrum.ivar, [4, 6.25], rtol=1e-6)
     np.testing.assert_allclose(spectrum.systematic, 1)
     spectrum = starmill.Spectrum([1, 2], flux, Quantity([4e6, 1e6], 1.0))

@@ -91,7 +91,8 @@ class Expression:
     def _check_exact(self, *sides):
         """Integers beyond 2**53 would be rounded to be equal to a real number."""
         kinds = sorted(side.dtype.kind for side in sides)
-        if kinds == ["f", "i"] and any((np.abs(s) >= 2**53).any() for s in sides if s.dtype.kind == "f"):
+        if kinds == ["f", "i"] and any((np.abs(side) >= 2**53).any() for side in sides
+                                       if side.dtype.kind == "f"):
             raise self._failure("asks whether an integer equals a real number beyond 2**53, which is "
                                 "not exact: write all digits, without . or e")
 

@@ -102,8 +102,8 @@ static int overlaps(const mill_arm *arm, double min_aa, double max_aa)
          max_aa > exp(arm->ln_wave0);
 }
 
-/* Refuse wavelengths in another unit, which would do nothing: a part that leaves nothing of its arm,
- * a mask outside the library that in nm or um would be inside. */
+/* Refuse wavelengths in another unit, which would do nothing: a part that leaves nothing of its
+ * arm, a mask outside the library that in nm or um would be inside. */
 static int check_ranges(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++) {

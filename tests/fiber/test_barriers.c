@@ -110,7 +110,7 @@ static const harmless allowed[] = {
     {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 1, 1, serial},
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
-    {"mill_block_resolve", 1, 1, own}, /* a copy, where there is no resolution */
+    {"mill_block_resolve", 1, 1, own},             /* a copy, where there is no resolution */
     {"mill_block_weigh_error", 1, 1, sums},
     {"mill_block_whiten_error", 1, 1, sums},
     {NULL, 0, 0, NULL},
