@@ -54,14 +54,6 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
   mill_quad_put_global(&sum, to);
 }
 
-/** A GPU makes the coefficients from the row. */
-MILL_BLOCK_FN int mill_block_rotate_bend(mill_block *b, int n, int half, const double *kernel,
-                                         const mill_real *in, mill_real *out, mill_real *bend)
-{
-  (void)b, (void)n, (void)half, (void)kernel, (void)in, (void)out, (void)bend;
-  return 0;
-}
-
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

@@ -10,9 +10,6 @@
  *                                        resolution matrix takes
  *   mill_rotate_tile                     to [MILL_ROTATE_TILE] = x convolved with a symmetric kernel
  *                                        [half + 1]
- *   mill_block_rotate_bend               mill_block_rotate and mill_block_spline at once, which
- *                                        take the same numbers; 0: not done, as the kernel is too
- *                                        steep, or never
  *   mill_resolve_tile                    a tile of nr rows; in: what its first diagonal takes
  */
 #ifndef MILL_CONVOLVE_TILE_H

@@ -479,7 +479,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
-        mill_block_template_row(b, m, arm, r, half, slot->blur[i_arm] > 0.0, work, rotated, bend);
+        mill_block_template_row(b, m, arm, r, half, work, rotated, bend);
       mill_block_pixel_row(b, m, s, v, r, rotated, bend, work);
     }
     mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval, &slot->pair);
@@ -550,7 +550,7 @@ MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_
     mill_block_flux(b, arm, work->mean[0], (mill_real *)work->grid);
     const int half = mill_block_rotation_kernel(
         b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI], 0, slot->blur[i_arm], work);
-    mill_block_template_row(b, m, arm, 0, half, 0, work, templ, (mill_real *)work->bend);
+    mill_block_template_row(b, m, arm, 0, half, work, templ, (mill_real *)work->bend);
   } else {
     mill_block_spline(b, arm, templ, (mill_real *)work->bend);
   }

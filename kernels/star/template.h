@@ -491,10 +491,9 @@ MILL_BLOCK_FN void mill_block_resolve(mill_block *b, const mill_segment *s, int 
  *  the tangent of label r - 2.
  *
  *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
- *  this makes flux when its row is asked for, once; the kernel of half width half in work.  smooth:
- *  the coefficients may be those of equal intervals. */
+ *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
 MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
-                                           const mill_model_arm *arm, int r, int half, int smooth,
+                                           const mill_model_arm *arm, int r, int half,
                                            mill_workspace *work, mill_real *rotated,
                                            mill_real *bend)
 {
@@ -502,10 +501,7 @@ MILL_BLOCK_FN void mill_block_template_row(mill_block *b, const mill_model *m,
   mill_real *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
   if (r >= 2)
     mill_block_flux_tangent(b, arm, work->mean[r - 1], value, row);
-  const double *kernel = r == 1 ? work->kernel_slope : work->kernel;
-  if (smooth && mill_block_rotate_bend(b, arm->n_pix, half, kernel, row, rotated, bend))
-    return;
-  mill_block_rotate(b, arm->n_pix, half, kernel, row, rotated);
+  mill_block_rotate(b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
   mill_block_spline(b, arm, rotated, bend);
 }
 

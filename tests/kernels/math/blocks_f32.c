@@ -21,12 +21,6 @@ void blocks_f32_rotate(mill_block *b, int n, int half, const double *kernel, con
   mill_block_rotate(b, n, half, kernel, in, out);
 }
 
-int blocks_f32_rotate_bend(mill_block *b, int n, int half, const double *kernel, const float *in,
-                           float *out, float *bend)
-{
-  return mill_block_rotate_bend(b, n, half, kernel, in, out, bend);
-}
-
 void blocks_f32_spline(mill_block *b, const mill_model_arm *arm, const float *y, float *bend)
 {
   mill_block_spline(b, arm, y, bend);

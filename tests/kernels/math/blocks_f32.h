@@ -12,8 +12,6 @@ void blocks_f32_flux_tangent(mill_block *b, const mill_model_arm *arm, double me
                              float *row);
 void blocks_f32_rotate(mill_block *b, int n, int half, const double *kernel, const float *in,
                        float *out);
-int blocks_f32_rotate_bend(mill_block *b, int n, int half, const double *kernel, const float *in,
-                           float *out, float *bend);
 void blocks_f32_spline(mill_block *b, const mill_model_arm *arm, const float *y, float *bend);
 void blocks_f32_locate(mill_block *b, const mill_model_arm *arm, int n, const double *ln_wave,
                        double vel_km_s, int *index, float *frac);

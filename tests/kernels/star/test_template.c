@@ -130,30 +130,6 @@ MILL_TEST(convolution_at_awkward_sizes)
     }
 }
 
-MILL_TEST(convolution_and_its_spline_at_once)
-{
-  enum { N = 300, HALF = 11 };
-  uint64_t random = SEED;
-  double kernel[HALF + 1];
-  float in[N], out[N], bend[N], row[N], spline[N];
-  block_bench_init(&b, N, log(4000.0), 1e-4, N, 1, 1);
-  for (int k = 0; k <= HALF; k++)
-    kernel[k] = exp(-0.5 * k * k / 4.0) / 5.0;
-  for (int i = 0; i < N; i++)
-    in[i] = (float)test_library_random(&random);
-  assert_true(blocks_f32_rotate_bend(&b.block, N, HALF, kernel, in, out, bend));
-  blocks_f32_rotate(&b.block, N, HALF, kernel, in, row);
-  blocks_f32_spline(&b.block, &b.model.arm[0], row, spline);
-  for (int i = 0; i < N; i++)
-    assert_close((double)out[i], (double)row[i], 1e-6);
-  /* away from the natural ends: intervals that differ by 1e-4, times a slope of up to 1 */
-  for (int i = 2 * HALF; i < N - 2 * HALF; i++)
-    assert_close((double)bend[i], (double)spline[i], 1e-4);
-  /* a kernel without tails, whose spline rings, and a row that is no tile */
-  assert_true(!blocks_f32_rotate_bend(&b.block, N, 1, kernel, in, out, bend));
-  assert_true(!blocks_f32_rotate_bend(&b.block, 3, HALF, kernel, in, out, bend));
-}
-
 MILL_TEST(resolution_rows_times_a_template)
 {
   static const int size[] = {3, 11, 63, 64, 65, 75, 200};
