@@ -28,10 +28,10 @@ typedef struct mill_desi_arm {
 } mill_desi_arm;
 
 typedef struct mill_desi_file {
-  mill_fits_file *fits;    /**< borrowed */
-  mill_open_limits limits; /**< for the redrock file */
-  int joint;               /**< all exposures of a target are one row */
-  int frame;
+  mill_fits_file *fits;           /**< borrowed */
+  mill_open_limits limits;        /**< for the redrock file */
+  int joint;                      /**< all exposures of a target are one row */
+  int frame;                      /**< enum mill_frame */
   int i_fibermap, i_exp_fibermap; /**< -1: the file has none */
   int64_t n_spec;
   int n_arm;

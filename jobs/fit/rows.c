@@ -37,8 +37,8 @@ static void tell_masks(const mill_fit_setup *setup)
   for (int i = 0; i < set->n_wave_mask && !setup->config.wave_mask_auto; i++) {
     int n = 0;
     for (int a = 0; a < setup->lib.n_arm; a++)
-      n += set->wave_mask[i].min_aa < setup->lib.arm[a].wave_aa[setup->lib.arm[a].n_pix - 1] &&
-           set->wave_mask[i].max_aa > setup->lib.arm[a].wave_aa[0];
+      n +=
+          mill_arm_overlaps(&setup->lib.arm[a], set->wave_mask[i].min_aa, set->wave_mask[i].max_aa);
     if (n == 0)
       mill_log_info("wave_mask: [%g, %g] A is outside all arms of the library and masks nothing",
                     set->wave_mask[i].min_aa, set->wave_mask[i].max_aa);

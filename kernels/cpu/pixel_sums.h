@@ -297,8 +297,7 @@ MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
     mill_error_rows(s, n, first, len, row);
     mill_gram_add(0, n, mill_vec_padded_f64(len), MILL_PIXEL_CHUNK, row[0], of, 0, sum);
   }
-  for (int k = 0; k < mill_gram_at(n, 0); k++)
-    acc[k] = mill_vec_sum_f64(&sum[k]);
+  mill_vec_sums_f64(mill_gram_at(n, 0), sum, acc);
 }
 
 /** The sums of mill_normal_sums by cells of pixels, without model error. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernels/data/library.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -88,4 +89,10 @@ int mill_library_find_arm(const mill_library *lib, const char *name)
     if (strcmp(lib->arm[i].name, name) == 0)
       return i;
   return -1;
+}
+
+int mill_arm_overlaps(const mill_arm *arm, double min_aa, double max_aa)
+{
+  return min_aa < exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)) &&
+         max_aa > exp(arm->ln_wave0);
 }

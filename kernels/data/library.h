@@ -188,6 +188,9 @@ void mill_label_set_edges(mill_label *label);
 int mill_library_find_label(const mill_library *lib, const char *name);
 int mill_library_find_arm(const mill_library *lib, const char *name);
 
+/** Are there wavelengths of the arm between min_aa and max_aa? */
+int mill_arm_overlaps(const mill_arm *arm, double min_aa, double max_aa);
+
 MILL_EXTERN_C_END
 
 #endif

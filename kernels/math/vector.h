@@ -66,14 +66,9 @@ MILL_INLINE double mill_vec_sum_f64(const mill_vec_f64 *v)
 /** The same of n vectors, side by side. */
 MILL_INLINE void mill_vec_sums_f64(int n, const mill_vec_f64 *v, double *sum)
 {
-  const double *x = (const double *)v;
   MILL_SIMD
-  for (int k = 0; k < n; k++) {
-    double total = x[k * MILL_VEC_N_F64];
-    for (int i = 1; i < MILL_VEC_N_F64; i++)
-      total += x[k * MILL_VEC_N_F64 + i];
-    sum[k] = total;
-  }
+  for (int k = 0; k < n; k++)
+    sum[k] = mill_vec_sum_f64(&v[k]);
 }
 
 #endif

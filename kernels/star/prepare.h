@@ -290,10 +290,10 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** No mask bit that makes the pixel bad. */
-MILL_HD static inline int mill_pixel_clear(const mill_segment *s, uint32_t ignore, int i)
+/** No mask bit that makes a pixel bad. */
+MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
 {
-  return ((uint32_t)s->raw_mask[i] & ~ignore) == 0;
+  return ((uint32_t)mask & ~ignore) == 0;
 }
 
 /** Flux and inverse variance are usable: finite, positive ivar.  Without branches, so that loops
@@ -307,7 +307,8 @@ MILL_HD static inline int mill_value_usable(float flux, float ivar)
 /** Value is usable and not masked. */
 MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
 {
-  return mill_pixel_clear(s, ignore, i) & mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
+  return mill_mask_clear(s->raw_mask[i], ignore) &
+         mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
 }
 
 /** Flux of the unusable ones among the pixels [first, first + len), linearly interpolated
@@ -373,12 +374,12 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   MILL_FOR_SIMD(b, i, n)
   {
     const float iv = s->raw_ivar[i];
-    const int keep = mill_pixel_clear(s, ignore, i) & (iv > 0.0f);
+    const int keep = mill_mask_clear(s->raw_mask[i], ignore) & (iv > 0.0f);
     s->scratch[i] = keep ? s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f) : NAN;
   }
   MILL_FOR(b, i, n)
   {
-    part += mill_pixel_clear(s, ignore, i);
+    part += mill_mask_clear(s->raw_mask[i], ignore);
   }
   MILL_BARRIER(b);
   *sn = mill_block_median(b, n, s->scratch);
@@ -387,7 +388,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   if (*scale == 0.0) {
     MILL_FOR_SIMD(b, i, n)
     {
-      const int keep = mill_pixel_clear(s, ignore, i) & (s->raw_flux[i] > 0.0f);
+      const int keep = mill_mask_clear(s->raw_mask[i], ignore) & (s->raw_flux[i] > 0.0f);
       s->scratch[i] = keep ? s->raw_flux[i] : NAN;
     }
     MILL_BARRIER(b);
@@ -420,7 +421,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   int part = 0;
   MILL_FOR_SIMD(b, i, n)
   {
-    good[i] = (unsigned char)((good[i] | has_no_rows) & (((uint32_t)mask[i] & ~ignore) == 0) &
+    good[i] = (unsigned char)((good[i] | has_no_rows) & mill_mask_clear(mask[i], ignore) &
                               mill_value_usable(flux[i], ivar[i]) & !masked[i] & (i >= edge) &
                               (i < n - edge));
   }

@@ -96,19 +96,13 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-static int overlaps(const mill_arm *arm, double min_aa, double max_aa)
-{
-  return min_aa < exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)) &&
-         max_aa > exp(arm->ln_wave0);
-}
-
 /* Refuse wavelengths in another unit, which would do nothing: a part that leaves nothing of its
  * arm, a mask outside the library that in nm or um would be inside. */
 static int check_ranges(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
-    if (!overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
+    if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
       return MILL_ERROR(
           MILL_ERR_CONFIG,
           "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
@@ -119,9 +113,9 @@ static int check_ranges(const mill_config *config, const mill_library *lib)
     const double min = config->fit.wave_mask[i].min_aa, max = config->fit.wave_mask[i].max_aa;
     int as_aa = 0, as_other = 0;
     for (int a = 0; a < lib->n_arm; a++) {
-      as_aa |= overlaps(&lib->arm[a], min, max);
-      as_other |= overlaps(&lib->arm[a], 10.0 * min, 10.0 * max) ||
-                  overlaps(&lib->arm[a], 1e4 * min, 1e4 * max);
+      as_aa |= mill_arm_overlaps(&lib->arm[a], min, max);
+      as_other |= mill_arm_overlaps(&lib->arm[a], 10.0 * min, 10.0 * max) ||
+                  mill_arm_overlaps(&lib->arm[a], 1e4 * min, 1e4 * max);
     }
     if (!as_aa && as_other)
       return MILL_ERROR(
