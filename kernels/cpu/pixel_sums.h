@@ -9,6 +9,7 @@
 #include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/gram.h"
 #include "kernels/cpu/normal.h"
+#include "kernels/cpu/pixel_taps.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/real.h"
 #include "kernels/star/pixel.h"

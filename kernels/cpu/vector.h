@@ -64,6 +64,41 @@ typedef int mill_vec_lanes __attribute__((vector_size(MILL_VEC_BYTES)));
 #define MILL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mill_vec_lanes){__VA_ARGS__})
 #endif
 
+/* Sums of vectors, side by side: in the sum of two shuffles each group of 2 h lanes holds what the same
+ * lanes of one vector add up to, in h of them, and of another in the other h. */
+#define MILL_FOLD_LOW(h, l)                                                                        \
+  ((l) / (h) % 2 * (int)MILL_VEC_N_F32 + (l) / (2 * (h)) * 2 * (h) + (l) % (h))
+#define MILL_FOLD_HIGH(h, l) (MILL_FOLD_LOW(h, l) + (h))
+#if MILL_VEC_BYTES == 64
+#define MILL_FOLD_LANES(f, h)                                                                      \
+  f(h, 0), f(h, 1), f(h, 2), f(h, 3), f(h, 4), f(h, 5), f(h, 6), f(h, 7), f(h, 8), f(h, 9),        \
+      f(h, 10), f(h, 11), f(h, 12), f(h, 13), f(h, 14), f(h, 15)
+#elif MILL_VEC_BYTES == 32
+#define MILL_FOLD_LANES(f, h) f(h, 0), f(h, 1), f(h, 2), f(h, 3), f(h, 4), f(h, 5), f(h, 6), f(h, 7)
+#else
+#define MILL_FOLD_LANES(f, h) f(h, 0), f(h, 1), f(h, 2), f(h, 3)
+#endif
+#define MILL_FOLD(h)                                                                               \
+  _Pragma("GCC unroll 8") for (int i = 0; i < (h); i++)                                            \
+  {                                                                                                \
+    v[i] = MILL_SHUFFLE(v[i], v[i + (h)], MILL_FOLD_LANES(MILL_FOLD_LOW, h)) +                     \
+           MILL_SHUFFLE(v[i], v[i + (h)], MILL_FOLD_LANES(MILL_FOLD_HIGH, h));                     \
+  }
+
+/** The sum of each of MILL_VEC_N_F32 vectors, in order; v: lost. */
+MILL_INLINE mill_vec_f32 mill_vec_fold_f32(mill_vec_f32 *v)
+{
+#if MILL_VEC_BYTES == 64
+  MILL_FOLD(8)
+#endif
+#if MILL_VEC_BYTES >= 32
+  MILL_FOLD(4)
+#endif
+  MILL_FOLD(2)
+  MILL_FOLD(1)
+  return v[0];
+}
+
 MILL_INLINE double mill_pair_at(const float *from)
 {
   double pair;

@@ -647,4 +647,12 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   mill_sums_of_all<1>(b, s, first, n_row, templ, pitch, level, by, work->sums);
 }
 
+/** A GPU makes the rows first. */
+MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        double vel_km_s, int half, mill_workspace *work)
+{
+  (void)b, (void)m, (void)s, (void)vel_km_s, (void)half, (void)work;
+  return 0;
+}
+
 #endif

@@ -39,6 +39,12 @@ void blocks_f32_interpolate(mill_block *b, const mill_model_arm *arm, int n, con
   mill_block_interpolate(b, arm, n, y, bend, index, frac, out, slope_ln, slope);
 }
 
+int blocks_f32_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
+                          double vel_km_s, int half, mill_workspace *work)
+{
+  return mill_block_pixel_taps(b, m, s, vel_km_s, half, work);
+}
+
 void blocks_f32_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch, const float *in,
                         float *out)
 {

@@ -18,6 +18,8 @@ void blocks_f32_locate(mill_block *b, const mill_model_arm *arm, int n, const do
 void blocks_f32_interpolate(mill_block *b, const mill_model_arm *arm, int n, const float *y,
                             const float *bend, const int *index, const float *frac, float *out,
                             double slope_ln, float *slope);
+int blocks_f32_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
+                          double vel_km_s, int half, mill_workspace *work);
 void blocks_f32_resolve(mill_block *b, const mill_segment *s, int n_row, int pitch, const float *in,
                         float *out);
 double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment *s,

@@ -130,6 +130,78 @@ MILL_TEST(convolution_at_awkward_sizes)
     }
 }
 
+/** A row and two tangents of logarithms of flux, pixels of 2.7 grid points, and kernels of Gaussians
+ *  of sigma grid points that end at `half`; the rows in float32 too. */
+static void bench_of_smooth_rows(double ln_step, double sigma, int half, float *grid32)
+{
+  enum { N_GRID = 400, N_PIX = 100, FIRST = 40 };
+  uint64_t random = SEED;
+  block_bench_init(&b, N_GRID, log(4000.0), ln_step, N_PIX, 1, 2);
+  b.model.arm[0].log_flux = 1;
+  for (int i = 0; i < 3 * BENCH_PIX; i++)
+    grid32[i] = (float)(b.grid[i] = (double)(float)test_library_random(&random));
+  for (int i = 0; i < N_PIX; i++)
+    b.ln_wave[i] = log(4000.0) + (FIRST + 2.7 * i) * ln_step;
+  for (int k = 0; k <= half; k++) {
+    b.kernel[k] = exp(-0.5 * k * k / (sigma * sigma)) / (2.5 * sigma);
+    b.kernel_slope[k] = b.kernel[k] * (0.1 * k * k - 0.3);
+  }
+  b.work.mean[1] = 0.3;
+  b.work.mean[2] = -0.2;
+}
+
+MILL_TEST(smoothly_convolved_rows_at_the_pixels_alone)
+{
+  enum { HALF = 16 };
+  static const double step[] = {8e-5, 2e-3}, sigma[] = {2.2, 3.0};
+  static float grid32[3 * BENCH_PIX], pixel32[5 * BENCH_PIX];
+  const double vel = 30.0;
+  for (int c = 0; c < 4; c++) {
+    mill_workspace work;
+    bench_of_smooth_rows(step[c / 2], sigma[c % 2], HALF, grid32);
+    mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, vel, b.index, b.frac);
+    work = b.work;
+    work.grid = grid32;
+    work.pixel = pixel32;
+    assert_true(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, vel, HALF, &work));
+    assert_true(!mill_block_pixel_taps(&b.block, &b.model, &b.s, vel, HALF, &b.work));
+    for (int r = 0; r < 4; r++) {
+      mill_block_template_row(&b.block, &b.model, &b.model.arm[0], r, HALF, &b.work, b.rotated,
+                              b.bend);
+      mill_block_pixel_row(&b.block, &b.model, &b.s, vel, r, b.rotated, b.bend, &b.work);
+    }
+    for (int r = 0; r < 5; r++) {
+      double largest = 0.0;
+      for (int i = 0; i < b.s.n_pix; i++)
+        largest = fmax(largest, fabs(b.pixel[r * BENCH_PIX + i]));
+      /* 33 products in float32; kernels are cut at 1e-6 of their middle, their splines' at 1e-5 */
+      for (int i = 0; i < b.s.n_pix; i++)
+        assert_close((double)pixel32[r * BENCH_PIX + i], b.pixel[r * BENCH_PIX + i],
+                     3e-6 * largest);
+    }
+  }
+}
+
+MILL_TEST(rows_at_the_pixels_alone_are_not_for_all)
+{
+  static float grid32[3 * BENCH_PIX], pixel32[5 * BENCH_PIX];
+  static const double sigma[] = {2.2, 0.3, 9.0, 2.2, 2.2};
+  static const int half[] = {14, 1, 60, 14, 14};
+  for (int c = 0; c < 5; c++) {
+    bench_of_smooth_rows(8e-5, sigma[c], half[c], grid32);
+    mill_workspace work = b.work;
+    work.grid = grid32;
+    work.pixel = pixel32;
+    if (c == 3)
+      b.ln_wave[0] = log(4000.0) + 15 * 8e-5;
+    if (c == 4)
+      b.ln_wave[99] = log(4000.0) + 383 * 8e-5;
+    mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, 0.0, b.index, b.frac);
+    /* all but the first: too steep, too broad, near the beginning, near the end */
+    assert_int_equal(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
+  }
+}
+
 MILL_TEST(resolution_rows_times_a_template)
 {
   static const int size[] = {3, 11, 63, 64, 65, 75, 200};

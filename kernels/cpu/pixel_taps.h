@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Pixels of a smoothly convolved template on a CPU, each one sum over grid points.  Included by
+ *  kernels/cpu/pixel_sums.h.
+ *
+ *  A pixel's cubic is linear in what the kernel K makes of the row and in the coefficients of the
+ *  spline through that, which a kernel B makes of the row as well.  So its weight of a grid point is
+ *  a cubic of its place in its interval, of which t grid points after the pixel's own
+ *
+ *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
+ *    P3 = (s B[t-1] - B[t]) / 6
+ *
+ *  are the coefficients, s the scale of the right end. */
+#ifndef MILL_CPU_PIXEL_TAPS_H
+#define MILL_CPU_PIXEL_TAPS_H
+
+#include <string.h>
+
+#include "kernels/star/template.h"
+
+enum {
+  MILL_TAPS = 64,     /**< most grid points of a pixel */
+  MILL_TAPS_MORE = 8, /**< how far B may reach beyond K */
+  MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
+  MILL_TAPS_END = 16 /**< grid points that a spline's natural end changes, in float32 */
+};
+/** B ends where its weights fall below this part of the largest, K below MILL_BLUR_LEAST: flux has
+ *  0.06 of a coefficient. */
+#define MILL_TAPS_LEAST 1e-5
+
+/** Coefficients of a kernel's weights, zero from 2 reach + 2 on. */
+typedef struct mill_taps {
+  float p[4][MILL_TAPS];
+  int reach;
+} mill_taps;
+
+/** B [2 * most + 1] of the grid of steps log1p(e), from K [2 * most + 3]: the response to the right
+ *  side of the spline's equations (mill_block_spline) falls by a factor a grid point to both sides. */
+MILL_INLINE void mill_taps_bend(int most, double e, const double *kernel, double *bend)
+{
+  const double a = 1.0 + e, b = 2.0 * (1.0 + 1.0 / a), c = 1.0 / (a * a);
+  const double large = b + sqrt(b * b - 4.0 * a * c);
+  const double right = -2.0 * a / large, left = -2.0 * c / large;
+  const double centre = 1.0 / (a * left + b + c * right);
+  double before[MILL_TAPS_SPACE], sum = 0.0;
+  const int n = 2 * most + 1;
+  for (int i = 0; i < n; i++) {
+    bend[i] = 6.0 * ((kernel[i] - kernel[i + 1]) - a * (kernel[i + 1] - kernel[i + 2]));
+    before[i] = sum = bend[i] + left * sum;
+  }
+  sum = 0.0;
+  for (int i = n - 1; i >= 0; i--) {
+    const double at = bend[i];
+    bend[i] = centre * (before[i] + sum);
+    sum = right * (at + sum);
+  }
+}
+
+/** The taps of a symmetric kernel [half + 1].  0: they reach too far, or the kernel is too steep. */
+MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
+                             mill_taps *taps)
+{
+  const int most = half + MILL_TAPS_MORE;
+  double from[MILL_TAPS_SPACE], bend[MILL_TAPS_SPACE] = {0.0}, largest = 0.0;
+  if (2 * most + 3 > MILL_TAPS_SPACE)
+    return 0;
+  for (int i = 0; i < 2 * most + 3; i++) {
+    const int k = i <= most ? most + 1 - i : i - most - 1;
+    from[i] = k <= half ? kernel[k] : 0.0;
+  }
+  mill_taps_bend(most, arm->expm1_step, from, bend);
+  for (int i = 0; i <= 2 * most; i++)
+    largest = fabs(bend[i]) > largest ? fabs(bend[i]) : largest;
+  int reach = most;
+  while (reach > 0 && fabs(from[most + 1 + reach]) <= MILL_BLUR_LEAST * fabs(from[most + 1]) &&
+         fabs(bend[most - reach]) <= MILL_TAPS_LEAST * largest &&
+         fabs(bend[most + reach]) <= MILL_TAPS_LEAST * largest)
+    reach--;
+  if (reach == most || 2 * reach + 2 > MILL_TAPS)
+    return 0;
+  memset(taps, 0, sizeof *taps);
+  taps->reach = reach;
+  for (int t = -reach; t <= reach + 1; t++) {
+    const double k = t <= reach ? from[most + 1 + t] : 0.0,
+                 k_left = t > -reach ? from[most + t] : 0.0;
+    const double z = t <= reach ? bend[most + t] : 0.0;
+    const double z_left = t > -reach ? arm->spline_scale_right * bend[most + t - 1] : 0.0;
+    taps->p[0][reach + t] = (float)k;
+    taps->p[1][reach + t] = (float)(k_left - k - z / 3.0 - z_left / 6.0);
+    taps->p[2][reach + t] = (float)(0.5 * z);
+    taps->p[3][reach + t] = (float)((z_left - z) / 6.0);
+  }
+  return 1;
+}
+
+/** Weights of as many pixels as a vector has numbers, n_vec vectors each, and with slope not NULL
+ *  their derivatives by the place in the interval. */
+MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_taps *taps,
+                                 mill_vec_f32 *weight, mill_vec_f32 *slope)
+{
+  typedef mill_vec_f32 vec;
+  for (int v = 0; v < n_vec; v++) {
+    vec p[4];
+    for (int k = 0; k < 4; k++)
+      p[k] = *(const vec *)(taps->p[k] + v * MILL_VEC_N_F32);
+    const vec twice = 2.0f * p[2], thrice = 3.0f * p[3];
+    for (int i = 0; i < MILL_VEC_N_F32; i++) {
+      const float u = frac[i];
+      weight[i * n_vec + v] = p[0] + u * (p[1] + u * (p[2] + u * p[3]));
+      if (slope)
+        slope[i * n_vec + v] = p[1] + u * (twice + u * thrice);
+    }
+  }
+}
+
+/** A row at as many pixels; from: its grid point of the first tap of a pixel at 0. */
+MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, const float *from, const int *index,
+                                       const mill_vec_f32 *weight)
+{
+  typedef mill_vec_f32 vec;
+  vec sum[MILL_VEC_N_F32];
+  _Pragma("GCC unroll 16") for (int i = 0; i < MILL_VEC_N_F32; i++)
+  {
+    const float *x = from + index[i];
+    sum[i] = weight[i * n_vec] * *(const vec *)x;
+    for (int v = 1; v < n_vec; v++)
+      sum[i] += weight[i * n_vec + v] * *(const vec *)(x + v * MILL_VEC_N_F32);
+  }
+  return mill_vec_fold_f32(sum);
+}
+
+/** Rows of a kernel at as many pixels from `first` on, into rows of to: value, d/d(velocity), labels;
+ *  slope_ln 0: the value alone. */
+MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
+                                double slope_ln, double e, int first, const mill_workspace *work,
+                                float *to)
+{
+  typedef mill_vec_f32 vec;
+  const int *index = work->index + first;
+  const float *frac = work->frac + first, *value = (const float *)work->grid - taps->reach;
+  const size_t pitch = (size_t)m->max_seg_pix;
+  vec weight[MILL_TAPS], slope[MILL_TAPS];
+  mill_taps_weigh(n_vec, frac, taps, weight, slope_ln != 0.0 ? slope : NULL);
+  *(vec *)to = mill_taps_sum(n_vec, value, index, weight);
+  if (slope_ln == 0.0)
+    return;
+  *(vec *)(to + pitch) = mill_taps_sum(n_vec, value, index, slope) *
+                         ((float)(slope_ln / e) + (float)slope_ln * *(const vec *)frac);
+  for (int l = 1; l <= m->n_label; l++)
+    *(vec *)(to + (size_t)(2 + l) * pitch) =
+        mill_taps_sum(n_vec, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
+}
+
+/** The same with as many vectors as the taps need. */
+MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, double slope_ln,
+                                  double e, int first, const mill_workspace *work, float *to)
+{
+  const int n = 2 * taps->reach + 2;
+  if (n <= MILL_TAPS / 2)
+    mill_taps_rows(MILL_TAPS / 2 / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
+  else if (n <= MILL_TAPS * 3 / 4)
+    mill_taps_rows(MILL_TAPS * 3 / 4 / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
+  else
+    mill_taps_rows(MILL_TAPS / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
+}
+
+/** Whether all pixels are far enough from the ends of the grid. */
+MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, int reach, int n_grid)
+{
+  const int before = reach > MILL_TAPS_END ? reach : MILL_TAPS_END;
+  int low = n_grid, high = 0;
+  MILL_SIMD_MIN(low)
+  for (int i = 0; i < n; i++)
+    low = index[i] < low ? index[i] : low;
+  MILL_SIMD_MAX(high)
+  for (int i = 0; i < n; i++)
+    high = index[i] > high ? index[i] : high;
+  return low >= before && high - reach + MILL_TAPS <= n_grid && high + MILL_TAPS_END + 1 < n_grid;
+}
+
+/** mill_block_template_row and mill_block_pixel_row of all rows at once, for a kernel with a Gaussian
+ *  in it.  0: not done, as the kernel is too broad or pixels are too near to an end of the grid. */
+MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        double vel_km_s, int half, mill_workspace *work)
+{
+  enum { N = MILL_VEC_N_F32 };
+  const mill_model_arm *arm = &m->arm[s->arm];
+  const double e = arm->expm1_step, slope_ln = mill_doppler_ln_slope(vel_km_s);
+  const int n = s->n_pix;
+  mill_taps taps, broad;
+  if (MILL_WIDE || n < N || !mill_taps_of(half, work->kernel, arm, &taps) ||
+      !mill_taps_of(half, work->kernel_slope, arm, &broad) ||
+      !mill_taps_inside(n, work->index, taps.reach > broad.reach ? taps.reach : broad.reach,
+                        arm->n_pix))
+    return 0;
+  const mill_real *value = (const mill_real *)work->grid;
+  for (int l = 1; l <= m->n_label; l++)
+    mill_block_flux_tangent(b, arm, work->mean[l], value,
+                            (mill_real *)work->grid + (size_t)l * (size_t)m->max_pix_pad);
+  float *to = (float *)work->pixel + mill_resolve_shift(s->n_diag);
+  MILL_FOR(b, c, (n + N - 1) / N)
+  {
+    const int first = (c + 1) * N <= n ? c * N : n - N;
+    mill_taps_tile(m, &taps, slope_ln, e, first, work, to + first);
+    mill_taps_tile(m, &broad, 0.0, e, first, work, to + 2 * (size_t)m->max_seg_pix + first);
+  }
+  MILL_BARRIER(b);
+  return 1;
+}
+
+#endif
