@@ -438,6 +438,11 @@ int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, cons
   return n > 0;
 }
 
+int mill_prior_table_by_name(const mill_prior_table *table)
+{
+  return table->name != NULL;
+}
+
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first)
 {
   *first = table->beyond;

@@ -39,6 +39,9 @@ void mill_prior_table_free(mill_prior_table *table); /* NULL is allowed */
 int mill_prior_table_find(const mill_prior_table *table, int64_t target_id, const char *identifier,
                           mill_star *star);
 
+/** Whether it finds stars by IDENTIFIER. */
+int mill_prior_table_by_name(const mill_prior_table *table);
+
 /** How many values are far; *first: the first of them, for a message. */
 int64_t mill_prior_table_beyond(const mill_prior_table *table, const char **first);
 

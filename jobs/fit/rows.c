@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/share.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/memory.h"
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 
 /* The default mask is the dichroic of DESI, meaningless for other surveys. */
 static int settle_wave_mask(mill_fit_setup *setup, const mill_inputs *inputs)
@@ -125,6 +128,46 @@ done:
   return err;
 }
 
+/* By the names of files, without .gz. */
+static int compare_names(const void *a, const void *b)
+{
+  const char *name[] = {mill_base_name(*(const char *const *)a),
+                        mill_base_name(*(const char *const *)b)};
+  size_t n[2];
+  for (int k = 0; k < 2; k++) {
+    n[k] = strlen(name[k]);
+    if (n[k] > 3 && strcmp(name[k] + n[k] - 3, ".gz") == 0)
+      n[k] -= 3;
+  }
+  const int order = memcmp(name[0], name[1], n[0] < n[1] ? n[0] : n[1]);
+  return order ? order : (n[0] > n[1]) - (n[0] < n[1]);
+}
+
+/* Rows of two files of one name have the same IDENTIFIERs, unless these are the survey's own: a table
+ * of priors would give one star's to another. */
+static int check_names(const mill_fit_setup *setup, const mill_inputs *inputs)
+{
+  int err = MILL_OK, n = 0;
+  const char **path = NULL;
+  MILL_TRY(MILL_ALLOC(inputs->n_file, &path));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *file = &inputs->file[i];
+    if (file->n_row > 0 && strcmp(file->format, "sdss") != 0 && strcmp(file->format, "lamost") != 0)
+      path[n++] = file->path;
+  }
+  qsort(path, (size_t)n, sizeof *path, compare_names);
+  for (int i = 1; i < n; i++)
+    if (compare_names(&path[i], &path[i - 1]) == 0)
+      MILL_FAIL(
+          MILL_ERR_CONFIG,
+          "prior_table: %s finds stars by IDENTIFIER, which is the same in %s and %s: give the "
+          "files names of their own, or a table by TARGETID",
+          setup->config.prior_table, path[i - 1], path[i]);
+done:
+  mill_free(path);
+  return err;
+}
+
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs)
 {
@@ -140,6 +183,8 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                            "no row of the inputs");
   if (!setup->start && !setup->priors)
     return MILL_OK;
+  if (setup->priors && mill_prior_table_by_name(setup->priors))
+    MILL_CHECK(mill_mpi_agree(call->mpi, check_names(setup, inputs)));
   MILL_CHECK(count_rows(call, setup, inputs, n));
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));

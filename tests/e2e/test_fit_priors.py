@@ -106,6 +106,12 @@ class FitPriors(ProgramTest):
                     f[name.lower()] = value
         again = self.one_fit("hdf5.h5", "--prior-table", tmp("priors.h5"))
         self.assertEqual(differing(self.pulled, again), [])
+        # files of one name have the same identifiers
+        os.makedirs(tmp("night"))
+        other = shutil.copy(SURVEY, tmp("night"))
+        self.assertRefused(tmp("priors.h5"), "IDENTIFIER", other, SURVEY, args=(other,))
+        self.one_fit("two.h5", "--prior-table", self.table, other)
+        self.assertIn("8 rows have some", self.done.stdout)
 
     def test_another_table_is_another_run(self):
         def shuffle(columns):
