@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pixels of a smoothly convolved template on a CPU, each one sum over grid points.  Included by
+/** Pixels of a convolved template on a CPU, each one sum over grid points.  Included by
  *  kernels/cpu/pixel_sums.h.
  *
  *  A pixel's cubic is linear in what the kernel K makes of the row and in the coefficients of the
@@ -18,14 +18,13 @@
 #include "kernels/star/template.h"
 
 enum {
-  MILL_TAPS = 64,     /**< most grid points of a pixel */
-  MILL_TAPS_MORE = 8, /**< how far B may reach beyond K */
+  MILL_TAPS = 64,      /**< most grid points of a pixel */
+  MILL_TAPS_MORE = 14, /**< how far B may reach beyond K: it falls to 0.27 a grid point */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = 16 /**< grid points that a spline's natural end changes, in float32 */
 };
-/** B ends where its weights fall below this part of the largest, K below MILL_BLUR_LEAST: flux has
- *  0.06 of a coefficient. */
-#define MILL_TAPS_LEAST 1e-5
+/** Grid points to a pixel from which a sum a pixel is less work than a convolution of all of them. */
+#define MILL_TAPS_GAIN 2.5
 
 /** Coefficients of a kernel's weights, zero from 2 reach + 2 on. */
 typedef struct mill_taps {
@@ -55,12 +54,13 @@ MILL_INLINE void mill_taps_bend(int most, double e, const double *kernel, double
   }
 }
 
-/** The taps of a symmetric kernel [half + 1].  0: they reach too far, or the kernel is too steep. */
+/** The taps of a symmetric kernel [half + 1], which end where K and B are below MILL_BLUR_LEAST of K's
+ *  middle: flux has at most 0.06 of B.  0: they reach too far. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
   const int most = half + MILL_TAPS_MORE;
-  double from[MILL_TAPS_SPACE], bend[MILL_TAPS_SPACE] = {0.0}, largest = 0.0;
+  double from[MILL_TAPS_SPACE], bend[MILL_TAPS_SPACE] = {0.0};
   if (2 * most + 3 > MILL_TAPS_SPACE)
     return 0;
   for (int i = 0; i < 2 * most + 3; i++) {
@@ -68,12 +68,10 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
     from[i] = k <= half ? kernel[k] : 0.0;
   }
   mill_taps_bend(most, arm->expm1_step, from, bend);
-  for (int i = 0; i <= 2 * most; i++)
-    largest = fabs(bend[i]) > largest ? fabs(bend[i]) : largest;
+  const double least = MILL_BLUR_LEAST * fabs(from[most + 1]);
   int reach = most;
-  while (reach > 0 && fabs(from[most + 1 + reach]) <= MILL_BLUR_LEAST * fabs(from[most + 1]) &&
-         fabs(bend[most - reach]) <= MILL_TAPS_LEAST * largest &&
-         fabs(bend[most + reach]) <= MILL_TAPS_LEAST * largest)
+  while (reach > 0 && fabs(from[most + 1 + reach]) <= least && fabs(bend[most - reach]) <= least &&
+         fabs(bend[most + reach]) <= least)
     reach--;
   if (reach == most || 2 * reach + 2 > MILL_TAPS)
     return 0;
@@ -177,8 +175,8 @@ MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, int reach, int n_gri
   return low >= before && high - reach + MILL_TAPS <= n_grid && high + MILL_TAPS_END + 1 < n_grid;
 }
 
-/** mill_block_template_row and mill_block_pixel_row of all rows at once, for a kernel with a Gaussian
- *  in it.  0: not done, as the kernel is too broad or pixels are too near to an end of the grid. */
+/** mill_block_template_row and mill_block_pixel_row of all rows at once.  0: not done, as the grid is
+ *  not much finer than the pixels, the kernel too broad, or a pixel too near an end of the grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {
@@ -187,7 +185,8 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   const double e = arm->expm1_step, slope_ln = mill_doppler_ln_slope(vel_km_s);
   const int n = s->n_pix;
   mill_taps taps, broad;
-  if (MILL_WIDE || n < N || !mill_taps_of(half, work->kernel, arm, &taps) ||
+  if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n ||
+      !mill_taps_of(half, work->kernel, arm, &taps) ||
       !mill_taps_of(half, work->kernel_slope, arm, &broad) ||
       !mill_taps_inside(n, work->index, taps.reach > broad.reach ? taps.reach : broad.reach,
                         arm->n_pix))

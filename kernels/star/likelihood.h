@@ -453,8 +453,8 @@ MILL_BLOCK_FN void mill_block_arm_velocity(mill_block *b, const mill_model *m, m
 
 /** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
  *  pixels before the next one, so that it is still in the cache; only where several segments
- *  share the arm, all rows are kept for those after the first.  Smoothly convolved ones a CPU may
- *  make at the pixels alone. */
+ *  share the arm, all rows are kept for those after the first.  A CPU may make them at the pixels
+ *  alone. */
 MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_arm, mill_workspace *work)
 {
@@ -476,8 +476,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
       continue;
     const double v = mill_shifted(m, s, vel);
     mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, v, work->index, work->frac);
-    const int done =
-        n_used == 1 && slot->blur[i_arm] > 0.0 && mill_block_pixel_taps(b, m, s, v, half, work);
+    const int done = n_used == 1 && mill_block_pixel_taps(b, m, s, v, half, work);
     for (int r = 0; r < 2 + m->n_label && !done; r++) {
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;

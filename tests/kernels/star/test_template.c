@@ -132,7 +132,7 @@ MILL_TEST(convolution_at_awkward_sizes)
 
 /** A row and two tangents of logarithms of flux, pixels of 2.7 grid points, and kernels of Gaussians
  *  of sigma grid points that end at `half`; the rows in float32 too. */
-static void bench_of_smooth_rows(double ln_step, double sigma, int half, float *grid32)
+static void bench_of_rows(double ln_step, double sigma, int half, float *grid32)
 {
   enum { N_GRID = 400, N_PIX = 100, FIRST = 40 };
   uint64_t random = SEED;
@@ -150,23 +150,24 @@ static void bench_of_smooth_rows(double ln_step, double sigma, int half, float *
   b.work.mean[2] = -0.2;
 }
 
-MILL_TEST(smoothly_convolved_rows_at_the_pixels_alone)
+MILL_TEST(convolved_rows_at_the_pixels_alone)
 {
   enum { HALF = 16 };
-  static const double step[] = {8e-5, 2e-3}, sigma[] = {2.2, 3.0};
+  static const double step[] = {8e-5, 2e-3}, sigma[] = {0.4, 2.2, 3.0};
   static float grid32[3 * BENCH_PIX], pixel32[5 * BENCH_PIX];
   const double vel = 30.0;
-  for (int c = 0; c < 4; c++) {
+  for (int c = 0; c < 6; c++) {
     mill_workspace work;
-    bench_of_smooth_rows(step[c / 2], sigma[c % 2], HALF, grid32);
+    const int half = c % 3 == 0 ? 2 : HALF;
+    bench_of_rows(step[c / 3], sigma[c % 3], half, grid32);
     mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, vel, b.index, b.frac);
     work = b.work;
     work.grid = grid32;
     work.pixel = pixel32;
-    assert_true(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, vel, HALF, &work));
-    assert_true(!mill_block_pixel_taps(&b.block, &b.model, &b.s, vel, HALF, &b.work));
+    assert_true(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, vel, half, &work));
+    assert_true(!mill_block_pixel_taps(&b.block, &b.model, &b.s, vel, half, &b.work));
     for (int r = 0; r < 4; r++) {
-      mill_block_template_row(&b.block, &b.model, &b.model.arm[0], r, HALF, &b.work, b.rotated,
+      mill_block_template_row(&b.block, &b.model, &b.model.arm[0], r, half, &b.work, b.rotated,
                               b.bend);
       mill_block_pixel_row(&b.block, &b.model, &b.s, vel, r, b.rotated, b.bend, &b.work);
     }
@@ -174,7 +175,7 @@ MILL_TEST(smoothly_convolved_rows_at_the_pixels_alone)
       double largest = 0.0;
       for (int i = 0; i < b.s.n_pix; i++)
         largest = fmax(largest, fabs(b.pixel[r * BENCH_PIX + i]));
-      /* 33 products in float32; kernels are cut at 1e-6 of their middle, their splines' at 1e-5 */
+      /* 33 products in float32; kernels and those of splines are cut at 1e-6 of a kernel's middle */
       for (int i = 0; i < b.s.n_pix; i++)
         assert_close((double)pixel32[r * BENCH_PIX + i], b.pixel[r * BENCH_PIX + i],
                      3e-6 * largest);
@@ -185,19 +186,23 @@ MILL_TEST(smoothly_convolved_rows_at_the_pixels_alone)
 MILL_TEST(rows_at_the_pixels_alone_are_not_for_all)
 {
   static float grid32[3 * BENCH_PIX], pixel32[5 * BENCH_PIX];
-  static const double sigma[] = {2.2, 0.3, 9.0, 2.2, 2.2};
-  static const int half[] = {14, 1, 60, 14, 14};
+  static const double sigma[] = {2.2, 9.0, 2.2, 2.2, 2.2};
+  static const int half[] = {14, 60, 14, 14, 14};
   for (int c = 0; c < 5; c++) {
-    bench_of_smooth_rows(8e-5, sigma[c], half[c], grid32);
+    bench_of_rows(8e-5, sigma[c], half[c], grid32);
     mill_workspace work = b.work;
     work.grid = grid32;
     work.pixel = pixel32;
-    if (c == 3)
+    if (c == 2)
       b.ln_wave[0] = log(4000.0) + 15 * 8e-5;
-    if (c == 4)
+    if (c == 3)
       b.ln_wave[99] = log(4000.0) + 383 * 8e-5;
+    for (int i = 0; c == 4 && i < b.s.n_pix; i++)
+      b.ln_wave[i] = log(4000.0) + (40 + 1.5 * i) * 8e-5;
+    if (c == 4)
+      b.model.arm[0].n_pix = 249;
     mill_block_locate(&b.block, &b.model.arm[0], b.s.n_pix, b.ln_wave, 0.0, b.index, b.frac);
-    /* all but the first: too steep, too broad, near the beginning, near the end */
+    /* all but the first: too broad, near the beginning, near the end, few grid points */
     assert_int_equal(blocks_f32_pixel_taps(&b.block, &b.model, &b.s, 0.0, half[c], &work), c == 0);
   }
 }
