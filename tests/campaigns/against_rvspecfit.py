@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """rvspecfit and starmill by turns on the same stars, templates and core.
 
-    taskset -c N against_rvspecfit.py [--data DIR] [--copies 16] STARMILL LIB.h5 desi|lamost DIR ROW...
+    taskset -c N against_rvspecfit.py [--data DIR] [--copies 256] STARMILL LIB.h5 desi|lamost DIR ROW...
 
 Needs rvspecfit (ours: d4bbf3a), torch and numba.  LIB.h5 has networks: one arm that is cut, or for
 DESI the arms b, r and z.  A row is one of the simulated coadd-dev or a LAMOST file by number.
 rvspecfit cross-correlates with every third template of the library's guess at v sin i of 0, 10 and
 100 km/s, then runs both of its minimizers; the first star is fitted once more before.  starmill's
-time is that of `bench fit` for copies of the star, with rvspecfit's model (no model error, one
-velocity, linear rotation) and as it is shipped.  A line: row; core-s of rvspecfit; core-ms of
-starmill in its model and shipped; Jacobians of both; -2 ln L of rvspecfit's solution and how much
-higher that of starmill's is, both by rvspecfit; for LAMOST the latter also where the line-spread
-function acts on templates before pixels sample them.  DIR keeps the templates of the
-cross-correlation.
+time is that of `bench fit` for copies of the star, so many that what a run does once counts little,
+with rvspecfit's model (no model error, one velocity, linear rotation) and as it is shipped.  A line:
+row; core-s of rvspecfit; core-ms of starmill in its model and shipped; Jacobians of both; -2 ln L
+of rvspecfit's solution and how much higher that of starmill's is, both by rvspecfit; for LAMOST the
+latter also where the line-spread function acts on templates before pixels sample them. DIR keeps
+the templates of the cross-correlation.
 """
 import argparse
 import glob
@@ -204,7 +204,7 @@ class Starmill:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA"))
-    parser.add_argument("--copies", type=int, default=16)
+    parser.add_argument("--copies", type=int, default=256)
     for name in ("starmill", "library"):
         parser.add_argument(name)
     parser.add_argument("survey", choices=list(SURVEY))
