@@ -110,15 +110,15 @@ MILL_INLINE void mill_taps_weigh(const int n_vec, const float *frac, const mill_
   }
 }
 
-/** A row at as many pixels; from: its grid point of the first tap of a pixel at 0. */
-MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, const float *from, const int *index,
-                                       const mill_vec_f32 *weight)
+/** A row at as many pixels. */
+MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *row,
+                                       const int *index, const mill_vec_f32 *weight)
 {
   typedef mill_vec_f32 vec;
   vec sum[MILL_VEC_N_F32];
   _Pragma("GCC unroll 16") for (int i = 0; i < MILL_VEC_N_F32; i++)
   {
-    const float *x = from + index[i];
+    const float *x = row + (index[i] - reach);
     sum[i] = weight[i * n_vec] * *(const vec *)x;
     for (int v = 1; v < n_vec; v++)
       sum[i] += weight[i * n_vec + v] * *(const vec *)(x + v * MILL_VEC_N_F32);
@@ -134,18 +134,18 @@ MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill
 {
   typedef mill_vec_f32 vec;
   const int *index = work->index + first;
-  const float *frac = work->frac + first, *value = (const float *)work->grid - taps->reach;
+  const float *frac = work->frac + first, *value = (const float *)work->grid;
   const size_t pitch = (size_t)m->max_seg_pix;
   vec weight[MILL_TAPS], slope[MILL_TAPS];
   mill_taps_weigh(n_vec, frac, taps, weight, slope_ln != 0.0 ? slope : NULL);
-  *(vec *)to = mill_taps_sum(n_vec, value, index, weight);
+  *(vec *)to = mill_taps_sum(n_vec, taps->reach, value, index, weight);
   if (slope_ln == 0.0)
     return;
-  *(vec *)(to + pitch) = mill_taps_sum(n_vec, value, index, slope) *
+  *(vec *)(to + pitch) = mill_taps_sum(n_vec, taps->reach, value, index, slope) *
                          ((float)(slope_ln / e) + (float)slope_ln * *(const vec *)frac);
   for (int l = 1; l <= m->n_label; l++)
-    *(vec *)(to + (size_t)(2 + l) * pitch) =
-        mill_taps_sum(n_vec, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
+    *(vec *)(to + (size_t)(2 + l) * pitch) = mill_taps_sum(
+        n_vec, taps->reach, value + (size_t)l * (size_t)m->max_pix_pad, index, weight);
 }
 
 /** The same with as many vectors as the taps need. */
@@ -161,10 +161,10 @@ MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, do
     mill_taps_rows(MILL_TAPS / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
 }
 
-/** Whether all pixels are far enough from the ends of the grid. */
-MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, int reach, int n_grid)
+/** Whether the taps of all pixels and the zeros after them are on the grid, and not near its ends. */
+MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, const mill_taps *taps, int n_grid)
 {
-  const int before = reach > MILL_TAPS_END ? reach : MILL_TAPS_END;
+  const int before = taps->reach > MILL_TAPS_END ? taps->reach : MILL_TAPS_END;
   int low = n_grid, high = 0;
   MILL_SIMD_MIN(low)
   for (int i = 0; i < n; i++)
@@ -172,7 +172,8 @@ MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, int reach, int n_gri
   MILL_SIMD_MAX(high)
   for (int i = 0; i < n; i++)
     high = index[i] > high ? index[i] : high;
-  return low >= before && high - reach + MILL_TAPS <= n_grid && high + MILL_TAPS_END + 1 < n_grid;
+  return low >= before && high - taps->reach + MILL_TAPS <= n_grid &&
+         high + MILL_TAPS_END + 1 < n_grid;
 }
 
 /** mill_block_template_row and mill_block_pixel_row of all rows at once.  0: not done, as the grid is
@@ -188,8 +189,8 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n ||
       !mill_taps_of(half, work->kernel, arm, &taps) ||
       !mill_taps_of(half, work->kernel_slope, arm, &broad) ||
-      !mill_taps_inside(n, work->index, taps.reach > broad.reach ? taps.reach : broad.reach,
-                        arm->n_pix))
+      !mill_taps_inside(n, work->index, &taps, arm->n_pix) ||
+      !mill_taps_inside(n, work->index, &broad, arm->n_pix))
     return 0;
   const mill_real *value = (const mill_real *)work->grid;
   for (int l = 1; l <= m->n_label; l++)
