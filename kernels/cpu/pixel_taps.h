@@ -161,18 +161,11 @@ MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, do
     mill_taps_rows(MILL_TAPS / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
 }
 
-/** Whether the taps of all pixels and the zeros after them are on the grid, and not near its ends. */
-MILL_BLOCK_FN int mill_taps_inside(int n, const int *index, const mill_taps *taps, int n_grid)
+/** Whether taps, and the zeros after them, are on the grid and not near its ends; low, high: the grid
+ *  points of the first pixel and of the last. */
+MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n_grid)
 {
-  const int before = taps->reach > MILL_TAPS_END ? taps->reach : MILL_TAPS_END;
-  int low = n_grid, high = 0;
-  MILL_SIMD_MIN(low)
-  for (int i = 0; i < n; i++)
-    low = index[i] < low ? index[i] : low;
-  MILL_SIMD_MAX(high)
-  for (int i = 0; i < n; i++)
-    high = index[i] > high ? index[i] : high;
-  return low >= before && high - taps->reach + MILL_TAPS <= n_grid &&
+  return low >= taps->reach && low >= MILL_TAPS_END && high - taps->reach + MILL_TAPS <= n_grid &&
          high + MILL_TAPS_END + 1 < n_grid;
 }
 
@@ -184,13 +177,20 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   enum { N = MILL_VEC_N_F32 };
   const mill_model_arm *arm = &m->arm[s->arm];
   const double e = arm->expm1_step, slope_ln = mill_doppler_ln_slope(vel_km_s);
+  const mill_grid_place at = mill_place_at(arm, vel_km_s);
   const int n = s->n_pix;
+  int low, high;
+  float frac;
   mill_taps taps, broad;
-  if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n ||
-      !mill_taps_of(half, work->kernel, arm, &taps) ||
+  if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n)
+    return 0;
+  /* not from work->index, which other threads may still be writing */
+  mill_locate(&at, s->ws->ln_wave[0], &low, &frac);
+  mill_locate(&at, s->ws->ln_wave[n - 1], &high, &frac);
+  if (!mill_taps_of(half, work->kernel, arm, &taps) ||
       !mill_taps_of(half, work->kernel_slope, arm, &broad) ||
-      !mill_taps_inside(n, work->index, &taps, arm->n_pix) ||
-      !mill_taps_inside(n, work->index, &broad, arm->n_pix))
+      !mill_taps_inside(&taps, low, high, arm->n_pix) ||
+      !mill_taps_inside(&broad, low, high, arm->n_pix))
     return 0;
   const mill_real *value = (const mill_real *)work->grid;
   for (int l = 1; l <= m->n_label; l++)
