@@ -15,6 +15,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
@@ -134,8 +135,7 @@ done:
 /* Relative cost of indexing a file. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
-  return 1.0 +
-         (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
+  return 1.0 + (mill_is_gz(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
 }
 
 /* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its

@@ -10,6 +10,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
+#include "src/system/regular_file.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
@@ -140,7 +141,7 @@ static int get_source(worker *w, int i, source **out)
   pthread_mutex_unlock(&reader->mutex);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
-  if (err == MILL_ERR_INPUT && mill_work_is_compressed(entry->path) && close_others(w, s) > 0)
+  if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
     err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(s->spectra, &plan->inputs->settings.config->select, &s->index);
@@ -438,7 +439,7 @@ static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there
   if (*there) {
     *share = *rest;
     if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
-        !mill_work_is_compressed(reader->plan.inputs->file[rest->file].path))
+        !mill_is_gz(reader->plan.inputs->file[rest->file].path))
       share->end = share->first + MILL_READER_SHARE;
     rest->first = share->end;
   }

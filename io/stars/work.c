@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/draw.h"
+#include "src/system/regular_file.h"
 
 struct mill_work {
   mill_schedule *schedule;
@@ -16,12 +17,6 @@ struct mill_work {
   int64_t n_taken;
   int ended;
 };
-
-int mill_work_is_compressed(const char *path)
-{
-  const size_t n = strlen(path);
-  return n > 3 && strcmp(path + n - 3, ".gz") == 0;
-}
 
 int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **out)
 {
@@ -35,12 +30,11 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
     const mill_input_file *from = &plan->inputs->file[i];
     const double n_exposure =
         from->n_row > 0 ? (double)plan->inputs->n_exposure[i] / (double)from->n_row : 1.0;
-    file[i] =
-        (mill_schedule_file){.row_start = from->row_start,
-                             .n_row = from->n_row,
-                             .row_cost = mill_schedule_row_cost(n_exposure),
-                             .open_cost = mill_schedule_open_cost(
-                                 from->size, mill_work_is_compressed(from->path), plan->rate)};
+    file[i] = (mill_schedule_file){
+        .row_start = from->row_start,
+        .n_row = from->n_row,
+        .row_cost = mill_schedule_row_cost(n_exposure),
+        .open_cost = mill_schedule_open_cost(from->size, mill_is_gz(from->path), plan->rate)};
     n_row += from->n_row;
   }
   if (plan->result) {

@@ -40,9 +40,6 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
 /** Has the row of /fits to be fitted in this run?  (What is finished meanwhile counts too.) */
 int mill_work_wanted(const mill_work *work, int64_t row);
 
-/** Does a file have to be unpacked before any row can be read, so that opening it takes long? */
-int mill_work_is_compressed(const char *path);
-
 /** Counts of the work: chunks that this rank has taken, messages that it has answered, seconds that
  *  it has waited for answers. */
 typedef struct mill_work_stats {

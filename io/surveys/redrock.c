@@ -112,7 +112,7 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
     if (strncmp(name, from[i], n) != 0)
       continue;
     size_t rest = strlen(name + n);
-    if (rest > 3 && strcmp(name + n + rest - 3, ".gz") == 0)
+    if (mill_is_gz(name + n))
       rest -= 3;
     for (int j = 0; j < 4; j++) {
       const int length = snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,

@@ -38,7 +38,7 @@ void mill_rows_identify(const char *path, mill_file_index *index)
   index->rows_hash = hash_rows(index);
   const char *name = mill_base_name(path);
   size_t n = strlen(name);
-  if (n > 3 && strcmp(name + n - 3, ".gz") == 0)
+  if (mill_is_gz(name))
     n -= 3; /* the same file */
   enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
   char file[MOST + 1], hex[65];

@@ -136,7 +136,7 @@ static int compare_names(const void *a, const void *b)
   size_t n[2];
   for (int k = 0; k < 2; k++) {
     n[k] = strlen(name[k]);
-    if (n[k] > 3 && strcmp(name[k] + n[k] - 3, ".gz") == 0)
+    if (mill_is_gz(name[k]))
       n[k] -= 3;
   }
   const int order = memcmp(name[0], name[1], n[0] < n[1] ? n[0] : n[1]);

@@ -21,7 +21,7 @@ enum {
   MILL_TAPS = 64,      /**< most grid points of a pixel */
   MILL_TAPS_MORE = 14, /**< how far B may reach beyond K: it falls to 0.27 a grid point */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
-  MILL_TAPS_END = 16 /**< grid points that a spline's natural end changes, in float32 */
+  MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points from an end that feel it, and two */
 };
 /** Grid points to a pixel from which a sum a pixel is less work than a convolution of all of them. */
 #define MILL_TAPS_GAIN 2.5
@@ -32,18 +32,18 @@ typedef struct mill_taps {
   int reach;
 } mill_taps;
 
-/** B [2 * most + 1] of the grid of steps log1p(e), from K [2 * most + 3]: the response to the right
- *  side of the spline's equations (mill_block_spline) falls by a factor a grid point to both sides. */
-MILL_INLINE void mill_taps_bend(int most, double e, const double *kernel, double *bend)
+/** B [2 * most + 1] from K [2 * most + 3]: the response to the right side of the spline's equations
+ *  (mill_block_spline) falls by a factor a grid point to both sides. */
+MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
+                                double *bend)
 {
-  const double a = 1.0 + e, b = 2.0 * (1.0 + 1.0 / a), c = 1.0 / (a * a);
-  const double large = b + sqrt(b * b - 4.0 * a * c);
-  const double right = -2.0 * a / large, left = -2.0 * c / large;
-  const double centre = 1.0 / (a * left + b + c * right);
+  const double r = 1.0 + arm->expm1_step;
+  const double right = arm->spline_end_left[1], left = arm->spline_end_right[1];
+  const double centre = 1.0 / (r * left + 2.0 * (1.0 + 1.0 / r) + arm->spline_scale_right * right);
   double before[MILL_TAPS_SPACE], sum = 0.0;
   const int n = 2 * most + 1;
   for (int i = 0; i < n; i++) {
-    bend[i] = 6.0 * ((kernel[i] - kernel[i + 1]) - a * (kernel[i + 1] - kernel[i + 2]));
+    bend[i] = 6.0 * ((kernel[i] - kernel[i + 1]) - r * (kernel[i + 1] - kernel[i + 2]));
     before[i] = sum = bend[i] + left * sum;
   }
   sum = 0.0;
@@ -67,7 +67,7 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
     const int k = i <= most ? most + 1 - i : i - most - 1;
     from[i] = k <= half ? kernel[k] : 0.0;
   }
-  mill_taps_bend(most, arm->expm1_step, from, bend);
+  mill_taps_bend(most, arm, from, bend);
   const double least = MILL_BLUR_LEAST * fabs(from[most + 1]);
   int reach = most;
   while (reach > 0 && fabs(from[most + 1 + reach]) <= least && fabs(bend[most - reach]) <= least &&

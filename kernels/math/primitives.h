@@ -10,7 +10,8 @@
  *   - guess_tile.h: products of the transforms of the guess;
  *   - spline_tile.h: second differences and filters of a spline;
  *   - convolve_tile.h: rotation and resolution matrix away from the ends of a row;
- *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them.
+ *   - pixel_sums.h: sums of products over pixels, and the small matrices made of them; a template at
+ *     the pixels alone.
  *
  *  Apart from kernels/base/common.h, which declares functions of both, only this header asks which
  *  backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking build of the CPU's code: a block

@@ -130,6 +130,12 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
   return MILL_OK;
 }
 
+int mill_is_gz(const char *path)
+{
+  const size_t n = strlen(path);
+  return n > 3 && strcmp(path + n - 3, ".gz") == 0;
+}
+
 const char *mill_base_name(const char *path)
 {
   const char *slash = strrchr(path, '/');

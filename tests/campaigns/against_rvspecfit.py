@@ -12,7 +12,7 @@ time is that of `bench fit` for copies of the star, so many that what a run does
 with rvspecfit's model (no model error, one velocity, linear rotation) and as it is shipped.  A line:
 row; core-s of rvspecfit; core-ms of starmill in its model and shipped; Jacobians of both; -2 ln L
 of rvspecfit's solution and how much higher that of starmill's is, both by rvspecfit; for LAMOST the
-latter also where the line-spread function acts on templates before pixels sample them. DIR keeps
+latter also where the line-spread function acts on templates before pixels sample them.  DIR keeps
 the templates of the cross-correlation.
 """
 import argparse
