@@ -136,8 +136,12 @@ static int read_fits_ids(const char *path, int64_t **ids, size_t *n)
   if (i_hdu == file->guard->n_hdu)
     MILL_FAIL(MILL_ERR_INPUT, "%s: has no table; give one with a column TARGETID", path);
   *n = (size_t)file->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(MILL_ALLOC(*n, ids));
-  MILL_TRY(mill_fits_column_int64(file, i_hdu, "TARGETID", *ids, NULL));
+  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, ids, NULL));
+  size_t n_known = 0;
+  for (size_t i = 0; i < *n; i++)
+    if ((*ids)[i] != -1) /* nobody's */
+      (*ids)[n_known++] = (*ids)[i];
+  *n = n_known;
 done:
   mill_fits_file_close(file);
   return err;

@@ -119,6 +119,8 @@ static int read_double(source *s, const char *column, double *out)
 static int read_ids(source *s, const char *column, int64_t *out)
 {
   const size_t n_row = (size_t)s->n_row;
+  for (size_t i = 0; i < n_row; i++)
+    out[i] = -1;
   return s->is_hdf5 ? mill_h5_read(&s->h5, column, H5T_NATIVE_INT64, 1, &n_row, out)
                     : mill_fits_column_int64(s->fits, s->i_hdu, column, out, NULL);
 }

@@ -120,10 +120,8 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
               "fixed by fix_param needs none)",
               raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
   MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
-  if (mill_star_table_has(file, i_hdu, key_name[0])) {
-    MILL_TRY(MILL_ALLOC(raw->n_row, &raw->id));
-    MILL_TRY(mill_fits_column_int64(file, i_hdu, key_name[0], raw->id, NULL));
-  }
+  if (mill_star_table_has(file, i_hdu, key_name[0]))
+    MILL_TRY(mill_fits_table_int64(file, i_hdu, key_name[0], -1, &raw->id, NULL));
   MILL_TRY(mill_fits_column_text(file, i_hdu, key_name[1], &raw->object, &raw->stride, &found));
   for (int j = 0; j < raw->out->n_par; j++) {
     const char *name[2];

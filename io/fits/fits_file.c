@@ -62,7 +62,7 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
   int status = 0;
-  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0)
+  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
     file->fptr = NULL;
   MILL_TRY_FITS(file, 0, status, "cannot be opened");
   *out = file;
@@ -187,8 +187,40 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, void *out,
-                       int *found)
+/* As the column has them, plus offset.  Rows of null (TNULL) keep the missing value that all rows
+ * of out have before. */
+static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
+                         __int128 offset, void *out)
+{
+  int err = MILL_OK, status = 0, any_null = 0;
+  char *is_null = NULL;
+  int *narrow = as == TINT ? out : NULL;
+  int64_t *wide = as == TINT ? NULL : out;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  const int64_t missing = narrow ? *narrow : *wide;
+  MILL_TRY(MILL_ALLOC(n_row, &is_null));
+  fits_read_colnull(file->fptr, as, number, 1, 1, n_row, out, is_null, &any_null, &status);
+  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
+  for (int64_t i = 0; i < n_row && (any_null || offset != 0); i++) {
+    const __int128 value = is_null[i] ? missing : (narrow ? narrow[i] : wide[i]) + offset;
+    if (value < INT64_MIN || value > INT64_MAX)
+      MILL_TRY(MILL_ERROR_HDU(
+          file, i_hdu,
+          ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
+          "of 64 bits, which is all that a result can hold",
+          name, (long long)i));
+    if (narrow)
+      narrow[i] = (int)value;
+    else
+      wide[i] = (int64_t)value;
+  }
+done:
+  mill_free(is_null);
+  return err;
+}
+
+static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, __int128 offset,
+                       void *out, int *found)
 {
   int status = 0;
   double nan_value = NAN;
@@ -203,10 +235,11 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
   if (c.repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
     return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold one %s a row", name,
                           as == TDOUBLE ? "number" : "integer");
-  /* integers may have nulls (TNULL); no value is substituted for reals, so that NaN stays NaN */
-  if (n_row > 0)
-    fits_read_col(file->fptr, as, c.number, 1, 1, n_row,
-                  is_integer && as == TDOUBLE ? &nan_value : NULL, out, &(int){0}, &status);
+  if (n_row > 0 && as != TDOUBLE)
+    return read_integers(file, i_hdu, c.number, name, as, offset, out);
+  if (n_row > 0) /* no value is substituted for reals, so that NaN stays NaN */
+    fits_read_col(file->fptr, as, c.number, 1, 1, n_row, is_integer ? &nan_value : NULL, out,
+                  &(int){0}, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   return MILL_OK;
 }
@@ -263,20 +296,9 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
     MILL_TRY(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
-  err = read_number(file, i_hdu, name, TLONGLONG, out, found);
+  err = read_number(file, i_hdu, name, TLONGLONG, offset, out, found);
   if (offset != 0)
     fits_set_tscale(file->fptr, c.number, scaling[0], scaling[1], &status);
-  MILL_TRY(err);
-  for (int64_t i = 0; offset != 0 && i < file->guard->hdu[i_hdu].axis[1]; i++) {
-    const __int128 value = out[i] + offset;
-    if (value < INT64_MIN || value > INT64_MAX)
-      MILL_TRY(MILL_ERROR_HDU(
-          file, i_hdu,
-          ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
-          "of 64 bits, which is all that a result can hold",
-          name, (long long)i));
-    out[i] = (int64_t)value;
-  }
 done:
   return err;
 }
@@ -285,13 +307,13 @@ int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, in
                            int *found)
 {
   static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
-  return read_number(file, i_hdu, name, TINT, out, found);
+  return read_number(file, i_hdu, name, TINT, 0, out, found);
 }
 
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found)
 {
-  return read_number(file, i_hdu, name, TDOUBLE, out, found);
+  return read_number(file, i_hdu, name, TDOUBLE, 0, out, found);
 }
 
 int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,

@@ -76,11 +76,12 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
 
 /** Read a scalar column of the table i_hdu, all of its rows.
  *
- *  out   [rows]  in/out  untouched when the column is missing
+ *  out   [rows]  in/out  before: the missing value in each row, which stays in it where the column
+ *                        or its value is missing (integers: TNULL; real ones are read as stored)
  *  found          out    may be NULL: then the column must be there
  *
  *  Integers of 64 bits are exact, also with TZERO (unsigned ones have it), which must be whole;
- *  nulls of integers (TNULL) are NaN where they are read as double.
+ *  nulls of integers are NaN where they are read as double.
  *
  *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape; of 64 bits also a
  *  TSCAL other than 1, or a value beyond int64_t. */

@@ -35,8 +35,8 @@ static const mill_fits_wish wish[] = {
     [EXP] = WISH("EXPID", INT32, exp_id, -1, 0),
     [TILE] = WISH("TILEID", INT32, tile_id, -1, 0),
     [NIGHT] = WISH("NIGHT", INT32, night, -1, 0),
-    [STATUS] = WISH("FIBERSTATUS", INT64, status, 0, 0),
-    [COADD_STATUS] = WISH("COADD_FIBERSTATUS", INT64, coadd_status, 0, 0),
+    [STATUS] = WISH("FIBERSTATUS", INT64, status, -1, 0), /* unknown: all bits */
+    [COADD_STATUS] = WISH("COADD_FIBERSTATUS", INT64, coadd_status, -1, 0),
     [OBJTYPE] = WISH("OBJTYPE", TEXT, objtype, 0, 1),
     WISH("MJD", DOUBLE, mjd, NAN, 0),
     WISH("REF_ID", INT64, ref_id, -1, 0),
@@ -190,8 +190,8 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
       else
         high = middle;
     }
-    if (low == n || key[low].key != map->target_id[i])
-      continue;
+    if (low == n || key[low].key != map->target_id[i] || map->target_id[i] == -1)
+      continue; /* -1 is nobody's */
     const int64_t at = key[low].place;
     if (!HAS(map, EXP))
       map->exp_id[i] = exposures.exp_id[at];
@@ -367,7 +367,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
     const mill_redshift *match = mill_redrock_find(&redrock, map.target_id[i]);
     if (mill_selection_keeps_target(select, map.target_id[i], "") &&
         mill_selection_keeps_objtype(select, mill_fits_text_at(&map.objtype, i)) &&
-        mill_selection_keeps_fiberstatus(select, (uint64_t)status[i]) &&
+        (file->i_fibermap < 0 || mill_selection_keeps_fiberstatus(select, (uint64_t)status[i])) &&
         mill_selection_keeps_exp_id(select, map.exp_id[i]) &&
         !(choice.sn && !(choice.sn[i] >= select->min_sn)) &&
         mill_selection_keeps_star(select, choice.in_class && choice.in_class[i],

@@ -80,7 +80,7 @@ void mill_redrock_clear(mill_redrock *redrock)
 
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id)
 {
-  size_t low = 0, high = redrock->n;
+  size_t low = 0, high = target_id == -1 ? 0 : redrock->n; /* -1 is nobody's */
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (redrock->row[middle].target_id < target_id)

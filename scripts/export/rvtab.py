@@ -117,7 +117,7 @@ def opened(result, i, spectra):
     with file:
         with reading(path):
             has_map = "FIBERMAP" in file
-            here = raw(file["FIBERMAP"])["TARGETID"] if has_map else spectra.target
+            here = targets(file["FIBERMAP"]) if has_map else spectra.target
         if has_map:
             check_targets(path, here, spectra)
         yield file if has_map else None
@@ -137,6 +137,12 @@ def raw(hdu):
     if rows.dtype.itemsize != hdu.header["NAXIS1"]:
         raise ValueError(f"{hdu.name}: its columns and the width of its rows differ")
     return rows
+
+
+def targets(hdu):
+    """Return TARGETID of a table, -1 where it is null as for the fit."""
+    values, null = raw(hdu)["TARGETID"], hdu.columns["TARGETID"].null
+    return values if null is None else np.where(values == null, -1, values)
 
 
 def copy_rows(product, file, name, rows):
@@ -159,7 +165,7 @@ def copy_tables(product, file, spectra):
     with reading(file.filename()):
         tables = {hdu.name: len(raw(hdu)) for hdu in file if isinstance(hdu, pyfits.BinTableHDU)
                   and hdu.name in ("FIBERMAP", "SCORES", "GAIA", "EXP_FIBERMAP")}
-        exposures = raw(file["EXP_FIBERMAP"])["TARGETID"] if "EXP_FIBERMAP" in tables else None
+        exposures = targets(file["EXP_FIBERMAP"]) if "EXP_FIBERMAP" in tables else None
     for name in ("FIBERMAP", "SCORES", "GAIA"):
         if tables.get(name) == tables["FIBERMAP"]:
             copy_rows(product, file, name, spectra.input)
