@@ -9,6 +9,7 @@
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/system/regular_file.h"
 
 /* Rows of the image, and columns of the table. */
@@ -25,6 +26,39 @@ typedef struct lamost {
   int32_t exposure_id;     /* OBSID */
   mill_single_spectrum spectrum;
 } lamost;
+
+/* ---- keywords of the primary ------------------------------------------ */
+
+/* LAMOST writes it where it knows no value. */
+static const double MISSING = -9999.0;
+
+/* Keep out where the header has no value. */
+static int key_double(lamost *l, const char *key, double *out)
+{
+  double value = *out;
+  MILL_CHECK(mill_single_key_double(l->file, 0, key, &value, NULL));
+  *out = value == MISSING ? *out : value;
+  return MILL_OK;
+}
+
+static int key_int32(lamost *l, const char *key, int32_t *out)
+{
+  int32_t value = *out;
+  MILL_CHECK(mill_single_key_int32(l->file, 0, key, &value, NULL));
+  *out = value == (int32_t)MISSING ? *out : value;
+  return MILL_OK;
+}
+
+/* Empty where it has none. */
+static int key_text(lamost *l, const char *key, char *out, size_t size)
+{
+  double value;
+  *out = '\0';
+  MILL_CHECK(mill_single_key_text(l->file, 0, key, out, size, NULL));
+  if (mill_text_to_real(out, &value) && value == MISSING)
+    *out = '\0';
+  return MILL_OK;
+}
 
 /* ---- structure -------------------------------------------------------- */
 
@@ -87,7 +121,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(mill_single_medium(file, 0, &l->air));
   l->exposure_number = l->i_hdu;
   l->exposure_id = -1;
-  return mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, NULL);
+  return key_int32(l, "OBSID", &l->exposure_id);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -98,11 +132,11 @@ static int read_name(lamost *l, char *out, size_t size)
 {
   char text[MILL_FITS_MAX_VALUE] = "";
   const char *name = text;
-  MILL_CHECK(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, NULL));
+  MILL_CHECK(key_text(l, "DESIG", text, sizeof text));
   if (!*text && l->exposure_id >= 0)
     snprintf(text, sizeof text, "%d", l->exposure_id);
   if (!*text)
-    MILL_CHECK(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, NULL));
+    MILL_CHECK(key_text(l, "FILENAME", text, sizeof text));
   if (!*text)
     name = mill_base_name(l->file->guard->path);
   if (strlen(name) >= size)
@@ -115,11 +149,14 @@ static int read_name(lamost *l, char *out, size_t size)
   return MILL_OK;
 }
 
-/* Target type of the fibre in the words of the selection: SKY, BAD, or its own. */
+/* Target type of the fibre in the words of the selection: SKY, BAD, or its own.  DR9 and later say
+ * FIB_TYPE, the releases before FIBERTYP. */
 static int read_objtype(lamost *l, char *out, size_t size)
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
-  MILL_CHECK(mill_single_key_text(l->file, 0, "FIB_TYPE", out, size, NULL));
+  MILL_CHECK(key_text(l, "FIB_TYPE", out, size));
+  if (!*out)
+    MILL_CHECK(key_text(l, "FIBERTYP", out, size));
   for (char *p = out; *p; p++)
     *p = (char)toupper((unsigned char)*p);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -132,12 +169,11 @@ static int read_objtype(lamost *l, char *out, size_t size)
 static int identify(lamost *l, mill_catalog_row *row)
 {
   char plan[32] = "";
-  int32_t day = 0, spectrograph = 0;
-  int has_day, has_plan, has_spectrograph;
-  MILL_CHECK(mill_single_key_int32(l->file, 0, "LMJD", &day, &has_day));
-  MILL_CHECK(mill_single_key_text(l->file, 0, "PLANID", plan, sizeof plan, &has_plan));
-  MILL_CHECK(mill_single_key_int32(l->file, 0, "SPID", &spectrograph, &has_spectrograph));
-  if (has_day && has_plan && has_spectrograph && row->fiber >= 0)
+  int32_t day = -1, spectrograph = -1;
+  MILL_CHECK(key_int32(l, "LMJD", &day));
+  MILL_CHECK(key_text(l, "PLANID", plan, sizeof plan));
+  MILL_CHECK(key_int32(l, "SPID", &spectrograph));
+  if (day >= 0 && plan[0] && spectrograph >= 0 && row->fiber >= 0)
     snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
              spectrograph, row->fiber);
   return MILL_OK;
@@ -154,14 +190,14 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                                .joint = 1};
   mill_catalog_row *row = &object.row;
   mill_catalog_row_init(row);
-  MILL_CHECK(mill_single_key_double(l->file, 0, "MJD", &mjd, NULL));
+  MILL_CHECK(key_double(l, "MJD", &mjd));
   MILL_CHECK(read_name(l, row->object, sizeof row->object));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "RA", &row->target_ra, NULL));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, NULL));
-  MILL_CHECK(mill_single_key_int32(l->file, 0, "FIBERID", &row->fiber, NULL));
-  MILL_CHECK(mill_single_key_double(l->file, 0, "Z", &row->z, NULL));
-  MILL_CHECK(mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, NULL));
-  MILL_CHECK(mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, NULL));
+  MILL_CHECK(key_double(l, "RA", &row->target_ra));
+  MILL_CHECK(key_double(l, "DEC", &row->target_dec));
+  MILL_CHECK(key_int32(l, "FIBERID", &row->fiber));
+  MILL_CHECK(key_double(l, "Z", &row->z));
+  MILL_CHECK(key_text(l, "CLASS", row->spectype, sizeof row->spectype));
+  MILL_CHECK(key_text(l, "SUBCLASS", row->subtype, sizeof row->subtype));
   MILL_CHECK(read_objtype(l, object.objtype, sizeof object.objtype));
   MILL_CHECK(identify(l, row));
   return mill_single_index(&object, select, index);
