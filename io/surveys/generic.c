@@ -487,9 +487,6 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
-  char what[64];
-  snprintf(what, sizeof what, "column WAVELENGTH of row %lld (counted from 0)", (long long)row);
-  MILL_CHECK(mill_single_check_wave(g->table.file, g->table.i_hdu, what, n_pix, spectrum->wave_aa));
   channel->wave_aa = spectrum->wave_aa;
   return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
 }
@@ -513,6 +510,18 @@ static int read_pixels(void *context, mill_channel *channel)
   return MILL_OK;
 }
 
+static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
+{
+  mill_channel channel;
+  char what[64];
+  const mill_single_place at = {g->table.file, g->table.i_hdu, what};
+  MILL_CHECK(describe_row(g, g->row, &channel));
+  if (g->table.n_shared > 0)
+    return mill_spectra_give(spectra, i_exposure, &channel, read_pixels, g);
+  snprintf(what, sizeof what, "column WAVELENGTH of row %lld (counted from 0)", (long long)g->row);
+  return mill_single_give(spectra, i_exposure, &channel, &at, &g->spectrum, read_pixels, g);
+}
+
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
 {
   generic *g = state;
@@ -533,9 +542,7 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
           (long long)number[i], mill_fits_text_at(&g->name, number[i]),
           (long long)g->next_row[number[i]]);
     for (g->row = number[i]; g->row >= 0; g->row = g->next_row[g->row]) {
-      mill_channel channel;
-      MILL_CHECK(describe_row(g, g->row, &channel));
-      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, g));
+      MILL_CHECK(give_row(g, spectra, i));
     }
   }
   return MILL_OK;

@@ -238,17 +238,17 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
   lamost *l = state;
   double *wave_aa;
   char what[32];
+  const mill_single_place at = {l->file, l->i_hdu, what};
   MILL_CHECK(mill_single_resize(&l->spectrum, l->n_pix));
   wave_aa = l->spectrum.wave_aa;
   MILL_CHECK(read_row(l, WAVELENGTH, wave_aa, what, sizeof what));
-  MILL_CHECK(mill_single_check_wave(l->file, l->i_hdu, what, l->n_pix, wave_aa));
   for (int i = 0; i < n; i++) {
     mill_channel channel = {
         .name = "coadd", .n_pix = l->n_pix, .wave_aa = wave_aa, .air = l->air, .wave_token = 1};
     if (number[i] != l->exposure_number)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
                         (long long)number[i] + 1);
-    MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, l));
+    MILL_CHECK(mill_single_give(spectra, i, &channel, &at, &l->spectrum, read_pixels, l));
   }
   return MILL_OK;
 }

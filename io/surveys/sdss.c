@@ -293,7 +293,6 @@ static int read_wave(sdss *s, const camera *c, mill_channel *channel)
   MILL_CHECK(mill_single_column(s->file, c->i_hdu, "loglam", n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] = pow(10.0, spectrum->wave_aa[i]);
-  MILL_CHECK(mill_single_check_wave(s->file, c->i_hdu, "column loglam", n_pix, spectrum->wave_aa));
   *channel = (mill_channel){.n_pix = n_pix,
                             .wave_aa = spectrum->wave_aa,
                             .air = c->air,
@@ -340,8 +339,9 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     const exposure *e = &s->exposure[i_exposure];
     for (int j = 0; j < e->n_camera; j++) {
       mill_channel channel;
+      const mill_single_place at = {s->file, e->camera[j].i_hdu, "column loglam"};
       MILL_CHECK(read_wave(s, &e->camera[j], &channel));
-      MILL_CHECK(mill_spectra_give(spectra, i, &channel, read_pixels, s));
+      MILL_CHECK(mill_single_give(spectra, i, &channel, &at, &s->spectrum, read_pixels, s));
     }
   }
   return MILL_OK;

@@ -174,7 +174,8 @@ int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
   if (found)
     return MILL_OK;
   MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
-  *frame = found ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
+  /* LAMOST writes -9999 for none */
+  *frame = found && velocity > -9999.0 ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
 
@@ -365,17 +366,100 @@ int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
   return MILL_OK;
 }
 
+/* First of pixels [0, n_pix) whose wavelength is not above those before; n_pix: there is none. */
+static int find_disorder(int n_pix, const double *wave_aa)
+{
+  int i = 0;
+  while (i < n_pix && isfinite(wave_aa[i]) && wave_aa[i] > (i > 0 ? wave_aa[i - 1] : 0.0))
+    i++;
+  return i;
+}
+
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa)
 {
-  for (int i = 0; i < n_pix; i++)
-    if (!isfinite(wave_aa[i]) || wave_aa[i] <= (i > 0 ? wave_aa[i - 1] : 0.0))
+  const int i = find_disorder(n_pix, wave_aa);
+  if (i == n_pix)
+    return MILL_OK;
+  return MILL_ERROR_HDU(
+      file, i_hdu,
+      ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; make the "
+      "file again",
+      what, i, wave_aa[i]);
+}
+
+/* ---- bad pixels without wavelengths ------------------------------------- */
+
+static int is_good_pixel(const mill_channel *channel, int i)
+{
+  return !(channel->mask && channel->mask[i]) && isfinite(channel->flux[i]) &&
+         isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
+}
+
+/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
+ * and take the width of the pixel before. */
+static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
+{
+  double *wave = spectrum->wave_aa;
+  for (int i = left + 1; i < right; i++)
+    if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
+      int next = i + 1; /* the first that can stay */
+      while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
+        next++;
+      wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
+      spectrum->sigma_aa[i] = spectrum->sigma_aa[i - 1];
+    }
+}
+
+/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
+ * constants pad. */
+static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
+{
+  *first = left;
+  *end = right + 1;
+  while (*first > 0 && wave[*first - 1] > 0.0 && wave[*first - 1] < wave[*first] &&
+         (*first == 1 || wave[*first - 2] != wave[*first - 1]))
+    --*first;
+  while (*end < n_pix && wave[*end] > wave[*end - 1] && isfinite(wave[*end]) &&
+         (*end + 1 == n_pix || wave[*end + 1] != wave[*end]))
+    ++*end;
+}
+
+int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
+                     const mill_single_place *at, mill_single_spectrum *spectrum,
+                     int (*fill)(void *context, mill_channel *channel), void *context)
+{
+  const double *wave = spectrum->wave_aa;
+  int left = -1, right = -1, first, end;
+  if (find_disorder(channel->n_pix, wave) == channel->n_pix)
+    return mill_spectra_give(spectra, i_exposure, channel, fill, context);
+  MILL_CHECK(fill(context, channel));
+  for (int i = 0; i < channel->n_pix; i++) {
+    if (!is_good_pixel(channel, i))
+      continue;
+    if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
       return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
-          "ascending; make the file again",
-          what, i, wave_aa[i]);
-  return MILL_OK;
+          at->file, at->i_hdu,
+          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
+          "pixels that are none, or give columns of variable length",
+          at->what, i, wave[i]);
+    if (left < 0)
+      left = i;
+    else
+      fill_gap(spectrum, right, i);
+    right = i;
+  }
+  if (left < 0) /* no pixel is good, so nothing is lost */
+    return MILL_OK;
+  find_ends(wave, channel->n_pix, left, right, &first, &end);
+  channel->n_pix = end - first;
+  channel->wave_aa = wave + first;
+  channel->flux += first;
+  channel->ivar += first;
+  channel->mask = channel->mask ? channel->mask + first : NULL;
+  channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
+  channel->wave_token = 0;
+  return mill_spectra_add(spectra, i_exposure, channel);
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)

@@ -477,9 +477,9 @@ WRONG = {
         ("COADD wdisp~4A", "HDU 2 (COADD)", "column wdisp must hold a fixed number"),
         ("COADD/1", "HDU 2 (COADD)", "expected a spectrum"),
         ("COADD/0", "HDU 2 (COADD)", "0 rows"),
-        ("COADD LogLam@3=nan", "(COADD): column loglam", "pixel 3 is nan"),
-        ("COADD LogLam@3=3.6", "(COADD): column loglam", "pixel 3 is 3981"),
-        ("COADD LogLam@5=400", "(COADD): column loglam", "pixel 5 is inf"),
+        ("COADD LogLam@2=nan", "(COADD): column loglam", "pixel 2 is nan"),  # which is good
+        ("COADD LogLam@9=3.6", "(COADD): column loglam", "pixel 9 is 3981"),
+        ("COADD LogLam@2=400", "(COADD): column loglam", "pixel 2 is inf"),
         ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
         ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
     ),

@@ -118,7 +118,7 @@ class Alike(Formats):
                 ("sdss", "@3+HELIO   =                    F", "joint", UNKNOWN),
                 ("lamost", "!HELIO;+HELIO   =                    F", "coadd", TOPOCENTRIC),
                 ("lamost", "!HELIO;+HELIO_RV=            -29.28083", "coadd", HELIOCENTRIC),
-                ("lamost", "!HELIO", "coadd", UNKNOWN),
+                ("lamost", "!HELIO", "coadd", UNKNOWN), ("lamost", "!HELIO;+HELIO_RV= -9999", "coadd", UNKNOWN),
                 ("weave", "+SPECSYS = 'BARYCENT'", "coadd", BARYCENTRIC),
                 ("desi", "B_WAVELENGTH+SPECSYS = 'TOPOCENT'", "coadd", TOPOCENTRIC),
                 ("4most", "!SPECSYS;SPECTAB+SPECSYS = 'TOPOCENT'", "coadd", TOPOCENTRIC),
@@ -155,7 +155,9 @@ class Alike(Formats):
                 ("sdss", "", "SKY", 0, 0), ("sdss", "", "", 1, 0),  # it has no TARGETID
                 ("lamost", cards % "F-std", "", 0, 1), ("lamost", cards % "F-std", "F-STD", 0, 1),
                 *(("lamost", cards % kind, "", 0, 0) for kind in ("Sky", "Unused", "PosErr", "Dead")),
-                ("lamost", "", "F-STD", 0, 0), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
+                ("lamost", "!FIB_TYPE;+FIBERTYP= 'Sky     '", "", 0, 0), ("lamost", "", "F-STD", 0, 0),
+                ("desi", "FIBERMAP COADD_FIBERSTATUS@0=9;FIBERMAP+TNULL3  = 9",
+                 "]\nfiberstatus_allowed_bits: [0, 3, 20", 0, 4), ("weave", "", "", 0, 3), ("weave", "", "SKY", 0, 1),
                 ("weave", "", "C", 0, 1),
                 ("4most", "", "", 0, 2), ("4most", "", "SKY", 0, 1), ("4most", "", "REF", 0, 1),
                 ("4most", "FIBMETATAB OBJ_UID@1=20", "", 1, 1), ("desi", "", "", 0, 5), ("desi", "", "", 1, 2),
@@ -405,6 +407,45 @@ class Others(Formats):
                    f"{hdu}+TNULL{number}  =           2147483647")
             self.assertSame(self.read(s)["segments"][0]["ivar"][:3], [0, np.nan, 3])
 
+    def test_identifiers_and_placeholders_that_are_none(self):
+        for kind, edits, name, values in (
+                ("desi", "FIBERMAP+TNULL1  = 10", "target_id", [30, -1, -5, 20, 40]),
+                ("desi", "FIBERMAP FIBER>REF_ID;FIBERMAP REF_ID@0=7;FIBERMAP REF_ID@1=999999;"
+                 "FIBERMAP+TNULL4  = 999999", "ref_id", [7, -1]),
+                ("desi", "FIBERMAP FIBER@0=7;FIBERMAP FIBER@1=999999;FIBERMAP+TNULL4  = 999999", "fiber", [7, -1]),
+                ("4most", "FIBMETATAB OBJ_UID@0=7;FIBMETATAB+TNULL2  = 7", "target_id", [-1]),
+                ("generic", f"SPECTRA TARGETID@0={5 - 2**63};SPECTRA TARGETID@1={7 - 2**63};"
+                 f"SPECTRA TARGETID@2={9 - 2**63};SPECTRA+TZERO7  = {2**63};SPECTRA+TNULL7  = {7 - 2**63}",
+                 "target_id", [5, -1, 9]),
+                *(("lamost", f"!{key};+{key:<8}= {value}", name, [none]) for key, value, name, none in (
+                    ("Z  ", -9999.0, "z", "nan"), ("RA ", -9999, "ra", "nan"), ("OBSID", -9999, "exp_id", -1),
+                    ("DESIG", "'-9999.0'", "object", "3703110"), ("FIBERID", -9999, "identifier", "coadd-x.fits:1")))):
+            rows = self.read(Sample(kind, edits=edits))["rows"]
+            self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
+
+    def test_bad_pixels_need_no_wavelength(self):
+        """At the ends they are left out, and interpolated between good ones."""
+        nan, ones = np.nan, np.ones(12)
+        for wave, mask, left in (
+                ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
+                ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
+                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (0, 9e4)),
+                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None)):
+            of = {"WAVELENGTH": wave + list(range(4000, 4008)), "MASK": mask + [0] * 8, "FLUX": ones, "IVAR": ones}
+            s = Sample("generic")
+            for name, values in of.items():
+                s.hdus[1].column(name).set(s.hdus[1].column(name).form, values)
+            found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
+            self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
+            for p in found:
+                first = wave.index(left[0])
+                sigma = s.spectra[0]["sigma"][:4]
+                sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
+                self.assertSame(p["sigma"], sigma[first:first + len(left)])
+                self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
+        s.edit("SPECTRA MASK@1=0")
+        self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
+
     def test_4most_signal_to_noise(self):
         by = "minsn_from: scores\nminsn: 10\n"
         (row,) = self.read(Sample("4most"), by)["rows"]
@@ -540,13 +581,15 @@ class Generic(Formats):
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
         pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
                   "SPECTRA TARGETID@2=6")
+        good = "".join(f";SPECTRA {c}@{i}={v}" for i in range(4, 8) for c, v in (
+            ("MASK", 0), ("FLUX", 1), ("IVAR", 1)))
         one = dict.fromkeys(("WAVELENGTH", "FLUX", "IVAR"), [4, 4, 1])
         for s, config, lsf, bad, part in (
                 (self.sample(self.TWINS), "", 0, 2, "NAME 'twin' of row 0"),
                 (self.sample(self.TWINS), "exposures: joint\n", 0, 2, "NAME 'twin' of row 0"),
                 # pieces of one exposure, but of other stars
                 (self.sample(self.TWINS + pieces), "", 0, 2, "another TARGETID"),
-                *((self.sample("SPECTRA WAVELENGTH@" + value), "", 0, 1, "WAVELENGTH")
+                *((self.sample("SPECTRA WAVELENGTH@" + value + good), "", 0, 1, "WAVELENGTH")
                   for value in ("6=4000", "6=nan", "4=-1", "7=inf")),
                 (self.sample("SPECTRA NAME@1= "), "", 0, 1, "NAME of row 1 (counted from 0) is ''"),
                 (self.sample(error), "", 0, 2, "in a unit of 10^-17 times"),
