@@ -51,7 +51,7 @@ def write(path, spectra, medium, frame=None, unit="Angstrom"):
 
 def read_text(path):
     """One spectrum of a text file."""
-    column = np.loadtxt(path, unpack=True, ndmin=2)
+    column = np.loadtxt(path, unpack=True, ndmin=2, encoding="utf-8-sig")
     if len(column) not in (3, 4):
         raise SystemExit(f"{path}: {len(column)} columns, not wavelength, flux, error, [sigma]")
     keys = ("WAVELENGTH", "FLUX", "ERROR", "LSF_SIGMA")

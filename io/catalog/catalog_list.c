@@ -17,7 +17,7 @@
 
 typedef struct line {
   const char *path; /* of the file */
-  char *text;       /* without the line's end */
+  const char *text; /* without blanks at both ends */
   size_t number;    /* from 1 */
 } line;
 
@@ -26,22 +26,22 @@ static int each_line(const char *path, int (*take)(const line *, void *), void *
 {
   int err = MILL_OK;
   line at = {.path = path};
+  char *buffer = NULL;
   size_t capacity = 0;
   FILE *stream = NULL;
   MILL_TRY(mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &stream));
   ssize_t length;
-  while (errno = 0, (length = getline(&at.text, &capacity, stream)) >= 0) {
+  while (errno = 0, (length = getline(&buffer, &capacity, stream)) >= 0) {
     size_t n = (size_t)length;
     at.number++;
-    if (memchr(at.text, '\0', n))
+    if (memchr(buffer, '\0', n))
       MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", path,
                 at.number);
-    if (n > 0 && at.text[n - 1] == '\n')
+    while (n > 0 && strchr(" \t\r\n", buffer[n - 1]))
       n--;
-    if (n > 0 && at.text[n - 1] == '\r')
-      n--;
-    at.text[n] = '\0';
-    if (at.text[0] != '#' && at.text[strspn(at.text, " \t")] != '\0')
+    buffer[n] = '\0';
+    at.text = buffer + strspn(buffer, " \t");
+    if (at.text[0] != '#' && at.text[0] != '\0')
       MILL_TRY(take(&at, context));
   }
   if (ferror(stream) || errno == ENOMEM)
@@ -49,7 +49,7 @@ static int each_line(const char *path, int (*take)(const line *, void *), void *
 done:
   if (stream)
     fclose(stream);
-  free(at.text);
+  free(buffer);
   return err;
 }
 

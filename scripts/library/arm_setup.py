@@ -142,7 +142,7 @@ def read_arms(root):
 def read_setup(path):
     """Read [SetupArm] from a YAML file; a Failure of USAGE says "FILE:LINE: what is wrong"."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise Failure(USAGE, f"{path}: is longer than {MAX_BYTES} characters")

@@ -48,6 +48,9 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
   if (!*stream)
     MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   fd = -1;
+  char mark[3]; /* of UTF-8, as editors of Windows write it */
+  if (fread(mark, 1, sizeof mark, *stream) < sizeof mark || memcmp(mark, "\xef\xbb\xbf", 3) != 0)
+    rewind(*stream);
 done:
   if (fd >= 0)
     close(fd);

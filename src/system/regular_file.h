@@ -13,7 +13,8 @@
  *  Fails with code; the message names the path, what it is instead, and what to give. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);
 
-/** The same as a stream for the caller to close; NULL on failure.  Also MILL_ERR_MEMORY. */
+/** The same as a stream of text for the caller to close, behind a byte order mark; NULL on failure.
+ *  Also MILL_ERR_MEMORY. */
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
 
 /** The first bytes of a regular file, at most size; how many, 0 where there are none. */

@@ -143,9 +143,13 @@ class Configuration(EndToEnd):
         self.assertEqual(len(re.findall("^npoly:", done.stdout, re.M)), 1)
 
     def test_template_lib_serves_as_library(self):
-        config = put("run.yaml", f"template_lib: {library()}\n")
-        out = tmp("from_yaml.h5")
-        run("fit", "--config", config, "--output", out, cut("usage.fits", [0]))
+        """And texts as editors of Windows write them, with a byte order mark."""
+        config = put("run.yaml", f"\ufefftemplate_lib: {library()}\r\n")
+        out, star = tmp("from_yaml.h5"), cut("usage.fits", [0])
+        with pyfits.open(star) as hdus:
+            ids = put("ids.txt", f"\ufeff{hdus['FIBERMAP'].data['TARGETID'][0]}\r\n")
+        run("fit", "--config", config, "--output", out, "--targetid-file", ids,
+            "--catalog", put("list.txt", "\ufeffusage.fits \t\r\n"))
         self.assertEqual(list(read(out)["STATUS"]), [FITTED])
 
 
