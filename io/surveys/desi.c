@@ -442,4 +442,5 @@ const mill_format mill_format_desi = {.name = "desi",
                                       .selects = MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES |
                                                  MILL_SELECTS_EXP_ID,
                                       .camera = cameras,
-                                      .n_camera = sizeof cameras / sizeof *cameras};
+                                      .n_camera = sizeof cameras / sizeof *cameras,
+                                      .cameras_are_channels = 1};

@@ -161,7 +161,8 @@ typedef struct mill_format {
    *  mill_config_take_cameras. */
   const mill_arm_choice *camera;
   int n_camera;
-  double lsf_width_error; /**< of its line-spread functions, as the key lsf_width_error */
+  int cameras_are_channels; /**< 1: each camera has a channel of its name */
+  double lsf_width_error;   /**< of its line-spread functions, as the key lsf_width_error */
 } mill_format;
 
 extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,

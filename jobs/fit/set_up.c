@@ -111,21 +111,22 @@ done:
   return err;
 }
 
-/* Where the configuration names no arms and the library has one, the cameras of the inputs' format.
- * Collective; a sample has the arms of its fit. */
+/* Arms without ranges of a library with one arm are cameras of the inputs' format.  Collective; a
+ * sample has the arms of its fit. */
 static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
   const mill_format *format = NULL;
   mill_input_request request;
-  if (config->n_arm > 0 || setup->lib.n_arm != 1 || call->options->fit)
+  if (!mill_config_lacks_ranges(config, &setup->lib) || call->options->fit)
     return MILL_OK;
   mill_fit_options_inputs(call->options, &request);
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
   if (format)
-    mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera, config);
+    mill_config_take_cameras(&setup->lib, format->name, format->camera, format->n_camera,
+                             format->cameras_are_channels, config);
   MILL_CHECK_MPI(MPI_Bcast(&config->n_arm, 1, MPI_INT, 0, call->mpi->comm));
   MILL_CHECK_MPI(MPI_Bcast(config->arm, (int)sizeof config->arm, MPI_BYTE, 0, call->mpi->comm));
   MILL_CHECK_MPI(

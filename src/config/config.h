@@ -159,11 +159,19 @@ int mill_config_check(const mill_config *config);
  *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_cut_arms(const mill_config *config, mill_library *lib);
 
-/** Take the cameras [n] of a format as arms, in a configuration that names none, of a library with
- *  one arm: those that it covers, for mill_config_cut_arms.  Nothing changes if it covers none or
- *  its arm bears a camera's name: then it is used as it is. */
+/** Has the library one arm, and the configuration no arms, or only names that the library lacks,
+ *  without ranges?  Then they may be cameras. */
+int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
+
+/** Take the cameras [n] of a format as arms, where mill_config_lacks_ranges, for
+ *  mill_config_cut_arms: those that the library covers, and of them those that the configuration
+ *  names, if any, with its settings.  Nothing changes if the library covers none, its arm bears a
+ *  camera's name, or a name is no camera's.
+ *
+ *  are_channels  each camera has a channel of its name */
 void mill_config_take_cameras(const mill_library *lib, const char *format,
-                              const mill_arm_choice *camera, int n, mill_config *config);
+                              const mill_arm_choice *camera, int n, int are_channels,
+                              mill_config *config);
 
 /** Let arms of the configuration have every second to MILL_MAX_SAMPLING-th grid point of the
  *  libraries [n_lib] where that is not known yet and their line-spread functions, of which the

@@ -162,20 +162,54 @@ static int narrow(const mill_config *config, mill_arm *arm)
   return err;
 }
 
-void mill_config_take_cameras(const mill_library *lib, const char *format,
-                              const mill_arm_choice *camera, int n, mill_config *config)
+int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
 {
-  int first, end;
+  for (int i = 0; i < config->n_arm; i++)
+    if (mill_library_find_arm(lib, config->arm[i].arm) >= 0 || has_range(&config->arm[i]))
+      return 0;
+  return lib->n_arm == 1;
+}
+
+/* A camera with the settings that the configuration has for it. */
+static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
+{
+  mill_arm_choice choice = *own;
+  choice.min_aa = camera->min_aa;
+  choice.max_aa = camera->max_aa;
+  choice.most_power = camera->most_power;
+  if (own->fwhm_aa == 0.0 && own->resolving_power == 0.0) {
+    choice.fwhm_aa = camera->fwhm_aa;
+    choice.resolving_power = camera->resolving_power;
+  }
+  return choice;
+}
+
+void mill_config_take_cameras(const mill_library *lib, const char *format,
+                              const mill_arm_choice *camera, int n, int are_channels,
+                              mill_config *config)
+{
+  int first, end, n_covered = 0, n_taken = 0;
+  mill_arm_choice taken[MILL_MAX_ARM];
   for (int i = 0; i < n; i++)
     if (mill_library_find_arm(lib, camera[i].arm) >= 0)
       return;
   for (int i = 0; i < n; i++) {
+    const int k = mill_config_find_arm(config, camera[i].arm);
     window(config, &lib->arm[0], &camera[i], &first, &end);
-    if (end - first >= LEAST_CAMERA)
-      config->arm[config->n_arm++] = camera[i];
+    if (end - first < LEAST_CAMERA)
+      continue;
+    n_covered++;
+    if (config->n_arm == 0 || k >= 0)
+      taken[n_taken++] = k < 0 ? camera[i] : with_settings(&camera[i], &config->arm[k]);
   }
-  if (config->n_arm > 0)
-    snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
+  if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
+    return; /* a name that is no camera's is refused when the library is bound */
+  for (int i = 0; i < n_taken && are_channels && n_taken < n_covered; i++)
+    if (!taken[i].channel[0]) /* its neighbour's channel would be cut by wavelength */
+      memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
+  memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
+  config->n_arm = n_taken;
+  snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
 }
 
 /* By wavelength, so that the order in which a configuration names them means nothing. */

@@ -156,6 +156,14 @@ class Surveys(EndToEnd):
         self.assertEqual(list(table["STATUS"]), [FITTED])
         for arm in "BRZ":
             self.assertGreater(table["NPIX_" + arm][0], 1000)
+        for arms in ("b,r,z", "b,r", "b"):  # some or all of them by name
+            self.fit("named.h5", "--overwrite", "--arms", arms, cut("desi.fits", [3]),
+                     lib=os.path.join(SOURCE, "libraries", "fgk.h5"))
+            named = read(self.path)
+            self.assertEqual([named["NPIX_" + arm][0] for arm in arms.upper().split(",")],
+                             [table["NPIX_" + arm][0] for arm in arms.upper().split(",")])
+            self.assertEqual(named["NPIX_TOT"][0], sum(named["NPIX_" + arm][0] for arm in arms.upper().split(",")))
+            self.assertEqual(differing(table, named) == [], arms == "b,r,z")
 
     def test_without_a_line_spread_function_nothing_is_fitted(self):
         done = self.fit("no-lsf.h5", LAMOST[0], status=3)
