@@ -440,7 +440,7 @@ const mill_format mill_format_desi = {.name = "desi",
                                       .index = mill_desi_index,
                                       .read = desi_read,
                                       .selects = MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES |
-                                                 MILL_SELECTS_EXP_ID,
+                                                 MILL_SELECTS_EXP_ID | MILL_SELECTS_REDROCK,
                                       .camera = cameras,
                                       .n_camera = sizeof cameras / sizeof *cameras,
                                       .cameras_are_channels = 1};

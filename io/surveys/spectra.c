@@ -695,6 +695,7 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
        "minsn_from: scores", "SCORES of DESI or SNR of 4MOST"},
       {MILL_SELECTS_EXP_ID, mill_selection_has_exp_id(select), "minexpid or maxexpid",
        "EXPID of DESI's spectra files"},
+      {MILL_SELECTS_REDROCK, select->redrock_file[0] != '\0', "redrock_file", "TARGETID of DESI"},
   };
   for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
     if (need[i].asked && !(format->selects & need[i].bit))

@@ -138,7 +138,8 @@ int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *chann
 enum mill_selects {
   MILL_SELECTS_CLASSES = 1, /**< select->target_class */
   MILL_SELECTS_SCORES = 2,  /**< select->sn_source */
-  MILL_SELECTS_EXP_ID = 4   /**< select->min_exp_id, max_exp_id */
+  MILL_SELECTS_EXP_ID = 4,  /**< select->min_exp_id, max_exp_id */
+  MILL_SELECTS_REDROCK = 8  /**< select->redrock_file */
 };
 
 /** A format: one constant table. */
