@@ -467,10 +467,12 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
   s->width_error = width_error < 0.0 ? spectra->format->lsf_width_error : width_error;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
+    s->has_own_lsf = 1;
     MILL_CHECK(keep_matrix(spectra, channel, p, &s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
     MILL_CHECK(keep(spectra, channel->sigma_aa, first, n, &at));
     s->sigma_aa = at;
+    s->has_own_lsf = 1;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
     MILL_CHECK(add_sigma(spectra, known, p));
     s->sigma_aa = p->sigma_aa;

@@ -58,6 +58,34 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
   widths->sum_aa[segment->arm] += sigma;
 }
 
+void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
+                     const mill_raw_segment *segment)
+{
+  const char *arm = lib->arm[segment->arm].name;
+  const int i = mill_config_find_arm(config, arm);
+  if (!(mill_config_resolving_power(config, arm) > 0.0) &&
+      !(i >= 0 && config->arm[i].fwhm_aa > 0.0))
+    return;
+  const int is_used = segment->sigma_aa && !segment->has_own_lsf;
+  use->n_used += is_used;
+  use->n_unused += !is_used;
+}
+
+int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine)
+{
+  const int64_t n_mine[2] = {mine->n_used, mine->n_unused};
+  int64_t n[2] = {0};
+  MILL_CHECK_MPI(MPI_Reduce(n_mine, n, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  if (mpi->rank == 0 && n[0] == 0 && n[1] > 0)
+    mill_log_warning("resolving_power and fwhm are not used: %s",
+                     config->lsf == MILL_LSF_OFF
+                         ? "lsf is off"
+                         : "the spectra have line-spread functions of their "
+                           "own, or the templates their resolution (lsf: "
+                           "resolving_power goes before the former)");
+  return MILL_OK;
+}
+
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A hint, in numbers, that the templates are broader than the line-spread function of most spectra
- *  (LSF_NARROW of FIT_INFO). */
+/** Hints that the templates are broader than the line-spread function of most spectra (LSF_NARROW
+ *  of FIT_INFO), in numbers, and that a configured width is used nowhere. */
 #ifndef MILL_LSF_HINT_H
 #define MILL_LSF_HINT_H
 
@@ -23,6 +23,17 @@ double mill_lsf_width(const mill_raw_segment *segment);
 /** Count a segment that is narrower than the templates of its arm, unless it is one of very many. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
+
+/** Segments for which the configuration has a resolving power or FWHM, by whether it is used. */
+typedef struct mill_width_use {
+  int64_t n_used, n_unused;
+} mill_width_use;
+
+void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
+                     const mill_raw_segment *segment);
+
+/** Collective: say on rank 0 that none is used. */
+int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine);
 
 /** Collective: say so on rank 0 when n_narrow are most of n_fitted rows. */
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,

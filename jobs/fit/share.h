@@ -15,6 +15,7 @@ typedef struct mill_fit_tally {
   mill_balance balance;
   mill_velocity_counts velocities;
   mill_narrow_widths narrow;
+  mill_width_use width;
   mill_fit_meters meters;
 } mill_fit_tally;
 

@@ -127,6 +127,8 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
       left->shifted |= 1u << s->arm;
       left->i_file = s->i_file;
     }
+    mill_width_note(&stars->task->tally->width, &stars->task->setup->config,
+                    &stars->task->setup->lib, s);
     if (stars->fit.resolution != MILL_RES_NONE)
       mill_narrow_note(&stars->task->tally->narrow, &stars->task->setup->lib, s);
     first[stars->n_held++] = *s;

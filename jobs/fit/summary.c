@@ -182,6 +182,19 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   fflush(stdout);
 }
 
+static void warn_of_noise(const mill_fit_task *task)
+{
+  const mill_result_summary *summary = &task->out->summary;
+  const int64_t n_odd = summary->n_info[__builtin_ctz((unsigned)MILL_INFO_NOISE)];
+  const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
+  if (task->call->mpi->rank == 0 && 2 * n_odd > n_fitted)
+    mill_log_warning(
+        "%lld of %lld fitted rows have ODD_NOISE: their noise (CHISQ_NOISE) is far "
+        "from what their errors say: check that IVAR is 1 / sigma^2 in the unit of the "
+        "flux, and neither sigma nor its square",
+        (long long)n_odd, (long long)n_fitted);
+}
+
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
 {
   int64_t n_put = 0;
@@ -198,6 +211,8 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
       mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
                        task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
                        task->out->summary.n_status[MILL_STATUS_FITTED]));
+  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width));
+  warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", task->call->options->output);
   if (task->call->mpi->rank == 0 && !task->call->options->quiet)

@@ -91,7 +91,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "the velocities of the epochs differ: the labels are fitted with each epoch at its own, and "  \
     "VRAD is their mean")                                                                          \
   X(MILL_INFO_PAIR, 4096, "PAIR",                                                                  \
-    "fitted as two stars: the row is of the brighter one, SB2 columns of the other")
+    "fitted as two stars: the row is of the brighter one, SB2 columns of the other")               \
+  X(MILL_INFO_NOISE, 8192, "ODD_NOISE",                                                            \
+    "CHISQ_NOISE is far from the number of pixels: the file's errors are not those of its noise")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };

@@ -41,6 +41,7 @@ typedef struct mill_raw_segment {
   /* what its reader knows of it; the pipeline does not ask */
   enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
   int i_file;                /**< of the catalog */
+  int has_own_lsf;           /**< 1: its line-spread function is the file's */
   double mjd;                /**< of the exposure; NaN: not known */
   int channel;               /**< among the channels that the format has added in this read */
   int first;                 /**< pixel of the channel with which it begins */

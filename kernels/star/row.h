@@ -15,6 +15,11 @@
  *  many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
+/** CHISQ_NOISE of a good pixel is about 1 where errors are right, 0.5 where neighbours are
+ *  correlated, and up to 50 where the templates lack lines of a bright star.  Beyond these IVAR holds
+ *  something else, or has another unit. */
+#define MILL_NOISE_LEAST 0.2
+#define MILL_NOISE_MOST  50.0
 /** A star's template lowers the chi-square of the continuum alone by MILL_STAR_GAIN, in units of the
  *  noise, and by MILL_STAR_PART (MILL_STAR_BROAD where v sin i is at its upper limit) of that and
  *  what it leaves above noise and MILL_STAR_ERRORS of its standard deviations. */
@@ -204,6 +209,13 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
   }
 }
 
+/** Are the errors of the good pixels far from their noise? */
+MILL_HD static inline int mill_fit_noise_is_odd(const mill_fit_result *r)
+{
+  const double n = (double)r->n_pix_tot, noise = r->chisq_noise;
+  return noise > 0.0 && (noise < MILL_NOISE_LEAST * n || noise > MILL_NOISE_MOST * n);
+}
+
 /** Velocities of the arms alone, with errors scaled by their own chi-squares. */
 MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
 {
@@ -331,6 +343,8 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   mill_fit_scale_errors(m, r);
   mill_epochs_row(m, slot);
   mill_fit_stiffness(m, slot);
+  if (mill_fit_noise_is_odd(r))
+    r->info |= MILL_INFO_NOISE;
   mill_fit_arm_velocities(m, slot);
   r->warn |= mill_fit_warnings(m, slot, mapped, f);
   mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);

@@ -126,6 +126,12 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
   return MILL_OK;
 }
 
+/* 0: none is given. */
+static int is_power(double power)
+{
+  return power == 0.0 || (power >= MILL_MIN_POWER && power <= MILL_MAX_POWER);
+}
+
 static int check_arms(const mill_config *config, mill_config_fault *where)
 {
   char a[32], b[32], text[64];
@@ -140,10 +146,11 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
     if (!mill_text_is_printable(choice->channel))
       return wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
                    mill_text_shown(choice->channel, text));
-    if (!(choice->resolving_power >= 0.0 && choice->resolving_power <= MILL_MAX_POWER))
+    if (!is_power(choice->resolving_power))
       return wrong(where, "arms", NULL, i,
-                   "the resolving_power of %s, %s, is out of range; give a number from 0 to %s",
-                   choice->arm, mill_text_of_real(choice->resolving_power, a),
+                   "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
+                   "%s",
+                   choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
                    mill_text_of_real(MILL_MAX_POWER, b));
     if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
       return wrong(where, "arms", NULL, i,
@@ -179,6 +186,9 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                  "%s is more than max_vel - min_vel, %s; give a smaller step",
                  mill_text_of_real(fit->guess_vel_step_km_s, a),
                  mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
+  if (!is_power(config->resolving_power))
+    return wrong(where, "resolving_power", NULL, -1, "%s is out of range; give 0 or at least %d",
+                 mill_text_of_real(config->resolving_power, a), MILL_MIN_POWER);
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
     return wrong(where, "join_radius", "join_by_name", -1,
                  "needs join_by_name: true; set it, or remove this key");

@@ -12,6 +12,7 @@ enum {
 };
 
 #define MILL_MAX_RADIUS 60  /* arcsec: visits of one object are nearer, and others get near */
+#define MILL_MIN_POWER  10  /* resolving power: below, no line of a star is seen */
 #define MILL_MAX_POWER  1e7 /* resolving power: beyond any spectrograph of stars */
 #define MILL_MAX_FWHM   1e3 /* A */
 

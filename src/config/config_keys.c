@@ -131,7 +131,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
      .help = "source of the line-spread function", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
-     .help = "wavelength over FWHM of the line-spread function; 0: none"},
+     .help = "wavelength over FWHM of the line-spread function, 10 or more; 0: none"},
     {"lsf_width_error", REAL(fit.lsf_width_error, 0, 0.5), .without = "auto", SCIENCE,
      .unit = "of the width",
      .help = "standard deviation of an unknown factor of the line-spread function's width, one for "

@@ -59,6 +59,20 @@ class Messages(ProgramTest):
                                f"are these {unit}?", LIBRARY, status=3)
             self.assertStatuses(OUTSIDE)
 
+    def test_errors_far_from_the_noise(self):
+        for factor, odd in ((1, 0), (0.015, 1), (100, 1)):  # 0.015: of a star whose IVAR was the variance
+            self.setUp()
+            done = self.fit(write("noise.fits", stars()[:3], IVAR=factor))
+            self.assertEqual("3 of 3 fitted rows have ODD_NOISE" in done.stderr, bool(odd), done.stderr)
+            self.assertEqual(list(read(self.path)["FIT_INFO"] & 8192), [8192 * odd] * 3)
+
+    def test_a_width_that_is_not_used(self):
+        for lsf, says in ("auto", "functions of their own"), ("off", "lsf is off"), ("resolving_power", ""):
+            done = self.fit("--resolving-power", 3000, "--lsf", lsf, write("own.fits", stars()[:3]))
+            self.assertEqual("fwhm are not used" in done.stderr, bool(says), done.stderr)
+            self.assertIn(says, done.stderr)
+            self.setUp()
+
     def test_absurd_sigma(self):
         rows = stars()[:3]
         path = write("wide.fits", rows, LSF_SIGMA=200)

@@ -114,6 +114,8 @@ static const struct {
     {"format: fits", 1, "format", "lamost"},
     {"lsf: none", 1, "lsf", "resolving_power or off, got"},
     {"resolving_power: -1", 1, "resolving_power", "out of range"},
+    {"resolving_power: 0.5", 1, "resolving_power", "at least 10"},
+    {"arms: [{name: b, resolving_power: 0.5}]", 1, "arms", "resolving_power of b, 0.5,"},
     {"medium: water", 1, "medium", "expected auto, vacuum or air"},
     {"arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"},
     {"arms: [{name: b, mni: 3}]", 1, "arms", "'mni' is unknown in an arm"},
