@@ -28,6 +28,7 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
   } units[] = {{10.0, "nm"}, {1e4, "um"}, {0.1, "tenths of A"}};
   double first = INFINITY, last = 0.0;
   const char *hint = "";
+  const int n_digit = left->last_aa < 100.0 ? 3 : 0;
   char question[64];
   for (int a = 0; a < c->lib->n_arm; a++) {
     const mill_arm *arm = &c->lib->arm[a];
@@ -40,9 +41,12 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
       snprintf(question, sizeof question, "; are these %s?", units[i].name);
       hint = question;
     }
-  mill_log_warning("%s: skipped: its spectra, %.0f to %.0f A, are outside all arms of the library "
+  if (pow(10.0, left->first_aa) < last && pow(10.0, left->last_aa) > first)
+    hint = "; are these log10 of A? Write 10 to that power";
+  mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
                    "%s, %.0f to %.0f A less a margin for the velocity limits%s",
-                   path, left->first_aa, left->last_aa, c->lib->path, first, last, hint);
+                   path, n_digit, left->first_aa, n_digit, left->last_aa, c->lib->path, first, last,
+                   hint);
 }
 
 void mill_complain(mill_complaints *c, const mill_left_out *left)
