@@ -48,7 +48,8 @@ typedef struct mill_file_index {
   double file_mtime;
   int64_t rows_hash;   /**< digest that identifies the rows (mill_spectra_index) */
   const char *warning; /**< what a user should know of the file, static; NULL: nothing */
-  /** path of the redrock file by which rows were selected, owned, NULL: none */
+  /** path of the redrock file of Z and SPECTYPE, owned, NULL: none; its size and time where
+   *  rows are selected by it, else 0 */
   char *redrock;
   int64_t redrock_size;
   double redrock_mtime;

@@ -27,7 +27,7 @@ static const struct file_text {
 } texts[MILL_INPUT_N_TEXT] = {
     [MILL_INPUT_PATH] = {GROUP "PATH", FIELD(path), 0, "input file as given"},
     [MILL_INPUT_REDROCK] = {GROUP "REDROCK", FIELD(redrock), 0,
-                            "redrock file by which its rows were selected, empty when by none"},
+                            "redrock file that has its Z and SPECTYPE, empty when there is none"},
     [MILL_INPUT_ERROR] = {GROUP "ERROR", FIELD(error), 0,
                           "why it could not be read, empty when it could"},
     [MILL_INPUT_FORMAT] = {GROUP "FORMAT", FIELD(format), 1,
@@ -47,7 +47,8 @@ static const struct file_number {
     [MILL_INPUT_MTIME] = {GROUP "MTIME", 1, FIELD(mtime), "s", SINCE_1970,
                           "its time of change differs"},
     [MILL_INPUT_REDROCK_SIZE] = {GROUP "REDROCK_SIZE", 0, FIELD(redrock_size), "byte",
-                                 "size of REDROCK", "the size of its redrock file has changed"},
+                                 "size of REDROCK where its rows were selected by it, else 0",
+                                 "the size of its redrock file has changed"},
     [MILL_INPUT_REDROCK_MTIME] = {GROUP "REDROCK_MTIME", 1, FIELD(redrock_mtime), "s",
                                   SINCE_1970 " of REDROCK",
                                   "the time of change of its redrock file differs"},
@@ -284,6 +285,10 @@ static int check_paths(const mill_recorded_inputs *was, const char *path, const 
     const mill_ph5_texts *column = &was->text[which];
     const char *stored = column->text + (size_t)i * column->n_byte;
     const char *now = text_of(&info->file[i], which);
+    const int selects =
+        info->file[i].redrock_size > 0 || was->number[MILL_INPUT_REDROCK_SIZE][i] > 0;
+    if (which == MILL_INPUT_REDROCK && !selects) /* it may change */
+      continue;
     const int n = (int)strnlen(stored, column->n_byte);
     if (!is_path(was, which, i, now))
       return MILL_ERROR(MILL_ERR_OUTPUT,
@@ -307,7 +312,7 @@ int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *
   for (int k = 0; k < MILL_INPUT_N_NUMBER; k++)
     for (int i = 0; i < info->n_file && numbers[k].changed; i++) {
       const mill_input_file *now = &info->file[i];
-      const char *redrock = text_of(now, MILL_INPUT_REDROCK);
+      const char *redrock = now->redrock_size > 0 ? text_of(now, MILL_INPUT_REDROCK) : "";
       if (memcmp(&was.number[k][i], number_of(now, k), sizeof(int64_t)) != 0)
         REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
                redrock[0] ? ", rows selected by " : "", redrock, numbers[k].changed);

@@ -208,7 +208,7 @@ done:
 
 /* Read the redrock file that the user names, else the one in the input's folder.  Where no rows are
  * selected by it the latter may be missing, and a bad one costs only its columns.  The index notes
- * the file that rows are selected by. */
+ * the file, and its size and time where rows are selected by it. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {
@@ -227,10 +227,12 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
   if (!*path)
     goto done;
   err = mill_redrock_read(path, &file->limits, redrock);
-  if (err == MILL_OK && select->redrock) {
+  if (err == MILL_OK) {
     const size_t n = strlen(path) + 1;
     MILL_TRY(MILL_ALLOC(n, &index->redrock));
     memcpy(index->redrock, path, n);
+  }
+  if (err == MILL_OK && select->redrock) {
     index->redrock_size = redrock->file_size;
     index->redrock_mtime = redrock->file_mtime;
   }

@@ -72,6 +72,7 @@ class Redrock(EndToEnd):
     def test_file_by_which_nothing_is_selected_may_change(self):
         self.write([0, 1])
         self.fit("columns.h5", self.stars)
+        self.assertEqual([p.decode() for p in read(self.path, "catalog/files")["REDROCK"]], [self.redrock])
         unfinish(self.path)
         self.write([1, 2])
         os.utime(self.redrock, (1.8e9, 1.8e9))
