@@ -19,7 +19,8 @@ submit = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.
 sys.dont_write_bytecode = True
 loader.exec_module(submit)
 
-SITE = """
+SITE = f"""
+SITE_PROGRAM={shlex.quote(STARMILL)}
 SITE_SBATCH=(--account=m1 "--comment=two words")
 SITE_SBATCH_GPU=(--constraint=gpu) SITE_SBATCH_CPU=(--constraint=cpu)
 SITE_SBATCH_ONE_GPU=(--qos=shared) SITE_SBATCH_SHORT=(--qos=preempt)
@@ -263,9 +264,12 @@ class Submit(unittest.TestCase):
         self.array(status=2, fit=("more.fits",))
         for text, fit, says in (
                 ("join_by_name: true", (), "cut objects apart"), ("npoly: 10", (), "named twice"),
+                ("{npoly: 10, join_by_name: yes}", (), "cut objects apart"),
+                ("join_by_name: no", ("--join-b",), "cut objects apart"),
+                ("join_by_name: no", ("--back", "auto"), "which cannot be merged"),
                 ("", ("--backend", "auto"), "which cannot be merged")):
             self.write("fit.yaml", text + "\n")
-            self.write("list.txt", "\n".join(names + names[:1]) + "\n")
+            self.write("list.txt", "\ufeff" + " \n".join(names + names[:1]) + "\n")
             self.array(status=2, fit=("--config", "fit.yaml", *fit))
             self.assertIn(says, self.said)
         self.write("list.txt", "\n".join(names) + "\n")
