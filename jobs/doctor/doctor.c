@@ -166,23 +166,6 @@ static void report_machine(doctor_job *job)
 
 /* ---- ranks ---- */
 
-/* A launcher of another MPI starts programs that each run as a single rank. */
-static void check_launcher(doctor_job *job)
-{
-  static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                         "SLURM_STEP_NUM_TASKS"};
-  for (size_t i = 0; i < sizeof variable / sizeof variable[0]; i++) {
-    const char *text = getenv(variable[i]);
-    if (text && job->mpi.size == 1 && atoi(text) > 1) {
-      mill_doctor_fail(&job->report, EXIT_BROKEN,
-                       "the launcher started %d ranks (%s), but each runs alone: use the mpirun or "
-                       "srun --mpi=... of the MPI named above",
-                       atoi(text), variable[i]);
-      return;
-    }
-  }
-}
-
 /* Hosts, and their ranks.  Collective. */
 static int count_ranks(doctor_job *job)
 {
@@ -222,10 +205,11 @@ static void report_ranks(doctor_job *job)
   mill_doctor_report *r = &job->report;
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   mill_doctor_say(r, "ranks.count", "%d", job->mpi.size);
-  check_launcher(job);
+  if (job->mpi_failure.code == MILL_ERR_USAGE) /* each runs alone */
+    mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   mill_doctor_say(r, "ranks.threads_of_mpi", "%s",
-                  job->mpi_failure.code == MILL_OK ? "yes, MPI_THREAD_MULTIPLE" : "no");
-  if (job->mpi_failure.code != MILL_OK)
+                  job->mpi_failure.code == MILL_ERR_MPI ? "no" : "yes, MPI_THREAD_MULTIPLE");
+  if (job->mpi_failure.code == MILL_ERR_MPI)
     mill_doctor_fail(r, EXIT_BROKEN, "%s", job->mpi_failure.message);
   report_file_pointers(r);
   mill_doctor_say(r, "ranks.hosts", "%d, at most %d ranks on one", job->n_host, job->n_most);

@@ -140,6 +140,26 @@ static int check_memory(void)
   return MILL_OK;
 }
 
+/* A launcher of another MPI, or one that does not know this one, starts tasks that are each a job of
+ * one rank: they would do the same work, and wish to write the same output.  A script of a batch job
+ * starts one on purpose, and is no step. */
+static int check_launcher(const mill_mpi *mpi)
+{
+  static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS"};
+  const char *text = NULL;
+  int i = -1;
+  while (!text && i + 1 < (int)(sizeof variable / sizeof *variable))
+    text = getenv(variable[++i]);
+  if (text && mpi->size == 1 && atoi(text) > 1)
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "the launcher started %d tasks (%s), but each runs alone: start them by srun "
+                      "--mpi=pmix or by the mpirun of starmill's MPI (starmill doctor names it); "
+                      "%s=1 if they are to run apart",
+                      atoi(text), variable[i], variable[i]);
+  return MILL_OK;
+}
+
 int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
@@ -161,6 +181,7 @@ int mill_mpi_start(mill_mpi *mpi)
               "built with full thread support",
               provided);
   MILL_TRY(watch_err);
+  MILL_TRY(check_launcher(mpi));
 done:
   mill_watch_end(watch);
   return err;

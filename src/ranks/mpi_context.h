@@ -37,8 +37,9 @@ typedef struct mill_mpi {
  *  Collective over MPI_COMM_WORLD.
  *  Of Open MPI's shared file pointers those that can wait for what another job has left are put
  *  out of use, unless the environment variable OMPI_MCA_sharedfp has a value.
- *  MILL_ERR_MPI, also when MPI does not grant MPI_THREAD_MULTIPLE: MPI is then
- *  initialised and mill_mpi_end must still be called. */
+ *  MILL_ERR_MPI, also when MPI does not grant MPI_THREAD_MULTIPLE, and MILL_ERR_USAGE where a
+ *  launcher started several tasks and each is alone: MPI is then initialised and mill_mpi_end must
+ *  still be called. */
 int mill_mpi_start(mill_mpi *mpi);
 
 /** A duplicate communicator whose failing calls return, for messages that must not mix with others.

@@ -104,7 +104,7 @@ class Doctor(ProgramTest):
 
     def test_a_launcher_of_another_mpi(self):
         found = self.ask(status=70, env={"SLURM_STEP_NUM_TASKS": "4"})
-        self.assertRegex(found["ranks.count"][1], "^failure: .*4 ranks")
+        self.assertRegex(found["ranks.count"][1], "^failure: .*4 tasks")
 
     def test_a_backend_that_is_not_there(self):
         if "built without CUDA" not in starmill("--version").stdout:

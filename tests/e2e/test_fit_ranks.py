@@ -23,6 +23,15 @@ class Starts(ProgramTest):
         self.assertEqual(os.listdir(folder), [])  # each has removed its own
 
 
+    def test_tasks_that_are_each_alone(self):
+        batch = {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a batch script, which starts one on purpose
+        for more, status in (({"SLURM_STEP_NUM_TASKS": "4"}, 2), ({"PMI_SIZE": "3"}, 2), (batch, 0),
+                             ({"OMPI_COMM_WORLD_SIZE": "2"}, 2), ({"SLURM_STEP_NUM_TASKS": "1", **batch}, 0)):
+            done = starmill("fit", "--print-config", env=more)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual("srun --mpi=pmix" in done.stderr, status == 2, done.stderr)
+
+
 class SameResult(EndToEnd):
     def test_uneven_files(self):
         """Of 1 to 40 rows, one compressed and one that is not there: nothing changes but who fits what."""
