@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "kernels/base/memory.h"
 
 /* "PATH: HDU 2 (FIBERMAP)"; a primary HDU has no name. */
@@ -64,6 +65,8 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   int status = 0;
   if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
     file->fptr = NULL;
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_INPUT));
+  }
   MILL_TRY_FITS(file, 0, status, "cannot be opened");
   *out = file;
   file = NULL;

@@ -91,8 +91,10 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
     MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
   if (status.st_size == 0)
     MILL_FAIL(code, "%s: is empty", path);
-  if (H5Fis_hdf5(path) <= 0)
+  if (H5Fis_hdf5(path) <= 0) {
+    MILL_TRY(mill_check_descriptors(path, code));
     MILL_FAIL(code, "%s: is not an HDF5 file", path);
+  }
   access = H5Pcreate(H5P_FILE_ACCESS);
   if (access < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
@@ -104,9 +106,11 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
   mill_h5_opening(path, code);
   file->id = H5Fopen(path, H5F_ACC_RDONLY, access);
   mill_h5_opened(file->id);
-  if (file->id < 0)
+  if (file->id < 0) {
+    MILL_TRY(mill_check_descriptors(path, code));
     MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
+  }
 done:
   MILL_H5_CLOSE(access);
   if (fd >= 0)

@@ -16,6 +16,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 
 #define WRITE_ERROR(what)                                                                          \
@@ -125,6 +126,8 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   mill_h5_opened(*file);
   if (flags != H5F_ACC_RDONLY) /* open as long as the job runs, and read before */
     mill_h5_forget(*file);
+  if (*file < 0)
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
   if (*file < 0 && flags & H5F_ACC_TRUNC)
     MILL_TRY(WRITE_ERROR("the file"));
   if (*file < 0)

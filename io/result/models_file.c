@@ -14,6 +14,7 @@
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/regular_file.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/watchdog.h"
@@ -330,10 +331,14 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   MILL_TRY(mill_h5_check_output(path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  if (H5Fis_hdf5(path) <= 0)
+  if (H5Fis_hdf5(path) <= 0) {
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not an HDF5 file", path);
-  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
+  }
+  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK) {
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file", path);
+  }
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);

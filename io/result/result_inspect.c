@@ -14,6 +14,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/regular_file.h"
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
@@ -82,10 +83,14 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   if (!S_ISREG(status.st_mode))
     MILL_TRY(REFUSED("%s exists and is not a regular file", path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  if (H5Fis_hdf5(path) <= 0)
+  if (H5Fis_hdf5(path) <= 0) {
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_TRY(REFUSED("%s exists and is not an HDF5 file", path));
-  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
+  }
+  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK) {
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
     MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
+  }
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   /* a row of several files says nothing of each of them */
   if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {

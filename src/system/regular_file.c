@@ -13,14 +13,31 @@
 
 enum { FORMAT_BYTES = 4096 /* in which HDF5 files of ours have their FORMAT */ };
 
+int mill_check_descriptors(const char *path, int code)
+{
+  enum { FEW = 4 };
+  int fd[FEW], n = 0;
+  while (n < FEW && (fd[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+    n++;
+  const int reason = errno, is_full = n < FEW && (reason == EMFILE || reason == ENFILE);
+  while (n > 0)
+    close(fd[--n]);
+  return is_full ? MILL_ERROR(code, "%s: cannot be opened: %s; raise their limit (ulimit -n)", path,
+                              strerror(reason))
+                 : MILL_OK;
+}
+
 int mill_regular_open(const char *path, const char *what, int code, int *fd)
 {
   int err = MILL_OK;
   struct stat status;
   /* without O_NONBLOCK a pipe without a writer would block forever */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (*fd < 0)
-    MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(errno));
+  if (*fd < 0) {
+    const int reason = errno;
+    MILL_TRY(mill_check_descriptors(path, code));
+    MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(reason));
+  }
   if (fstat(*fd, &status) != 0)
     MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
   if (S_ISDIR(status.st_mode))

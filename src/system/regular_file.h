@@ -9,6 +9,10 @@
 
 #include <stdio.h>
 
+/** MILL_OK, or, where the process can open hardly any more files, a failure with code that says so
+ *  of path: for callers of a library that could not open it and does not say why. */
+int mill_check_descriptors(const char *path, int code);
+
 /** Open path for reading; what: "a configuration file", for the message.  *fd is -1 on failure.
  *  Fails with code; the message names the path, what it is instead, and what to give. */
 int mill_regular_open(const char *path, const char *what, int code, int *fd);

@@ -182,6 +182,17 @@ class Output(EndToEnd):
 
 
 class Library(EndToEnd):
+    def test_too_many_open_files(self):
+        """Each limit ends with its reason, or not at all."""
+        for n in range(10, 22, 2):
+            done = starmill("fit", "--library", library(), "--output", tmp("few.h5"), "--overwrite",
+                            cut("usage.fits", [0]), env={"UCX_TLS": "self"},
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+            self.assertNotIn("damaged", done.stderr)
+            if done.returncode != 0:
+                self.assertIn("oo many open files", done.stderr, n)
+        self.assertEqual(done.returncode, 0)
+
     def test_library_of_a_newer_format(self):
         newer = tmp("newer.h5")
         shutil.copy(library(), newer)
