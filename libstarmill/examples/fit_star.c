@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fit one spectrum and print the parameters: fit_star LIBRARY.h5 SPECTRUM.txt.  Each line of
- * the text file has wavelength (Angstrom, vacuum), flux and its error.
+/* Fit one spectrum and print the parameters: fit_star LIBRARY.h5 SPECTRUM.txt [RESOLVING_POWER].
+ * Each line of the text file has wavelength (Angstrom, vacuum), flux and its error.
  * cc fit_star.c $(pkg-config --cflags --libs starmill) */
 #include <starmill/starmill.h>
 #include <stdio.h>
-
 enum { MOST = 20000 };
 static double wave[MOST], theta[32];
 static float flux[MOST], ivar[MOST];
+static char settings[100];
 
 int main(int argc, char **argv)
 {
@@ -25,8 +25,9 @@ int main(int argc, char **argv)
   while (n < MOST && fscanf(in, "%lf %f %lf", &wave[n], &flux[n], &sd) == 3)
     ivar[n++] = sd > 0 ? (float)(1 / (sd * sd)) : 0; /* 0: a bad pixel */
   fclose(in);
+  snprintf(settings, sizeof settings, "resolving_power: %.20s", argc > 3 ? argv[3] : "2000");
   starmill_spectrum spectrum = {.n_pix = n, .wave = wave, .flux = flux, .ivar = ivar};
-  if (starmill_library_open(argv[1], "npoly: 10\nlsf: off\n", &library, &error) ||
+  if (starmill_library_open(argv[1], settings, &library, &error) ||
       starmill_star_create(library, &spectrum, 1, &star, &error) ||
       starmill_fit(library, (const starmill_star **)&star, 1, NULL, 0, &table, &error) ||
       starmill_table_theta(library, table, 0, theta, &error) ||

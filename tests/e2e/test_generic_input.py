@@ -182,7 +182,9 @@ class Test(ProgramTest):
         section = text[text.index("## Generic input"):]
         code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
         run_snippet(code, TMP)
-        _, catalog = self.fit_it("example.h5", tmp("mine.fits"))
+        self.fit("example.h5", tmp("mine.fits"), lib=self.lib)
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
+        catalog = read(self.path, "catalog")
         self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["star-1", "star-2"])
 
     def test_text_files(self):
