@@ -145,18 +145,44 @@ def make_folder(folder):
         raise Failure(OUTPUT, f"--output {folder}: cannot read or write in the folder")
 
 
-def write_whole(path, pieces):
-    """Write bytes to a temporary file and rename it, so path never holds half a file."""
-    temporary = f"{path}.tmp-{os.getpid()}"
+def process(pid):
+    """Return (state, start time) of a local process from /proc, or None if there is none."""
     try:
-        with writing(path), open(temporary, "xb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            words = file.read().rpartition(")")[2].split()
+        return words[0], int(words[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def begin_file(path):
+    """Make an empty file next to path and return its name, which no other process gives; the lock of
+    a killed process names the files that it left (lock.py)."""
+    temporary = f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
+    with writing(path):
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    return temporary
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yield the name of a new file that becomes path at the end, so path never holds half a file; an
+    error removes it."""
+    temporary = begin_file(path)
+    try:
+        yield temporary
+        with writing(path):
             os.replace(temporary, path)
     finally:
-        if os.path.exists(temporary):
+        with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
+
+
+def write_whole(path, pieces):
+    with replacing(path) as temporary, writing(path), open(temporary, "r+b") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def warn(message):

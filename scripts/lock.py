@@ -3,25 +3,16 @@
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 import socket
 import time
 
-from basics import OUTPUT, Failure
+from basics import OUTPUT, Failure, process
 
 BEAT_S, DEAD_S, EMPTY_S = 30, 1800, 2
 FORM = re.compile(r"host (\S+)\npid (\d+)\njob (\S+)\nrestart (-?\d+)\nstart (\d+)\nspace (\S+)")
-
-
-def process(pid):
-    """Return (state, start time) of a local process from /proc, or None if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            words = file.read().rpartition(")")[2].split()
-        return words[0], int(words[19])
-    except (OSError, IndexError, ValueError):
-        return None
 
 
 def is_alive(pid):
@@ -172,3 +163,12 @@ class OutputLock:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(opened, os.lstat(self.path)):
                     os.unlink(self.path)
+                    if who:
+                        self._remove_half_made(who)
+
+    def _remove_half_made(self, who):
+        """Remove the files that the holder of a stale lock had begun (basics.begin_file)."""
+        folder = glob.escape(os.path.dirname(self.path) or ".")
+        for path in glob.glob(f"{folder}/*.tmp-{who[2]}-{who[5]}"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)

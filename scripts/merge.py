@@ -2,14 +2,14 @@
 """`starmill merge`: join the finished results of a survey's parts, row after row, bit for bit."""
 
 import contextlib
-import glob
 import itertools
 import os
 import secrets
 import shlex
 import shutil
 
-from basics import OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages, refuse_foreign
+from basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
+                    refuse_foreign, replacing)
 
 check_packages("merge", "numpy", "h5py")
 
@@ -247,7 +247,7 @@ def primary(file):
 
 def check_room(path, n_byte):
     """Check for disk space first: HDF5 cannot close a file that does not fit."""
-    with open(path, "xb") as file:
+    with open(path, "r+b") as file:
         file.truncate(n_byte)
         file.truncate(0)
     if shutil.disk_usage(os.path.dirname(path)).free < n_byte:
@@ -356,30 +356,23 @@ def main(options):
     refuse_duplicates(parts)
     if os.path.exists(output) and not any(part.n_fitted for part in parts) and not may_be:
         refuse(f"{output} stays as it is: the parts have no fitted row; give another --output")
-    job = os.environ.get("SLURM_JOB_ID") or f"pid{os.getpid()}"
-    temporary = f"{output}.tmp-{job}"
     with OutputLock(output) as lock:
         made = may_be and is_made(output, command_of(options), parts)
         # another job may have made it meanwhile
         check_output(options.output, options.overwrite or made or (may_be and is_void(output)), reads)
-        for left in glob.glob(glob.escape(output) + ".tmp-*"):  # left by killed jobs
-            os.unlink(left)
         if made:
             print(f"{options.output} is finished already; nothing was done")
             return
         try:
-            n_row = write_whole(temporary, parts, options, lock)
-            found = calibrate(temporary, lock) if options.calibrate else None
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            lock.keep()
-            os.replace(temporary, output)
+            with replacing(output) as temporary:
+                n_row = write_whole(temporary, parts, options, lock)
+                found = calibrate(temporary, lock) if options.calibrate else None
+                with open(temporary, "rb+") as file:
+                    os.fsync(file.fileno())
+                lock.keep()
         except (OSError, RuntimeError) as error:
             raise Failure(OUTPUT, f"{output} cannot be written: {error}: make room or choose "
                                   "another output") from error
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
     if not options.quiet:
         if found:
             print(found)

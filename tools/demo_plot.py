@@ -29,6 +29,7 @@ except ImportError as absent:
 
 # how `starmill plot` draws
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "scripts"))
+from basics import write_whole  # noqa: E402
 from look.drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
 
 from matplotlib.colors import LinearSegmentedColormap, LogNorm  # noqa: E402
@@ -60,9 +61,7 @@ N_BINNED = 6  # pixels averaged in the panel of the whole range
 
 def save(figure, path):
     """The old file stays until the new one is whole."""
-    with open(path + ".tmp", "wb") as file:
-        file.write(png(figure, DPI))
-    os.replace(path + ".tmp", path)
+    write_whole(path, [png(figure, DPI)])
 
 
 # --- spectra ----------------------------------------------------------------

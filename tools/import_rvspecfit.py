@@ -315,7 +315,7 @@ def convert(path, output, overwrite=False):
     layers = find_layers(net, read_weights(net.weights))
     labels = check_labels(net)
     double, single = torch_spectra(net, layers, labels)
-    part = f"{to}.tmp-{os.getpid()}"
+    part = f"{to}.tmp-{os.urandom(8).hex()}"
     try:
         write_emulator(part, net, layers, labels, double)
         os.replace(part, to)

@@ -265,6 +265,13 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
+/* The end of a name that a job gives its files: mill_lock_job, or of jobs in Python two numbers. */
+static int is_of_job(const char *end)
+{
+  const char *id = strncmp(end, "pid", 3) == 0 ? end + 3 : end;
+  return *id && strspn(id, "0123456789_-") == strlen(id);
+}
+
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
 {
   char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
@@ -277,7 +284,8 @@ void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
   DIR *dir = opendir(in);
   struct dirent *entry;
   while (dir && (entry = readdir(dir)) != NULL)
-    if (strncmp(entry->d_name, base, n) == 0 && strncmp(entry->d_name + n, ".tmp-", 5) == 0) {
+    if (strncmp(entry->d_name, base, n) == 0 && strncmp(entry->d_name + n, ".tmp-", 5) == 0 &&
+        is_of_job(entry->d_name + n + 5)) {
       snprintf(victim, sizeof victim, "%s/%s", in, entry->d_name);
       unlink(victim);
     }

@@ -38,7 +38,7 @@ void mill_lock_release(mill_lock *lock);
  *  nothing where another job holds the lock. */
 void mill_lock_tidy(const char *output);
 
-/** Remove the half-made files OUTPUT.tmp-* that killed jobs left.  Only with the lock of the
+/** Remove the half-made files OUTPUT.tmp-JOB that killed jobs left.  Only with the lock of the
  *  output: no other job makes such files then. */
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output);
 

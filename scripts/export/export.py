@@ -19,7 +19,7 @@ import h5py  # noqa: E402
 
 import running  # noqa: E402
 from export import epochs, rvmod, rvtab, table  # noqa: E402
-from export.product import Product, head, is_done, words  # noqa: E402
+from export.product import head, is_done, words, writing_product  # noqa: E402
 from look.models import Models  # noqa: E402
 from look.result import Result  # noqa: E402
 from progress import Progress  # noqa: E402
@@ -157,7 +157,7 @@ class Export:
             for below in self.names[i].split("/")[:-1]:
                 folder = os.path.join(folder, below)
                 make_folder(folder)
-            with Product(path) as product:
+            with writing_product(path) as product:
                 product.append(primary(result, self.kind, n_left_out, i, file))
                 if self.models:
                     rvmod.write(product, result, self.models, file, spectra)
@@ -173,7 +173,7 @@ class Export:
             return False, header.get("LEFTOUT", 0)
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
-        with Product(path) as product:
+        with writing_product(path) as product:
             product.append(primary(result, self.kind, n_left_out))
             if self.options.to == "epochs":
                 epochs.write(product, result, whole)

@@ -3,13 +3,13 @@
 the other, data in pieces so that memory does not grow with the survey."""
 
 import contextlib
-import fcntl
 import os
 
 import numpy as np
 from astropy.io import fits as pyfits
 
-from basics import OUTPUT, Failure, writing
+from basics import OUTPUT, Failure, replacing, writing
+from lock import OutputLock
 
 BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
 
@@ -77,50 +77,26 @@ def head(kind, *axes, bitpix=8):
     return header
 
 
-class Product:
-    """Write a product: with Product(path) as product; a symbolic link is kept.  Failure if another
+@contextlib.contextmanager
+def writing_product(path):
+    """Yield a Product that takes its name at the end; a symbolic link is kept.  Failure if another
     export writes it, or it cannot be written."""
-
-    def __init__(self, path):
-        self.path = os.path.realpath(path)
-        self.temporary = self.path + ".tmp"
-
-    def __enter__(self):
-        with writing(self.path):
-            self._file = self._begin()
-        return self
-
-    def _begin(self):
-        """Open and lock the temporary file, which a killed export may have left."""
-        while True:
-            file = open(self.temporary, "ab", opener=lambda path, flags: os.open(
-                path, flags & ~os.O_APPEND | os.O_NOFOLLOW, 0o666))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                file.close()
-                raise Failure(OUTPUT, f"{self.path} is being written by another export: wait "
-                                      "until that has ended") from error
-            except OSError:
-                pass  # the file system has no locks
-            with contextlib.suppress(FileNotFoundError):  # it has become the product meanwhile
-                if os.path.samestat(os.fstat(file.fileno()), os.stat(self.temporary)):
-                    file.truncate(0)
-                    return file
-            file.close()
-
-    def __exit__(self, kind, *_):
+    path = os.path.realpath(path)
+    with OutputLock(path) as lock, replacing(path) as temporary:
+        product = Product(path, open(temporary, "r+b"), lock)
         try:
-            if kind is None:
-                with writing(self.path):
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-                    os.replace(self.temporary, self.path)
+            yield product
+            with writing(path):
+                product.file.flush()
+                os.fsync(product.file.fileno())
         finally:
-            with contextlib.suppress(OSError):
-                os.remove(self.temporary)
-            with contextlib.suppress(OSError):
-                self._file.close()
+            with contextlib.suppress(OSError):  # of a full disk, which has been told
+                product.file.close()
+
+
+class Product:
+    def __init__(self, path, file, lock):
+        self.path, self.file, self._lock = path, file, lock
 
     def append(self, header, pieces=()):
         """Append an HDU with its checksums; pieces: bytes of its data."""
@@ -138,15 +114,16 @@ class Product:
         both.add(total.to_bytes(4, "big"))
         header["CHECKSUM"] = encoded(0xffffffff - both.add(header.tostring().encode("ascii")))
         with writing(self.path):
-            self._file.seek(start)
-            self._file.write(header.tostring().encode("ascii"))
-            self._file.seek(end)
+            self.file.seek(start)
+            self.file.write(header.tostring().encode("ascii"))
+            self.file.seek(end)
 
     def _write(self, piece):
         """Write bytes and return where they start in the file."""
+        self._lock.keep()
         with writing(self.path):
-            at = self._file.tell()
-            self._file.write(piece)
+            at = self.file.tell()
+            self.file.write(piece)
         return at
 
 

@@ -2,14 +2,13 @@
 """`starmill library build`: spectra with labels in, one grid file out, from which an emulator is
 made (docs/use/libraries.md, "A grid of models")."""
 
-import glob
 import os
 
 from basics import (INPUT, STOPPED, USAGE, Failure, check_packages, printable, refuse_foreign,
                     version)
 
-check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the work is shared by processes
+check_packages("library build", "numpy", "scipy", "h5py", "astropy", "yaml")
 
 import time  # noqa: E402
 
@@ -230,8 +229,6 @@ class Job:
     def run(self, target, stop, start):
         output = target + ".new" if self.options.overwrite else target
         with OutputLock(target) as lock:
-            for leftover in glob.glob(glob.escape(output) + ".tmp-*"):
-                os.unlink(leftover)  # of a job that was killed
             for path in (target, output):
                 refuse_foreign(path, "starmill grid")
                 if os.path.lexists(path) and not os.path.isfile(path):

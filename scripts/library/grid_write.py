@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import h5py
 import numpy as np
 
-from basics import INPUT, OUTPUT, Failure
+from basics import INPUT, OUTPUT, Failure, replacing
 
 TO_DO, GOOD, BAD = 0, 1, 2
 NAME, WHY = 64, 128  # bytes of a name and of a reason, with a zero
@@ -71,36 +71,30 @@ def writing(path):
 
 def create(path, label_names, models, arms, settings, generator):
     """Create the whole file, with room for all spectra, under a temporary name, then rename it."""
-    temporary = f"{path}.tmp-{os.getpid()}"
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes
                             + sum(4 * a.n_pix * (1 + a.has_continuum) for a in arms)) + (1 << 16)
     if len(settings.encode()) > MAX_SETTINGS:
         raise Failure(INPUT, "the settings are too long")
-    try:
-        with writing(path):
-            take_room(temporary, n_byte)
-            with h5py.File(temporary, "w") as file:
-                file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
-                                  complete=np.int32(0), generator=np.bytes_(generator),
-                                  settings=np.bytes_(settings.encode()))
-                names = np.array([short(n, NAME) for n in label_names], f"S{NAME}")
-                put(file, "labels/name", data=names)
-                put(file, "models/label", data=models.label)
-                put(file, "models/name", data=models.name.astype(f"S{NAME}"))
-                put(file, "models/status", data=models.status.astype("i1"))
-                put(file, "models/stamp", data=models.stamp.astype("u8"))
-                put(file, "models/why", data=models.why.astype(f"S{WHY}"))
-                for i, arm in enumerate(arms):
-                    make_arm(file.create_group(f"arms/arm{i}"), arm, len(models))
-            take_room(temporary, os.path.getsize(temporary))
-            os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    with writing(path), replacing(path) as temporary:
+        take_room(temporary, n_byte)
+        with h5py.File(temporary, "w") as file:
+            file.attrs.update(format=np.bytes_("starmill grid"), version=np.int32(1),
+                              complete=np.int32(0), generator=np.bytes_(generator),
+                              settings=np.bytes_(settings.encode()))
+            names = np.array([short(n, NAME) for n in label_names], f"S{NAME}")
+            put(file, "labels/name", data=names)
+            put(file, "models/label", data=models.label)
+            put(file, "models/name", data=models.name.astype(f"S{NAME}"))
+            put(file, "models/status", data=models.status.astype("i1"))
+            put(file, "models/stamp", data=models.stamp.astype("u8"))
+            put(file, "models/why", data=models.why.astype(f"S{WHY}"))
+            for i, arm in enumerate(arms):
+                make_arm(file.create_group(f"arms/arm{i}"), arm, len(models))
+        take_room(temporary, os.path.getsize(temporary))
 
 
 def take_room(path, n_byte):
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    fd = os.open(path, os.O_WRONLY)
     try:
         os.posix_fallocate(fd, 0, n_byte)
     except OSError as error:

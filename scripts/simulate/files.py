@@ -7,7 +7,7 @@ import os
 import numpy as np
 from astropy.io import fits
 
-from basics import Failure, writing
+from basics import Failure, begin_file, writing
 from simulate.instrument import N_DIAG, N_GROUP
 from wavelength import doppler
 
@@ -41,7 +41,7 @@ class FitsOutput:
 
     def __init__(self, path, origin, hdus, cards=()):
         """origin: digest of the survey's history, keyword MOCKID, and that in words."""
-        self.path, self.temporary = path, f"{path}.tmp-{os.getpid()}"
+        self.path, self.temporary = path, begin_file(path)
         self.start = {}  # of the data of each HDU, bytes
         primary = fits.PrimaryHDU().header
         primary["EXTEND"] = True
@@ -57,7 +57,7 @@ class FitsOutput:
 
     def _begin(self, primary, hdus):
         """hdus: headers, each with the bytes of its data, which are 0 until they are put."""
-        with writing(self.path), open(self.temporary, "xb") as file:
+        with writing(self.path), open(self.temporary, "r+b") as file:
             end = file.write(primary.tostring().encode())
             for header, n_byte in hdus:
                 file.seek(end)

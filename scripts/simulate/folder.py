@@ -9,7 +9,7 @@ from basics import OUTPUT, Failure, make_folder
 from lock import OutputLock
 
 TRUTH, CATALOG = "truth.fits", "catalog.txt"
-OURS = re.compile(r"(?:(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt)(\.tmp-.*)?")
+OURS = re.compile(r"(?:coadd|redrock)-mock-\d{5,}\.fits|truth\.fits|catalog\.txt")
 
 
 def is_same(survey, path):
@@ -29,8 +29,7 @@ def is_complete(survey):
     survey."""
     n_file = 0
     for name in sorted(os.listdir(survey.folder)):
-        ours = OURS.fullmatch(name)
-        if not ours or ours[1]:
+        if not OURS.fullmatch(name):
             continue
         same = is_same(survey, survey.path(name))
         if not same and not survey.overwrite:
@@ -42,18 +41,17 @@ def is_complete(survey):
 
 
 def clear(survey):
-    """Remove leftovers, and with --overwrite the survey."""
+    """Remove the truth, and with --overwrite the survey."""
     # first, as it says that the survey is complete
     for name in [TRUTH, *sorted(os.listdir(survey.folder))]:
-        ours = OURS.fullmatch(name)
-        if ours and (ours[1] or survey.overwrite or name == TRUTH):
+        if OURS.fullmatch(name) and (survey.overwrite or name == TRUTH):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(survey.path(name))
 
 
 @contextlib.contextmanager
 def claimed(survey):
-    """Make the folder, lock it and remove leftovers.  Yield the lock, or None if the survey is
+    """Make the folder and lock it.  Yield the lock, or None if the survey is
     complete, as another job may have finished it meanwhile."""
     make_folder(survey.folder)
     with OutputLock(survey.path(TRUTH)) as lock:

@@ -146,6 +146,28 @@ class EveryJob(ProgramTest):
                 self.assertSaid(done, name, 2 if name == "sample" else 4)  # its --fit is an option
                 self.assertIn(damaged, done.stderr)
 
+    def test_names_like_those_of_temporary_files(self):
+        """A job deletes what it made itself."""
+        build = [SETUP + ".h5.tmp-a.yaml" if a == SETUP else a for a in BUILD]
+        for args, kept in (
+                (("merge", "--output", "ALL.h5", "ALL.h5.tmp-1"), {"ALL.h5.tmp-1": RESULT}),
+                (("export", "--to", "fits", "--output", "T.fits", "T.fits.tmp"),
+                 {"T.fits.tmp": RESULT}),
+                (("export", "--output", ".", RESULT), {"rvtab-coadd-mock-00000.fits.tmp": SETUP}),
+                (("library", "build", "--output", SETUP + ".h5", *build),
+                 {SETUP + ".h5.tmp-a.yaml": SETUP, SETUP + ".h5.tmp-1.fits": SETUP}),
+                (("simulate", "--stars", 2, "--quiet", "--output", tmp("D"), "--library",
+                  tmp("D/coadd-mock-00009.fits.tmp-lib.h5")),
+                 {"D/coadd-mock-00009.fits.tmp-lib.h5": LIBRARY})):
+            with self.subTest(args=args):
+                os.makedirs(tmp("D"), exist_ok=True)
+                for name, of in kept.items():
+                    shutil.copy(of, tmp(name))
+                done = starmill(*args, cwd=TMP)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for name, of in kept.items():
+                    self.assertEqual(content(tmp(name)), content(of), name)
+
     def test_a_standard_output_that_takes_no_more(self):
         for name, (args, _) in {**READ_ONLY, "select": JOBS["select"]}.items():
             with self.subTest(job=name), open("/dev/full", "w", encoding="ascii") as full:

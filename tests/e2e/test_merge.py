@@ -96,9 +96,8 @@ class Merge(ProgramTest):
         part, out = self.part("killed.h5", FILES[:1]), tmp("killed-all.h5")
         self.merge(out, part)
         before = content(out)
-        for path in (part, out):  # the lock of a process that is gone
-            put(path + ".lock", f"host {os.uname().nodename}\npid 4194304\njob -\nrestart 0\n"
-                f"start 1\nspace {os.readlink('/proc/self/ns/pid')}\n")
+        for path in (part, out):
+            stale_lock(path)
         self.assertIn("is finished already", self.merge(out, part).stdout)
         done = self.fit("killed.h5", "--threads", 1, "--slots", 2, FILES[0], lib=LIBRARY)
         self.assertIn("is finished already", done.stdout)

@@ -282,8 +282,10 @@ class Continue(Simulate):
         for name in gone:
             os.unlink(os.path.join(tmp("gap"), name))
         # what a killed job leaves, and what is not ours
-        left = ["coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
-        mine = ["coadd-mock-2.fits", "notes.txt", "coadd-mock-00001.fits.gz"]
+        left = ["coadd-mock-00002.fits.tmp-4194304-1", "truth.fits.tmp-4194304-1"]
+        stale_lock(tmp("gap/truth.fits"))
+        mine = ["coadd-mock-2.fits", "notes.txt", "coadd-mock-00001.fits.gz",
+                "coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
         for name in left + mine:
             put(os.path.join(tmp("gap"), name), "x")
         done = self.make("gap", *FAST, "--redrock")
