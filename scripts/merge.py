@@ -17,13 +17,11 @@ import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 from lock import OutputLock  # noqa: E402
+from look.layout import EXPOSURES, FILES, GROUPS, ROWS  # noqa: E402
 from look.result import FITTED, NOT_DONE, Result  # noqa: E402
 from progress import Progress  # noqa: E402
 
 BLOCK_BYTES = 4 << 20
-ROWS, EXPOSURES, FILES = "rows", "exposures", "files"  # what each column of a group counts
-GROUPS = {"fits": ROWS, "catalog": ROWS, "catalog/exposures": EXPOSURES, "catalog/files": FILES,
-          "epochs": EXPOSURES}  # the last one not of every result
 # columns that hold numbers of rows, exposures or files, which shift when parts are joined
 SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
            "catalog/exposures/FILE": FILES, "catalog/files/ROW_START": ROWS}
@@ -42,8 +40,7 @@ class Column:
     def __init__(self, path, name, dataset, unit):
         self.name, self.unit, self.shape = name, unit, dataset.shape[1:]
         self.type, self.dtype, self.n = dataset.id.get_type().copy(), dataset.dtype, len(dataset)
-        if dataset.ndim not in (1, 2) or dataset.chunks or dataset.external or \
-                self.dtype.kind not in "fiuS":
+        if dataset.chunks or dataset.external:
             raise Failure(OUTPUT, f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
@@ -77,13 +74,7 @@ class Part:
                     name = f"{group}/{name}"
                     if isinstance(dataset, h5py.Dataset) and name != PRIMARY:  # PRIMARY: per part
                         self.columns[name] = Column(path, name, dataset, unit)
-            self.n = {}
-            for column in self.columns.values():
-                if self.n.setdefault(column.unit, column.n) != column.n:
-                    raise Failure(OUTPUT, f"{path} is damaged: {column.name} has {column.n} rows, "
-                                          f"not {self.n[column.unit]}")
-            if len(self.n) < 3:
-                raise Failure(OUTPUT, f"{path} is damaged: it lacks a group")
+            self.n = {column.unit: column.n for column in self.columns.values()}
             result.whole(0, result.n_row)
             if result.n_damaged:
                 again = "makes it again with --overwrite" if result.is_catalog_damaged else \
@@ -167,18 +158,6 @@ def create_like(file, name, model, column, n):
     copy_attributes(model, made)
 
 
-def replace_text(file, name, words):
-    """Replace a text of /provenance that was copied from the first part."""
-    old, value = file[name], np.array(words.encode("utf-8", "replace"))
-    kind = old.id.get_type().copy()
-    kind.set_size(value.dtype.itemsize)
-    made = h5py.h5d.create(file.id, None, kind, old.id.get_space(), old.id.get_create_plist())
-    made.write(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
-    copy_attributes(old, made)
-    del file[name]
-    h5py.h5o.link(made, file.id, name.encode())
-
-
 def facts(parts, command):
     """Return what /provenance says about the whole."""
     frames = {line: None for part in parts for line in part.said["FRAMES"].splitlines()}
@@ -191,16 +170,25 @@ def facts(parts, command):
 
 
 def write_provenance(file, first, parts, command):
-    """Write /provenance: the first part's, marked finished, with the values of the whole."""
-    first.copy("provenance", file)
-    said = file["provenance"]
-    said.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
-    for name, value in facts(parts, command).items():
-        if name in ("COMMAND", "FRAMES"):
-            replace_text(file, f"provenance/{name}", value)
+    """Write /provenance: the first part's, marked finished, with the values of the whole.  HDF5's
+    own copy of a damaged group may crash."""
+    group = file.create_group("provenance")
+    copy_attributes(first["provenance"], group.id)
+    group.attrs.modify("RUN_ID", np.bytes_(secrets.token_hex(16)))
+    new = {**facts(parts, command), "UNMODELLED": 1}  # models are not merged
+    for name, old in first["provenance"].items():
+        kind, value = old.id.get_type().copy(), np.empty(old.shape, old.dtype)
+        if isinstance(new.get(name), str):
+            value = np.full(old.shape, new[name].encode("utf-8", "replace"))
+            kind.set_size(value.dtype.itemsize)
+        elif name in new:
+            value[...] = new[name]
         else:
-            said[name][...] = np.bytes_(value) if isinstance(value, str) else value
-    said["UNMODELLED"][...] = 1  # models are not merged
+            old.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
+        made = h5py.h5d.create(group.id, name.encode(), kind, old.id.get_space(),
+                               old.id.get_create_plist())
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, value, kind)
+        copy_attributes(old, made)
 
 
 def copy_part(part, start, columns, file, lock):

@@ -25,10 +25,21 @@ class Models:
                 raise Failure(USAGE, f"{path} holds no models of starmill fit")
             run_id = text(self.file.attrs["RUN_ID"])
             self.index = self.file["models/fits_row"]
-        except (OSError, KeyError) as error:
+            self._check()
+        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
         if run_id != result.provenance["RUN_ID"]:
             raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
+
+    def _check(self):
+        n, arms = len(self.index), self.file["models"].values()
+        if self.index.dtype.kind != "i" or self.index.ndim != 1:
+            raise ValueError("the type of models/fits_row")
+        for arm in (arm for arm in arms if isinstance(arm, h5py.Group)):
+            wave, flux = arm["wavelength"], arm["flux"]
+            if {wave.dtype.kind, flux.dtype.kind} != {"f"} or flux.ndim != 2 or len(flux) != n or \
+                    wave.shape not in (flux.shape, flux.shape[1:]):
+                raise ValueError(f"types or sizes in {arm.name[1:]}")
 
     def of(self, row):
         """Return [{arm: (wavelengths, fluxes)}] by exposure of a row, or None if it was not

@@ -12,6 +12,8 @@ import h5py
 import numpy as np
 
 from basics import INPUT, OUTPUT, USAGE, Failure, warn
+from look import layout
+from look.layout import text
 
 FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
@@ -26,11 +28,6 @@ SYMBOL = {"VRAD": ("velocity", 2), "VSINI": ("$v\\,\\sin i$", 1), "TEFF": ("$T_{
           "LOGG": ("$\\log g$", 2), "FEH": ("[Fe/H]", 2), "ALPHAFE": ("[$\\alpha$/Fe]", 2)}
 PLAIN = {"VRAD": "velocity", "VSINI": "v sin i", "TEFF": "Teff", "LOGG": "log g", "FEH": "[Fe/H]",
          "ALPHAFE": "[α/Fe]"}
-
-
-def text(value):
-    """Of HDF5's bytes, whatever is in them."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def symbol(name):
@@ -55,20 +52,17 @@ def symmetric(triangle, n):
 
 def walk(file):
     """All objects but their data: an error tells of a damaged one."""
-    file.visititems(lambda _, item: (dict(item.attrs), getattr(item, "shape", ())) and None)
+    file.visititems(lambda _, item: layout.check_object(item))
 
 
-def open_first(path):
-    """HDF5 may crash on a damaged file: a child reads all but the data before. Could it?"""
-    if not os.path.isfile(path):
-        what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
-        raise Failure(OUTPUT, f"{path} cannot be read: {what}")
+def works(path, function):
+    """HDF5 may crash on a damaged file: a child calls function(open file) before. Could it?"""
     child = os.fork()
     if child == 0:
         status = 1
         try:
             with h5py.File(path, "r") as file:
-                walk(file)
+                function(file)
             status = 0
         finally:
             os._exit(status)
@@ -110,7 +104,10 @@ class Result:
         self.calibration = {}
         self.n_damaged, self._damaged, self.is_catalog_damaged = 0, [], False
         try:
-            is_sound = open_first(path)
+            if not os.path.isfile(path):
+                what = "it is a folder, pipe or device" if os.path.exists(path) else "No such file"
+                raise Failure(OUTPUT, f"{path} cannot be read: {what}")
+            is_sound = works(path, walk)
             self.file = h5py.File(path, "r")
             if text(self.file.attrs.get("FORMAT", "")) != FORMAT:
                 raise Failure(OUTPUT, f"{path} is not a result of starmill")
@@ -119,27 +116,15 @@ class Result:
                 raise Failure(OUTPUT, f"{path} has format {version}; this starmill reads {VERSION}")
             if not is_sound:
                 walk(self.file)
+            self.n_row, self.provenance = layout.check(self.file), layout.provenance(self.file)
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.epochs = self.file.get("epochs")
-            self.n_row = len(self.fits["STATUS"])
-            fits, catalog = ([group[name] for name in group] for group in (self.fits, self.catalog))
-            for column in fits + catalog:
-                if isinstance(column, h5py.Dataset) and len(column) != self.n_row:
-                    raise Failure(OUTPUT, f"{path} is damaged: {column.name} has {len(column)} "
-                                          f"rows, not {self.n_row}")
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
             self.statuses = self._words("STATUS", "CODES")
             self.warnings = self._words("RVS_WARN", "BITS")
             self.infos = self._words("FIT_INFO", "BITS")
             self.posteriors = self._words("POST_FLAG", "BITS") if "POST_FLAG" in self.fits else {}
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
-            self.provenance = {k: text(v) for k, v in self.file["provenance"].attrs.items()}
-            for name, value in self.file["provenance"].items():
-                value = value[()]
-                self.provenance[name] = value if np.isscalar(value) and not isinstance(
-                    value, bytes) else value.flat[0] if isinstance(value, np.ndarray) else value
-                if isinstance(self.provenance[name], bytes):
-                    self.provenance[name] = text(self.provenance[name])
             self.libraries = self._words("LIBRARY", "CODES") if "LIBRARY" in self.fits else {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))
@@ -148,7 +133,11 @@ class Result:
             self.checked, self.checked_catalog = (
                 text(table[crc].attrs["COLUMNS"]).split()
                 for table, crc in ((self.fits, "CRC"), (self.catalog, "CATALOG_CRC")))
-            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in fits)
+            row_bytes = sum(c.dtype.itemsize * int(np.prod(c.shape[1:]))
+                            for c in self.fits.values() if isinstance(c, h5py.Dataset))
+        except layout.Wrong as wrong:
+            raise Failure(OUTPUT, f"{path} is damaged: {wrong}: restore a copy, or fit again"
+                          ) from wrong
         except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             raise Failure(OUTPUT, f"{path} cannot be read: {error}") from error
         self.block = max(1, min(BLOCK, BLOCK_BYTES // row_bytes))

@@ -146,6 +146,41 @@ class EveryJob(ProgramTest):
                 self.assertSaid(done, name, 2 if name == "sample" else 4)  # its --fit is an option
                 self.assertIn(damaged, done.stderr)
 
+    def test_results_that_lack_something(self):
+        def without(name):
+            return lambda f: f.__delitem__(name)
+
+        def instead(name, value):
+            return lambda f: (f.__delitem__(name), f.__setitem__(name, value))
+
+        def flipped(f):
+            start = h5py.h5o.get_info(f["fits/TEFF"].id).addr
+            f.close()
+            data = bytearray(content(tmp("lacking.h5")))
+            data[data.index(b"\x11\x20\x3f\x00\x08\0\0\0", start) + 4] = 4  # bytes of a number
+            put("lacking.h5", data)
+
+        for what, spoil in (
+                ("ROWS_HASH", without("catalog/files/ROWS_HASH")), ("TEFF", without("fits/TEFF")),
+                ("provenance", without("provenance")), ("CONFIG", without("provenance/CONFIG")),
+                ("ORDER", lambda f: f["fits/COVAR"].attrs.__delitem__("ORDER")),
+                ("NAMES", lambda f: f["fits/RVS_WARN"].attrs.__setitem__("NAMES", 7)),
+                ("VRAD", instead("fits/VRAD", np.full(4, b"1"))),
+                ("SN_B", instead("fits/SN_B", np.zeros((4, 3)))),
+                ("epochs", lambda f: f.create_group("epochs")), ("TEFF", flipped)):
+            shutil.copy(RESULT, tmp("lacking.h5"))
+            with h5py.File(tmp("lacking.h5"), "r+") as f:
+                spoil(f)
+            for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
+                if RESULT in reads and name != "sample":
+                    with self.subTest(job=name, what=what):
+                        output = output_of(name, "lacking-") if name in JOBS else None
+                        done = job(name, output, files={RESULT: tmp("lacking.h5")})
+                        self.assertSaid(done, name, 4)
+                        self.assertIn(f"{tmp('lacking.h5')} is damaged: ", done.stderr)
+                        self.assertIn(what, done.stderr)
+            self.assertEqual(glob.glob(tmp("lacking-*")), [])
+
     def test_names_like_those_of_temporary_files(self):
         """A job deletes what it made itself."""
         build = [SETUP + ".h5.tmp-a.yaml" if a == SETUP else a for a in BUILD]
