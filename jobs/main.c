@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* starmill: one executable, one job per call. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include "jobs/doctor/doctor.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_completion.h"
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
@@ -139,7 +141,7 @@ static int help(int argc, char **argv)
   static char option[] = "--help";
   if (argc < 3) {
     print_help(stdout);
-    return 0;
+    return printed();
   }
   if (strcmp(argv[2], "config") == 0 && argc > 3 && strcmp(argv[3], "particles") == 0) {
     mill_particle_config_print_keys(stdout);
@@ -213,8 +215,19 @@ static int run_watched(const mill_job_row *row, int argc, char **argv)
   return status;
 }
 
+/* A file that is opened must not take the number of a closed standard stream and get what is
+ * printed there.  Writing to the stand-in for standard output fails, as for a closed one. */
+static void fill_closed_streams(void)
+{
+  static const int mode[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+  for (int i = 0; i < 3; i++)
+    if (fcntl(i, F_GETFD) < 0)
+      (void)!open("/dev/null", mode[i]);
+}
+
 int main(int argc, char **argv)
 {
+  fill_closed_streams();
   save_address_space(argv);
   mill_h5_name_crashes();
   /* a file at the size limit then gives a failed write with a message instead of a silent death */
@@ -227,7 +240,7 @@ int main(int argc, char **argv)
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
     return help(argc, argv);
   if (strcmp(argv[1], "--version") == 0)
-    return mill_error_exit_status(mill_version_print(stdout));
+    return mill_job_end("--version", mill_version_print(stdout));
   const mill_job_row *row = find_job(argv[1]);
   if (!row)
     return EXIT_USAGE;

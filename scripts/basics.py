@@ -2,8 +2,11 @@
 """What the Python jobs share; imports the standard library only."""
 
 import contextlib
+import importlib
 import importlib.util
+import mmap
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import sys
 USAGE, INPUT, OUTPUT, INTERNAL, STOPPED = 2, 3, 4, 70, 75  # exit statuses, as those of the program
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1
 SYSTEM_PYTHON = "/usr/bin/python3"
+BLAS_BYTES = 129 << 20  # of a thread of OpenBLAS, as in src/system/blas_threads.c
 
 # a file system without locks also holds results, and a run that writes does no harm
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
@@ -33,18 +37,59 @@ class Failure(Exception):
 
 
 def check_packages(job, *modules):
-    """Rerun the job with /usr/bin/python3 if only that Python has the modules; if it lacks them
-    too, raise a Failure that lists the missing ones and the Python."""
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    """Import the modules.  Rerun the job with /usr/bin/python3 if only that Python has them; if it
+    lacks them too, raise a Failure that lists the missing ones and the Python."""
+    specs = {module: importlib.util.find_spec(module) for module in modules}
+    missing = [module for module, spec in specs.items() if spec is None]
     if not missing:
+        for module, spec in specs.items():
+            import_package(module, spec.origin)
+        if "numpy" in modules or "scipy" in modules:
+            take_blas_room()
         return
     if not os.environ.get("STARMILL_PYTHON") and os.path.exists(SYSTEM_PYTHON):
         os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # once
-        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, "-B", *sys.argv])
+        flags = "-BE" + "s" * sys.flags.no_user_site
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: install "
                   f"{' '.join('python3-' + module.lower() for module in missing)} (Debian) or pip "
                   f"install {' '.join(PACKAGES[module] for module in missing)}, or name another "
                   "Python by the environment variable STARMILL_PYTHON")
+
+
+def import_package(module, file):
+    try:
+        importlib.import_module(module)
+    except (Failure, MemoryError):
+        raise
+    except Exception as error:  # a package may raise anything while it is imported
+        raise Failure(USAGE, f"{sys.executable} cannot import {module} ({file}): {error}: mend it "
+                             "or PYTHONPATH, or name another Python by the environment variable "
+                             f"STARMILL_PYTHON{memory_limit()}") from error
+
+
+def memory_limit():
+    """Return what to add to a message about memory."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else \
+        f"; the limit on address space (ulimit -v) is {limit >> 20} MiB"
+
+
+def take_blas_room():
+    """Let each OpenBLAS take the buffer of a thread now: without room it would ask for it for ever,
+    deaf to signals."""
+    import numpy
+    square = numpy.ones((128, 128))
+    products = [numpy.dot]
+    if "scipy" in sys.modules:  # may have its own
+        from scipy.linalg.blas import dgemm
+        products.append(lambda a, b: dgemm(1.0, a, b))
+    for product in products:
+        try:
+            mmap.mmap(-1, BLAS_BYTES, mmap.MAP_PRIVATE).close()
+        except OSError as error:
+            raise MemoryError from error
+        product(square, square)
 
 
 def catch_stops():
@@ -156,8 +201,8 @@ def process(pid):
 
 
 def begin_file(path):
-    """Make an empty file next to path and return its name, which no other process gives; the lock of
-    a killed process names the files that it left (lock.py)."""
+    """Make an empty file next to path and return its name, which no other process gives; the lock
+    of a killed process names the files that it left (lock.py)."""
     temporary = f"{path}.tmp-{os.getpid()}-{(process(os.getpid()) or (0, 0))[1]}"
     with writing(path):
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
@@ -166,8 +211,8 @@ def begin_file(path):
 
 @contextlib.contextmanager
 def replacing(path):
-    """Yield the name of a new file that becomes path at the end, so path never holds half a file; an
-    error removes it."""
+    """Yield the name of a new file that becomes path at the end, so path never holds half a file;
+    an error removes it."""
     temporary = begin_file(path)
     try:
         yield temporary

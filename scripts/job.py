@@ -10,13 +10,20 @@ if not given.
 """
 
 import atexit
+import contextlib
+import errno
 import gc
 import importlib
 import os
 import sys
 import types
 
-from basics import INTERNAL, OUTPUT, Failure, printable
+# Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
+_place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
+sys.path[_place[0]:_place[0]] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+
+from basics import (INTERNAL, OUTPUT, USAGE, Failure, memory_limit,  # noqa: E402
+                    printable)
 
 
 def read_options(program, words):
@@ -39,25 +46,33 @@ def main():
         status, message = failure.status, str(failure)
     except (SystemError, ImportError) as error:  # a signal came while HDF5 or numpy called Python
         failure = error.__cause__ or error.__context__
-        if not isinstance(failure, Failure):
+        if isinstance(failure, Failure):
+            status, message = failure.status, str(failure)
+        elif isinstance(error, ImportError):
+            status, message = USAGE, f"{sys.executable}: {error}: mend the package or " \
+                f"PYTHONPATH, or name another Python by STARMILL_PYTHON{memory_limit()}"
+        else:
             raise
-        status, message = failure.status, str(failure)
     except BrokenPipeError:  # `starmill show OUT.h5 STAR | head`
         status, message = OUTPUT, None
     except OSError as error:  # standard output takes no more, or HDF5 failed without naming a file
         status, message = OUTPUT, str(error)
-        if error.errno is None and options.arguments:
+        if error.errno == errno.EBADF:
+            message = "standard output is closed"
+        elif error.errno is None and options.arguments:
             message = f"{options.arguments[0]}: {error}"
     except MemoryError:
-        status, message = INTERNAL, "out of memory"
+        status, message = INTERNAL, "out of memory" + memory_limit()
     except KeyboardInterrupt:
         status, message = 130, None
-    if message:
-        print(printable(f"starmill {job}: {message}"), file=sys.stderr)
-    try:
-        sys.stdout.flush()
-    except OSError:  # Python would print the rest again at exit, and complain again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # nobody reads it
+        if message:
+            print(printable(f"starmill {job}: {message}"), file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # Python would print the rest again at exit, and complain again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)
 
 

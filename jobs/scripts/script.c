@@ -56,8 +56,11 @@ static int become(const mill_script *script, const char *job, const char *const 
   char *python = getenv("STARMILL_PYTHON");
   if (!python || !python[0])
     python = (char *)"python3";
-  /* -B: nothing is written next to the scripts */
-  char *const first[] = {python,      (char *)"-B", starter, (char *)script->module,
+  /* -B: nothing is written next to the scripts; -E: variables for another Python stop none (job.py
+   * reads PYTHONPATH itself); -s: as PYTHONNOUSERSITE, which -E ignores */
+  const char *user_site = getenv("PYTHONNOUSERSITE");
+  char *const first[] = {python,      (char *)(user_site && *user_site ? "-BEs" : "-BE"),
+                         starter,     (char *)script->module,
                          (char *)job, program};
   MILL_TRY(
       MILL_ALLOC(sizeof first / sizeof *first + MILL_OPTION_MAX + (size_t)n_argument + 2, &argv));

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import running
 from basics import STOPPED, USAGE, Failure, check_packages, version, write_whole
 
-check_packages("simulate", "numpy", "scipy", "h5py", "astropy")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # processes share the work; and the same bytes from any
+check_packages("simulate", "numpy", "scipy", "h5py", "astropy")
 
 from library import library_file  # noqa: E402
 from progress import Progress  # noqa: E402

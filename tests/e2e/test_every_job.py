@@ -203,6 +203,31 @@ class EveryJob(ProgramTest):
                 for name, of in kept.items():
                     self.assertEqual(content(tmp(name)), content(of), name)
 
+    def test_surroundings(self):
+        """A closed standard output, variables and modules for another Python, little memory."""
+        for module in ("look", "types", "lock", "site", "random"):
+            os.makedirs(tmp("foreign"), exist_ok=True)
+            put(f"foreign/{module}.py", "raise RuntimeError\n")
+        os.mkdir(tmp("broken"))
+        put("broken/numpy.py", "raise RuntimeError('none')\n")
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_AS, (300000 << 10,) * 2)
+
+        for name, says, status, how in (
+                ("show", None, 0, {"env": {"PYTHONSAFEPATH": "1"}}),
+                ("show", None, 0, {"env": {"PYTHONHOME": tmp("none")}}),
+                ("show", None, 0, {"env": {"PYTHONPATH": tmp("foreign")}}),
+                ("show", "broken/numpy.py", 2, {"env": {"PYTHONPATH": tmp("broken")}}),
+                ("show", "standard output is closed", 4, {"preexec_fn": lambda: os.close(1)}),
+                ("simulate", "out of memory", 70, {"preexec_fn": limited}),
+                ("report", "out of memory", 70, {"preexec_fn": limited})):
+            with self.subTest(job=name, how=how):
+                done = job(name, output_of(name, "odd-") if name in JOBS else None, **how)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), says is not None, done.stderr)
+                self.assertIn(says or "", done.stderr)
+
     def test_a_standard_output_that_takes_no_more(self):
         for name, (args, _) in {**READ_ONLY, "select": JOBS["select"]}.items():
             with self.subTest(job=name), open("/dev/full", "w", encoding="ascii") as full:
