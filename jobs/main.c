@@ -29,6 +29,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
+#include "src/config/text.h"
 #include "src/particles/particle_config.h"
 #include "src/system/blas_threads.h"
 #include "src/system/watchdog.h"
@@ -70,10 +71,14 @@ enum { EXIT_USAGE = 2 };
 
 static const mill_job_row *find_job(const char *name)
 {
-  for (const mill_job_row *row = job; row->name; row++)
+  mill_near near = {0};
+  for (const mill_job_row *row = job; row->name; row++) {
     if (strcmp(row->name, name) == 0)
       return row;
-  fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", name);
+    mill_text_nearer(name, row->name, &near);
+  }
+  fprintf(stderr, "starmill: no job '%s'%s%s%s; see starmill --help\n", name,
+          near.name ? "; did you mean " : "", near.name ? near.name : "", near.name ? "?" : "");
   return NULL;
 }
 

@@ -13,6 +13,7 @@
 #include "jobs/options/option_table.h"
 #include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
+#include "src/config/text.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/stop_signal.h"
 
@@ -100,10 +101,14 @@ static const struct {
 
 static int unknown(const char *name)
 {
+  mill_near near = {0};
+  for (size_t i = 0; name && i < sizeof sub_commands / sizeof *sub_commands; i++)
+    mill_text_nearer(name, sub_commands[i].name, &near);
   return MILL_ERROR(
       MILL_ERR_USAGE,
-      "%s%s; library has build, train, import, spectra, correct, model-error and info",
-      name ? "unknown sub-command " : "library needs a sub-command", name ? name : "");
+      "%s%s%s%s%s; library has build, train, import, spectra, correct, model-error and info",
+      name ? "unknown sub-command " : "library needs a sub-command", name ? name : "",
+      near.name ? "; did you mean " : "", near.name ? near.name : "", near.name ? "?" : "");
 }
 
 int mill_job_library(int argc, char **argv)

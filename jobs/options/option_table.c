@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "src/config/text.h"
 
 /* Options without a letter have their row's index above this, beyond all letters. */
 enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64 };
@@ -15,16 +16,28 @@ static int takes_value(const mill_option *row)
 }
 
 /* Error of getopt. */
-static int complain(int id, char **argv, const char *command)
+static int complain(int id, char **argv, const mill_option_table *table)
 {
+  const char *command = table->command;
+  char name[64];
   if (id == ':')
     return MILL_ERROR(MILL_ERR_USAGE, "option %s needs a value; see %s --help", argv[optind - 1],
                       command);
   /* getopt names short options only by their letter */
   if (optopt > 0 && optopt < FIRST_ID)
     return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
-  return MILL_ERROR(MILL_ERR_USAGE, "%s option %s; see %s --help",
-                    optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1], command);
+  if (optopt)
+    return MILL_ERROR(MILL_ERR_USAGE, "wrongly used option %s; see %s --help", argv[optind - 1],
+                      command);
+  mill_near near = {0};
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[optind - 1] + 2, "="),
+           argv[optind - 1] + 2);
+  for (const mill_option *row = table->row; row->name; row++)
+    if (row->kind != MILL_OPTION_HEADING)
+      mill_text_nearer(name, row->name, &near);
+  return MILL_ERROR(MILL_ERR_USAGE, "unknown or ambiguous option %s%s%s%s; see %s --help",
+                    argv[optind - 1], near.name ? "; did you mean --" : "",
+                    near.name ? near.name : "", near.name ? "?" : "", command);
 }
 
 /* base NULL: values are only checked.  text [rows] gets what was given; NULL there: not. */
@@ -49,7 +62,7 @@ static int parse(const mill_option_table *table, int argc, char **argv, void *ba
   optind = 0; /* glibc: start over, another job may have parsed before */
   for (int id; (optopt = 0, id = getopt_long(argc, argv, letters, known, NULL)) != -1;) {
     if (id == ':' || id == '?')
-      return complain(id, argv, table->command);
+      return complain(id, argv, table);
     int i = id - FIRST_ID;
     for (int j = 0; id < FIRST_ID && table->row[j].name; j++)
       if (table->row[j].letter == id)

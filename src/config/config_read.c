@@ -475,45 +475,19 @@ static int read_key(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* Edit distance of two names. */
-static size_t name_distance(const char *a, const char *b)
-{
-  size_t row[MILL_MAX_NAME + 1];
-  const size_t n_b = strlen(b);
-  for (size_t j = 0; j <= n_b; j++)
-    row[j] = j;
-  for (size_t i = 0; a[i]; i++) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < n_b; j++) {
-      const size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      const size_t step = (row[j] < diagonal ? row[j] : diagonal) + 1;
-      row[j + 1] = change < step ? change : step;
-    }
-  }
-  return row[n_b];
-}
-
 static int unknown_key(const char *name)
 {
   char text[64];
   for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
     if (strcmp(name, foreign[i].name) == 0)
       return MILL_ERROR(MILL_ERR_CONFIG, "%s: a key of rvspecfit; %s", name, foreign[i].advice);
-  size_t best = 4; /* a name farther away is not a misspelling */
-  const char *near = NULL;
-  for (int i = 0; i < MILL_N_KEY; i++) {
-    const size_t distance = strlen(name) < 64 ? name_distance(name, mill_config_key[i].name) : best;
-    if (distance < best) {
-      best = distance;
-      near = mill_config_key[i].name;
-    }
-  }
-  if (near)
+  mill_near near = {0};
+  for (int i = 0; i < MILL_N_KEY; i++)
+    mill_text_nearer(name, mill_config_key[i].name, &near);
+  if (near.name)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "%s: unknown key; did you mean %s? --print-config lists all keys",
-                      mill_text_shown(name, text), near);
+                      mill_text_shown(name, text), near.name);
   return MILL_ERROR(MILL_ERR_CONFIG, "%s: unknown key; remove it (--print-config lists all keys)",
                     mill_text_shown(name, text));
 }

@@ -49,6 +49,40 @@ const char *mill_text_of_words(const char *const *words, char out[128])
   return out;
 }
 
+enum { MAX_MISSPELT = 63, MAX_CHANGE = 3 };
+
+/* Edit distance of two names. */
+static size_t name_distance(const char *a, const char *b)
+{
+  size_t row[MAX_MISSPELT + 1];
+  const size_t n_b = strlen(b);
+  for (size_t j = 0; j <= n_b; j++)
+    row[j] = j;
+  for (size_t i = 0; a[i]; i++) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < n_b; j++) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      const size_t step = (row[j] < diagonal ? row[j] : diagonal) + 1;
+      row[j + 1] = change < step ? change : step;
+    }
+  }
+  return row[n_b];
+}
+
+void mill_text_nearer(const char *text, const char *known, mill_near *near)
+{
+  if (strlen(text) > MAX_MISSPELT || strlen(known) > MAX_MISSPELT)
+    return;
+  const size_t distance = name_distance(text, known);
+  /* more changes, or most letters of a short name, are no misspelling */
+  if (distance > MAX_CHANGE || 2 * distance > strlen(known) + 1 ||
+      (near->name && distance >= near->distance))
+    return;
+  *near = (mill_near){known, distance};
+}
+
 /* Next code point of UTF-8 text and its bytes; 0 bytes when it is none. */
 static unsigned utf8_next(const unsigned char *s, int *n_byte)
 {

@@ -17,6 +17,15 @@ const char *mill_text_shown(const char *text, char out[64]);
 /** "a, b or c"; words ends with NULL; returns out. */
 const char *mill_text_of_words(const char *const *words, char out[128]);
 
+/** The known name that a misspelt one probably means; begin with {0}. */
+typedef struct mill_near {
+  const char *name; /**< NULL: none is near */
+  size_t distance;
+} mill_near;
+
+/** Take known into near if it is nearer to text than the name there. */
+void mill_text_nearer(const char *text, const char *known, mill_near *near);
+
 /** 1 when the text fits a YAML file and one line of a message: UTF-8, no control characters. */
 int mill_text_is_printable(const char *text);
 

@@ -203,6 +203,18 @@ done:
   return err;
 }
 
+static int unknown_key(const char *key, int is_problem)
+{
+  mill_near near = {0};
+  for (const mill_option *row = problem_keys; row->name; row++)
+    mill_text_nearer(key, row->name, &near);
+  for (const mill_option *row = keys; !is_problem && row->name; row++)
+    mill_text_nearer(key, row->name, &near);
+  return MILL_ERROR(MILL_ERR_CONFIG, "no key '%.60s'%s%s%s%s; see starmill help config particles",
+                    key, is_problem ? " of a problem" : "", near.name ? "; did you mean " : "",
+                    near.name ? near.name : "", near.name ? "?" : "");
+}
+
 /* All pairs of a mapping but `problems`, of which is_problem may have only a problem's. */
 static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
                         mill_particle_problem *problem, const yaml_node_t **problems)
@@ -228,8 +240,7 @@ static int read_mapping(const reader *in, const yaml_node_t *node, int is_proble
     else if (shared)
       MILL_CHECK(read_value(in, shared, value, in->config));
     else
-      return MILL_ERROR(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill help config particles",
-                        key, is_problem ? " of a problem" : "");
+      return unknown_key(key, is_problem);
   }
   return MILL_OK;
 }

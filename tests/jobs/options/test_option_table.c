@@ -126,6 +126,8 @@ MILL_TEST(refusals_name_option_and_what_it_takes)
       {"--help=yes", "wrongly used option --help=yes"},
       {"--wrong", "unknown or ambiguous option --wrong; see starmill toy --help"},
       {"--n", "unknown or ambiguous option --n"},
+      {"--cuont=3", "--cuont=3; did you mean --count?"},
+      {"--choise", "--choise; did you mean --choice?"},
       {"-x", "unknown option -x"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
