@@ -20,12 +20,14 @@ static const char *const normalise_words[] = {"none", "median", "smooth-median",
 const mill_option_table mill_library_build_table = {
     "starmill library build",
     "usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
-    "FOLDER|FILE.fits...\n"
+    "FOLDER|LIST|FILE.fits...\n"
     "\n"
-    "build makes a grid file from spectra with labels: FITS files with one spectrum each (a folder "
-    "or\n"
-    "a list of files), or one file with an image of spectra and a table, or a cube whose axes are\n"
-    "labels (docs/use/libraries.md).  The same command continues what was interrupted.\n"
+    "build makes a grid file from spectra with labels: FITS files with one spectrum each (folders\n"
+    "with their subfolders, text files with a path a line, or names), or one file with an image "
+    "of\n"
+    "spectra and a table, or a cube whose axes are labels (docs/use/libraries.md).  The same "
+    "command\n"
+    "continues what was interrupted.\n"
     "\n",
     MILL_SCRIPT_PYTHON("numpy, scipy, h5py, astropy and yaml"),
     (const mill_option[]){

@@ -40,7 +40,7 @@ static const char *const hull_words[] = {"all", "dense", NULL};
 
 const mill_option_table mill_library_spectra_table = {
     "starmill library spectra",
-    "usage: starmill library spectra --output LIB.h5 [options] FILE.fits|FOLDER|FILE.fits...\n"
+    "usage: starmill library spectra --output LIB.h5 [options] FILE.fits|FOLDER|LIST|FILE.fits...\n"
     "\n"
     "spectra makes a library from labelled spectra: a FITS file with an image of spectra and a\n"
     "table of labels, a cube whose axes are labels, or a folder of files with one spectrum each\n"

@@ -10,6 +10,7 @@ whose message begins with the path of its file.
 import contextlib
 import hashlib
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 
@@ -121,7 +122,11 @@ def labels_of_table(paths, request):
                 raise Failure(INPUT, f"{where(path, hdus, i)}: has no column {column}; name the "
                                      "labels' columns with --labels NAME=COLUMN,...")
         values = np.column_stack([column_numbers(path, hdus, i, c) for _, c in request.labels])
-    rows, wanted = {}, {stem(p) for p in paths}
+    rows, wanted = {}, {stem(p): p for p in paths}
+    if len(wanted) < len(paths):
+        twice = next(p for p in paths if wanted[stem(p)] != p)
+        raise Failure(INPUT, f"{twice} and {wanted[stem(twice)]} have one name in the table "
+                             f"{path}: rename one, or build them from other tables")
     for row, name in enumerate(names):
         if name in wanted and rows.setdefault(name, row) != row:
             raise Failure(INPUT, f"{path}: rows {rows[name] + 1} and {row + 1} (counted from 1) "
@@ -304,9 +309,11 @@ class Source:
                 if self.request.table:
                     labels = list(self._known[i])
                 elif self.request.name_pattern:
-                    # with its end, which a pattern may give
-                    labels = labels_of_name(self.request.name_pattern, self.names,
-                                            os.path.basename(path))
+                    # with its end, which a pattern may give, and the folders that it names
+                    pattern = self.request.name_pattern
+                    n_part = 1 + re.sub(r"\{[^{}]*\}", "", pattern).count("/")
+                    labels = labels_of_name(pattern, self.names,
+                                            "/".join(path.split("/")[-n_part:]))
                     if labels is None:
                         why = "its name does not have the pattern " + self.request.name_pattern
                 else:

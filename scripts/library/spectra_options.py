@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Options of the jobs that read spectra with labels, and labels in the names of files."""
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -103,21 +104,66 @@ def request_of(options, n_column=2):
                    options.table, options.name_column or "FILE", pattern)
 
 
-def list_files(paths, request):
-    """Return the files of a folder sorted by name, or paths; and whether it is one file of many
-    spectra."""
-    if len(paths) != 1 or not os.path.isdir(paths[0]):
-        if len(paths) == 1 and (request.table or request.columns or request.name_pattern):
+def files_below(folder):
+    """Return the spectra of a folder and its subfolders, sorted in each; links are followed."""
+    def fail(error):
+        raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
+
+    found, seen = [], set()
+    for path, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        folders[:] = sorted(n for n in folders if n[0] != ".")
+        if os.path.realpath(path) in seen:
+            folders[:], names = [], []
+        seen.add(os.path.realpath(path))
+        found += [os.path.join(path, n) for n in sorted(names) if n[0] != "." and STEM.fullmatch(n)]
+    if not found:
+        raise Failure(INPUT, f"{folder}: has no files .fits, .fit, .fits.gz or .fit.gz, nor have "
+                             "its subfolders")
+    return found
+
+
+def is_list(path):
+    """Return whether a file is text, a list of paths."""
+    if STEM.fullmatch(path) or not os.path.isfile(path):
+        return False
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        first = file.read(512)
+        return not first.startswith((b"SIMPLE", b"\x1f\x8b")) and b"\0" not in first
+    return False
+
+
+def files_of_list(path):
+    """Return the paths in a list, one a line and relative to its folder; # begins a comment."""
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+            lines = [line.strip() for line in file]
+    except OSError as error:
+        raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    found = [os.path.join(os.path.dirname(path), n) for n in lines if n and n[0] != "#"]
+    missing = next((one for one in found if not os.path.exists(one)), None)
+    if missing or not found:
+        raise Failure(INPUT, f"{path}: expected a FITS file or a list of spectra, one path a line; "
+                             + (f"there is no file {missing[:200]}" if found else "it is empty"))
+    return found
+
+
+def list_files(arguments, request):
+    """Return the files that folders, lists and names of files stand for, without the table and the
+    wavelengths; and whether it is one file of many spectra."""
+    paths = []
+    for path in arguments:
+        one = files_of_list(path) if is_list(path) else [path]
+        paths += [p for name in one for p in (files_below(name) if os.path.isdir(name) else [name])]
+    if paths == list(arguments[:1]):
+        if request.table or request.columns or request.name_pattern:
             raise Failure(USAGE, "--table, --columns and --name-pattern are for files with one "
                                  f"spectrum; {paths[0]} is not a folder")
-        return paths, len(paths) == 1
-    try:
-        names = sorted(n for n in os.listdir(paths[0]) if n[0] != "." and STEM.fullmatch(n))
-    except OSError as error:
-        raise Failure(INPUT, f"{paths[0]}: cannot be listed: {error.strerror}") from error
-    if not names:
-        raise Failure(INPUT, f"{paths[0]}: has no files .fits, .fit, .fits.gz or .fit.gz")
-    return [os.path.join(paths[0], name) for name in names], False
+        return paths, True
+    others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
+    found = [p for p in paths if os.path.realpath(p) not in others]
+    if not found:
+        raise Failure(INPUT, f"{arguments[0]}: has no spectra but the table and the wavelengths")
+    return found, False
 
 
 def stem(path):

@@ -188,6 +188,14 @@ class LibraryBuild(unittest.TestCase):
             image(y[i:], CRVAL1=WAVE[i], CDELT1=0.02, CRPIX1=1, TEFF=x[0], LOGG=x[1],
                   FEH=x[2]).writeto(tmp(f"shifted/{i}.fits"), overwrite=True)
         base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
+        # as PHOENIX comes: a folder for each metallicity, wavelengths above them
+        for i in range(6):
+            os.makedirs(tmp(f"nested/Z{i % 2}/more"), exist_ok=True)
+            os.link(tmp(f"phoenix6/m{i:03d}.fits"), tmp(f"nested/Z{i % 2}/more/m{i:03d}.fits"))
+        os.link(tmp("phoenix6-wave.fits"), tmp("nested/wave.fits"))
+        put("nested/list.txt", "# two folders\nZ1/more/m001.fits\nZ1/more/m003.fits\n"
+            "Z1/more/m005.fits \nZ0\n")
+        nested = (*PHX, "--wave-file", tmp("nested/wave.fits"))
         for out, args in {
             "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
                      "--medium", "air", tmp("tables")),
@@ -196,6 +204,9 @@ class LibraryBuild(unittest.TestCase):
                      tmp("phoenix6")),
             "i.h5": ("--medium", "vacuum", tmp("many.fits")),
             "w.h5": ("--medium", "vacuum", tmp("shifted")),
+            "n.h5": (*nested, tmp("nested")),
+            "s.h5": (*nested, tmp("nested/Z1"), tmp("nested/Z0/more")),
+            "x.h5": (*nested, tmp("nested/list.txt")),
         }.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
