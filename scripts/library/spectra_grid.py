@@ -67,20 +67,28 @@ class Grid:
         bad = np.zeros(len(inside), int)
         for row in rows:
             bad += ~is_good(self.spectra.flux[row])
-        edges = np.flatnonzero(np.diff(np.concatenate([[1], bad > 0, [1]])))
-        runs = edges.reshape(-1, 2)
-        self.good_aa = None
-        if len(runs) and np.diff(runs).max() >= LEAST_PIX:
-            first, end = runs[np.diff(runs)[:, 0].argmax()]
-            self.good_aa = self.spectra.wave[first], self.spectra.wave[end - 1]
+        self.good_aa = self._longest(bad == 0)
+        self._most_aa = self._longest(2 * bad <= len(rows))
         at = np.flatnonzero(inside & (2 * bad > len(rows)))
         if len(at):
             raise Failure(INPUT, f"at {self.spectra.wave[at[0]]:.2f} A {bad[at[0]]} of {len(rows)} "
                           f"spectra have a pixel that is not finite or not above 0{self._help()}")
 
+    def _longest(self, good):
+        """First and last wavelength of the longest run of good pixels; None: there is none."""
+        runs = np.flatnonzero(np.diff(np.concatenate([[0], good, [0]]))).reshape(-1, 2)
+        if not len(runs) or np.diff(runs).max() < LEAST_PIX:
+            return None
+        first, end = runs[np.diff(runs)[:, 0].argmax()]
+        return self.spectra.wave[first], self.spectra.wave[end - 1]
+
     def _help(self):
-        return ("; all pixels are good with --range {:.2f},{:.2f}".format(*self.good_aa)
-                if self.good_aa else "")
+        if self.good_aa:
+            return "; all pixels are good with --range {:.2f},{:.2f}".format(*self.good_aa)
+        if self._most_aa:
+            return "; at least half of the spectra are good at each pixel with --range " \
+                   "{:.2f},{:.2f}: a narrower one keeps more".format(*self._most_aa)
+        return "; no --range helps"
 
     def _make_arm(self, wave):
         """Uniform in ln wavelength from the first pixel on, with the input's finest step: its only
