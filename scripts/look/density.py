@@ -58,7 +58,7 @@ def sky_frame(ra, dec, n_cell=N_CELL):
     Zenithal (ZEA), or Mollweide's (MOL) of the whole sky, cut where there are fewest stars."""
     mean = unit_vectors(ra, dec).mean(axis=0)
     mean /= np.linalg.norm(mean) or 1.0
-    centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))]) % 360
+    centre = np.degrees([np.arctan2(mean[1], mean[0]), np.arcsin(np.clip(mean[2], -1, 1))])
     away = np.degrees(np.arccos(np.clip(unit_vectors(ra, dec) @ mean, -1, 1)).max())
     wcs = WCS(naxis=2)
     if away > WIDE_DEG:

@@ -260,6 +260,7 @@ class Density(unittest.TestCase):
         from look import density
         rng = np.random.default_rng(6)
         for ra, dec, name in ((rng.normal(0, 1, 5000) % 360, rng.normal(80, 0.5, 5000), "ZEA"),
+                              (rng.normal(0, 1, 5000) % 360, rng.normal(-30, 1, 5000), "ZEA"),
                               (rng.uniform(-100, 100, 9000) % 360, rng.uniform(-60, 80, 9000), "MOL")):
             wcs, shape = density.sky_frame(ra, dec)
             self.assertEqual(wcs.wcs.ctype[0], "RA---" + name)
