@@ -4,7 +4,9 @@ values, and no more of either than is named here."""
 
 import ast
 import difflib
+import functools
 import operator
+import os
 import re
 
 import numpy as np
@@ -21,6 +23,9 @@ OPERATORS = {
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+# of integers, which would wrap around beyond 64 bits
+ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.Pow
+MAX_SHOWN = 200  # characters of an expression in a message
 # C's operators as Python's, but within quotes
 WORDS = {"&&": " and ", "||": " or ", "!": " not "}
 SPLIT = re.compile(r"('[^']*'|\"[^\"]*\")|(&&|\|\||!(?!=))")
@@ -41,10 +46,13 @@ class Expression:
         self.text, self.result, self._span = words, result, slice(0, 0)
         self._known = {name.lower(): name for name in reversed(result.names())}
         python = SPLIT.sub(lambda m: m.group(1) or WORDS[m.group(2)], words).strip()
+        python = re.sub("[\udc80-\udcff]", lambda m: f"\\u{ord(m.group()):x}", python)  # no UTF-8
         try:
             self._tree = ast.parse(python, mode="eval").body
         except (SyntaxError, ValueError) as error:
             raise self._failure(f"cannot be understood: {error.args[0]}") from error
+        except (RecursionError, MemoryError) as error:
+            raise self._too_deep() from error
         self.rows(0, 0)
 
     def rows(self, start, stop):
@@ -53,6 +61,8 @@ class Expression:
         try:
             with np.errstate(all="ignore"):
                 found = truth(self._value(self._tree))
+        except RecursionError as error:
+            raise self._too_deep() from error
         except (TypeError, ValueError, OverflowError) as error:
             raise self._failure(f"cannot be evaluated: {error}; write comparisons that & or | join "
                                 "in parentheses, or join them by and, or") from error
@@ -61,7 +71,12 @@ class Expression:
         return found
 
     def _failure(self, why):
-        return Failure(USAGE, f"the expression '{self.text}' {why}")
+        more = "…" if len(self.text) > MAX_SHOWN else ""
+        return Failure(USAGE, f"the expression '{self.text[:MAX_SHOWN]}{more}' {why}")
+
+    def _too_deep(self):
+        return self._failure("is nested too deeply: join many comparisons by and, or; fit takes a "
+                             "list of stars by --targetid-file")
 
     def _value(self, node):
         value = getattr(self, "_" + type(node).__name__, None)
@@ -77,7 +92,7 @@ class Expression:
 
     def _BoolOp(self, node):
         join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        return join.reduce([truth(self._value(v)) for v in node.values])
+        return functools.reduce(join, (truth(self._value(v)) for v in node.values))
 
     def _Compare(self, node):
         """a < b < c: a < b and b < c."""
@@ -101,7 +116,13 @@ class Expression:
         return ~truth(value) if isinstance(node.op, ast.Not) else self._operator(node, node.op)(value)
 
     def _BinOp(self, node):
-        return self._operator(node, node.op)(self._value(node.left), self._value(node.right))
+        op, sides = self._operator(node, node.op), [self._value(node.left), self._value(node.right)]
+        if isinstance(node.op, ARITHMETIC) and all(np.asarray(s).dtype.kind in "bi" for s in sides):
+            sides = [np.asarray(side, np.int64) for side in sides]
+            if (np.abs(op(*(side.astype(float) for side in sides))) >= 2**63).any():
+                raise self._failure(f"has {ast.unparse(node)}, which is beyond integers of 64 "
+                                    "bits: write one number with a decimal point")
+        return op(*sides)
 
     def _Call(self, node):
         name = node.func.id.lower() if isinstance(node.func, ast.Name) else ast.unparse(node.func)
@@ -110,7 +131,11 @@ class Expression:
         return FUNCTIONS[name](*(self._value(a) for a in node.args))
 
     def _Constant(self, node):
-        return node.value.encode() if isinstance(node.value, str) else np.asarray(node.value)
+        value = np.asarray(os.fsencode(node.value) if isinstance(node.value, str) else node.value)
+        if value.dtype.kind not in "bifS":
+            raise self._failure(f"has {str(node.value)[:30]}, which is no text and no number of 64 "
+                                "bits: write large numbers with a decimal point")
+        return value
 
     def _Name(self, node):
         if node.id.lower() in ("true", "false"):

@@ -174,6 +174,8 @@ class Select(Look):
                 ("abs(TEFF - 5000) ** 2 < 1e4", np.abs(f["TEFF"] - 5000) ** 2 < 1e4),
                 ("(TEFF / 1000) ** 2 + SN_R % 3 > 30", (f["TEFF"] / 1000) ** 2 + f["SN_R"] % 3 > 30),
                 (f"TARGETID == {2**60 + 17}", np.arange(20000) // 2 == 17),  # more than a double holds
+                ("SUCCESS + (SN_R > 10) == 2", success & bright),
+                ("(SN_R > 10)" + " and (FEH < -2)" * 4000, bright & poor),
                 ("COVAR[0] < 1", f["COVAR"][:, 0] < 1)):
             selection = Selection(result, Expression(expression, result), "row")
             found = [int(row) for row in b"".join(selection.lines()).split()]
@@ -210,6 +212,13 @@ class Select(Look):
                 ("1 == TARGETID == 3.2e17", ["equals a real number beyond 2**53", "all digits"]),
                 ("__import__('os').system('true') and TEFF > 1", ["which is not one of"]),
                 ("TEFF.__class__", ["which means nothing here"]),
+                ("TEFF > " + "+".join("1" * 12000), ["nested too deeply"]),
+                ("(TEFF > 1)" + " | (TEFF > 2)" * 12000, ["(TEFF…' is nested too deeply"]),
+                ("not " * 12000 + "SUCCESS", ["nested too deeply"]),
+                ("9" * 300 + "**" + "9" * 300 + " > TEFF", ["no number of 64 bits"]),
+                ("9**9**9**9 > TEFF", ["9 ** 9 ** 9, which is beyond integers of 64 bits"]),
+                ("TARGETID < 10**19", ["10 ** 19, which is beyond integers of 64 bits"]),
+                ("'%1000000000d' % 1 == SPECTYPE", ["cannot be evaluated"]),
                 ("[TEFF for TEFF in 'ab']", ["which means nothing here"])):
             with self.assertRaises(Failure) as caught:
                 Expression(expression, result)
