@@ -103,8 +103,11 @@ def catch_stops():
 
 
 def printable(words):
-    """Return the text with control characters escaped, as a terminal would obey them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    """Return the text with control characters, which a terminal would obey, and bytes that are no
+    UTF-8 escaped."""
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c) - 0xdc00:02x}" if "\udc80" <= c <= "\udcff"
+        else c.encode("unicode_escape").decode() for c in words)
 
 
 def refuse_input(path, reads, ends=("",)):

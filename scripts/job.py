@@ -37,6 +37,8 @@ def read_options(program, words):
 
 def main():
     module, job, program, *words = sys.argv[1:]
+    if sys.stdout:
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may be no UTF-8
     options = read_options(program, words)
     try:
         status = importlib.import_module(module).main(options)

@@ -179,7 +179,7 @@ def write_provenance(file, first, parts, command):
     for name, old in first["provenance"].items():
         kind, value = old.id.get_type().copy(), np.empty(old.shape, old.dtype)
         if isinstance(new.get(name), str):
-            value = np.full(old.shape, new[name].encode("utf-8", "replace"))
+            value = np.full(old.shape, os.fsencode(new[name]))
             kind.set_size(value.dtype.itemsize)
         elif name in new:
             value[...] = new[name]

@@ -8,6 +8,7 @@ import numpy as np
 
 from scipy.optimize import minimize
 
+from basics import warn
 from look.survey import Survey, half_width
 
 LEAST, LEAST_FLOOR = 10, 30  # pairs that make a factor, and a floor
@@ -74,6 +75,8 @@ def calibrated(name, pairs, knots):
 def of_result(result):
     """(S/N of the factors, [Calibration] of all parameters) of an open result."""
     r = Survey(result).repeats
+    for words in r.unjoined:
+        warn(f"--calibrate: {words}")
     if not r.n_pair:
         return np.ones(1), [Calibration(p, 0, np.array([np.nan]), *[np.nan] * 3, [np.nan] * 3)
                             for p in result.parameters]

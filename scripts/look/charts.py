@@ -7,9 +7,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator
 
 from look import density
-from look.drawing import INK, MODEL, PALE, RESIDUAL, plt, png
-from look.result import symbol
-from look.survey import half_width
+from look.drawing import INK, MODEL, PALE, RESIDUAL, literal, plt, png
+from look.result import number, symbol
+from look.survey import half_width, has_place
 
 DPI = 150
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#000000")
@@ -47,6 +47,7 @@ def histogram(axes, values, edges, colour, label):
     if len(values):
         counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
         axes.stairs(counts, edges, color=colour, lw=1.4, label=label)
+        axes.yaxis.get_major_locator().set_params(integer=True)
 
 
 def quality(survey):
@@ -116,7 +117,7 @@ def points(axes, x, y, colour=None, limits=None, **how):
     if len(x) > MANY:
         if colour is None:
             return axes.hexbin(x, y, gridsize=60, mincnt=1, linewidths=0, cmap="viridis",
-                               norm=LogNorm(), extent=limits)
+                               norm=LogNorm(1), extent=limits)
         return axes.hexbin(x, y, C=colour, reduce_C_function=np.median, gridsize=60, linewidths=0,
                            extent=limits, **how)
     return axes.scatter(x, y, c=RESIDUAL if colour is None else colour, s=12, linewidths=0, **how)
@@ -205,16 +206,16 @@ def sky_axes(figure, place, wcs, shape, whole):
         coordinate.set_major_formatter("d" if whole else "d.d")
         coordinate.set_ticklabel(size=8)
     if whole:
-        axes.coords[0].set_ticklabel_position("h")
-        axes.coords[0].set_ticklabel(size=7, color=INK, exclude_overlapping=True)
+        for coordinate, at in zip(axes.coords, "hv"):  # on the map: outside is the colour bar
+            coordinate.set_ticklabel_position(at)
+            coordinate.set_ticklabel(size=7, color=INK, exclude_overlapping=True)
     return axes
 
 
 def sky(survey):
     """Stars per square degree, and velocity, over the sky; None without positions."""
     s = survey.sample
-    at = survey.good & np.isfinite(s["TARGET_RA"]) & (np.abs(s["TARGET_DEC"]) <= 90)
-    at &= np.isfinite(s["VRAD"])
+    at = survey.good & has_place(s["TARGET_RA"], s["TARGET_DEC"]) & np.isfinite(s["VRAD"])
     if at.sum() < FEW:
         return None
     ra, dec, v = s["TARGET_RA"][at], s["TARGET_DEC"][at], s["VRAD"][at]
@@ -262,7 +263,7 @@ def repeats(survey):
         histogram(axes, pull, edges, RESIDUAL, None)
         gauss = np.exp(-0.5 * edges**2) / np.sqrt(2 * np.pi) * len(pull) * (edges[1] - edges[0])
         axes.plot(edges, gauss, color=MODEL, lw=1.2)
-        axes.set_title(f"{symbol(p)}: width {half_width(pull):.2f}")
+        axes.set_title(f"{symbol(p)}: width {number(half_width(pull), 2)}")
     figure.supxlabel("difference of two rows of a star / its stated error", fontsize=10)
     figure.tight_layout()
     return png(figure, DPI)
@@ -272,8 +273,6 @@ def constant(survey):
     """Probabilities of a constant velocity of the rows without a warning."""
     pval = survey.sample["VRAD_PVAL"][survey.good]
     pval = pval[np.isfinite(pval)]
-    if len(pval) == 0:
-        return None
     figure, axes = plt.subplots(figsize=(4.8, 2.6))
     edges = np.linspace(0, 1, n_bin(pval, 50) + 1)
     histogram(axes, pval, edges, RESIDUAL, None)
@@ -306,11 +305,11 @@ def curves(result, rows, names):
         exposure, _ = result.exposures_of(np.array([row]))
         seen = result.exposure_values(exposure, ("MJD", "VRAD", "VRAD_ERR", "EPOCH"))
         seen = seen[np.unique(seen["EPOCH"], return_index=True)[1]]  # a night has one velocity
-        has_time = np.isfinite(seen["MJD"]).all()
+        has_time = (seen["MJD"] > 0).all()  # NaN, 0 or -9999: not known
         time = seen["MJD"] - int(seen["MJD"].min()) if has_time else seen["EPOCH"]
         axes.errorbar(time, seen["VRAD"], seen["VRAD_ERR"], fmt="o", ms=3, color=RESIDUAL, lw=1)
         axes.axhline(result.fits["VRAD"][row], color=MODEL, lw=0.8)
-        axes.set_title(name, fontsize=9)
+        axes.set_title(literal(name), fontsize=9)
         axes.set_xlabel(f"MJD − {int(seen['MJD'].min())}" if has_time else "epoch", fontsize=8)
     figure.supylabel("velocity, km/s", fontsize=10)
     figure.tight_layout()

@@ -9,7 +9,7 @@ import numpy as np
 from astropy.wcs import WCS
 from scipy.ndimage import gaussian_filter
 
-from look.survey import half_width
+from look.survey import half_width, unit_vectors
 
 N_CELL = 240  # along the longer axis of a map
 LEAST_WIDTH = 1.5  # of the kernel, in cells: narrower ones would show the cells
@@ -37,11 +37,6 @@ def plane(x, y, x_range, y_range, n_cell=N_CELL):
     smooth = gaussian_filter(counts, sigma, mode="constant", truncate=REACH)
     area = (cells[0][1] - cells[0][0]) * (cells[1][1] - cells[1][0])
     return smooth[n_rim[0]:n_rim[0] + n_cell, n_rim[1]:n_rim[1] + n_cell] / area
-
-
-def unit_vectors(ra, dec):
-    ra, dec = np.radians(ra), np.radians(dec)
-    return np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=-1)
 
 
 def middle_of_empty(ra):

@@ -10,6 +10,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 
+from basics import printable  # noqa: E402
+
 N_COLOUR = 256  # of the palette, which keeps the files small
 INK, DATA, PALE, BAD = "#4d4d4d", "#8c8c8c", "#bdbdbd", "#f6e7c8"
 MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito: apart for every eye
@@ -27,7 +29,7 @@ MAX_RESIDUAL = 5.0
 
 def literal(words):
     """Return text of a file for matplotlib, which reads text between dollars as mathematics."""
-    return words.replace("$", r"\$")
+    return printable(words).replace("$", r"\$")
 
 
 def png(figure, dpi):
@@ -37,8 +39,8 @@ def png(figure, dpi):
     plt.close(figure)
     memory.seek(0)
     image = Image.open(memory).convert("RGB")
-    # without dithering, which is noise that does not compress
-    image.quantize(N_COLOUR, dither=0).save(small, format="png", optimize=True)
+    # 1: the whole range of colours, so that rare ones keep theirs; dithering would not compress
+    image.quantize(N_COLOUR, method=1, dither=0).save(small, format="png", optimize=True)
     return small.getvalue()
 
 

@@ -93,8 +93,8 @@ def check_vectors(fits):
 
 
 def text(value):
-    """Of HDF5's bytes, whatever is in them."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    """Of HDF5's bytes; those that are no UTF-8 are kept, and escaped by what shows them."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 def provenance(file):

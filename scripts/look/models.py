@@ -75,7 +75,7 @@ class Refitted:
     def _fit(self, rows, options):
         result, folder = self.result, self.folder.name
         config, output = os.path.join(folder, "config.yaml"), os.path.join(folder, "fit.h5")
-        with open(config, "w", encoding="utf-8") as file:
+        with open(config, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(result.provenance["CONFIG"])
         inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
         targets = [int(result.fits["TARGETID"][r]) for r in rows]
@@ -103,7 +103,7 @@ class Refitted:
         done = subprocess.run(command + ["--catalog", lists], check=False, text=True,
                               cwd=where if os.path.isdir(where) else None,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+                              stderr=subprocess.STDOUT, errors="surrogateescape")
         if done.returncode != 0:
             why = (done.stdout.strip().splitlines() or ["no message"])[-1]
             raise Failure(INPUT, f"the stars cannot be refitted: {why}")

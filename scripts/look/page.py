@@ -6,6 +6,7 @@ import html
 
 import numpy as np
 
+from basics import printable
 from look.drawing import binned
 
 # of a star's picture, in its own units
@@ -59,7 +60,7 @@ a{color:var(--blue)}footer{color:var(--soft);font-size:13px;padding:8px 0 30px}
 
 
 def escape(value):
-    return html.escape(str(value), quote=True)
+    return html.escape("\n".join(map(printable, str(value).split("\n"))), quote=True)
 
 
 def number(value, digits=3):
@@ -163,7 +164,8 @@ def star_svg(arms):
     parts.append(f'<path d="M0 {middle}h{WIDTH}" stroke="#d55e00" stroke-width=".7"/>')
     for wave, flux, weight, model in drawn:
         x = at_x(wave)
-        known = np.where(weight > 0, flux, np.nan)
+        # where nothing was fitted a continuum may go anywhere
+        known, model = (np.where(weight > 0, v, np.nan) for v in (flux, model))
         y, y_model = ((top - v) / (top - bottom) * HIGH for v in (known, model))
         parts.append(polyline(x, np.clip(y, 0, HIGH), "#8c8c8c", 1.2))
         parts.append(polyline(x, np.where((y_model < 0) | (y_model > HIGH), np.nan, y_model),

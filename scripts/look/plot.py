@@ -4,7 +4,7 @@
 import io
 import os
 
-from basics import (OUTPUT, USAGE, Failure, check_output, check_packages, refuse_data,
+from basics import (OUTPUT, USAGE, Failure, check_output, check_packages, printable, refuse_data,
                     write_whole)
 
 check_packages("plot", "numpy", "h5py", "astropy", "matplotlib", "PIL")
@@ -15,7 +15,8 @@ from matplotlib.backends.backend_pdf import PdfPages  # noqa: E402
 from look.corner import draw_corner  # noqa: E402
 from look.drawing import BAD, DATA, INK, MODEL, PALE, STYLE, draw_panel, literal, plt, png  # noqa: E402
 from look.models import open_models  # noqa: E402
-from look.result import FITTED, VSINI_UNRESOLVED, SYMBOL, Result, number, symbol  # noqa: E402
+from look.result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result  # noqa: E402
+from look.result import measured, number, symbol  # noqa: E402
 from look.spectra import Inputs  # noqa: E402
 from wavelength import C_KM_S  # noqa: E402
 
@@ -97,7 +98,7 @@ def write_table(figure, result, row, note):
         # two digits of the error, at least
         if np.isfinite(error) and error > 0:
             digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
-        words = f"{number(values[p], digits)} ± {number(error, digits)}"
+        words = measured(values[p], error, digits)
         if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
             words = f"< {number(values[p] + error, digits)}"
         unit = result.unit(p)
@@ -191,4 +192,4 @@ def main(options):
                     pages.savefig(figure)
                     plt.close(figure)
             write_whole(output, [memory.getvalue()])
-    print(output)
+    print(printable(output))

@@ -14,8 +14,8 @@ from look.corner import corner  # noqa: E402
 from look.drawing import STYLE, plt, png  # noqa: E402
 from look.models import open_models  # noqa: E402
 from look.page import cell, escape, number, td  # noqa: E402
-from look.result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
-from look.result import number as fixed  # noqa: E402
+from look.result import FITTED, NOT_DONE, SYMBOL, VSINI_UNRESOLVED, Result  # noqa: E402
+from look.result import measured, number as fixed, plain, text  # noqa: E402
 from look.spectra import Inputs  # noqa: E402
 from look.survey import Survey, half_width  # noqa: E402
 
@@ -34,8 +34,9 @@ def share(n, of):
     return f"{100 * n / of:.1f} %" if of else "–"
 
 
-def counted(n, word):
-    return f"{n} {word}{'' if int(n) == 1 else 's'}"
+def counted(n, one, more=None):
+    """A number with its noun; more: the words after any number but 1."""
+    return f"{number(int(n))} {one if int(n) == 1 else more or one + 's'}"
 
 
 # --- the run ---
@@ -78,12 +79,12 @@ def run_section(survey):
     ]
     errors = [text(e) for e in result.catalog["files/ERROR"][...]]
     broken = [i for i, e in enumerate(errors) if e]
-    rows.append(("inputs", f"{number(len(errors))} files, {number(len(broken))} of them unreadable"))
+    rows.append(("inputs", f"{counted(len(errors), 'file')}, {number(len(broken))} unreadable"))
     body = "<table>" + "".join(f"<tr><th>{k}</th><td>{v}</td></tr>" for k, v in rows) + "</table>"
     if not int(p["FINISHED"]):
         body = '<p class="bad">This result is not finished: some rows are not done.</p>' + body
     if broken:
-        lines = "".join(f"<tr>{td(printable(result.files[i]))}{td(errors[i])}</tr>" for i in broken[:N_FILE])
+        lines = "".join(f"<tr>{td(result.files[i])}{td(errors[i])}</tr>" for i in broken[:N_FILE])
         more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
         body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
     return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
@@ -170,13 +171,15 @@ def maps_section(survey):
 def repeats_section(survey):
     r = survey.repeats
     every = f"; looked for among every {r.every}th star" if r.every > 1 else ""
+    unjoined = "".join(f'<p class="soft">{words}.</p>' for words in r.unjoined)
     if r.n_pair == 0:
-        return f'<p class="soft">No star was fitted more than once without a warning{every}.</p>'
-    body = (f"<p>{number(r.n_star)} stars have {number(r.n_row)} rows without a warning{every}. "
-            f"Each star gives the differences of its first two rows, the next two, and so on: "
-            f"{number(r.n_pair)} pairs. Scatter is half the width of the central 68 % of these, "
-            "by the root of 2; a width of 1 in units of the stated error means that the error is "
-            "what rows of one star differ by.</p>")
+        return unjoined + ('<p class="soft">No star was fitted more than once without a '
+                           f"warning{every}.</p>")
+    body = (f"{unjoined}<p>{counted(r.n_star, 'star has', 'stars have')} {number(r.n_row)} rows without "
+            f"a warning{every}. Each star gives the differences of its first two rows, the next two, "
+            f"and so on: {counted(r.n_pair, 'pair')}. "
+            "Scatter is half the width of the central 68 % of these, by the root of 2; a width of 1 "
+            "in units of the stated error means that the error is what rows of one star differ by.</p>")
     rows = []
     for p in survey.result.parameters:
         delta, error = r.delta[p], np.hypot(*r.errors[p])
@@ -195,27 +198,28 @@ def epochs_section(survey):
     result, s = survey.result, survey.sample
     has = survey.good & np.isfinite(s["VRAD_PVAL"])
     n = int(has.sum())
+    if n == 0:
+        return '<p class="soft">No row without a warning has two or more epochs.</p>'
     low = int((s["VRAD_PVAL"][has] < LOW_PVAL).sum())
-    body = (f"<p>{counted(n, 'row')} without a warning have two or more epochs; of "
-            f"{number(low)} ({share(low, n)}) a constant velocity has a probability (VRAD_PVAL) "
-            f"below {LOW_PVAL:g}. Where velocities are constant and their errors true, all "
-            "probabilities are as frequent, as the dotted line says.</p>")
+    body = (f"<p>{counted(n, 'row without a warning has', 'rows without a warning have')} two or "
+            f"more epochs; in {number(low)} of them ({share(low, n)}) a constant velocity has a "
+            f"probability (VRAD_PVAL) below {LOW_PVAL:g}. With constant velocities and true errors "
+            "all probabilities are equally frequent (dotted line).</p>")
     body += page.image(charts.constant(survey), "probabilities of a constant velocity")
     excess = np.where(has, s["VRAD_CHI2"] / np.maximum(s["N_EPOCH"] - 1, 1), -1)
     at = np.argsort(-excess, kind="stable")[:min(N_VARIABLE, n)]
     rows = survey.rows[at]
-    if len(rows):
-        names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
-        body += "<h3>Most variable stars</h3>" + page.image(
-            charts.curves(result, rows, names), "velocities of the most variable stars")
-    return body
+    names = [text(result.catalog["IDENTIFIER"][row])[-28:] for row in rows]
+    return body + "<h3>Most variable stars</h3>" + page.image(
+        charts.curves(result, rows, names), "velocities of the most variable stars")
 
 
 def pairs_section(survey):
     result, s = survey.result, survey.sample
     n = sum(r.count for r in survey.reasons("info") if r.name == "PAIR")
-    body = (f"<p>{counted(n, 'row')} ({share(n, survey.n_fitted)} of the fitted ones) are fitted "
-            "as two stars; each has the values of the brighter one.</p>")
+    body = (f"<p>{counted(n, 'row is', 'rows are')} fitted as two stars "
+            f"({share(n, survey.n_fitted)} of the fitted rows); the columns without _2 are those "
+            "of the brighter star.</p>")
     body += page.image(charts.pairs(survey), "velocity differences of two stars")
     gain = np.where(s["SB2"] == 1, s["SB2_GAIN"], -np.inf)
     rows = []
@@ -270,8 +274,10 @@ class Stars:
         values = self.result.row(row)
         parts = []
         for p in self.result.parameters if values["STATUS"] == FITTED else ():
+            if not np.isfinite(values[p]):  # its library has no such label
+                continue
             digits, unit = SYMBOL.get(p, (p, 3))[1], unit_of(self.result, p)
-            words = f"{fixed(values[p], digits)} ± {fixed(values[p + '_ERR'], digits)}"
+            words = measured(values[p], values[p + "_ERR"], digits)
             if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
                 words = f"< {fixed(values[p] + values[p + '_ERR'], digits)}"
             parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
@@ -348,8 +354,8 @@ def main(options):
     drawn = sorted(set(examples + worst + survey.typical))
     stars = Stars(result, drawn, options)
     title = os.path.basename(path)
-    subtitle = f"{result.n_row} rows of {len(result.files)} files, written by starmill " \
-               f"{result.provenance['VERSION']}, {result.provenance['END_TIME']}"
+    subtitle = f"{counted(result.n_row, 'row')} of {counted(len(result.files), 'file')}, " \
+               f"written by starmill {result.provenance['VERSION']}, {result.provenance['END_TIME']}"
     with plt.rc_context(STYLE):
         sections = [
             ("run", "Run", run_section(survey)),
@@ -367,8 +373,8 @@ def main(options):
     sections += [
         ("worst", "Worst stars", stars.section(
             worst, "Fitted rows with the highest reduced chi-square, the worst first. Grey is the "
-            "spectrum, red the model, blue the residual in units of the error, to ±5; sand marks "
-            "bad pixels.")),
+            "spectrum, orange the model, blue the residual in units of the error, to ±5; sand "
+            "marks bad pixels.")),
         ("typical", "Typical stars", stars.section(
             survey.typical, "Rows without a warning, along S/N: of each twelfth the one with the "
             "median reduced chi-square.")),
@@ -377,9 +383,9 @@ def main(options):
     ]
     footer = "Counts are of all rows."
     if result.n_damaged:
-        footer = f"Counts are of all rows but {result.n_damaged} damaged ones."
+        footer = f"Counts are of all rows but {counted(result.n_damaged, 'damaged one')}."
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
     whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
-    write_whole(output, [whole.encode("utf-8", "replace")])
-    print(output)
+    write_whole(output, [whole.encode()])
+    print(printable(output))

@@ -43,6 +43,11 @@ def number(value, digits):
     return f"{value:.{digits}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
+def measured(value, error, digits):
+    """Format a value with its error if it has one."""
+    return number(value, digits) + f" ± {number(error, digits)}" * bool(np.isfinite(error))
+
+
 def symmetric(triangle, n):
     """Return the matrix of n columns of which /fits has the upper triangle."""
     full = np.zeros((n, n))
@@ -287,7 +292,7 @@ class Result:
         return list(dict.fromkeys(found))
 
     def _find(self, star):
-        keys = [("IDENTIFIER", star.encode()), ("OBJECT", star.encode())] if star else []
+        keys = [(name, os.fsencode(star)) for name in ("IDENTIFIER", "OBJECT")] if star else []
         if star.isdecimal() and int(star) < 2**63:
             keys.insert(0, ("TARGETID", int(star)))
         for name, key in keys:

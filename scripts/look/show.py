@@ -80,7 +80,7 @@ def show_epochs(result, row):
 
 
 def show_row(result, row):
-    print(f"{result.path}, row {row} of {result.n_row}")
+    print(f"{printable(result.path)}, row {row} of {result.n_row}")
     for title, group in (("catalog", result.catalog), ("fits", result.fits)):
         print(f"\n{title}")
         for name in result.names(group):

@@ -18,13 +18,15 @@ from look.result import FITTED, VSINI_UNRESOLVED
 MAX_SAMPLE = 400_000  # rows that are held
 MAX_KEYS = 1_000_000  # rows among which repeats are looked for
 MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
-NEAR_AS = 1.5  # arcsec between rows of one star
+NEAR_AS, FAR_AS = 1.5, 60  # arcsec between rows of one star, and of one name
+CROWD = 100  # rows in a cell of NEAR_AS: more share a placeholder, not a star
+NO_SN = -1e9  # S/N of an arm without a good pixel
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
               2: ("WARNED", "another warning concerns the velocity")}
 
 Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
-Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta errors sn")
+Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every unjoined delta errors sn")
 
 
 def half_width(values):
@@ -55,18 +57,42 @@ def object_keys(objects):
     return np.where(objects == b"", np.uint64(0), key)
 
 
-def joined_by_place(key, place):
-    """A number for each star of the rows [n]: those of one key, and where a row shares its key with
-    no other, those within NEAR_AS of it.  place [n][2]: right ascension and declination, NaN: not
-    known."""
-    _, star, n = np.unique(key, return_inverse=True, return_counts=True)
-    known = np.flatnonzero(np.isfinite(place).all(axis=1))
-    ra, dec = np.radians(place[known]).T
-    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=1)
-    pair = known[cKDTree(unit).query_pairs(np.radians(NEAR_AS / 3600), output_type="ndarray")]
-    one, other = star[pair[(n[star[pair]] == 1).any(axis=1)]].T
-    graph = coo_matrix((np.ones(len(one)), (one, other)), (len(n), len(n)))
-    return connected_components(graph, directed=False)[1][star]
+def has_place(ra, dec):
+    """Catalogues mark unknown positions by NaN, -999 and the like, or two zeros."""
+    return (np.abs(ra) <= 360) & (np.abs(dec) <= 90) & ((ra != 0) | (dec != 0))
+
+
+def unit_vectors(ra, dec):
+    ra, dec = np.radians(ra), np.radians(dec)
+    return np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=-1)
+
+
+def joined(key, ra, dec, by_place):
+    """(number of the star of each row, words on rows that are not joined).  A star's rows have one
+    key and are within FAR_AS of its first; by_place: a row that shares its key with no other belongs
+    to the rows within NEAR_AS.  A crowd is not joined: its pairs would fill the memory."""
+    near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
+    known = has_place(ra, dec)
+    unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
+    _, first, star = np.unique(key, return_index=True, return_inverse=True)
+    first = first[star]
+    other = known & known[first]
+    other[other] = np.linalg.norm(unit[other] - unit[first[other]], axis=1) > far
+    star[other] = len(key) + np.arange(other.sum())
+    n = np.bincount(star)
+    at = np.flatnonzero(known & by_place)
+    cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
+                            return_counts=True)[1:]
+    crowd = n_row[cell.ravel()] > CROWD
+    words = [f"{count} of the rows {why}" for count, why in (
+        (other.sum(), f"are over {FAR_AS} arcsec from the first of their name: not compared by name"),
+        ((n[star[at[crowd]]] == 1).sum(), f"share their position with over {CROWD} others, as "
+         "placeholders do: not compared by position")) if count]
+    at = at[~crowd]
+    pair = at[cKDTree(unit[at]).query_pairs(near, output_type="ndarray")]
+    a, b = star[pair[(n[star[pair]] == 1).any(axis=1)]].T
+    graph = coo_matrix((np.ones(len(a), bool), (a, b)), (len(n), len(n)))
+    return connected_components(graph, directed=False)[1][star], words
 
 
 class Survey:
@@ -99,6 +125,8 @@ class Survey:
         self.fitted = self.sample["STATUS"] == FITTED
         self.good = self.fitted & (self.sample["RVS_WARN"] == 0)
         self.sn = result.sn(self.sample)
+        for sn in (self.sn, *(self.sample["SN_" + arm] for arm in result.arms)):
+            sn[sn <= NO_SN] = np.nan
         self.typical = self._choose_typical()
         self.repeats = self._find_repeats()
 
@@ -182,20 +210,21 @@ class Survey:
             key = np.where(named, key, by_name)
             named |= by_name != 0
             key = np.where(named, key, mixed(~block.rows))
-        place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]], axis=1)
-        known = np.isfinite(place).all(axis=1) & (self.key_every == 1)
+        place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]])
+        known = has_place(*place) & (self.key_every == 1)
         use = (named | known) & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
         use &= block["FIT_INFO"] & self._no_repeat == 0
         use &= mixed(key) % np.uint64(self.key_every) == 0
         self._keys.append(key[use])
         self._key_rows.append(block.rows[use])
-        self._places.append(np.where(known[:, None], place, np.nan)[use])
+        self._places.append(place[:, use])
 
     def _find_repeats(self):
         """Differences of a star's first and second, third and fourth, ... rows, and errors
         and S/N of both."""
         key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
-        key = joined_by_place(key, np.concatenate(self._places))
+        place = np.concatenate(self._places, axis=1)
+        key, unjoined = joined(key, *place, by_place=self.key_every == 1)
         self._keys = self._key_rows = self._places = None
         order = np.lexsort((row, key))
         key, row = key[order], row[order]
@@ -222,7 +251,8 @@ class Survey:
             own = ~np.all([(d == 0) | np.isnan(d) for d in delta.values()], axis=0)
             delta, errors = {p: d[own] for p, d in delta.items()}, {p: e[:, own] for p, e in errors.items()}
             left, sn = left[own], sn[:, own]
-        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, errors, sn)
+        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, unjoined, delta,
+                       errors, sn)
 
     def _read(self, name, rows):
         """Some rows of a column, ascending, in blocks."""

@@ -193,7 +193,8 @@ def without_pictures():
         yield
 
 
-PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+         "text": True, "errors": "surrogateescape"}
 
 
 def ended(line, env=None, **how):

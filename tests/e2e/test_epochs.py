@@ -148,4 +148,4 @@ class Epochs(ProgramTest):
         good = self.row["RVS_WARN"] == 0
         n, low = good.sum(), (good & (self.row["VRAD_PVAL"] < 1e-3)).sum()
         with open(tmp("epochs.html"), encoding="utf-8") as f:
-            self.assertTrue(f"{low} ({100 * low / n:.1f} %) a constant velocity" in f.read())
+            self.assertTrue(f"{low} of them ({100 * low / n:.1f} %) a constant velocity" in f.read())

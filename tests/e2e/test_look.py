@@ -127,6 +127,22 @@ class Show(Look):
         self.refused("show", FIT, "1", said=["no row has the TARGETID", "'1'", "--print identifier"])
         self.refused("show", LIBRARY, "1", said=["is not a result of starmill"], status=4)
 
+    def test_names_that_are_no_utf_8(self):
+        def edit(_, catalog):
+            catalog["IDENTIFIER"][7], catalog["OBJECT"][7] = b"G\xe4a", b"$x_{"
+
+        path, name = copied("n\udcfe.h5", edit=edit), "G\udce4a"
+        out = self.job("show", path, name)
+        self.assertIn("n\\xfe.h5, row 7 of", out)
+        self.assertRegex(out, r"IDENTIFIER +G\\xe4a ")
+        self.refused("show", path, "\udce4", said=["n\\xfe.h5: no row has", "OBJECT '\\xe4'"])
+        said = self.job("plot", path, name, "--models", MODELS)
+        self.assertEqual((said, os.path.exists(tmp(name + ".png"))), ("G\\xe4a.png\n", True))
+        out = self.job("select", path, f"IDENTIFIER == '{name}'", "--print", "identifier")
+        self.assertEqual(out, "G\\xe4a\n")
+        self.job("merge", "--output", tmp("m\udcff.h5"), path)
+        self.assertIn("finished already", self.job("merge", "--output", tmp("m\udcff.h5"), path))
+
 
 @functools.cache
 def large():
@@ -142,6 +158,7 @@ def large():
             fits["RVS_WARN"].dtype)
         fits["SUCCESS"][::5] = 0
         fits["TARGETID"] = 2**60 + np.arange(n) // 2
+        catalog["TARGET_RA"] = catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.008
         catalog["SPECTYPE"][::3] = b"STAR"
         catalog["SPECTYPE"][1::3] = b"GALAXY"
 
@@ -397,13 +414,14 @@ class Report(Look):
             fits["VRAD"] = rng.normal(30, 5, n)
             fits["VRAD_ERR"][:] = 4.0
             catalog["OBJECT"][:] = b"<script>alert(1)</script>"
-            catalog["TARGET_RA"] = np.arange(n) * 0.3
+            catalog["TARGET_RA"] = (fits["TARGETID"] - 10**16) * 0.3
             catalog["TARGET_DEC"] = np.full(n, 60.0)
             fits["TARGETID"][1], catalog["TARGET_RA"][1] = -1, catalog["TARGET_RA"][3] + 2e-4
             catalog["OBJECT"][1] = b""
             fits["RVS_WARN"][:] = 0
             fits["RVS_WARN"][::10] = 256 + 8
             fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
+            fits["SN_B"][::10] = -1e9  # no pixel
 
         path = copied("survey.h5", 1000, edit)
         f = read(path)
@@ -427,7 +445,8 @@ class Report(Look):
         for a in "BRZ":
             at = fitted & (f["NPIX_" + a] > 0)
             self.assertEqual(got[f"n-{a}"], at.sum())
-            self.assertEqual(got[f"SN_{a}-p50"], np.median(f["SN_" + a][at]))
+            known = at & (f["SN_" + a] > -1e9)
+            self.assertEqual(got[f"SN_{a}-p5"], np.percentile(f["SN_" + a][known], 5))
             self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
         # pairs, one star after the other; one by its position
         delta = [f["VRAD"][3] - f["VRAD"][1]]
@@ -478,6 +497,47 @@ class Report(Look):
         finally:
             os.rename(SURVEY + ".away", SURVEY)
         self.assertIn("cannot be read: No such file", content(tmp("away.html"), "r"))
+
+    def test_one_star(self):
+        def edit(fits, _):
+            fits["ALPHAFE"][0] = fits["ALPHAFE_ERR"][0] = fits["FEH_ERR"][0] = np.nan
+            fits["FEH"][0], fits["RVS_WARN"][0], fits["STATUS"][0] = -1.5, 0, FITTED
+
+        path = copied("one.h5", 1, edit)
+        with without_pictures():
+            self.job("report", path, "--no-spectra")
+        page = content(path + ".html", "r")
+        card = page[page.index("<h2>Worst"):page.index("<h2>Typical")]
+        for words in ("<p>1 row of 1 file, written", "1 file, 0 unreadable", "[Fe/H] −1.50 dex"):
+            self.assertIn(words, page)
+        self.assertIn("orange the model", card)
+        self.assertNotIn("[α/Fe]", card)
+
+    def test_rows_of_one_placeholder_position_are_no_star(self):
+        from look import charts
+        from look.result import Result
+        from look.survey import Survey
+        n = 5000
+
+        def edit(fits, catalog):
+            fits["STATUS"][:], fits["RVS_WARN"][:], fits["FIT_INFO"][:] = FITTED, 0, 0
+            fits["TARGETID"][:], fits["VRAD"] = -1, np.arange(n, dtype=float)
+            catalog["TARGET_RA"][:], catalog["TARGET_DEC"][:], catalog["OBJECT"][:] = ra, dec, name
+            catalog["TARGET_RA"] += step * np.arange(n)
+
+        for ra, dec, step, name, said in (
+                (0, 0, 0, b"", []), (-999, -999, 0, b"", []), (np.nan, np.nan, 0, b"", []),
+                (12, -30, 0.03, b"STAR", [f"{n - 1} of the rows are over 60 arcsec from the first"]),
+                (12, -30, 0, b"", [f"{n} of the rows share their position with over 100 others"]),
+                (12, -30, 1e-8, b"", [f"{n} of the rows share their position with over 100 others"])):
+            with self.subTest((ra, dec, step)):
+                survey = Survey(Result(copied("place.h5", n, edit)))
+                survey.result.file.close()
+                self.assertEqual(survey.repeats.n_pair, 0)
+                self.assertEqual([w[:len(s)] for w, s in zip(survey.repeats.unjoined, said)], said)
+                self.assertEqual(charts.sky(survey) is None, not said)
+        done = run("merge", "--calibrate", "--output", tmp("place-merged.h5"), tmp("place.h5"))
+        self.assertIn(f"warning: --calibrate: {said[0]}", done.stderr)
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
         from look import survey

@@ -78,7 +78,7 @@ class Pairs(ProgramTest):
             run("report", "--no-spectra", tmp("pairs.h5"))
         with open(tmp("pairs.h5.html"), encoding="utf-8") as f:
             page = f.read()
-        self.assertIn(f"{len(found)} rows ({100 * len(found) / len(APART):.1f} %", page)
+        self.assertIn(f"{len(found)} rows are fitted as two stars ({100 * len(found) / len(APART):.1f} %", page)
         for row in found:
             self.assertIn(f'data-key="pair-gain-{row}"', page)
         run("export", "--output", tmp("products"), tmp("pairs.h5"))
