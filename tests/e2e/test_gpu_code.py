@@ -46,8 +46,7 @@ def machine_code():
     output_of(extract, "--extract-elf", "sm_90", os.environ["MILL_KERNELS"], cwd=folder)
     for path in glob.glob(os.path.join(folder, "*.cubin")):
         if ALL or re.search("rounds|answer_f32|digest|start", path):  # those of a fit in float32
-            # all but a kernel that reads its parameters through c[0x0][0x198], their address, which the
-            # simulator does not set
+            # all but a kernel of which the simulator moves gridded potentials by 1e-4; its PTX is right
             put(path[:-5] + "sass", re.sub(r"\.text\.(\S*particle_move)", r".other.\1",
                                            output_of(disassemble, "-g", "-hex", path)))
     return {"PTXSIM_SASS": folder}
@@ -129,14 +128,11 @@ class GpuCode(ProgramTest):
             self.same_fits(SHORT + NARROW, sdss, lib=fgk, **variables)
             line = ["sample", "--fit", tmp("cpu.h5"), "--library", fgk, "--overwrite", *SAMPLE, sdss]
             run(*line, "--backend", "cpu", "--output", tmp("cpu-sample.h5"))
-            # Digests by PTX from here on: where one lane leaves a barrier of its own (BREAK), the simulator
-            # lets it leave also what other lanes have in the same barrier register.
-            but_digest = variables and {"PTXSIM_SASS": shutil.copytree(
-                variables["PTXSIM_SASS"], tmp("sample"), ignore=shutil.ignore_patterns("*digest*"))}
             self.simulated(SIMULATED, *line, "--backend", "cuda", "--output", tmp("gpu-sample.h5"),
-                           **but_digest)
+                           **variables)
             cpu, gpu = read(tmp("cpu-sample.h5")), read(tmp("gpu-sample.h5"))
             np.testing.assert_array_equal(gpu["STATUS"], cpu["STATUS"])
+            np.testing.assert_allclose(gpu["POST_MEAN"], cpu["POST_MEAN"], rtol=1e-4)
             self.same_fits("slots: 2\nbinaries: true\n", tmp("pairs.fits"), lib=coarse_library(),
-                           **but_digest)
+                           **variables)
             np.testing.assert_array_equal(read(tmp("cuda.h5"))["SB2"], 1)
