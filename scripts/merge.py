@@ -9,7 +9,7 @@ import shlex
 import shutil
 
 from basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
-                    refuse_foreign, replacing)
+                    refuse_foreign, replacing, warn)
 
 check_packages("merge", "numpy", "h5py")
 
@@ -28,6 +28,7 @@ SHIFTED = {"catalog/FILE": FILES, "catalog/FIRST_EXPOSURE": EXPOSURES,
 PRIMARY = "catalog/PRIMARY"
 MEANING = "1 in one row of each star, the best one: fitted, then VRAD_GOOD, then the highest S/N " \
     "of all arms together"
+FAR_AM, MOST_PLACES = 1, 64  # as io/catalog/places.h
 
 
 def refuse(message):
@@ -210,6 +211,26 @@ def copy_part(part, start, columns, file, lock):
             refuse(f"{part.path} is not finished any more: a run fits it again")
 
 
+def by_place(star, ra, dec):
+    """Return the number of the first row of each row's star, where rows of one number in star [n]
+    that are more than FAR_AM apart are different stars; of a number with more than MOST_PLACES
+    places each further row.  A row whose position (degrees) is unknown is where the first is."""
+    _, first, star, n = np.unique(star, return_index=True, return_inverse=True, return_counts=True)
+    found = first[star]
+    left = np.flatnonzero((n[star] > 1) & (np.abs(ra) <= 360) & (np.abs(dec) <= 90))
+    ra, dec = np.radians(ra[left]), np.radians(dec[left])
+    unit = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)])
+    for k in range(MOST_PLACES):
+        _, at, which = np.unique(star[left], return_index=True, return_inverse=True)
+        at = at[which]
+        far = ((unit - unit[:, at]) ** 2).sum(axis=0) > np.radians(FAR_AM / 60) ** 2
+        if k:
+            found[left] = left[at]
+        left, unit = left[far], unit[:, far]
+    found[left] = left
+    return found
+
+
 def primary(file):
     """Return 1 for the best row of each star (fitted, good velocity, highest S/N), else 0."""
     fits, objects = file["fits"], file["catalog/OBJECT"][...]
@@ -220,11 +241,17 @@ def primary(file):
         if name.startswith("SN_"):
             sn = fits[name][...]
             sn2 += np.where((sn > 0) & np.isfinite(sn), sn, 0.0) ** 2
-    # a star is identified by its name, else its number, else its row
+    # a star is identified by its name, else its number, else its row; and by its place
     star = np.unique(objects, return_inverse=True)[1]
     numbers = np.unique(targets, return_inverse=True)[1] + n_row
     star = np.where(objects != b"", star,
-                    np.where(targets != -1, numbers, 2 * n_row + np.arange(n_row)))
+                    np.where(targets >= 0, numbers, 2 * n_row + np.arange(n_row)))
+    n_name = len(np.unique(star))
+    star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
+    n_far = len(np.unique(star)) - n_name
+    if n_far:
+        warn(f"{n_far} stars are more than 1 arcmin from the first row of their name or TARGETID: "
+             "each has a primary row of its own")
     order = np.lexsort((np.arange(n_row), -sn2, -quality, star))
     found = np.zeros(n_row, np.uint8)
     is_first = np.ones(n_row, bool)

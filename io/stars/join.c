@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/stars/join.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/catalog/places.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
@@ -73,8 +73,8 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
 /* Names before identifiers before rows that have neither, which equal nothing. */
 static int compare_object(const entry *a, const entry *b)
 {
-  const int kind_a = a->object[0] ? 0 : a->target_id != -1 ? 1 : 2;
-  const int kind_b = b->object[0] ? 0 : b->target_id != -1 ? 1 : 2;
+  const int kind_a = a->object[0] ? 0 : a->target_id >= 0 ? 1 : 2;
+  const int kind_b = b->object[0] ? 0 : b->target_id >= 0 ? 1 : 2;
   if (kind_a != kind_b)
     return kind_a - kind_b;
   if (kind_a == 0)
@@ -126,19 +126,9 @@ static int compare_dec(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Degrees between two positions; right also for very small ones (haversines). */
 static double distance_deg(const entry *a, const entry *b)
 {
-  const double deg = atan(1.0) / 45.0;
-  const double s_dec = sin(0.5 * deg * (b->dec - a->dec)), s_ra = sin(0.5 * deg * (b->ra - a->ra));
-  const double h = s_dec * s_dec + cos(deg * a->dec) * cos(deg * b->dec) * s_ra * s_ra;
-  return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
-}
-
-/* Catalogues write -999 or so where a position is unknown. */
-static int has_position(const entry *e)
-{
-  return fabs(e->ra) <= 360 && fabs(e->dec) <= 90;
+  return mill_place_distance_deg(a->ra, a->dec, b->ra, b->dec);
 }
 
 static int64_t owner_of(const survey *all, int64_t i)
@@ -152,12 +142,12 @@ static int64_t owner_of(const survey *all, int64_t i)
  * none.  A number that is no position tells nothing. */
 static void tell_far(const survey *all)
 {
-  const double far_deg = 1.0 / 60.0;
   int64_t n = 0;
   const entry *one = NULL;
   for (int64_t i = 0; i < all->n_entry; i++) {
     const entry *e = &all->entry[i], *first = &all->entry[all->owner[i]];
-    if (has_position(e) && has_position(first) && distance_deg(e, first) > far_deg && n++ == 0)
+    if (mill_place_known(e->ra, e->dec) && mill_place_known(first->ra, first->dec) &&
+        distance_deg(e, first) > MILL_FAR_DEG && n++ == 0)
       one = e;
   }
   if (n > 0)
@@ -175,7 +165,7 @@ static int join_near(survey *all, double radius_deg)
   int64_t n = 0;
   MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
   for (int64_t i = 0; i < all->n_entry; i++)
-    if (has_position(&all->entry[i]))
+    if (mill_place_known(all->entry[i].ra, all->entry[i].dec))
       sorted[n++] = &all->entry[i];
   if (n > 0)
     qsort(sorted, (size_t)n, sizeof *sorted, compare_dec);

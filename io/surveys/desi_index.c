@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/catalog/places.h"
 #include "io/surveys/desi_file.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
@@ -244,6 +245,30 @@ done:
   return err;
 }
 
+/* The first FITS row of the star of each kept row, by TARGETID and place; a negative TARGETID is
+ * nobody's.
+ *
+ *  kept [n]  in/out  place: FITS rows, ascending; key: of their stars
+ */
+static void find_stars(const fibermap *map, int64_t n, mill_keyed *kept, const char **warning)
+{
+  mill_places places = {0};
+  for (int64_t i = 0; i < n; i++)
+    kept[i].key = map->target_id[kept[i].place];
+  qsort(kept, (size_t)n, sizeof *kept, mill_by_key);
+  for (int64_t i = 0, id = -1; i < n; i++) {
+    const int64_t row = kept[i].place;
+    if (kept[i].key != id)
+      places.n = 0;
+    id = kept[i].key;
+    kept[i].key =
+        id < 0 ? row : mill_places_first(&places, row, map->target_ra[row], map->target_dec[row]);
+    if (places.n > 1)
+      *warning = MILL_TOLD_PLACES;
+  }
+  qsort(kept, (size_t)n, sizeof *kept, mill_by_key);
+}
+
 /* Put the kept FITS rows into groups, one per row of the result.
  *
  *  fits_row [n]  in   kept rows, ascending
@@ -254,44 +279,29 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
                       mill_file_index *index)
 {
   int err = MILL_OK;
-  mill_keyed *by_target = NULL, *group = NULL;
-  MILL_TRY(MILL_ALLOC(n, &by_target));
-  MILL_TRY(MILL_ALLOC(n, &group));
-  for (int64_t i = 0; i < n; i++)
-    by_target[i] = (mill_keyed){map->target_id[fits_row[i]], fits_row[i]};
   int64_t n_group = 0;
-  if (joint) {
-    qsort(by_target, (size_t)n, sizeof *by_target, mill_by_key);
-    /* a group is known by its first FITS row, in order of which groups come;
-     * key here is that row, place where the group begins */
-    for (int64_t i = 0; i < n; i++) {
-      if (i == 0 || by_target[i].key != by_target[i - 1].key)
-        group[n_group++] = (mill_keyed){by_target[i].place, i};
-    }
-    qsort(group, (size_t)n_group, sizeof *group, mill_by_key);
-  } else {
-    for (; n_group < n; n_group++)
-      group[n_group] = (mill_keyed){by_target[n_group].place, n_group};
-  }
+  mill_keyed *kept = NULL; /* key: the first row of its group */
+  MILL_TRY(MILL_ALLOC(n, &kept));
+  for (int64_t i = 0; i < n; i++)
+    kept[i] = (mill_keyed){fits_row[i], fits_row[i]};
+  if (joint)
+    find_stars(map, n, kept, &index->warning);
+  for (int64_t i = 0; i < n; i++)
+    n_group += i == 0 || kept[i].key != kept[i - 1].key;
   MILL_TRY(mill_file_index_alloc(index, n_group, n));
-  for (int64_t i = 0; i < n_group; i++) {
-    mill_catalog_row *row = &index->row[i];
-    row->first_exposure = index->n_exposure;
-    const int64_t start = group[i].place;
-    for (int64_t j = start;
-         j < n && (j == start || (joint && by_target[j].key == by_target[start].key)); j++) {
-      const int64_t at = by_target[j].place;
-      mill_file_index_add(index, at, map->exp_id[at], map->mjd[at]);
-      if (row->n_exposure == INT32_MAX)
-        MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
-                  (long long)by_target[j].key);
-      row->n_exposure++;
-    }
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t at = kept[i].place;
+    if (i == 0 || kept[i].key != kept[i - 1].key)
+      index->row[index->n_row++].first_exposure = i;
+    mill_catalog_row *row = &index->row[index->n_row - 1];
+    mill_file_index_add(index, at, map->exp_id[at], map->mjd[at]);
+    if (row->n_exposure == INT32_MAX)
+      MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
+                (long long)map->target_id[at]);
+    row->n_exposure++;
   }
-  index->n_row = n_group;
 done:
-  mill_free(by_target);
-  mill_free(group);
+  mill_free(kept);
   return err;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/catalog/places.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
@@ -16,7 +17,7 @@ enum { N_KNOWN_WAVE = 8 /* wavelength sets remembered, to find rows that share t
 /* Rows of one NAME and one EXPOSURE. */
 typedef struct exposure {
   int64_t first_row; /* the lowest: its number outside */
-  int64_t star_row;  /* the lowest of all rows of that NAME */
+  int64_t star_row;  /* the lowest of all rows of that NAME at that place */
   int32_t id;        /* EXPOSURE, -1: none */
 } exposure;
 
@@ -68,7 +69,7 @@ static int recognise(const mill_fits_guard *guard)
 
 typedef struct row_key {
   const char *name, *arm;
-  int64_t row, id;
+  int64_t row, id, star_row;
 } row_key;
 
 static int ascending(int64_t x, int64_t y)
@@ -91,6 +92,14 @@ static int compare_keys(const void *a, const void *b)
 static int compare_rows(const void *a, const void *b)
 {
   return ascending(((const row_key *)a)->row, ((const row_key *)b)->row);
+}
+
+static int compare_stars(const void *a, const void *b)
+{
+  const row_key *x = a, *y = b;
+  if (x->star_row != y->star_row)
+    return ascending(x->star_row, y->star_row);
+  return x->id != y->id ? ascending(x->id, y->id) : ascending(x->row, y->row);
 }
 
 static int compare_exposures(const void *a, const void *b)
@@ -156,26 +165,38 @@ static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
   return n_left;
 }
 
-/* key [n] is sorted, all of one NAME: make its exposures. */
-static void add_star(generic *g, row_key *key, int64_t n, const int64_t *target_id)
+/* key [n], all of one NAME: the star of each row, by its place. */
+static void find_places(row_key *key, int64_t n, const catalog *c, const char **warning)
+{
+  mill_places places = {0};
+  qsort(key, (size_t)n, sizeof *key, compare_rows);
+  for (int64_t i = 0; i < n; i++)
+    key[i].star_row = mill_places_first(&places, key[i].row, c->ra[key[i].row], c->dec[key[i].row]);
+  if (places.n > 1)
+    *warning = MILL_TOLD_PLACES;
+  qsort(key, (size_t)n, sizeof *key, compare_stars);
+}
+
+/* key [n] is sorted, all of one NAME: make the exposures of its stars. */
+static void add_stars(generic *g, row_key *key, int64_t n, const catalog *c, const char **warning)
 {
   int64_t star_row = key[0].row;
   for (int64_t i = 1; i < n; i++)
     star_row = key[i].row < star_row ? key[i].row : star_row;
-  n = set_apart(g, key, n, star_row, target_id);
+  n = set_apart(g, key, n, star_row, c->target_id);
+  find_places(key, n, c, warning);
   for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && key[end].id == key[i].id;)
+    for (end = i + 1; end < n && key[end].star_row == key[i].star_row && key[end].id == key[i].id;)
       end++;
-    qsort(key + i, (size_t)(end - i), sizeof *key, compare_rows);
     g->exposure[g->n_exposure++] =
-        (exposure){.first_row = key[i].row, .star_row = star_row, .id = (int32_t)key[i].id};
+        (exposure){.first_row = key[i].row, .star_row = key[i].star_row, .id = (int32_t)key[i].id};
     g->kind[key[i].row] = FIRST;
     for (int64_t k = i; k < end; k++)
       g->next_row[key[k].row] = k + 1 < end ? key[k + 1].row : -1;
   }
 }
 
-static int group_rows(generic *g, const catalog *c)
+static int group_rows(generic *g, const catalog *c, const char **warning)
 {
   int err = MILL_OK;
   row_key *key = NULL;
@@ -208,7 +229,7 @@ static int group_rows(generic *g, const catalog *c)
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && strcmp(key[end].name, key[i].name) == 0;)
       end++;
-    add_star(g, key + i, end - i, c->target_id);
+    add_stars(g, key + i, end - i, c, warning);
   }
   qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
         g->joint ? compare_joint : compare_exposures);
@@ -269,7 +290,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   generic *g = state;
   catalog c = {0};
   MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, &c, NULL));
-  MILL_TRY(group_rows(g, &c));
+  MILL_TRY(group_rows(g, &c, &index->warning));
   MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
     mill_catalog_row *row = &index->row[index->n_row];

@@ -115,8 +115,8 @@ class Reference(EndToEnd):
         """One row of RVTAB, of FIBERMAP that of the first exposure; a model of each."""
         def edit(hdus):
             for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
-                ids = hdus[table].data["TARGETID"]
-                ids[2] = ids[0]
+                for name in {"TARGETID", "TARGET_RA", "TARGET_DEC"} & set(hdus[table].data.names):
+                    hdus[table].data[name][2] = hdus[table].data[name][0]
             columns = hdus["FIBERMAP"].columns + pyfits.ColDefs(
                 [pyfits.Column("EXPID", "J", array=[7, 8, 9])])
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")

@@ -107,6 +107,17 @@ class Exposures(EndToEnd):
             # one model row per exposure, target by target
             self.assertEqual(list(f["models/fits_row"][...]), [0, 0, 0, 1])
 
+    def test_one_identifier_of_several_stars(self):
+        """Rows 0, 2 and 3 have one TARGETID: one is elsewhere, or without a place, or it is nobody's."""
+        for column, row, value, n_exposure in (("TARGET_DEC", 2, 12, [2, 1, 1]), ("TARGET_RA", 2, np.nan, [3, 1]),
+                                               ("TARGETID", slice(None), -1, [1] * 4)):
+            def edit(hdus):
+                as_spectra(hdus)
+                hdus["FIBERMAP"].data[column][row] = value
+            done = self.fit("apart.h5", "--exposures", "joint", "--overwrite", cut("apart.fits", self.ROWS, edit))
+            self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), n_exposure)
+            self.assertEqual("more than 1 arcmin" in done.stderr, value == 12, done.stderr)
+
 
 class Join(EndToEnd):
     """join_by_name: rows of one object in several files become one row."""

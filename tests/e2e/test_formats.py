@@ -273,7 +273,7 @@ class Desi(Formats):
         """Of targets 30, 10, 30, 20, 10, of which 2 and 4 have a bit of the status that is refused."""
         s = Sample("desi", edits="FIBERMAP TARGETID@2=30;FIBERMAP TARGETID@4=10;FIBERMAP FIBER>EXPID;"
                    "FIBERMAP COADD_FIBERSTATUS>FIBERSTATUS;"
-                   + ";".join(f"FIBERMAP EXPID@{i}={101 + i}" for i in range(5)))
+                   + ";".join(f"FIBERMAP EXPID@{i}={101 + i};FIBERMAP TARGET_DEC@{i}=90" for i in range(5)))
         few = "fiberstatus_allowed_bits: [3]\n"
         for joint, config, targets, rows, count in (
                 ("single", "", [30, 10, 30, 20, 10], [0, 1, 2, 3, 4], [1] * 5),

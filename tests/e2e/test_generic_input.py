@@ -176,6 +176,11 @@ class Test(ProgramTest):
             rows = [dict(row, DEC=row["DEC"] + away) for row in self.rows[: len(ARMS)]]
             done = self.fit("far.h5", *args, "--overwrite", written("second.fits", rows), lib=self.lib)
             self.assertEqual("1 rows are more than 1 arcmin" in done.stderr, told, done.stderr)
+            both = [dict(row, EXPOSURE=k) for k, part in enumerate((self.rows[: len(ARMS)], rows)) for row in part]
+            done = self.fit("far.h5", "--config", self.config, "--exposures", "joint", "--overwrite",
+                            written("both.fits", both), lib=self.lib)
+            self.assertEqual("more than 1 arcmin" in done.stderr, told, done.stderr)
+            self.assertEqual(read(self.path, "catalog")["N_EXPOSURE"].tolist(), [1, 1] if told else [2])
 
     def test_the_example_of_the_documentation(self):
         text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")

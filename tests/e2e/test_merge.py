@@ -142,11 +142,17 @@ class Merge(ProgramTest):
         # names go before numbers
         with h5py.File(parts[0], "r+") as f:
             f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
-            for row in range(3):
-                seal(f, row)
-        self.merge("named.h5", parts[0], options=["--primary"])
-        primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
-        self.assertEqual(primary.tolist(), [int(sn[0] >= sn[2]), 1, int(sn[2] > sn[0])] + [1] * 5)
+        for away, told in ((4 / 60, True), (0.9 / 60, False)):  # unless a place is another star's
+            with h5py.File(parts[0], "r+") as f:
+                f["catalog/TARGET_RA"][2] = f["catalog/TARGET_RA"][0]
+                f["catalog/TARGET_DEC"][2] = f["catalog/TARGET_DEC"][0] + away
+                for row in range(3):
+                    seal(f, row)
+            done = self.merge("named.h5", parts[0], options=["--primary", "--overwrite"])
+            self.assertEqual("1 stars are more than 1 arcmin" in done.stderr, told, done.stderr)
+            primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
+            self.assertEqual(primary.tolist(), [int(told or sn[0] >= sn[2]), 1, int(told or sn[2] > sn[0])]
+                             + [1] * 5)
 
     def test_refused(self):
         one = self.one

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/catalog/places.h"
+
+#include <math.h>
+
+int mill_place_known(double ra_deg, double dec_deg)
+{
+  return fabs(ra_deg) <= 360 && fabs(dec_deg) <= 90;
+}
+
+double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_deg,
+                               double other_dec_deg)
+{
+  /* haversines */
+  const double deg = atan(1.0) / 45.0;
+  const double s_dec = sin(0.5 * deg * (other_dec_deg - dec_deg));
+  const double s_ra = sin(0.5 * deg * (other_ra_deg - ra_deg));
+  const double h = s_dec * s_dec + cos(deg * dec_deg) * cos(deg * other_dec_deg) * s_ra * s_ra;
+  return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
+}
+
+int64_t mill_places_first(mill_places *places, int64_t row, double ra_deg, double dec_deg)
+{
+  const int is_known = mill_place_known(ra_deg, dec_deg);
+  int i = 0;
+  for (; i < places->n && is_known; i++) {
+    const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
+    if (!mill_place_known(ra, dec)) { /* the first row had none */
+      places->place[i].ra_deg = ra_deg;
+      places->place[i].dec_deg = dec_deg;
+      break;
+    }
+    if (fabs(dec - dec_deg) <= MILL_FAR_DEG &&
+        mill_place_distance_deg(ra, dec, ra_deg, dec_deg) <= MILL_FAR_DEG)
+      break;
+  }
+  if (i < places->n)
+    return places->place[i].row;
+  if (i == MILL_MOST_PLACES)
+    return row;
+  places->place[i].row = row;
+  places->place[i].ra_deg = ra_deg;
+  places->place[i].dec_deg = dec_deg;
+  places->n++;
+  return row;
+}
