@@ -33,6 +33,9 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_RESOLVED 0.8
 #define MILL_PAIR_SEEN     4.0
 
+/** Errors from which an epoch has no velocity, as the search of one star finds none, km/s. */
+#define MILL_PAIR_ERR_MOST (MILL_ARM_VEL_MOST / MILL_ARM_VEL_NOISE)
+
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
   return slot->n_epoch > 1;
@@ -262,7 +265,7 @@ MILL_HD static inline void mill_pair_epochs_swap(mill_slot *slot)
   }
 }
 
-/** Difference of the stars' velocities: where there are epochs the largest. */
+/** Difference of the stars' velocities: the largest of the epochs that have data. */
 MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -270,9 +273,16 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   double most = fabs(v);
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     const double here = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
-    most = here > most ? here : most;
+    if ((slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0)
+      most = here > most ? here : most;
   }
   return most;
+}
+
+/** Does an epoch tell a star's velocity?  Pixels without weight leave an enormous error. */
+MILL_HD static inline int mill_pair_epoch_tells(const mill_epoch *e, int star)
+{
+  return (e->result.flag & MILL_EPOCH_NO_DATA) == 0 && e->pair_err[star] < MILL_PAIR_ERR_MOST;
 }
 
 /** Those of both into the epochs. */
@@ -285,12 +295,12 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(mill_slot *slot)
                                                    MILL_PAIR_RESOLVED * slot->pair.least_apart;
   for (int i = 0; i < slot->n_epoch && mill_pair_has_epochs(slot); i++) {
     mill_epoch *e = &slot->epoch[i];
-    const int known = isfinite(e->pair_err[0]) && isfinite(e->pair_err[1]);
+    const int known = mill_pair_epoch_tells(e, 0) && mill_pair_epoch_tells(e, 1);
     e->result.flag &= MILL_EPOCH_NO_DATA;
     if (known && !(is_sure && e->exchanged > MILL_PAIR_TOLD))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
     e->search.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
-    e->search.err = e->pair_err[0];
+    e->search.err = known ? e->pair_err[0] : (double)NAN;
     e->result.pair_vrad_km_s = known ? mill_pair_epoch_vrad(slot, i, 1) : (double)NAN;
     e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
   }

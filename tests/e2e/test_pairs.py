@@ -101,7 +101,7 @@ class PairsWithEpochs(ProgramTest):
         for k, path in enumerate(cls.files):
             pair_survey.make(path, os.environ["STARMILL"], (cls.second - cls.first)[:, k], EPOCHS_RATIO,
                              cls.first[:, k], 1 + k, library=library, sn="30,60", vsini="1,8", seed=8)
-        for out, key in ("moving.h5", "true"), ("alone.h5", "false"):
+        for out, key in ("alone.h5", "false"), ("moving.h5", "true"):
             put("epochs.yaml", f"join_by_name: true\nepochs: exposure\nbinaries: {key}\n")
             run("fit", "--library", library, "--output", tmp(out), "--config", tmp("epochs.yaml"),
                 *cls.files)
@@ -127,3 +127,19 @@ class PairsWithEpochs(ProgramTest):
         single, alone = self.row["SB2"] == 0, read(tmp("alone.h5"))
         for name in set(alone) - {"CRC"}:
             self.assertEqual(alone[name][single].tobytes(), self.row[name][single].tobytes(), name)
+
+    def test_an_epoch_without_data_has_no_velocity(self):
+        pair, off = int(np.flatnonzero(CONSTANT)[0]), 1
+        for n_good in 0, 1:
+            with pyfits.open(self.files[off]) as hdus:
+                for arm in "BRZ":
+                    hdus[f"{arm}_IVAR"].data[pair, n_good if arm == "R" else 0:] = 0
+                hdus.writeto(tmp("dark.fits"), overwrite=True)
+            run("fit", "--library", coarse_library(), "--output", tmp("dark.h5"), "--overwrite", "--config",
+                tmp("epochs.yaml"), "--targetid", self.row["TARGETID"][pair], self.files[0], tmp("dark.fits"),
+                self.files[2])
+            row, of = read(tmp("dark.h5")), read(tmp("dark.h5"), "epochs")
+            self.assertEqual((row["SB2"][0], row["N_EPOCH"][0]), (1, N_EPOCH - 1))
+            self.assertLess(row["VRAD_RANGE"][0], 20)
+            for name in "VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR":
+                np.testing.assert_array_equal(np.isnan(of[name]), np.arange(N_EPOCH) == off)
