@@ -30,9 +30,9 @@ typedef struct entry {
 struct mill_start_table {
   int n_par;
   int64_t n_row, n_repeated;
-  double *theta; /* [n_row][n_par] */
-  int32_t *info; /* [n_row] FIT_INFO, NULL: none */
-  entry *entry;  /* [n_entry] sorted */
+  double *theta;       /* [n_row][n_par] */
+  mill_start_fit *fit; /* [n_row], NULL: none */
+  entry *entry;        /* [n_entry] sorted */
   int64_t n_entry;
   char hash[65];
 };
@@ -141,8 +141,8 @@ done:
 
 /* The columns of /fits that a start needs. */
 typedef struct places {
-  const mill_stored_column *par[MILL_MAX_PAR];   /* NULL: fixed */
-  const mill_stored_column *id, *info, *library; /* NULL: it does not matter */
+  const mill_stored_column *par[MILL_MAX_PAR];                  /* NULL: fixed */
+  const mill_stored_column *id, *info, *library, *chisq, *m2ll; /* NULL: it does not matter */
 } places;
 
 /* The column of /fits that has one of the names, whatever the case; NULL: none has. */
@@ -160,7 +160,9 @@ static const mill_stored_column *find_column(const mill_stored_rows *rows,
 static int find_places(const raw_table *raw, const mill_stored_rows *rows, places *at)
 {
   *at = (places){.id = find_column(rows, (const char *[]){key_name[0], NULL}, MILL_TYPE_I64),
-                 .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32)};
+                 .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
+                 .chisq = find_column(rows, (const char *[]){"CHISQ_C_DATA", NULL}, MILL_TYPE_F64),
+                 .m2ll = find_column(rows, (const char *[]){"M2LL", NULL}, MILL_TYPE_F64)};
   if (raw->library > 0)
     at->library = find_column(rows, (const char *[]){"LIBRARY", NULL}, MILL_TYPE_U8);
   if (!at->id || !at->info)
@@ -210,7 +212,12 @@ static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *
     return 0;
   }
   memcpy(&raw->id[i], row + at->id->at, sizeof *raw->id);
-  memcpy(&raw->out->info[i], row + at->info->at, sizeof *raw->out->info);
+  mill_start_fit *fit = &raw->out->fit[i];
+  memcpy(&fit->info, row + at->info->at, sizeof fit->info);
+  if (at->chisq)
+    memcpy(&fit->chisq_c_data, row + at->chisq->at, sizeof fit->chisq_c_data);
+  if (at->m2ll)
+    memcpy(&fit->m2ll, row + at->m2ll->at, sizeof fit->m2ll);
   for (int j = 0; j < n_par; j++) {
     double *theta = &raw->out->theta[i * n_par + j];
     if (at->par[j])
@@ -263,7 +270,7 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   MILL_TRY(start_rows(raw, (int64_t)n_row));
   MILL_TRY(MILL_ALLOC(n_row, &raw->id));
-  MILL_TRY(MILL_ALLOC(n_row, &raw->out->info));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->out->fit));
   MILL_TRY(read_objects(&file, raw));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
   MILL_TRY(mill_result_catalog_known(file.id, raw->path, raw->n_row, raw->known));
@@ -377,7 +384,7 @@ void mill_start_table_free(mill_start_table *table)
 {
   if (!table)
     return;
-  MILL_FREE(table->theta, table->info, table->entry, table);
+  MILL_FREE(table->theta, table->fit, table->entry, table);
 }
 
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
@@ -404,9 +411,9 @@ enum mill_start_found mill_start_table_find(const mill_start_table *table, int64
   return MILL_START_GIVEN;
 }
 
-int32_t mill_start_table_info(const mill_start_table *table, const double *theta)
+const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)
 {
-  return table->info ? table->info[(theta - table->theta) / table->n_par] : 0;
+  return table->fit ? &table->fit[(theta - table->theta) / table->n_par] : NULL;
 }
 
 int64_t mill_start_table_n_repeated(const mill_start_table *table)

@@ -21,7 +21,7 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< it has rows, but each lacks a finite value */
 };
 
-/** Read a table; some (n_label + 9) * 8 bytes a row are held until it is freed.
+/** Read a table; some (n_label + 11) * 8 bytes a row are held until it is freed.
  *
  *  Columns, of any case: TARGETID or OBJECT or both, VRAD, VSINI, and each label of lib as
  *  its column of the result file or by its own name.  Of a FITS file the first table with
@@ -42,8 +42,14 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
                                             const char *object, const double **theta);
 
-/** FIT_INFO of the row that theta of mill_start_table_find is of; 0: the table has none. */
-int32_t mill_start_table_info(const mill_start_table *table, const double *theta);
+/** What a result says of a row; chi-square and -2 ln L of 0: it does not. */
+typedef struct mill_start_fit {
+  int32_t info; /**< FIT_INFO */
+  double chisq_c_data, m2ll;
+} mill_start_fit;
+
+/** The row that theta of mill_start_table_find is of; NULL: the table is no result. */
+const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
 /** Rows of stars that have an earlier row in the table. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);

@@ -59,7 +59,8 @@ static int exit_status_of(const mill_inputs *inputs, const mill_fit_output *out,
   /* a result without a usable row must not look finished */
   const int is_void = n_status[MILL_STATUS_FITTED] == 0;
   const int has_unreadable = inputs->n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0;
-  return is_void || has_unreadable ? EXIT_INCOMPLETE : 0;
+  const int has_other = n_status[MILL_STATUS_OTHER_SPECTRUM] > 0;
+  return is_void || has_unreadable || has_other ? EXIT_INCOMPLETE : 0;
 }
 
 /* Rank 0: state of the existing result, if it is to be continued. */

@@ -74,6 +74,12 @@ static int take_result(void *context, const mill_fit_result *result, const float
   /* the models go first: a row marked done must be complete */
   const double wait_s = mill_wall_s();
   mill_fit_result row = *result;
+  if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
+    mill_log_error("row %lld (counted from 0): its spectrum is not that of %s: restore the inputs, "
+                   "or fit them again",
+                   (long long)result->row, task->call->options->fit);
+    mill_fit_result_init(&row, &task->setup->lib, result->row, result->status);
+  }
   if (task->call->options->models || s->stars.fit.epochs)
     MILL_TRY(mill_flights_put(&task->out->flights, result, model, &row.epoch_crc));
   MILL_TRY(mill_result_put(task->out->result, &row));

@@ -200,9 +200,11 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   if (task->setup->priors)
     mill_prior_table_find(task->setup->priors, row->target_id, row->identifier, star);
   if (task->call->options->fit && star->start) {
-    const int32_t info = mill_start_table_info(task->setup->start, star->start);
-    star->try_all = (info & MILL_INFO_TWO_MINIMA) != 0;
-    star->is_several = (info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
+    const mill_start_fit *fit = mill_start_table_fit(task->setup->start, star->start);
+    star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
+    star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
+    star->start_chisq = fit->chisq_c_data;
+    star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   star->identity = mill_sampled_identity(row->target_id, row->object);
   if (stars->fit.epochs && star->n_segment > 0)

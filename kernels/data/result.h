@@ -25,7 +25,9 @@ MILL_EXTERN_C_BEGIN
   X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
     "line-spread function missing or out of range in all good pixels")                             \
   X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \
-    "sample: the result given by --fit has no solution for this star")
+    "sample: the result given by --fit has no solution for this star")                             \
+  X(MILL_STATUS_OTHER_SPECTRUM, 10, "OTHER_SPECTRUM",                                              \
+    "sample: the spectrum is not that of the result given by --fit")
 
 #define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
 enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };

@@ -57,9 +57,11 @@ typedef struct mill_star {
   int64_t warn;  /**< bits of RVS_WARN that are known before the fit */
   int has_limit; /**< only fitted where the guess's chi-square is at most guess_limit */
   double guess_limit;
-  int try_all;    /**< also starts from the guess: it has several minima */
-  int is_several; /**< in the row that a sample starts from: two stars, or epochs that differ */
-  int stays;      /**< 1: pixels lie in memory of the backend's pin, until mill_pipeline_settle */
+  int try_all;        /**< also starts from the guess: it has several minima */
+  int is_several;     /**< in the row that a sample starts from: two stars, or epochs that differ */
+  double start_chisq; /**< its CHISQ_C_DATA, 0: not known */
+  double start_f;     /**< its M2LL, infinite: of another model than the sample's */
+  int stays; /**< 1: pixels lie in memory of the backend's pin, until mill_pipeline_settle */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
   /** Gaussian priors of its own, instead of those of the settings; sigma 0: none */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];

@@ -25,6 +25,12 @@
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 
+/** Relative difference of one spectrum's chi-squares on different processors at most: float32
+ *  leaves some 1e-6. */
+#define MILL_SAMPLE_SAME 1e-4
+/** F at the end of a fit that begins at the solution is higher by less: by some 0.05. */
+#define MILL_SAMPLE_RISE 5.0
+
 enum {
   MILL_SAMPLE_FIRST = 40,  /**< points of the first proposal by free parameter */
   MILL_SAMPLE_REFUSED = 16 /**< draws by evaluation at most */
@@ -175,11 +181,25 @@ MILL_HD_CALLED static inline void mill_sample_go(const mill_model *m, mill_slot 
   slot->request = MILL_REQ_WEIGH;
 }
 
+/** Is the spectrum another than that of the row that the sample starts from?  The chi-square of the
+ *  continuum without model error depends on the pixels alone, F on wavelengths and line-spread
+ *  functions too. */
+MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
+{
+  const double chisq = slot->starts.given_chisq, f = slot->starts.given_f;
+  return chisq > 0.0 && (!(fabs(slot->result.chisq_c_data - chisq) <= MILL_SAMPLE_SAME * chisq) ||
+                         slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
+}
+
 /** After the fit of a star: its first point.  With no free parameter nothing is sampled. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
   const int most = m->set.sample.max_eval;
+  if (mill_sample_is_other(slot)) {
+    slot->result.status = MILL_STATUS_OTHER_SPECTRUM;
+    return;
+  }
   s->n_point = s->n_draw = s->n_part = 0;
   s->first_point = s->first_draw = s->first_part = 0;
   s->is_last = s->has_ended = 0;

@@ -93,6 +93,8 @@ typedef struct mill_starts {
   int has_given;         /**< start from `given` in place of the guesses */
   int try_all;           /**< and from all guesses after it */
   int is_several;        /**< where `given` is from there are two stars, or epochs that differ */
+  double given_chisq;    /**< chi-square of the continuum in the row of `given`; 0: not known */
+  double given_f;        /**< and its F; infinite: not known */
   int has_limit;         /**< fit only where the guess's chi-square is at most `limit` */
   double limit;
   double given[MILL_MAX_PAR]; /**< [n_deriv] finite, not yet within the limits */

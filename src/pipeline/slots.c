@@ -395,6 +395,8 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
     to->starts.has_given = 1;
     to->starts.try_all = star->try_all;
     to->starts.is_several = star->is_several;
+    to->starts.given_chisq = star->start_chisq;
+    to->starts.given_f = star->start_f;
     memcpy(to->starts.given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
   for (int j = 0; j < s->model->n_deriv; j++) {

@@ -215,6 +215,19 @@ class Sample(ProgramTest):
             self.assertOneLine(done, os.path.basename(name), "has changed since", status=4)
         self.assertFalse(os.path.exists(tmp("no-sample.h5")))
 
+    def test_spectra_that_changed_elsewhere_are_told_by_their_pixels(self):
+        for hdu, at, by in ("R_FLUX", (0, slice(400, 420)), 1.1), ("R_WAVELENGTH", slice(None), 1.001):
+            with pyfits.open(self.input) as hdus:
+                hdus[hdu].data[at] *= by
+                hdus.writeto(tmp("moved.fits"), overwrite=True)
+            done = starmill("sample", "--fit", shutil.copy(self.fitted, tmp("moved.h5")), "--library", self.library,
+                            "--output", tmp(f"moved-{hdu}.h5"), *QUICK, tmp("moved.fits"))
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"row 0 (counted from 0): its spectrum is not that of {tmp('moved.h5')}", done.stderr)
+            table, one_changes = read(tmp(f"moved-{hdu}.h5")), hdu == "R_FLUX"
+            self.assertEqual(list(table["STATUS"]), [OTHER_SPECTRUM, FITTED if one_changes else OTHER_SPECTRUM, NO_FIT])
+            self.assertTrue(np.isnan(table["VRAD"][0]) and np.isnan(table["POST_MEAN"][0]).all())
+
     def list_of_targets(self):
         put("ids.txt", "\n".join(str(i) for i in self.ids))
         return tmp("ids.txt")
