@@ -209,6 +209,8 @@ __attribute__((visibility("default"))) void exit(int status)
  * in what they do at exit, with signals that nobody looks at. */
 static int run_watched(const mill_job_row *row, int argc, char **argv)
 {
+  /* `starmill fit ... 2>&1 | head -1` closes the pipe, and the fit goes on */
+  signal(SIGPIPE, SIG_IGN);
   const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* else MPI's start tells */
   const int status = row->run(argc, argv);
   if (status != 0) { /* nothing is left to do, and it may be for want of memory */

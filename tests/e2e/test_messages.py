@@ -45,6 +45,11 @@ class Messages(ProgramTest):
         if os.path.exists(tmp("messages.h5")):
             os.unlink(tmp("messages.h5"))
 
+    def test_a_closed_pipe_stops_no_fit(self):
+        done = ended(["bash", "-c", '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}', "-", STARMILL, "fit", "--library",
+                      LIBRARY, "--output", tmp("messages.h5"), SURVEY])
+        self.assertEqual((done.returncode, set(read(tmp("messages.h5"))["STATUS"])), (0, {FITTED}))
+
     def assertStatuses(self, code):
         self.assertEqual(set(read(self.path)["STATUS"]), {code})
 
