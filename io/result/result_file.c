@@ -342,6 +342,7 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
                      const int64_t *first_exposure, int retry_failed, int is_new, int watch)
 {
   int err = MILL_OK;
+  file->is_new = is_new;
   if (is_new)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
@@ -453,6 +454,11 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   if (info.n_done > 0)
     MILL_TRY(mill_result_learn_unmodelled(file, &info, watch));
 done:
+  if (err != MILL_OK && file->is_new && file->mpi.rank == 0) { /* of no use without models */
+    unlink(file->path);
+    close(file->held);
+    file->held = -1;
+  }
   pthread_mutex_unlock(&file->hdf5);
   mill_watch_end(watch);
   return err;

@@ -42,6 +42,7 @@ struct mill_result_file {
   char path[MILL_MAX_PATH];
   /* what path replaces when it is finished, and the same of the models; empty: nothing */
   char target[MILL_MAX_PATH], models_target[MILL_MAX_PATH];
+  int is_new;   /* made by this call */
   int was_void; /* rank 0: path is a result of another run that has no fitted row */
   mill_columns columns;
   int n_label, n_arm;
