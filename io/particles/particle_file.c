@@ -119,7 +119,8 @@ int mill_particle_read_samples(const char *path, const mill_particle_setup *s, d
   for (size_t i = 0; i < dim[0] * dim[1]; i++) {
     const size_t a = i % dim[1];
     const double x = (*sample)[i];
-    if (!isfinite(x) || (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a])))
+    if (!(fabs(x) <= MILL_PARTICLE_FAR) ||
+        (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a])))
       MILL_FAIL(MILL_ERR_CONFIG,
                 "%s: X [%zu][%zu] is %g: give numbers within the ends of their axis", path,
                 i / dim[1], a, x);

@@ -21,6 +21,9 @@ enum {
   MILL_PARTICLE_MAX_N = 1 << 30
 };
 
+/** Coordinates and lengths at most: determinants of their covariances stay finite. */
+#define MILL_PARTICLE_FAR 1e30
+
 /** Boundary condition of an axis. */
 enum mill_boundary {
   MILL_OPEN = 0,   /**< nothing */

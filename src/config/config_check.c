@@ -85,9 +85,10 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
     if (!isfinite(list[i].value))
       return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
                    is_prior ? "mean" : "value", list[i].name);
-    if (is_prior && !(list[i].sigma > 0.0 && isfinite(list[i].sigma)))
-      return wrong(where, key_name, NULL, i, "the sigma of %s must be positive and finite",
-                   list[i].name);
+    const double sigma = list[i].sigma, square = sigma * sigma;
+    if (is_prior && !(sigma > 0.0 && square >= DBL_MIN && square <= DBL_MAX))
+      return wrong(where, key_name, NULL, i,
+                   "the sigma of %s must be positive and finite, and its square too", list[i].name);
     for (int j = 0; j < i; j++)
       if (strcmp(list[i].name, list[j].name) == 0)
         return wrong(where, key_name, NULL, i, "%s appears twice; remove one", list[i].name);

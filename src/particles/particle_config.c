@@ -26,8 +26,8 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* A number that is finite and, where min is not 0, a whole one from min to max; or the index of a
- * word. */
+/* A number of a size that densities can have and, where min is not 0, a whole one from min to max;
+ * or the index of a word. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   for (int i = 0; row->words && row->words[i]; i++)
@@ -35,7 +35,8 @@ static int read_one(const mill_option *row, const char *text, double *x)
       *x = i;
       return 1;
     }
-  return !row->words && mill_text_to_real(text, x) && isfinite(*x) &&
+  return !row->words && mill_text_to_real(text, x) && fabs(*x) <= MILL_PARTICLE_FAR &&
+         (*x == 0.0 || fabs(*x) >= 1.0 / MILL_PARTICLE_FAR) &&
          (row->min == 0 || (*x >= row->min && *x <= row->max && *x == floor(*x)));
 }
 
@@ -76,7 +77,7 @@ static int read_axes(const mill_option *row, const char *text, int n_dim, void *
   return MILL_OK;
 }
 
-#define NUMBERS         "a number, or one for each axis"
+#define NUMBERS         "a number of 1e-30 to 1e30 in size, or one for each axis"
 #define SETUP(member)   MILL_AT(mill_particle_config, setup.member)
 #define CONFIG(member)  MILL_AT(mill_particle_config, member)
 #define PROBLEM(member) MILL_AT(mill_particle_problem, member)

@@ -174,7 +174,8 @@ class Particles(ProgramTest):
                 ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",
                  "give a step of 0.005 or less"),
                 ("dimensions: 2\ndensity: binned\n", "along the axes only"),
-                ("", "is empty")):
+                ("bandwidth: given\nwidth: 1e-308\n", "width takes"),
+                ("start_spread: 1e154\n", "start_spread takes a number of 1e-30 to 1e30 in size"), ("", "is empty")):
             self.refused(text, *says)
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)

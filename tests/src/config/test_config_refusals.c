@@ -85,6 +85,7 @@ static const struct {
     {"priors:\n - {param: a, mean: 0}\n", 2, "priors", "lacks sigma"},
     {"priors:\n - {param: a, mean: 0, sigma: 0}\n", 2, "priors", "sigma of a must be positive"},
     {"priors:\n - {param: a, mean: 0, sigma: -1}\n", 2, "priors", "sigma of a must be positive"},
+    {"priors:\n - {param: a, mean: 0, sigma: 1e-160}\n", 2, "priors", "and its square"},
     {"priors:\n - {param: a, mean: .inf, sigma: 1}\n", 2, "priors", "not finite"},
     {"priors:\n - {param: a, mean: 0, sigma: 1}\n - {param: a, mean: 1, sigma: 1}\n", 3, "priors",
      "a appears twice"},
