@@ -212,22 +212,37 @@ def begin_file(path):
     return temporary
 
 
+def put_in_place(temporary, path, overwrite):
+    """Give a finished file its name.  Without overwrite Failure where a file is there, which
+    another job wrote meanwhile; the temporary file may stay."""
+    try:
+        if not overwrite:
+            os.link(temporary, path)
+            return
+    except FileExistsError as error:
+        raise Failure(OUTPUT, f"{path} exists: another job has written it meanwhile; give "
+                              "--overwrite to replace it") from error
+    except OSError:  # a file system without links
+        check_output(path, overwrite, ())
+    os.replace(temporary, path)
+
+
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path, overwrite=True):
     """Yield the name of a new file that becomes path at the end, so path never holds half a file;
-    an error removes it."""
+    an error removes it.  overwrite: of put_in_place; true where the lock of path is held."""
     temporary = begin_file(path)
     try:
         yield temporary
         with writing(path):
-            os.replace(temporary, path)
+            put_in_place(temporary, path, overwrite)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
 
 
-def write_whole(path, pieces):
-    with replacing(path) as temporary, writing(path), open(temporary, "r+b") as file:
+def write_whole(path, pieces, overwrite):
+    with replacing(path, overwrite) as temporary, writing(path), open(temporary, "r+b") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())

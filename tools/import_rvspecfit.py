@@ -318,7 +318,7 @@ def convert(path, output, overwrite=False):
     part = f"{to}.tmp-{os.urandom(8).hex()}"
     try:
         write_emulator(part, net, layers, labels, double)
-        os.replace(part, to)
+        (os.replace if overwrite else os.link)(part, to)  # another job may have made it meanwhile
     finally:
         if os.path.exists(part):
             os.unlink(part)

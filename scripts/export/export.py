@@ -158,6 +158,7 @@ class Export:
                 folder = os.path.join(folder, below)
                 make_folder(folder)
             with writing_product(path) as product:
+                is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
                 product.append(primary(result, self.kind, n_left_out, i, file))
                 if self.models:
                     rvmod.write(product, result, self.models, file, spectra)
@@ -174,6 +175,7 @@ class Export:
         whole = result.whole(0, result.n_row)
         n_left_out = int((~whole).sum())
         with writing_product(path) as product:
+            is_done(path, self.kind, result, self.options.overwrite)  # by another job meanwhile
             product.append(primary(result, self.kind, n_left_out))
             if self.options.to == "epochs":
                 epochs.write(product, result, whole)

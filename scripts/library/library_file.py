@@ -250,7 +250,7 @@ def write(path, library, overwrite=False, program=None):
         _write_contents(file, library)
         if library.report is not None:
             _attributes(file, report=library.report)
-    write_whole(end, [image.getbuffer()])
+    write_whole(end, [image.getbuffer()], overwrite)
 
 
 def _write_contents(file, library):

@@ -184,12 +184,12 @@ def main(options):
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == ".png":
-            write_whole(output, [png(draw(rows[0]), DPI)])
+            write_whole(output, [png(draw(rows[0]), DPI)], options.overwrite)
         else:
             with PdfPages(memory) as pages:
                 for row in rows:
                     figure = draw(row)
                     pages.savefig(figure)
                     plt.close(figure)
-            write_whole(output, [memory.getvalue()])
+            write_whole(output, [memory.getvalue()], options.overwrite)
     print(printable(output))

@@ -387,5 +387,5 @@ def main(options):
     if survey.every > 1:
         footer += f" Distributions, maps and medians are of every {survey.every}th row."
     whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
-    write_whole(output, [whole.encode()])
+    write_whole(output, [whole.encode()], options.overwrite)
     print(printable(output))

@@ -62,7 +62,7 @@ def main(options):
         refuse_data(options.output)
     selection = Selection(result, Expression(words, result), options.print or "targetid")
     if options.output:
-        write_whole(options.output, selection.lines())
+        write_whole(options.output, selection.lines(), options.overwrite)
         print(f"{selection.n_found} of {result.n_row} rows: {os.path.relpath(options.output)}")
     else:
         print_pieces(selection.lines())

@@ -221,7 +221,7 @@ def write_catalog(survey):
     lines = ["# of starmill simulate, for starmill fit --catalog; MOCKID  = "
              f"'{survey.origin[0]}'"]
     lines += [survey.name(i) for i in range(survey.n_file)]
-    write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"])
+    write_whole(survey.path(folder.CATALOG), ["\n".join(lines).encode() + b"\n"], overwrite=True)
 
 
 # ---- the job -------------------------------------------------------------------------------------
