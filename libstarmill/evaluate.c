@@ -102,6 +102,7 @@ int starmill_minus2loglike(starmill_library *library, const starmill_star *star,
                            const double *theta, double *m2ll, double *penalty, double *gradient,
                            double *curvature, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, star);
   const loglike_out out = {m2ll, penalty, gradient, curvature};
   pthread_mutex_lock(&library->mutex);
   const int err = loglike(library, star, n, theta, &out);
@@ -124,6 +125,7 @@ static int check_within(const starmill_library *h, const double *theta)
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, star);
   int err = MILL_OK;
   const int was_fixed = star->is_fixed;
   double before[MILL_MAX_PAR];
@@ -251,6 +253,7 @@ done:
 int starmill_model_create(starmill_library *library, const starmill_star *star, const double *theta,
                           starmill_model **model, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, star, theta, model);
   pthread_mutex_lock(&library->mutex);
   const int err = make_model(library, star, theta, model);
   pthread_mutex_unlock(&library->mutex);
@@ -259,17 +262,18 @@ int starmill_model_create(starmill_library *library, const starmill_star *star, 
 
 double starmill_model_m2ll(const starmill_model *model)
 {
-  return model->m2ll;
+  return model ? model->m2ll : (double)NAN;
 }
 
 double starmill_model_penalty(const starmill_model *model)
 {
-  return model->penalty;
+  return model ? model->penalty : (double)NAN;
 }
 
 int starmill_model_get_arm(const starmill_model *model, int i_arm, starmill_model_arm *arm,
                            starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, model, arm);
   const int err = mill_check_index("arm", i_arm, model->n_arm);
   if (err == MILL_OK)
     *arm = model->arm[i_arm];
@@ -279,6 +283,7 @@ int starmill_model_get_arm(const starmill_model *model, int i_arm, starmill_mode
 int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_piece *piece,
                              starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, model, piece);
   const int err = mill_check_index("piece", i_piece, model->n_piece);
   if (err == MILL_OK)
     *piece = model->piece[i_piece];
@@ -319,6 +324,7 @@ done:
 int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                       const double *theta, float *flux, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, spectrum, theta, flux);
   int err = MILL_OK;
   float *ones = NULL;
   if (spectrum->n_pix < 1)
@@ -339,6 +345,7 @@ done:
 int starmill_guess(starmill_library *library, const starmill_star *star, int n_most, double *theta,
                    double *chisq, int *n, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, star, theta, chisq, n);
   int err = MILL_OK;
   pthread_mutex_lock(&library->mutex);
   if (n_most < 1)

@@ -47,6 +47,18 @@ struct starmill_star {
 /** Copy code err and its message into the caller's error, which may be NULL; returns err. */
 int mill_tell(int err, starmill_error *error);
 
+/** MILL_ERR_USAGE, also in *error, where one of n pointers is NULL; names: theirs, by commas. */
+int mill_refuse_null(const char *function, const char *names, const void *const *pointer, size_t n,
+                     starmill_error *error);
+
+/** Begin a public function that can fail: return STARMILL_USAGE where an argument is NULL. */
+#define MILL_REFUSE_NULL(error, ...)                                                               \
+  do {                                                                                             \
+    const void *const given_[] = {__VA_ARGS__};                                                    \
+    if (mill_refuse_null(__func__, #__VA_ARGS__, given_, sizeof given_ / sizeof *given_, error))   \
+      return STARMILL_USAGE;                                                                       \
+  } while (0)
+
 /** Return MILL_ERR_USAGE unless 0 <= i < n; the message calls the item `what`. */
 int mill_check_index(const char *what, int64_t i, int64_t n);
 

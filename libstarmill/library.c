@@ -51,6 +51,17 @@ int mill_tell(int err, starmill_error *error)
   return err;
 }
 
+int mill_refuse_null(const char *function, const char *names, const void *const *pointer, size_t n,
+                     starmill_error *error)
+{
+  for (size_t i = 0; i < n; i++, names += strcspn(names, ",") + 2)
+    if (!pointer[i])
+      return mill_tell(
+          MILL_ERROR(MILL_ERR_USAGE, "%s: %.*s is NULL", function, (int)strcspn(names, ","), names),
+          error);
+  return MILL_OK;
+}
+
 int mill_check_index(const char *what, int64_t i, int64_t n)
 {
   if (i < 0 || i >= n)
@@ -151,8 +162,7 @@ int starmill_library_open(const char *path, const char *config, starmill_library
 {
   int err = MILL_OK;
   starmill_library *h = NULL;
-  if (!path || !library)
-    MILL_FAIL(MILL_ERR_USAGE, "starmill_library_open: no path, or no place for the handle");
+  MILL_REFUSE_NULL(error, path, library);
   MILL_TRY(MILL_ALLOC(1, &h));
   pthread_mutex_init(&h->mutex, NULL);
   h->n_user = 1;
@@ -201,27 +211,27 @@ int mill_is_within(const starmill_library *h, const double *theta)
 
 int starmill_library_n_par(const starmill_library *library)
 {
-  return mill_n_par(library);
+  return library ? mill_n_par(library) : 0;
 }
 
 int starmill_library_n_label(const starmill_library *library)
 {
-  return library->lib.n_label;
+  return library ? library->lib.n_label : 0;
 }
 
 int starmill_library_n_arm(const starmill_library *library)
 {
-  return library->lib.n_arm;
+  return library ? library->lib.n_arm : 0;
 }
 
 const char *starmill_library_hash(const starmill_library *library)
 {
-  return library->lib.hash;
+  return library ? library->lib.hash : "";
 }
 
 const char *starmill_library_backend(const starmill_library *library)
 {
-  return library->backend->name;
+  return library ? library->backend->name : "";
 }
 
 starmill_parameter mill_parameter(const starmill_library *h, int i_par)
@@ -243,6 +253,7 @@ starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 int starmill_library_parameter(const starmill_library *library, int i_par,
                                starmill_parameter *parameter, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, parameter);
   const int err = mill_check_index("parameter", i_par, mill_n_par(library));
   if (err == MILL_OK)
     *parameter = mill_parameter(library, i_par);
@@ -252,6 +263,7 @@ int starmill_library_parameter(const starmill_library *library, int i_par,
 int starmill_library_arm(const starmill_library *library, int i_arm, starmill_arm *arm,
                          starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, arm);
   int err = MILL_OK;
   MILL_TRY(mill_check_index("arm", i_arm, library->lib.n_arm));
   const mill_arm *a = &library->lib.arm[i_arm];
@@ -281,6 +293,8 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
   mill_config config = h->config; /* borrows its list of targets */
   const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
   config.n_fixed = config.n_prior = 0;
+  if (!mean != !sigma)
+    return MILL_ERROR(MILL_ERR_USAGE, "priors have a mean and a sigma: give both, or NULL twice");
   for (int j = 0; j < mill_n_par(h); j++) {
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
     if (j >= n_deriv && (is_fixed || is_prior))
@@ -305,6 +319,7 @@ static int constrain(starmill_library *h, const double *fixed, const double *mea
 int starmill_library_constrain(starmill_library *library, const double *fixed, const double *mean,
                                const double *sigma, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library);
   pthread_mutex_lock(&library->mutex);
   const int err = constrain(library, fixed, mean, sigma);
   pthread_mutex_unlock(&library->mutex);

@@ -160,6 +160,7 @@ done:
 int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,
                          starmill_star **star, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, star);
   pthread_mutex_lock(&library->mutex);
   const int err = mill_star_make(library, spectrum, n, star);
   library->n_user += err == MILL_OK;
@@ -179,12 +180,13 @@ void starmill_star_free(starmill_star *star)
 
 int starmill_star_n_piece(const starmill_star *star)
 {
-  return star->n_segment;
+  return star ? star->n_segment : 0;
 }
 
 void starmill_star_set_target_id(starmill_star *star, int64_t target_id)
 {
-  star->target_id = target_id;
+  if (star)
+    star->target_id = target_id;
 }
 
 /* ---- into the pipeline ---- */
@@ -210,8 +212,8 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
 {
   mill_eval eval;
   double penalty;
-  if (!star || star->library != h)
-    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library, or is none");
+  if (star->library != h)
+    return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
   if (h->held == star->number)
     return MILL_OK;
   h->held = 0;
@@ -291,6 +293,7 @@ done:
 int starmill_file_open(starmill_library *library, const char *path, starmill_file **file,
                        starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, path, file);
   pthread_mutex_lock(&library->mutex);
   files_lock();
   const int err = open_file(library, path, file);
@@ -314,7 +317,7 @@ void starmill_file_close(starmill_file *file)
 
 int64_t starmill_file_n_row(const starmill_file *file)
 {
-  return file->index.n_row;
+  return file ? file->index.n_row : 0;
 }
 
 static int check_row(const starmill_file *f, int64_t i_row)
@@ -328,6 +331,7 @@ static int check_row(const starmill_file *f, int64_t i_row)
 int starmill_file_row(const starmill_file *file, int64_t i_row, starmill_row *row,
                       starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, file, row);
   int err = MILL_OK;
   MILL_TRY(check_row(file, i_row));
   const mill_catalog_row *from = &file->index.row[i_row];
@@ -354,6 +358,7 @@ done:
 int starmill_file_star(starmill_file *file, int64_t i_row, starmill_star **star,
                        starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, file, star);
   starmill_library *h = file->library;
   pthread_mutex_lock(&h->mutex);
   files_lock();

@@ -183,6 +183,7 @@ done:
 int starmill_fit(starmill_library *library, const starmill_star *const *star, int n,
                  const double *start, int n_start, starmill_table **table, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, table);
   fit_task f = {.star = star,
                 .n = n,
                 .n_start = start ? n_start : 1,
@@ -302,6 +303,7 @@ done:
 
 int starmill_table_open(const char *path, starmill_table **table, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, path, table);
   int err = MILL_OK;
   starmill_table *t = NULL;
   MILL_TRY(MILL_ALLOC(1, &t));
@@ -342,12 +344,12 @@ done:
 
 int64_t starmill_table_n_row(const starmill_table *table)
 {
-  return table->n_row;
+  return table ? table->n_row : 0;
 }
 
 int starmill_table_n_column(const starmill_table *table)
 {
-  return table->n_fits;
+  return table ? table->n_fits : 0;
 }
 
 static starmill_column shown(const table_column *c)
@@ -363,6 +365,7 @@ static starmill_column shown(const table_column *c)
 int starmill_table_column_at(const starmill_table *table, int i_column, starmill_column *column,
                              starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, table, column);
   const int err = mill_check_index("column", i_column, table->n_fits);
   if (err == MILL_OK)
     *column = shown(table->column[i_column]);
@@ -389,6 +392,7 @@ static int find_column(starmill_table *t, const char *name, table_column **colum
 int starmill_table_column(starmill_table *table, const char *name, starmill_column *column,
                           starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, table, name, column);
   table_column *c = NULL;
   mill_hdf5_lock(); /* guards the table too */
   const int err = find_column(table, name, &c);
@@ -401,6 +405,7 @@ int starmill_table_column(starmill_table *table, const char *name, starmill_colu
 int starmill_table_theta(const starmill_library *library, starmill_table *table, int64_t i_row,
                          double *theta, starmill_error *error)
 {
+  MILL_REFUSE_NULL(error, library, table, theta);
   int err = MILL_OK;
   MILL_TRY(mill_check_index("row", i_row, table->n_row));
   mill_hdf5_lock();

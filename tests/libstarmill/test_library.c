@@ -587,6 +587,8 @@ MILL_TEST(parameters_are_fixed_and_have_priors)
   fixed[1] = 1e4;
   refused(STARMILL_CONFIG, "vsini",
           starmill_library_constrain(fx.library, fixed, NULL, NULL, &fx.error));
+  refused(STARMILL_USAGE, "both",
+          starmill_library_constrain(fx.library, NULL, mean, NULL, &fx.error));
   mean[2] = -9999;
   refused(STARMILL_CONFIG, "five sigma",
           starmill_library_constrain(fx.library, NULL, mean, sigma, &fx.error));
@@ -670,7 +672,7 @@ MILL_TEST(wrong_arguments_are_named)
       STARMILL_USAGE, "NULL",
       starmill_minus2loglike(fx.library, fx.star[0], 1, NULL, &m2ll, NULL, NULL, NULL, &fx.error));
   refused(
-      STARMILL_USAGE, "is none",
+      STARMILL_USAGE, "starmill_minus2loglike: star is NULL",
       starmill_minus2loglike(fx.library, NULL, 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
   memcpy(theta, fx.truth[0], sizeof theta);
   theta[0] = 2000;

@@ -7,7 +7,9 @@
  *  Several threads may share a handle; their calls run one at a time.  Handles are independent:
  *  to work in parallel, open one per thread, or set `threads`.
  *  A function that can fail returns a code, 0 for success, and fills *error unless error is
- *  NULL; on failure it leaves its output handles as they were.  libstarmill never calls MPI;
+ *  NULL; on failure it leaves its output handles as they were.  Other pointers may be NULL where
+ *  the function says so, and what is closed or freed may be: else the code is STARMILL_USAGE, and a
+ *  function without a code returns 0, NaN or an empty text.  libstarmill never calls MPI;
  *  programs whose ranks share a fit use starmill_mpi.h.  HDF5 is not thread-safe: call it only
  *  while no other thread is in starmill_library_open or a starmill_table function.
  *
@@ -112,7 +114,7 @@ STARMILL_API int starmill_library_arm(const starmill_library *library, int i_arm
 /** Fix parameters and set Gaussian priors for all later calls.
  *
  *  fixed [n_par]              value to hold; NaN: free.  NULL: all parameters are free
- *  mean, sigma [n_par]        prior of each parameter; sigma 0: none.  NULL: no priors
+ *  mean, sigma [n_par]        prior of each parameter; sigma 0: none.  Both NULL: no priors
  *
  *  Replaces fix_param and priors of the configuration.  Velocity offsets cannot be fixed or have
  *  a prior.  Errors: STARMILL_USAGE, STARMILL_CONFIG. */
