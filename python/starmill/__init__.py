@@ -231,7 +231,13 @@ class Library:
 
     def star(self, spectra: Union[Spectrum, Sequence[Spectrum]]) -> "Star":
         """Make a star from one or more spectra, which are copied."""
-        spectra = [spectra] if isinstance(spectra, Spectrum) else list(spectra)
+        listed = []
+        for spectrum in [spectra] if isinstance(spectra, Spectrum) else spectra:
+            if not isinstance(spectrum, Spectrum):  # some objects count as a sequence without end
+                raise TypeError(f"a star is made of a starmill.Spectrum or several, not of "
+                                f"{type(spectra).__name__}: give Spectrum(wave, flux, ivar)")
+            listed.append(spectrum)
+        spectra = listed
         array = _ffi.new("starmill_spectrum[]", len(spectra))
         keep = [spectrum._fill(array[i]) for i, spectrum in enumerate(spectra)]
         handle = _ffi.new("starmill_star **")

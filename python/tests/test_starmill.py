@@ -184,6 +184,7 @@ def test_what_is_wrong_is_said(library, made, tmp_path):
             (ValueError, "single precision", starmill.Spectrum, [1, 2], [1e-20, 0], [1e41, 1e40]),
             (ValueError, "theta has shape", starmill.loglike, star, theta[:3]),
             (starmill.StarmillError, "max_vel", starmill.model, star, theta + 5000 * np.eye(6)[0]),
+            (TypeError, "not of Endless", library.star, type("Endless", (), {"__getitem__": lambda s, i: s})()),
             (KeyError, "NONE", lambda: starmill.open_result(RESULT)["NONE"])):
         with pytest.raises(error, match=match):
             call(*given)
