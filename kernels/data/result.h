@@ -95,7 +95,10 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_PAIR, 4096, "PAIR",                                                                  \
     "fitted as two stars: the row is of the brighter one, SB2 columns of the other")               \
   X(MILL_INFO_NOISE, 8192, "ODD_NOISE",                                                            \
-    "CHISQ_NOISE is far from the number of pixels: the file's errors are not those of its noise")
+    "CHISQ_NOISE is far from the number of pixels: the file's errors are not those of its noise")  \
+  X(MILL_INFO_LSF_SCALED, 16384, "LSF_SCALED",                                                     \
+    "sums of the resolution matrix' rows differ by more than 1 % in an arm: scaled to their "      \
+    "median")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };

@@ -17,6 +17,15 @@
 #define MILL_LSF_NARROW   0.99
 #define MILL_LSF_SIZEABLE 0.1
 
+/** Rows of a matrix are scaled to the median of their sums where the largest sum exceeds the least
+ *  by more than the first; a row whose sum is off by more than the second factor is no row. */
+#define MILL_ROW_SPREAD 0.01
+#define MILL_ROW_LOST   2.0
+
+/** Largest (flux / sigma)^2 of a usable pixel: float64 sums have 16 digits, and 10^4 pixels about 10^4
+ *  of chi-square. */
+#define MILL_MOST_SQUARE 1e20
+
 /** Rows of the solver for the template's own resolution that go over the pixels at once. */
 enum { MILL_DECONV_STEP = 4 };
 
@@ -87,8 +96,9 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
   return 0.5 * ((double)low + (double)high);
 }
 
-/** A row of the resolution matrix that has no numbers: the pixel alone.  The pixel is not good,
- *  but its template must be finite; its sum counts nowhere. */
+/** A row of the resolution matrix that has no numbers, or zeros: the pixel alone.  The pixel is not
+ *  good, but its template must be finite, and hold continuum functions of bad pixels alone; its sum
+ *  counts nowhere. */
 MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
 {
   for (int k = 0; k < s->n_diag; k++)
@@ -221,8 +231,8 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
  *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
  *  broader than the row nothing can be taken out: the row becomes the pixel alone.
- *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
- *  pixel alone, and where the row's sum is not positive; sets narrow. */
+ *  Sets good: 0 where an element of the pixel's row is not finite or its sum not positive, and the
+ *  row then that of the pixel alone; sets narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
@@ -267,7 +277,7 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
       s->scratch[first + i] = (float)sum[i];
       s->base[first + i] = base[i];
       s->good[first + i] = (unsigned char)((sum[i] > 0.0) & (base[i] <= most));
-      n_lost += !(fabs(base[i]) <= most);
+      n_lost += !((sum[i] > 0.0) & (base[i] <= most));
     }
     for (int i = first; n_lost > 0 && i < first + len; i++)
       if (!s->good[i])
@@ -279,7 +289,6 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     s->narrow = (double)n_narrow >= MILL_LSF_SIZEABLE * (double)n;
   }
   MILL_BARRIER(b);
-  /* every row with numbers counts, also where the file has zeros */
   double mult = mill_block_median(b, n, s->scratch);
   if (!isfinite(mult) || mult == 0.0)
     mult = 1.0;
@@ -361,6 +370,67 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
     exponent += e;
   }
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+}
+
+/** Sums of a matrix' rows as stored into scratch; NaN where the pixel cannot be good, the row is cut
+ *  at an end of the arm, or the sum is not positive. */
+MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
+{
+  const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double row[MILL_MAX_DIAG][MILL_CHUNK];
+    mill_read_rows(s, first, len, row);
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const int at = first + i;
+      double sum = 0.0;
+      for (int k = 0; k < s->n_diag; k++)
+        sum += row[k][i];
+      const int has = (at >= h) & (at < n - h) & !s->ws->masked[at] &
+                      mill_pixel_usable(s, ignore, at) & (sum > 0.0);
+      s->scratch[at] = has ? (float)sum : NAN;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Coadds may lack columns of their matrix, or have them too large, where exposures are masked; the
+ *  rows next to them then do not take a constant to a constant.  Scale the rows of raw_res to the
+ *  median of their sums; a row without much of its weights becomes 0.  Sets scaled. */
+MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  double most = 0.0, least = INFINITY;
+  mill_block_sum_rows(b, ignore, s);
+  MILL_FOR(b, i, n)
+  {
+    const double sum = (double)s->scratch[i];
+    most = sum > most ? sum : most;
+    least = sum < least ? sum : least;
+  }
+  most = mill_block_max(b, most);
+  least = -mill_block_max(b, -least);
+  const int is_off = most > (1.0 + MILL_ROW_SPREAD) * least;
+  MILL_SERIAL(b)
+  {
+    s->scaled = is_off;
+  }
+  if (!is_off)
+    return;
+  const double middle = mill_block_median(b, n, s->scratch);
+  MILL_FOR(b, i, n)
+  {
+    const double factor = middle / (double)s->scratch[i];
+    const int is_lost = factor > MILL_ROW_LOST || factor * MILL_ROW_LOST < 1.0;
+    for (int k = 0; k < nd && isfinite(factor); k++) {
+      float *x = s->raw_res + (size_t)(nd - 1 - k) * (size_t)n + (size_t)(i - h + k);
+      *x = is_lost ? 0.0f : (float)(factor * (double)*x);
+    }
+  }
+  MILL_BARRIER(b);
 }
 
 /** S/N and the flux scale that bad pixels' errors are made of; returns the number of pixels
@@ -506,6 +576,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
       row[i] = 0.0f;
   }
   if (s->raw_res) {
+    mill_block_scale_rows(b, ignore, s);
     mill_block_prepare_resolution(b, s);
   } else if (s->res) {
     mill_block_prepare_lsf(b, s);

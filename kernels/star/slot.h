@@ -64,6 +64,7 @@ typedef struct mill_segment {
   double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
   int narrow; /**< 1: templates are broader than the matrix in a sizeable part of it */
+  int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */
 } mill_segment;
 
 /** Derivatives by rough tangents: none, of the request, of the point that the polish steps from. */

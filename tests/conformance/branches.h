@@ -58,6 +58,10 @@ static inline void work_make(work_input *in, int kind)
   made_segment *s = in->star[0].segment;
   s[0].mask[20] = s[0].mask[21] = 8;
   s[0].flux[22] = NAN;
+  for (int k = 0; k < MADE_N_DIAG; k++) /* a column that the coadd left out */
+    s[0].res[k * s[0].n_pix + 20] = 0;
+  for (int p = 0; p < s[1].n_pix; p++) /* pixels from 0.76 to 0.84 A */
+    s[1].wave_aa[p] += 2e-4 * p * (p - s[1].n_pix);
   s[1].ivar[50] = 0;
   in->star[1].segment[1].ivar[30] = 1e4f;
   for (int k = 0; k < in->star[1].n_segment; k += 2) {

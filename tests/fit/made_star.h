@@ -223,8 +223,8 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
 }
 
 /** Segments of n_exposure exposures of every arm, without flux.  Wavelengths are
- *  random, about step_aa apart, and begin and end margin grid points off the ends of
- *  the templates; with_matrix: a resolution matrix of 11 diagonals. */
+ *  random, about step_aa apart, and begin and end margin grid points off the ends of the
+ *  templates; with_matrix: even, and a resolution matrix of 11 diagonals. */
 static inline void made_star_cut(const mill_library *lib, int n_exposure, double step_aa,
                                  int with_matrix, int margin, uint64_t *random, made_star *star)
 {
@@ -239,17 +239,19 @@ static inline void made_star_cut(const mill_library *lib, int n_exposure, double
       s->exposure = e;
       while (at < last && s->n_pix < MADE_MAX_PIX) {
         s->wave_aa[s->n_pix++] = at;
-        /* the first interval tells the matrix its scale */
         at += step_aa * (s->n_pix == 1 ? 1 : 1 + 0.2 * test_library_random(random));
       }
       if (with_matrix) {
         s->n_diag = MADE_N_DIAG;
         const int n = s->n_pix;
+        const double first = s->wave_aa[0], even_aa = (s->wave_aa[n - 1] - first) / (n - 1);
+        for (int i = 0; i < n; i++)
+          s->wave_aa[i] = first + even_aa * i;
         for (int k = 0; k < MADE_N_DIAG; k++)
           for (int j = 0; j < n; j++) {
-            const double u = (k - 5) / (1.1 + 0.2 * j / n);
-            s->res[k * n + j] =
-                (float)(0.36 * exp(-0.5 * u * u) * (1 + 0.03 * test_library_random(random)));
+            const double sigma = 1.1 + 0.2 * j / n, u = (k - 5) / sigma;
+            s->res[k * n + j] = (float)(0.43 / sigma * exp(-0.5 * u * u) *
+                                        (1 + 0.002 * test_library_random(random)));
           }
         made_resolution_rows(lib, s);
       }

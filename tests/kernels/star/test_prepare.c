@@ -432,11 +432,11 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
   resolve(NR, ND, NULL, 0, raw, res, base);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 3, 1e-6); /* float32 weights */
-  /* all zero: nothing to divide by */
+  /* all zero: the pixel alone, so that continuum functions of such pixels alone are not zero */
   memset(raw, 0, sizeof raw);
   resolve(NR, ND, NULL, 0, raw, res, base);
   for (int i = 0; i < NR; i++)
-    assert_close(base[i], 0, 0);
+    assert_close(base[i], 1, 0);
 }
 
 /* A pixel whose row has an element that is no number, or no positive sum, is as if it were in
@@ -492,6 +492,38 @@ MILL_TEST(a_row_that_is_not_finite_costs_its_pixel)
   assert_int_equal(b.s.n_good, 0);
   for (int i = 0; i < 3 * N; i++)
     assert_true(isfinite(res[i]));
+}
+
+/* Rows next to columns that a coadd left out, or counted too often, are scaled to the median sum; a
+ * row without half of its weights is no row. */
+MILL_TEST(rows_with_other_sums_are_scaled)
+{
+  static const struct {
+    float at_40, at_41; /* factors of columns; pixel 40 is masked where its is not 1 */
+    int scaled, n_good;
+    double left; /* row 39: weight of pixel 38, stored as 0.2 */
+  } file[] = {{1, 1, 0, N - 10, 0.2},       {1, 1.01f, 0, N - 10, 0.2},
+              {1, 1.3f, 1, N - 10, 0.2},    {0, 1, 1, N - 11, 0.2 / 0.8},
+              {0, 0, 1, N - 12, 0.2 / 0.8}, {5, 1, 1, N - 11, 0.2 / 1.8},
+              {11, 1, 1, N - 13, 0}};
+  for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
+    bench b;
+    static float raw[3 * N], res[3 * N];
+    bench_init(&b, SEED);
+    for (int i = 0; i < 3 * N; i++)
+      raw[i] = (i / N == 1 ? 0.6f : 0.2f) *
+               (i % N == 40 ? file[f].at_40 : (i % N == 41 ? file[f].at_41 : 1));
+    b.mask[40] = file[f].at_40 != 1;
+    b.s.raw_res = raw;
+    b.s.res = res;
+    b.s.n_diag = 3;
+    mill_block_prepare(&block, &b.model, &b.s);
+    assert_int_equal(b.s.scaled, file[f].scaled);
+    assert_int_equal(b.s.n_good, file[f].n_good);
+    assert_close((double)res[39], file[f].left, 1e-7);
+    for (int i = 0; i < N; i++)
+      assert_close(b.good[i] ? b.base[i] : 1, 1, file[f].scaled ? 2e-7 : 0.007);
+  }
 }
 
 /* --- line-spread function from a sigma --- */
