@@ -305,12 +305,12 @@ MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
   return ((uint32_t)mask & ~ignore) == 0;
 }
 
-/** Flux and inverse variance are usable: finite, positive ivar.  Without branches, so that loops
- *  over it vectorise. */
+/** Flux and inverse variance are usable: finite, positive ivar, and not so large together that sums
+ *  of squares keep no digit of the other pixels.  Without branches, so that loops over it
+ *  vectorise. */
 MILL_HD static inline int mill_value_usable(float flux, float ivar)
 {
-  const float most = 3.402823466e+38f; /* FLT_MAX */
-  return (fabsf(flux) <= most) & (ivar <= most) & (ivar > 0.0f);
+  return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
 }
 
 /** Value is usable and not masked. */

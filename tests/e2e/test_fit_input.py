@@ -265,19 +265,20 @@ class BadPixels(EndToEnd):
     def test_bad_pixels_are_left_out(self):
         """NaN, infinite, zero and negative ivar, masked: all alike, none touches the fit."""
         bad = slice(500, 560)
-        # the last three take part in the medians that scale the errors of bad pixels
+        # the others take part in the medians that scale the errors of bad pixels
         # and in S/N, as in rvspecfit, so only the ivars are the same bit for bit
         cases = (("R_IVAR", 0, True), ("R_IVAR", -1, True), ("R_IVAR", np.nan, True),
-                 ("R_IVAR", np.inf, False), ("R_FLUX", np.nan, False), ("R_FLUX", -np.inf, False))
+                 ("R_IVAR", np.inf, False), ("R_FLUX", np.nan, False), ("R_FLUX", -np.inf, False),
+                 ("R_FLUX", 3e38, False), ("R_FLUX", -1e15, False))
 
         def spoil(hdus):
             hdus["R_MASK"].data[0, bad] |= 4
             for row, (name, value, _) in enumerate(cases, 1):
                 hdus[name].data[row, bad] = value
 
-        self.fit("bad-pixels.h5", cut("bad-pixels.fits", [100] * 7, spoil))
+        self.fit("bad-pixels.h5", cut("bad-pixels.fits", [100] * 9, spoil))
         table = read(self.path)
-        self.assertEqual(list(table["STATUS"]), [FITTED] * 7)
+        self.assertEqual(list(table["STATUS"]), [FITTED] * 9)
         for row, (name, value, exact) in enumerate(cases, 1):
             with self.subTest(name=name, value=value):
                 for column, values in table.items():

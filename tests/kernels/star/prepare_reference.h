@@ -60,7 +60,8 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
   for (int i = 0; i < n; i++) {
     clear[i] = !raw->mask || ((uint32_t)raw->mask[i] & ~raw->ignore) == 0;
     n_clear += clear[i];
-    usable[i] = clear[i] && isfinite(raw->flux[i]) && isfinite(raw->ivar[i]) && raw->ivar[i] > 0;
+    usable[i] = clear[i] && isfinite(raw->flux[i]) && isfinite(raw->ivar[i]) && raw->ivar[i] > 0 &&
+                fabs((double)raw->flux[i]) * sqrt((double)raw->ivar[i]) <= 1e10;
     if (clear[i] && raw->ivar[i] > 0)
       list[m++] = (double)raw->flux[i] * sqrt((double)raw->ivar[i]);
   }

@@ -285,20 +285,25 @@ MILL_TEST(a_zero_median_takes_the_next_scale)
   assert_true(b.s.used);
 }
 
-MILL_TEST(values_beyond_float32_drop_the_arm)
+MILL_TEST(a_wild_value_is_a_bad_pixel)
 {
-  bench b;
-  bench_init(&b, SEED);
-  b.flux[17] = 3e38f;
-  b.ivar[17] = 3e38f; /* flux / sigma is 5e57 */
-  b.model.set.sigma_floor = 0;
-  check(&b);
-  assert_false(b.s.used);
-  bench_init(&b, SEED);
-  for (int i = 0; i < N; i++)
-    b.flux[i] = 3e37f; /* bad sigma 3e40: one over it is denormal and kept */
-  b.ivar[3] = 0;
-  check(&b);
+  static const struct {
+    float flux, ivar;
+    int good;
+  } wild[] = {{3e38f, 4, 0}, {-3e38f, 4, 0}, {3e38f, 3e38f, 0}, {3e38f, 1e-45f, 0}, {1e12f, 4, 0},
+              {1e9f, 4, 1},  {1, 3e38f, 0},  {0, 3e38f, 1},     {1, 1e-45f, 1}};
+  for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+    bench b;
+    bench_init(&b, SEED);
+    b.flux[17] = wild[i].flux;
+    b.ivar[17] = wild[i].ivar;
+    b.flux[18] = wild[i].flux; /* not in a pixel excluded by wavelength either */
+    b.ivar[18] = wild[i].ivar;
+    b.masked[18] = 1;
+    check(&b);
+    assert_int_equal(b.s.n_good, N - 2 + wild[i].good);
+    assert_true(b.s.used);
+  }
 }
 
 MILL_TEST(small_and_negative_fluxes)
