@@ -178,6 +178,31 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
   }
 }
 
+/** The same for pixels of different widths, each by the two solvers whose sigma is next to its own. */
+MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
+                                          const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
+{
+  const int nd = s->n_diag;
+  const float *at = s->deconv.at + first;
+  float low = at[0], high = at[0];
+  for (int i = 1; i < len; i++) {
+    low = at[i] < low ? at[i] : low;
+    high = at[i] > high ? at[i] : high;
+  }
+  for (int q = 0; q < MILL_DECONV_STEP; q++)
+    for (int i = 0; i < len; i++)
+      x[q][i] = 0.0;
+  for (int m = (int)low; (float)m < high + 1.0f; m++) {
+    double part[MILL_DECONV_STEP][MILL_CHUNK];
+    mill_deconvolve(nd, k0, s->deconv.solve + (ptrdiff_t)m * nd * nd, row, part);
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      for (int i = 0; i < len; i++) {
+        const double share = 1.0 - fabs((double)at[i] - (double)m);
+        x[q][i] += share > 0.0 ? share * part[q][i] : 0.0;
+      }
+  }
+}
+
 /** Sum of the elements of a whole row i of a resolution matrix as stored, and of their squares. */
 MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *resolution, int i,
                                         double *sum, double *square)
@@ -200,7 +225,7 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
-  const double unit = 3.5449077018110318 * s->templ_pix; /* 2 sqrt(pi) */
+  const float *at = s->deconv.at;
   double sum[MILL_CHUNK], square[MILL_CHUNK];
   int n_narrow = 0;
   for (int i = 0; i < MILL_CHUNK; i += MILL_VEC_N_F64) {
@@ -221,7 +246,10 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   }
   MILL_SIMD_SUM(n_narrow)
   for (int i = 0; i < len; i++) {
-    const double limit = unit * square[i]; /* sigma / templ_pix is sum^2 / limit; NaN: not narrow */
+    const double templ =
+        at ? s->deconv.sigma_pix + s->deconv.step_pix * (double)at[first + i] : s->deconv.sigma_pix;
+    /* 2 sqrt(pi); sigma / templ is sum^2 / limit; NaN: not narrow */
+    const double limit = 3.5449077018110318 * templ * square[i];
     n_narrow += sum[i] * sum[i] < MILL_LSF_NARROW * limit;
     narrow[i] = sum[i] * sum[i] <= limit && limit > 0.0 ? sum[i] : 0.0;
   }
@@ -246,17 +274,19 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     double row[MILL_MAX_DIAG][MILL_CHUNK], solved[MILL_DECONV_STEP][MILL_CHUNK];
     double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
-    if (s->templ_pix > 0.0)
+    if (s->deconv.solve)
       part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       sum[i] = base[i] = 0.0;
     for (int k = 0; k < nd; k++) {
       const double *from = row[k];
-      if (s->templ_pix > 0.0) {
+      if (s->deconv.solve) {
         double *x = solved[k % MILL_DECONV_STEP];
-        if (k % MILL_DECONV_STEP == 0)
-          mill_deconvolve(nd, k, s->deconv, (const double(*)[MILL_CHUNK])row, solved);
+        if (k % MILL_DECONV_STEP == 0 && s->deconv.at)
+          mill_deconvolve_uneven(s, first, len, k, (const double(*)[MILL_CHUNK])row, solved);
+        else if (k % MILL_DECONV_STEP == 0)
+          mill_deconvolve(nd, k, s->deconv.solve, (const double(*)[MILL_CHUNK])row, solved);
         MILL_SIMD
         for (int i = 0; i < len; i++)
           x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);

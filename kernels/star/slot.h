@@ -10,6 +10,13 @@
 
 MILL_EXTERN_C_BEGIN
 
+/** Solvers for the templates' own Gaussian, by its sigma in pixels, for a resolution matrix. */
+typedef struct mill_deconv {
+  const double *solve; /**< [solvers][n_diag][n_diag]; NULL: nothing is taken out of the matrix */
+  const float *at;     /**< [n_pix] pixel's place among the solvers; NULL: the first for all */
+  double sigma_pix, step_pix; /**< sigma of the first solver, and from one to the next */
+} mill_deconv;
+
 /** One prepared spectrum. */
 typedef struct mill_segment {
   int arm, n_pix, n_diag;
@@ -17,10 +24,9 @@ typedef struct mill_segment {
   double shift_km_s; /**< velocity of its epoch less the star's, where the fit has both */
   int used;          /**< 0: dropped, no contribution; 2: set aside for a moment */
   const mill_waveset *ws;
-  const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
-  double templ_pix;     /**< sigma in pixels that deconv takes out of the matrix; 0: none */
-  double blur_ln;       /**< sigma in ln wavelength of what acts on the grid, not in lsf_aa */
-  double width_error;   /**< relative, of the line-spread function: standard deviation; 0: none */
+  mill_deconv deconv;
+  double blur_ln;     /**< sigma in ln wavelength of what acts on the grid, not in lsf_aa */
+  double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */

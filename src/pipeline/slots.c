@@ -15,6 +15,10 @@
 /** Templates are made at least this broad before they are taken at the pixels, in sigmas over
  *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than MILL_LARGEST_BLUR. */
 #define SHARPEST 0.9
+/** The same with a resolution matrix, which narrower templates would meet undersampled, and rows that
+ *  are looked at for how broad it is. */
+#define SHARPEST_MATRIX 0.6
+enum { N_LOOK = 20 };
 
 /** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
  *  once with a star. */
@@ -216,39 +220,81 @@ static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const d
     *info |= MILL_INFO_LSF_NARROW;
 }
 
+/** Square of what an arm's line-spread function has beyond the templates, and of what it should have
+ *  so that templates are broad enough for its pixels, both over wavelength. */
+typedef struct blur_range {
+  double least, wanted, last_aa;
+} blur_range;
+
+static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
+                          blur_range *range)
+{
+  for (int i = 1; i < raw->n_pix - 1; i++) {
+    const double sigma = (double)raw->sigma_aa[i];
+    const double pixel = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (pixel * pixel - templ * templ) / (wave[i] * wave[i]);
+    if (!(sigma > 0.0) || !isfinite(sigma))
+      continue;
+    range->least = own < range->least ? own : range->least;
+    range->wanted = broad > range->wanted ? broad : range->wanted;
+    range->last_aa = wave[i];
+  }
+}
+
+/** The same of a matrix, some of whose rows are looked at: the least but one of them. */
+static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
+                           blur_range *range)
+{
+  const int h = raw->n_diag / 2, n_whole = raw->n_pix - 2 * h;
+  double least[2] = {INFINITY, INFINITY};
+  for (int k = 0; k < N_LOOK && n_whole > 2 && h > 0; k++) {
+    const int i = h + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
+    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharp = SHARPEST_MATRIX * pixel;
+    double sum, square;
+    mill_sum_row(raw->n_diag, raw->n_pix, raw->resolution, i, &sum, &square);
+    const double sigma = pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
+    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
+    if (!(square > 0.0) || !isfinite(own))
+      continue;
+    least[1] = fmin(least[1], fmax(own, least[0]));
+    least[0] = fmin(own, least[0]);
+    range->wanted = fmax(broad, range->wanted);
+  }
+  range->least = fmin(least[1], range->least);
+}
+
 /** Sigma in ln wavelength of the part of an arm's line-spread functions that acts on the grid: as
  *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
- *  they are broad enough, or where a segment has a matrix.  On a grid coarser than the library's at
- *  least what its splines need. */
+ *  they are broad enough.  On a grid coarser than the library's at least what its splines need.
+ *  With a matrix in steps, for solvers are kept for each. */
 static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
 {
   const double templ = s->lib->arm[arm].template_sigma_aa;
   const double grid =
       s->lib->arm[arm].sampling > 1 ? MILL_GRID_SIGMA * s->lib->arm[arm].ln_step : 0;
-  double wanted = 0.0, least = INFINITY, needed = 0.0;
+  blur_range range = {INFINITY, 0.0, 0.0};
+  double needed = 0.0, step = 0.0;
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     mill_waveset_view ws;
-    double last_aa = 0.0;
     if (raw->arm != arm)
       continue;
-    if (!with_sigma(s, raw) || !mill_waveset_cache_view(s->waveset, raw->waveset, &ws))
+    const int by_matrix = with_matrix(s, raw) && templ > 0.0;
+    if (!(by_matrix || with_sigma(s, raw)) ||
+        !mill_waveset_cache_view(s->waveset, raw->waveset, &ws))
       return 0.0;
-    for (int i = 1; i < raw->n_pix - 1; i++) {
-      const double sigma = (double)raw->sigma_aa[i], wave = ws.wave_aa[i];
-      const double pixel = SHARPEST * 0.5 * (ws.wave_aa[i + 1] - ws.wave_aa[i - 1]);
-      const double own = (sigma * sigma - templ * templ) / (wave * wave);
-      const double broad = (pixel * pixel - templ * templ) / (wave * wave);
-      if (!(sigma > 0.0) || !isfinite(sigma))
-        continue;
-      least = own < least ? own : least;
-      wanted = broad > wanted ? broad : wanted;
-      last_aa = wave;
-    }
-    if (last_aa > 0.0)
-      needed = fmax(needed, grid * grid - templ * templ / (last_aa * last_aa));
+    range.last_aa = 0.0;
+    (by_matrix ? look_at_matrix : look_at_sigma)(raw, ws.wave_aa, templ, &range);
+    step = by_matrix ? 0.125 : step;
+    if (range.last_aa > 0.0)
+      needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
-  const double blur = sqrt(fmax(needed, fmin(wanted, MILL_LARGEST_BLUR * least)));
+  double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
+  if (step > 0.0 && range.wanted > 0.0)
+    square = range.wanted * step * floor(square / (range.wanted * step));
+  const double blur = sqrt(fmax(needed, square));
   return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
 }
 
@@ -369,10 +415,9 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     if (to->raw_res) {
       add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
                 star->stays);
-      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0) {
-        to->templ_pix = s->lib->arm[raw->arm].template_sigma_aa / (ws.wave_aa[1] - ws.wave_aa[0]);
-        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
-      }
+      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0)
+        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, to->blur_ln,
+                                             &to->deconv));
     }
     if (to->lsf_aa) {
       add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa, 0);

@@ -8,12 +8,17 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/layout.h"
+#include "kernels/star/lsf.h"
 
 enum { NONE = -1, FIRST_SETS = 64 };
 
 /** Continuum functions below this all over a unit of pixels are left out there, by precision of the
  *  templates: Gaussians reach some sigmas. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
+
+/** Pixels whose widths agree within the first, relative, have one solver for the templates' Gaussian;
+ *  others several, from one sigma in pixels to the next, the last at most. */
+static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {
   int arm, n_pix;
@@ -26,8 +31,16 @@ typedef struct entry {
   size_t bytes;     /**< of host and backend */
   void *block;      /**< backend memory of the set and its arrays, owned */
   size_t size_block;
-  double *deconv[MILL_MAX_DIAG + 1]; /**< by n_diag, backend memory, owned */
+  struct solvers *solvers; /**< list, owned */
 } entry;
+
+/** For a number of diagonals and a blur. */
+typedef struct solvers {
+  int n_diag;
+  double blur_ln;
+  mill_deconv deconv; /**< of backend memory at solve, owned */
+  struct solvers *next;
+} solvers;
 
 /** Templates of a range of bins. */
 typedef struct guess_templates {
@@ -104,10 +117,11 @@ static void free_memory(mill_waveset_cache *c, entry *e)
   if (e->block)
     c->backend->release(c->device, e->block);
   e->block = NULL;
-  for (int i = 0; i <= MILL_MAX_DIAG; i++) {
-    if (e->deconv[i])
-      c->backend->release(c->device, e->deconv[i]);
-    e->deconv[i] = NULL;
+  while (e->solvers) {
+    solvers *const s = e->solvers;
+    e->solvers = s->next;
+    c->backend->release(c->device, (void *)s->deconv.solve);
+    mill_free(s);
   }
 }
 
@@ -549,39 +563,113 @@ static int invert(int n, double *a, double *inverse)
 
 /** Inverse of the Gaussian that the template carries, on n_diag pixels:
  *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/science/numerics.md). */
-int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, const double **out)
+static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
 {
-  int err = MILL_OK;
-  entry *e = &c->entry[id];
-  double *g = NULL, *inverse = NULL;
-  void *memory = NULL;
-  if (e->deconv[n_diag])
-    goto done;
-  const double sigma_pix = c->lib->arm[e->arm].template_sigma_aa / (e->wave_aa[1] - e->wave_aa[0]);
-  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &g));
-  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &inverse));
   for (int i = 0; i < n_diag; i++)
     for (int j = 0; j < n_diag; j++) {
       const double u = (double)(i - j) / sigma_pix;
       g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
     }
   if (!invert(n_diag, g, inverse))
-    MILL_FAIL(MILL_ERR_RANGE,
-              "the template's resolution (sigma %g pixels) cannot be taken out of a matrix of %d "
-              "diagonals",
-              sigma_pix, n_diag);
-  const size_t bytes = (size_t)n_diag * (size_t)n_diag * sizeof *g;
+    return MILL_ERROR(MILL_ERR_RANGE,
+                      "the template's resolution (sigma %g pixels) cannot be taken out of a matrix "
+                      "of %d diagonals",
+                      sigma_pix, n_diag);
+  return MILL_OK;
+}
+
+/** The same for a Gaussian whose samples sum to 1, which they do not where pixels are wide. */
+static int make_normal_solver(int n_diag, double sigma_pix, double *g, double *inverse)
+{
+  double sum = 0.0;
+  MILL_CHECK(make_solver(n_diag, sigma_pix, g, inverse));
+  for (int j = -n_diag; j <= n_diag; j++)
+    sum += exp(-0.5 * j * j / (sigma_pix * sigma_pix)) / (sigma_pix * sqrt(2.0 * M_PI));
+  for (int i = 0; i < n_diag * n_diag; i++)
+    inverse[i] *= sum;
+  return MILL_OK;
+}
+
+/** Sigma in pixels of what a template has at pixel i. */
+static double sigma_of_pixel(const entry *e, double templ_aa, double blur_ln, int i)
+{
+  return mill_lsf_pixels(e->n_pix, e->wave_aa, i, hypot(templ_aa, blur_ln * e->wave_aa[i]));
+}
+
+/** Sigma of the solvers into plan, and each pixel's place among them into at [n_pix]; returns their
+ *  number, 1 where sigma is about the same for all pixels. */
+static int plan_solvers(const entry *e, double templ_aa, double blur_ln, float *at,
+                        mill_deconv *plan)
+{
+  double low = INFINITY, high = 0.0;
+  for (int i = 0; i < e->n_pix; i++) {
+    const double sigma = sigma_of_pixel(e, templ_aa, blur_ln, i);
+    low = fmin(low, sigma);
+    high = fmax(high, sigma);
+  }
+  plan->sigma_pix = hypot(templ_aa, blur_ln * e->wave_aa[0]) / (e->wave_aa[1] - e->wave_aa[0]);
+  if (high - low <= EVEN_PIXELS * low)
+    return 1;
+  const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
+  plan->sigma_pix = low;
+  plan->step_pix = (high - low) / n_step;
+  for (int i = 0; i < e->n_pix; i++)
+    at[i] = (float)fmin((sigma_of_pixel(e, templ_aa, blur_ln, i) - low) / plan->step_pix, n_step);
+  return (int)n_step + 1;
+}
+
+/** Solvers of n_diag diagonals and a blur into *made, whose deconv.solve is NULL after a failure. */
+static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
+{
+  int err = MILL_OK;
+  double *g = NULL, *solve = NULL;
+  float *at = NULL;
+  void *memory = NULL;
+  const size_t n_element = (size_t)made->n_diag * (size_t)made->n_diag;
+  mill_deconv *plan = &made->deconv;
+  MILL_TRY(MILL_ALLOC(e->n_pix, &at));
+  const int n = plan_solvers(e, c->lib->arm[e->arm].template_sigma_aa, made->blur_ln, at, plan);
+  const size_t n_at = n > 1 ? (size_t)e->n_pix : 0;
+  const size_t n_solve = (size_t)n * n_element, bytes = n_solve * sizeof *solve + n_at * sizeof *at;
+  MILL_TRY(MILL_ALLOC(n_element, &g));
+  MILL_TRY(MILL_ALLOC(n_solve + n_at, &solve));
+  for (int i = 0; i < n; i++)
+    MILL_TRY((n > 1 ? make_normal_solver : make_solver)(
+        made->n_diag, plan->sigma_pix + i * plan->step_pix, g, solve + (size_t)i * n_element));
+  memcpy(solve + n_solve, at, n_at * sizeof *at);
   MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
-  MILL_TRY(c->backend->upload(c->device, memory, inverse, bytes));
-  e->deconv[n_diag] = memory;
+  MILL_TRY(c->backend->upload(c->device, memory, solve, bytes));
+  plan->solve = memory;
+  plan->at = n > 1 ? (const float *)(plan->solve + n_solve) : NULL;
   memory = NULL;
   e->bytes += bytes;
   c->stats.bytes += bytes;
 done:
-  *out = e->deconv[n_diag];
   if (memory)
     c->backend->release(c->device, memory);
-  mill_free(inverse);
+  mill_free(solve);
+  mill_free(at);
   mill_free(g);
+  return err;
+}
+
+int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, double blur_ln,
+                              mill_deconv *out)
+{
+  int err = MILL_OK;
+  entry *e = &c->entry[id];
+  solvers *s = e->solvers;
+  while (s && (s->n_diag != n_diag || s->blur_ln != blur_ln))
+    s = s->next;
+  if (!s) {
+    MILL_TRY(MILL_ALLOC(1, &s));
+    *s = (solvers){.n_diag = n_diag, .blur_ln = blur_ln, .next = e->solvers};
+    MILL_TRY(make_solvers(c, e, s));
+    e->solvers = s;
+  }
+  *out = s->deconv;
+done:
+  if (err != MILL_OK)
+    mill_free(s);
   return err;
 }

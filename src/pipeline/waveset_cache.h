@@ -62,9 +62,10 @@ void mill_waveset_cache_release(mill_waveset_cache *cache, int id);
 /** 0 when id is not the id of a held set. */
 int mill_waveset_cache_view(const mill_waveset_cache *cache, int id, mill_waveset_view *view);
 
-/** Solver for the Gaussian that the arm's templates carry, for a resolution matrix of
- *  n_diag diagonals on these wavelengths: *out [n_diag][n_diag] of the backend's
- *  memory, that of the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
-int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, const double **out);
+/** Solvers for the Gaussian that the arm's templates carry, and one of sigma blur_ln in ln wavelength,
+ *  for a resolution matrix of n_diag diagonals on these wavelengths, in memory of the backend that
+ *  is the set's.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
+                              mill_deconv *out);
 
 #endif

@@ -3,7 +3,10 @@
 
 import gzip
 
+from scipy.interpolate import CubicSpline
+
 from common import *  # noqa: F403
+from library import emulate, library_file
 
 
 def without(hdu):
@@ -167,6 +170,48 @@ class BadFiles(EndToEnd):
         self.assertEqual(list(found["STATUS"]), [FITTED] * 2, done.stderr)
         self.assertEqual(found["NPIX_B"][0], 0)
         self.assertEqual(differing(last(found), last(self.expected)), [])
+
+    def test_columns_that_a_coadd_left_out(self):
+        def mask(hdus, is_left_out=False):
+            for arm in "BRZ":
+                hdus[arm + "_MASK"].data[0, 300:1800:30] = 1
+                if is_left_out:
+                    hdus[arm + "_RESOLUTION"].data[0, :, 300:1800:30] = 0
+        self.fit("masked.h5", cut("masked.fits", [3, 100], mask))
+        expected = read(self.path)
+        done = self.fit("left.h5", cut("left.fits", [3, 100], lambda hdus: mask(hdus, True)))
+        self.assertIn("LSF_SCALED       1", done.stdout)
+        found = read(self.path)
+        self.assertEqual(list(found["FIT_INFO"] - expected["FIT_INFO"]), [16384, 0])
+        for column in ("VRAD", "TEFF", "LOGG", "FEH"):
+            step = abs(found[column] - expected[column]) / expected[column + "_ERR"]
+            self.assertLess(step[0], 0.1, column)
+            self.assertEqual(step[1], 0, column)
+
+    def test_pixels_even_in_log10_of_wavelength(self):
+        templates = library_file.read(library())
+        truth = {"TEFF": 5800, "LOGG": 4.2, "FEH": -0.5, "VSINI": 0, "VRAD": 0}
+
+        def resample(hdus):
+            u = np.linspace(-5, 5, 101)[:, None]
+            for i, arm in enumerate("BRZ"):
+                first, last = np.log10(hdus[arm + "_WAVELENGTH"].data[[0, -1]])
+                wave = 10 ** np.arange(first, last, 1e-4)
+                flux = CubicSpline(templates.arm[i].wave_aa,
+                                   emulate.flux(templates, i, [5800, 4.2, -0.5, 0.2])[0])
+                lack = np.sqrt((2.1e-4 * wave) ** 2 - 0.25)  # sigma of 0.91 pixels
+                flux = np.average(flux(wave + u * lack), axis=0, weights=np.exp(-u[:, 0] ** 2 / 2))
+                row = np.exp(-0.5 * (np.arange(-5, 6) * 1e-4 * np.log(10) / 2.1e-4) ** 2)
+                for name, values in (
+                        ("WAVELENGTH", wave), ("FLUX", flux[None]), ("MASK", 0 * flux[None]),
+                        ("IVAR", (100 / flux[None]) ** 2),
+                        ("RESOLUTION", np.repeat(row[None, :, None] / row.sum(), len(wave), 2))):
+                    old = hdus[f"{arm}_{name}"]
+                    old.data = values.astype(old.data.dtype)
+        self.fit("log10.h5", cut("log10.fits", [3], resample))
+        found = read(self.path)
+        for column, value in truth.items():
+            self.assertLess(abs(found[column][0] - value), found[column + "_ERR"][0], column)
 
     def test_texts_of_the_catalog(self):
         names = ["GAIA-DR3", "a reference catalog of ours"]

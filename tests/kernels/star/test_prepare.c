@@ -329,8 +329,7 @@ static mill_segment resolve(int n, int n_diag, const double *deconv, double temp
   static unsigned char good[REF_MAX_PIX];
   mill_segment segment = {.n_pix = n,
                           .n_diag = n_diag,
-                          .deconv = deconv,
-                          .templ_pix = templ_pix,
+                          .deconv = {.solve = deconv, .sigma_pix = templ_pix},
                           .raw_res = raw,
                           .res = res,
                           .base = base,
