@@ -224,7 +224,7 @@ static int make_streams(mill_train_work *w)
   if (w->cublas->create(&w->handle) != CUBLAS_STATUS_SUCCESS)
     MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS cannot be started on this GPU: is its memory full?");
   if (w->cublas->set_stream(w->handle, w->stream) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS does not take a stream");
+    MILL_FAIL(MILL_ERR_BACKEND, "cublasSetStream failed: does nvidia-smi still see the GPU?");
 done:
   return err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Science settings of a fit, in plain data that a device can hold.
  *
- *  src/config/config.c fills them from the YAML configuration; defaults there.
+ *  src/config/config_keys.c has their keys in the YAML configuration, with the defaults.
  */
 #ifndef MILL_SETTINGS_H
 #define MILL_SETTINGS_H

@@ -10,7 +10,7 @@ MILL_EXTERN_C_BEGIN
 /** Use of a segment. */
 enum mill_segment_use {
   MILL_SEGMENT_FIT,    /**< fit it */
-  MILL_SEGMENT_NO_LSF, /**< the the library needs a line-spread function, and none is known */
+  MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function, and none is known */
   MILL_SEGMENT_OUTSIDE /**< a channel beyond all arms; arm is -1, n_pix is 0 */
 };
 
