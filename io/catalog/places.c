@@ -5,7 +5,7 @@
 
 int mill_place_known(double ra_deg, double dec_deg)
 {
-  return fabs(ra_deg) <= 360 && fabs(dec_deg) <= 90;
+  return fabs(ra_deg) <= 360 && fabs(dec_deg) <= 90 && (ra_deg != 0 || dec_deg != 0);
 }
 
 double mill_place_distance_deg(double ra_deg, double dec_deg, double other_ra_deg,

@@ -10,7 +10,8 @@ MILL_EXTERN_C_BEGIN
 /** Rows further apart than this (1 arcmin) are not one star. */
 #define MILL_FAR_DEG (1.0 / 60.0)
 
-/** Does a row say where its star is?  Unknown positions are NaN or values such as -999. */
+/** Does a row say where its star is?  Catalogues mark unknown positions by NaN, values such
+ *  as -999, or two zeros. */
 int mill_place_known(double ra_deg, double dec_deg);
 
 /** Degrees between two positions; exact for small ones too. */
