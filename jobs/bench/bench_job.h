@@ -8,7 +8,7 @@
 #include "jobs/options/options.h"
 #include "kernels/data/library.h"
 #include "src/config/config.h"
-#include "src/floor/bench_floor.h"
+#include "jobs/bench/bench_floor.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/status_process.h"
 

@@ -14,7 +14,7 @@
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
 #include "kernels/base/timing.h"
-#include "src/floor/bench_rates.h"
+#include "jobs/bench/bench_rates.h"
 
 /** Stages of a star's time, in the order of the tables. */
 #define MILL_BENCH_STAGE_LIST(X)                                                                   \

@@ -3,7 +3,7 @@
  * logarithm or a comparison counts as one too.  Products with one and sums with zero are omitted if
  * they occur in the mathematics, not in the code.  Rotation and the widths of line-spread
  * functions, which few stars need, are left out too: the floor is a lower bound. */
-#include "src/floor/bench_floor.h"
+#include "jobs/bench/bench_floor.h"
 
 #include <string.h>
 

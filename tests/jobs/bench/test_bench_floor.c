@@ -2,7 +2,7 @@
 /* The counted floor: sizes of small stars, every stage against numbers counted by hand. */
 #include "tests/mill_test.h"
 
-#include "src/floor/bench_floor.h"
+#include "jobs/bench/bench_floor.h"
 #include "tests/test_library.h"
 
 enum { N_PIX = 100, N_DIAG = 3, N_CONT = 2, N_SLOT = 4, L2 = 1 << 20 };

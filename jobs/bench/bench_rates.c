@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/floor/bench_rates.h"
+#include "jobs/bench/bench_rates.h"
 
 #include <cblas.h>
 #include <errno.h>
@@ -20,13 +20,13 @@ enum {
   READ_BLOCK = 256 << 10,
   READ_TRY = 5
 };
-/** Shortest try, s: the clock's resolution does not matter then. */
+/** Shortest try, s: long enough for the clock's resolution. */
 static const double TRY_S = 0.02;
-/** Seconds after which MIN_TRY tries are enough: what is long scatters less. */
+/** Seconds after which MIN_TRY tries are enough: long tries scatter less. */
 static const double ENOUGH_S = 0.2;
 static const size_t MEMORY_BYTES = (size_t)128 << 20, READ_BYTES = (size_t)1 << 30;
 
-/** One repeat of what is measured. */
+/** One repeat of a measured operation. */
 typedef struct work {
   void (*run)(const struct work *work);
   int n;
@@ -99,7 +99,7 @@ static int make_matrix(int wide, size_t n, void **out)
   return MILL_OK;
 }
 
-/** Of large square products. */
+/** Rate of products of large square matrices, 1e9 operations/s. */
 static int measure_gemm(int wide, int n, double *gflop_s)
 {
   int err = MILL_OK;
