@@ -9,9 +9,9 @@
 #include "io/catalog/star_table.h"
 #include "io/files/sha256.h"
 #include "io/fits/fits_file.h"
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
-#include "io/result/result_rows.h"
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -141,23 +141,24 @@ done:
 
 /* The columns of /fits that a start needs. */
 typedef struct places {
-  const mill_stored_column *par[MILL_MAX_PAR];                  /* NULL: fixed */
-  const mill_stored_column *id, *info, *library, *chisq, *m2ll; /* NULL: it does not matter */
+  const mill_column *par[MILL_MAX_PAR];                  /* NULL: fixed */
+  const mill_column *id, *info, *library, *chisq, *m2ll; /* NULL: it does not matter */
 } places;
 
 /* The column of /fits that has one of the names, whatever the case; NULL: none has. */
-static const mill_stored_column *find_column(const mill_stored_rows *rows,
-                                             const char *const name[2], int type)
+static const mill_column *find_column(const mill_columns *columns, const char *const name[2],
+                                      int type)
 {
   for (int k = 0; k < 2 && name[k]; k++)
-    for (int i = 0; i < rows->n_column; i++)
-      if (strcasecmp(rows->column[i].name + sizeof "fits/" - 1, name[k]) == 0)
-        return rows->column[i].type == type && rows->column[i].n_value == 1 ? &rows->column[i]
-                                                                            : NULL;
+    for (int i = 0; i < columns->n_column; i++) {
+      const mill_column *c = &columns->column[i];
+      if (strcasecmp(c->name, name[k]) == 0)
+        return c->type == type && c->n_value == 1 ? c : NULL;
+    }
   return NULL;
 }
 
-static int find_places(const raw_table *raw, const mill_stored_rows *rows, places *at)
+static int find_places(const raw_table *raw, const mill_columns *rows, places *at)
 {
   *at = (places){.id = find_column(rows, (const char *[]){key_name[0], NULL}, MILL_TYPE_I64),
                  .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
@@ -198,18 +199,30 @@ static int read_objects(const mill_h5_file *file, raw_table *raw)
   return MILL_OK;
 }
 
-/* A packed row of /fits; 0: it is damaged, and gets no key by which it could be found.  A row that
- * is not done or does not count has no values. */
-static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *at, const char *row,
-                    int64_t i)
+/* Rows of /fits on their way into a table. */
+typedef struct fits_rows {
+  raw_table *raw;
+  mill_stored_rows rows;
+  places at;
+  mill_damaged_rows damaged;
+} fits_rows;
+
+/* A damaged row gets no key, so it is never found.  A row that is not done or does not count has no
+ * values. */
+static int take_row(void *context, int64_t i, const char *row)
 {
+  fits_rows *from = context;
+  raw_table *raw = from->raw;
+  const places *at = &from->at;
   int is_whole;
   const int n_par = raw->out->n_par;
-  const int32_t status = mill_stored_row_status(rows, row, &is_whole);
+  const int32_t status = mill_stored_row_status(&from->rows, row, &is_whole);
   if (!raw->known[i] || (!is_whole && status != MILL_STATUS_NOT_DONE)) {
     raw->id[i] = -1;
     raw->object[(size_t)i * raw->stride] = '\0';
-    return 0;
+    mill_damaged_rows_add(&from->damaged, i);
+    from->damaged.n_catalog += !raw->known[i];
+    return MILL_OK;
   }
   memcpy(&raw->id[i], row + at->id->at, sizeof *raw->id);
   mill_start_fit *fit = &raw->out->fit[i];
@@ -227,43 +240,16 @@ static int take_row(raw_table *raw, const mill_stored_rows *rows, const places *
     if (!is_whole || (at->library && row[at->library->at] != raw->library))
       *theta = NAN;
   }
-  return 1;
-}
-
-static int read_rows(raw_table *raw, const mill_stored_rows *rows)
-{
-  enum { BLOCK_ROWS = 8192 };
-  int err = MILL_OK;
-  char *row = NULL, *value = NULL, text[MILL_ROWS_TEXT];
-  places at;
-  mill_damaged_rows damaged = {0};
-  MILL_TRY(find_places(raw, rows, &at));
-  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->row_size, (void **)&row));
-  MILL_TRY(mill_alloc_bytes(BLOCK_ROWS, rows->widest, (void **)&value));
-  for (int64_t start = 0; start < raw->n_row; start += BLOCK_ROWS) {
-    const int64_t left = raw->n_row - start, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
-    MILL_TRY(mill_stored_rows_read(rows, start, n, row, value));
-    for (int64_t k = 0; k < n; k++)
-      if (!take_row(raw, rows, &at, row + (size_t)k * rows->row_size, start + k)) {
-        mill_damaged_rows_add(&damaged, start + k);
-        damaged.n_catalog += !raw->known[start + k];
-      }
-  }
-  if (damaged.n > 0)
-    mill_log_warning("%s: %s; no fit starts from them", raw->path,
-                     mill_damaged_rows_text(&damaged, text));
-done:
-  MILL_FREE(row, value);
-  return err;
+  return MILL_OK;
 }
 
 static int read_hdf5(raw_table *raw)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
-  mill_stored_rows *rows = NULL;
+  fits_rows fits = {.raw = raw};
+  char text[MILL_ROWS_TEXT];
   size_t n_row = 0;
-  MILL_TRY(MILL_ALLOC(1, &rows));
   MILL_TRY(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_result_layout_check(file.id, raw->path, MILL_ERR_CONFIG));
@@ -273,13 +259,15 @@ static int read_hdf5(raw_table *raw)
   MILL_TRY(MILL_ALLOC(n_row, &raw->out->fit));
   MILL_TRY(read_objects(&file, raw));
   MILL_TRY(MILL_ALLOC(n_row, &raw->known));
-  MILL_TRY(mill_result_catalog_known(file.id, raw->path, raw->n_row, raw->known));
-  MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, rows));
-  MILL_TRY(read_rows(raw, rows));
+  MILL_TRY(mill_catalog_known(file.id, raw->path, raw->n_row, -1, raw->known));
+  MILL_TRY(mill_stored_rows_fits(file.id, raw->path, raw->n_row, &fits.rows));
+  MILL_TRY(find_places(raw, &fits.rows.table->columns, &fits.at));
+  MILL_TRY(mill_stored_rows_each(&fits.rows, 0, raw->n_row, -1, take_row, &fits));
+  if (fits.damaged.n > 0)
+    mill_log_warning("%s: %s; no fit starts from them", raw->path,
+                     mill_damaged_rows_text(&fits.damaged, text));
 done:
-  if (rows)
-    mill_stored_rows_close(rows);
-  mill_free(rows);
+  mill_stored_rows_close(&fits.rows);
   mill_h5_close(&file);
   return err;
 }

@@ -509,28 +509,28 @@ void mill_ph5_unselect(mill_ph5_rows *rows)
 }
 
 int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type,
-                   const mill_ph5_rows *rows, const void *buffer)
+                   const mill_ph5_rows *rows, const void *buffer, int is_alone)
 {
   int err = MILL_OK;
   hid_t transfer = H5I_INVALID_HID;
   /* HDF5 1.10 fails on datasets without storage; so does every rank, so all skip */
   if (H5Sget_simple_extent_npoints(rows->space) == 0)
     goto done;
-  transfer = H5Pcreate(H5P_DATASET_XFER);
 #ifdef MPICH
-  /* HDF5 sets file views around a collective write, and a rank whose write failed
-     leaves without the second one: in MPICH's ROMIO, where that is collective, the
-     others then wait forever.  So each rank writes its own rows independently. */
-  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
-    MILL_TRY(WRITE_ERROR(name));
-#else
-  /* one collective call whose ranks write their own rows: where one rank writes for
-     others (collective buffering), Open MPI 4.1 can lose the error of a failed
-     write, and the rows of a rank lie together anyway */
-  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0 ||
-      H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
-    MILL_TRY(WRITE_ERROR(name));
+  /* HDF5 sets file views around a collective write, and a rank whose write failed leaves without
+     the second view: in MPICH's ROMIO, where that is collective, the others then wait forever.  So
+     each rank writes its own rows independently. */
+  is_alone = 1;
 #endif
+  transfer = H5Pcreate(H5P_DATASET_XFER);
+  if (transfer < 0 ||
+      H5Pset_dxpl_mpio(transfer, is_alone ? H5FD_MPIO_INDEPENDENT : H5FD_MPIO_COLLECTIVE) < 0)
+    MILL_TRY(WRITE_ERROR(name));
+  /* one collective call whose ranks write their own rows: where one rank writes for others
+     (collective buffering), Open MPI 4.1 can lose the error of a failed write, and the rows of a
+     rank lie together anyway */
+  if (!is_alone && H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
+    MILL_TRY(WRITE_ERROR(name));
   if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
     MILL_TRY(WRITE_ERROR(name));
 done:

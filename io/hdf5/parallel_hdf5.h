@@ -112,10 +112,10 @@ int mill_ph5_select_range(const char *path, int n_dim, int64_t n_total, int64_t 
                           int64_t start, int64_t n, mill_ph5_rows *rows);
 void mill_ph5_unselect(mill_ph5_rows *rows);
 
-/** Write or read the selected rows; writing is collective over the ranks that
- *  opened the file, reading is not. */
+/** Write or read the selected rows; writing is collective over the ranks that opened the file,
+ *  unless one rank writes alone (is_alone 1); reading is not. */
 int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type,
-                   const mill_ph5_rows *rows, const void *buffer);
+                   const mill_ph5_rows *rows, const void *buffer, int is_alone);
 int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
                   const mill_ph5_rows *rows, void *buffer);
 

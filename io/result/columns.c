@@ -6,29 +6,37 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "io/result/result_file.h"
 #include "kernels/base/error.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");
 
+static_assert(sizeof(mill_epoch_result) == 5 * sizeof(double) + 2 * sizeof(int32_t),
+              "a packed row of /epochs is a mill_epoch_result");
+
+/* What a line is repeated for: nothing, or each label or arm, in runs with an option. */
 enum scope {
   ONCE,
   LABEL,
   ARM,
-  OFFSET,  /* an arm, with velocity_offsets */
-  MIXED,   /* backends */
-  SEVERAL, /* libraries */
-  EPOCH,   /* epochs */
-  PAIR,    /* binaries, and of these a label's and an arm's */
+  OFFSET,  /* each arm, with velocity_offsets */
+  MIXED,   /* with several backends */
+  SEVERAL, /* with several libraries */
+  EPOCH,   /* with epochs */
+  PAIR,    /* with binaries: once, for each label and for each arm */
   PAIR_LABEL,
   PAIR_ARM,
-  POST
+  POST /* in a sample */
 };
 
-/* Values a row that depend on the run, for a line's n_value; 0 of them: no such column. */
+/* In place of a line's n_value: the number of values depends on the run, and a column of 0 values
+   is left out. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
+enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
+enum { WAVE_LENGTH = -2, FLUX_LENGTH };
 
-/* one line of the table; name and unit "%s" stand for the label's or arm's */
+/* A line of a table; "%s" in name, unit and text stands for the label or arm. */
 typedef struct line {
   enum scope scope;
   const char *name;
@@ -47,8 +55,8 @@ typedef struct line {
 #define NO_SN     (-1e9)
 
 /* scope, name, type, values, source and field, missing, unit, description.
-   Lines of one scope that follow each other repeat together: all columns of the
-   first label, then of the second. */
+   Neighbouring lines of one scope repeat together: all columns of the first label, then those of
+   the second. */
 static const line fits_line[] = {
     {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
      "target identifier, -1 when there is none"},
@@ -239,7 +247,7 @@ static const line catalog_line[] = {
      "FITS_ROW"},
     {ONCE, "CATALOG_CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the values above in this order"},
-    /* behind it, as they are others in a merged result */
+    /* after the CRC, because merge changes them */
     {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
     {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
      -1, "", "index into /catalog/exposures"},
@@ -261,6 +269,58 @@ static const line epoch_line[] = {
      "bits of why the epoch has no velocity, or which of two is unsure, listed in the attributes"},
 };
 
+#undef E
+
+#define X(type, member) MILL_TYPE_##type, 1, MILL_FROM_RESULT, offsetof(mill_file_index, member)
+
+static const line exposure_line[] = {
+    {ONCE, "FITS_ROW", X(I64, exposure_row), -1, "",
+     "the format's number of the exposure in its file; DESI: 0-based row of FIBERMAP"},
+    {ONCE, "EXPID", X(I32, exposure_id), -1, "", "exposure, -1 when the file has none"},
+    {ONCE, "FILE", X(I32, exposure_file), -1, "", "index into /catalog/files"},
+    {ONCE, "MJD", X(F64, exposure_mjd), NAN, "d",
+     "modified Julian date of the exposure, as the input has it"},
+};
+
+#define S(source, member) MILL_FROM_##source, offsetof(mill_input_file, member)
+#define SINCE_1970        "time of last change, since 1970-01-01 UTC"
+
+static const line file_line[] = {
+    {ONCE, "PATH", MILL_TYPE_TEXT, PATH_LENGTH, S(TEXT, path), 0, "", "input file as given"},
+    {ONCE, "REDROCK", MILL_TYPE_TEXT, REDROCK_LENGTH, S(TEXT, redrock), 0, "",
+     "redrock file that has its Z and SPECTYPE, empty when there is none"},
+    {ONCE, "FORMAT", MILL_TYPE_TEXT, FORMAT_LENGTH, S(RESULT, format), 0, "",
+     "format of the file, empty when it could not be read"},
+    {ONCE, "FRAME", MILL_TYPE_TEXT, FRAME_LENGTH, S(RESULT, frame), 0, "",
+     "frame of its wavelengths, and so of the velocities"},
+    {ONCE, "ERROR", MILL_TYPE_TEXT, ERROR_LENGTH, S(TEXT, error), 0, "",
+     "why it could not be read, empty when it could"},
+    {ONCE, "SIZE", I64, 1, S(RESULT, size), 0, "byte", "size"},
+    {ONCE, "MTIME", F64, 1, S(RESULT, mtime), 0, "s", SINCE_1970},
+    {ONCE, "REDROCK_SIZE", I64, 1, S(RESULT, redrock_size), 0, "byte",
+     "size of REDROCK where its rows were selected by it, else 0"},
+    {ONCE, "REDROCK_MTIME", F64, 1, S(RESULT, redrock_mtime), 0, "s", SINCE_1970 " of REDROCK"},
+    {ONCE, "ROW_START", I64, 1, S(RESULT, row_start), 0, "", "first row of the file"},
+    {ONCE, "N_ROW", I64, 1, S(RESULT, n_row), 0, "", "rows of the file"},
+    {ONCE, "ROWS_HASH", I64, 1, S(RESULT, rows_hash), 0, "",
+     "of the keys of its rows, before joining: targets, names, exposures, their order"},
+};
+
+static const line model_line[] = {
+    {ONCE, "fits_row", I64, 1, MILL_FROM_RESULT, 0, -1, "", "row of /fits in the result file"},
+    {ONCE, "exposure", I32, 1, MILL_FROM_RESULT, 0, -1, "", "exposure of that row, from 0"},
+    {ONCE, "TARGETID", I64, 1, MILL_FROM_RESULT, 0, -1, "",
+     "target identifier, -1 when there is none"},
+    {ONCE, "IDENTIFIER", TEXT(identifier), 0, "", "that of the row in /catalog of the result file"},
+};
+
+static const line arm_line[] = {
+    {ONCE, "wavelength", F64, WAVE_LENGTH, MILL_FROM_RESULT, 0, NAN, "Angstrom",
+     "vacuum wavelength of each row's pixels; NaN beyond its last pixel and where not fitted"},
+    {ONCE, "flux", MILL_TYPE_F32, FLUX_LENGTH, MILL_FROM_RESULT, 0, NAN, "as the input",
+     "best-fit model with its continuum; NaN where not fitted"},
+};
+
 size_t mill_column_type_size(int type)
 {
   switch (type) {
@@ -269,13 +329,35 @@ size_t mill_column_type_size(int type)
     return 8;
   case MILL_TYPE_I32:
   case MILL_TYPE_U32:
+  case MILL_TYPE_F32:
     return 4;
   default:
     return 1;
   }
 }
 
-/* The pattern with name in place of its %s, if it has one. */
+int64_t mill_column_integer(const mill_column *column, const char *row)
+{
+  int64_t i64 = 0;
+  int32_t i32 = 0;
+  uint32_t u32 = 0;
+  row += column->at;
+  switch (column->type) {
+  case MILL_TYPE_I64:
+    memcpy(&i64, row, sizeof i64);
+    return i64;
+  case MILL_TYPE_I32:
+    memcpy(&i32, row, sizeof i32);
+    return i32;
+  case MILL_TYPE_U32:
+    memcpy(&u32, row, sizeof u32);
+    return u32;
+  default:
+    return (unsigned char)*row;
+  }
+}
+
+/* Copy the pattern, with name in place of a %s. */
 static void fill_in(const char *pattern, const char *name, char *out, size_t size)
 {
   const char *at = strstr(pattern, "%s");
@@ -285,13 +367,13 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
     snprintf(out, size, "%s", pattern);
 }
 
-/* Parameters of a table of columns. */
+/* The run that a table is made for. */
 typedef struct made_for {
   int n_label, n_arm, with;
-  int length[1 - MODE_LENGTH]; /* by -n_value */
+  int length[1 + MILL_N_LENGTH]; /* by -n_value */
 } made_for;
 
-/* How often lines of a scope are repeated; 0: not there. */
+/* How often lines of a scope are repeated; 0: they are left out. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {
@@ -310,7 +392,7 @@ static int n_repeat(enum scope scope, const made_for *m)
   return of[scope].needs && !(m->with & of[scope].needs) ? 0 : of[scope].n;
 }
 
-static int find(const mill_columns *columns, const char *name)
+int mill_columns_find(const mill_columns *columns, const char *name)
 {
   for (int i = 0; i < columns->n_column; i++)
     if (strcmp(columns->column[i].name, name) == 0)
@@ -338,36 +420,48 @@ static void take_owner(const mill_library *lib, enum scope scope, int k, owner *
   }
 }
 
+mill_column *mill_columns_add(mill_columns *columns, const char *name, int type, int n_value)
+{
+  const int i = columns->n_column++;
+  mill_column *c = &columns->column[i];
+  *c = (mill_column){.type = type, .n_value = n_value, .at = columns->row_size};
+  snprintf(c->name, sizeof c->name, "%s", name);
+  c->n_byte = mill_column_type_size(type) * (size_t)n_value;
+  columns->row_size += c->n_byte;
+  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
+  if (strcmp(name, "TARGETID") == 0)
+    columns->i_target = i;
+  else if (strcmp(name, "CRC") == 0 || strcmp(name, "CATALOG_CRC") == 0)
+    columns->i_crc = i;
+  else if (strcmp(name, "STATUS") == 0)
+    columns->i_status = i;
+  return c;
+}
+
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
-  mill_column *c = &columns->column[columns->n_column];
+  char name[sizeof columns->column->name];
   const int n_value = from->n_value < 0 ? m->length[-from->n_value] : from->n_value;
   if (n_value == 0)
     return;
-  columns->n_column++;
-  fill_in(from->name, o->name, c->name, sizeof c->name);
+  fill_in(from->name, o->name, name, sizeof name);
+  mill_column *c = mill_columns_add(columns, name, from->type, n_value);
   fill_in(from->unit, o->unit, c->unit, sizeof c->unit);
   snprintf(c->of, sizeof c->of, "%s", o->of);
   c->text = from->text;
-  c->type = from->type;
-  c->vector = from->n_value < 0;
-  c->n_value = n_value;
+  c->vector = from->n_value < 0 && from->type != MILL_TYPE_TEXT;
   c->source = from->source;
   c->missing = from->missing;
-  c->n_byte = mill_column_type_size(c->type) * (size_t)c->n_value;
   c->field = from->field + i_value * c->n_byte;
-  c->at = columns->row_size;
-  columns->row_size += c->n_byte;
-  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
 }
 
-/* Is the name of the last column its own, and may it be a dataset's? */
+/* Is the name of the last column unique, and can a dataset have it? */
 static int check_name(const mill_columns *columns, const char *where)
 {
   const int last = columns->n_column - 1;
   const char *name = columns->column[last].name, *of = columns->column[last].of;
-  if (find(columns, name) != last)
+  if (mill_columns_find(columns, name) != last)
     return MILL_ERROR(MILL_ERR_LIBRARY,
                       "%s: two columns of the result would be named %s; give the label or arm %s "
                       "another name (arms: --arm-names of library import)",
@@ -406,10 +500,6 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
       }
     }
   }
-  columns->i_target = find(columns, "TARGETID");
-  columns->i_crc = find(columns, "CRC");
-  columns->i_status = find(columns, "STATUS");
-  columns->i_warn = find(columns, "RVS_WARN");
   for (int i = 0; i < columns->n_column; i++)
     for (int a = 0; a < lib->n_arm; a++)
       if (columns->column[i].source == MILL_FROM_RESULT &&
@@ -418,27 +508,27 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
   return MILL_OK;
 }
 
-static void make_table(const line *from, size_t n, mill_columns *columns)
+void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns)
 {
+#define N(lines) lines, (int)(sizeof lines / sizeof *lines)
+  static const struct {
+    const line *line;
+    int n_line;
+  } table[] = {
+      [MILL_TABLE_CATALOG] = {N(catalog_line)}, [MILL_TABLE_EXPOSURES] = {N(exposure_line)},
+      [MILL_TABLE_FILES] = {N(file_line)},      [MILL_TABLE_EPOCHS] = {N(epoch_line)},
+      [MILL_TABLE_MODELS] = {N(model_line)},    [MILL_TABLE_ARM] = {N(arm_line)}};
+#undef N
+  const int n_length = kind == MILL_TABLE_FILES ? MILL_N_FILE_TEXT : kind == MILL_TABLE_ARM ? 2 : 0;
+  made_for m = {.with = 0};
+  for (int i = 0; i < n_length; i++)
+    m.length[1 + i] = length[i];
   memset(columns, 0, sizeof *columns);
-  columns->i_target = columns->i_crc = columns->i_status = columns->i_warn = -1;
-  for (size_t i = 0; i < n; i++)
-    add(columns, &from[i], &(owner){.unit = "", .of = ""}, 0, &(made_for){.with = 0});
+  for (int i = 0; i < table[kind].n_line; i++)
+    add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);
 }
 
-void mill_columns_epochs(mill_columns *columns)
-{
-  make_table(epoch_line, sizeof epoch_line / sizeof epoch_line[0], columns);
-}
-
-void mill_columns_catalog(mill_columns *columns)
-{
-  make_table(catalog_line, sizeof catalog_line / sizeof catalog_line[0], columns);
-  columns->i_target = find(columns, "TARGETID");
-  columns->i_crc = find(columns, "CATALOG_CRC");
-}
-
-/* Values as they are, but all NaNs alike; from NULL: of reals the missing value. */
+/* Copy the values, all NaNs with the same bits; from NULL: reals become the missing value. */
 static void pack_values(const mill_column *c, const char *from, char *to)
 {
   if (from)
@@ -449,6 +539,15 @@ static void pack_values(const mill_column *c, const char *from, char *to)
       memcpy(&value, from + 8 * k, sizeof value);
     value = isnan(value) ? NAN : value;
     memcpy(to + 8 * k, &value, sizeof value);
+  }
+}
+
+static void pack(const mill_columns *columns, const void *const source[MILL_N_SOURCE], char *row)
+{
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    const char *from = source[c->source];
+    pack_values(c, from ? from + c->field : NULL, row + c->at);
   }
 }
 
@@ -465,18 +564,24 @@ void mill_columns_pack(const mill_columns *columns, const mill_fit_result *resul
                                              [MILL_FROM_POSTERIOR] = posterior,
                                              [MILL_FROM_DRAWS] =
                                                  posterior ? mill_posterior_draw(posterior) : NULL};
-  for (int i = 0; i < columns->n_column; i++) {
-    const mill_column *c = &columns->column[i];
-    const char *from = source[c->source];
-    pack_values(c, from ? from + c->field : NULL, row + c->at);
-  }
+  pack(columns, source, row);
+}
+
+void mill_columns_pack_epoch(const mill_columns *columns, const mill_epoch_result *epoch, char *row)
+{
+  pack(columns, (const void *const[MILL_N_SOURCE]){[MILL_FROM_RESULT] = epoch}, row);
+}
+
+uint32_t mill_columns_crc(const mill_columns *columns, const char *row)
+{
+  const size_t n_byte = columns->column[columns->i_crc].at;
+  return (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)n_byte);
 }
 
 void mill_columns_set_crc(const mill_columns *columns, char *row)
 {
-  const size_t at = columns->column[columns->i_crc].at;
-  const uint32_t crc = (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)at);
-  memcpy(row + at, &crc, sizeof crc);
+  const uint32_t crc = mill_columns_crc(columns, row);
+  memcpy(row + columns->column[columns->i_crc].at, &crc, sizeof crc);
 }
 
 void mill_column_description(const mill_column *column, char *out, size_t size)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The columns of the result file: one table, from which the datasets, their
- *  attributes and the packing of rows follow; a test compares docs/use/formats.md.
+/** The columns of the result and the models file.  Datasets, their attributes and the packing of
+ *  rows follow from these tables; a test compares docs/use/formats.md.
  *
- *  /fits depends on the library (labels and arms), so its table is built at run
- *  time; /catalog is always the same.
+ *  The columns of /fits depend on the library (labels and arms) and on the settings.
  */
 #ifndef MILL_COLUMNS_H
 #define MILL_COLUMNS_H
@@ -18,14 +17,16 @@ enum mill_column_type {
   MILL_TYPE_I32,
   MILL_TYPE_U32,
   MILL_TYPE_U8,
-  MILL_TYPE_TEXT /**< fixed length, n_value bytes, padded with zeros, UTF-8 */
+  MILL_TYPE_TEXT, /**< fixed length, n_value bytes, padded with zeros, UTF-8 */
+  MILL_TYPE_F32
 };
 
 /** Source of a value. */
 enum mill_column_source {
-  MILL_FROM_RESULT,    /**< a field of mill_fit_result */
+  MILL_FROM_RESULT,    /**< a field of mill_fit_result, or of the table's own struct */
   MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */
   MILL_FROM_FILE,      /**< index of the input file */
+  MILL_FROM_TEXT,      /**< a text to which a field points */
   MILL_FROM_OFFSET,    /**< first_exposure, counted over all files */
   MILL_FROM_TARGET,    /**< TARGETID, written when the file is created */
   MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning that spoils a velocity */
@@ -46,7 +47,7 @@ typedef struct mill_column {
   size_t field;           /**< offset of the first value in the source's struct */
   size_t at;              /**< offset in a packed row */
   size_t n_byte;          /**< in a packed row */
-  double missing;         /**< fill value: of rows that are not done */
+  double missing;         /**< fill value: of rows that were never written */
   char unit[48];          /**< empty: none */
   const char *text;       /**< description, "%s" stands for the label or arm */
   char of[MILL_MAX_NAME]; /**< that label or arm */
@@ -57,20 +58,20 @@ enum {
   MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< of one column */
 };
 
-/** A packed row holds the values of all columns without gaps, little-endian, in
- *  table order: of /fits TARGETID first, CRC and STATUS last.  CRC, or CATALOG_CRC, covers the bytes
+/** A packed row holds the values of all columns without gaps, little-endian, in table order.
+ *  /fits begins with TARGETID and ends with CRC and STATUS.  CRC, or CATALOG_CRC, covers the bytes
  *  before it. */
 typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
-  size_t row_size;                       /**< bytes of a packed row */
-  size_t widest;                         /**< bytes of the widest column in it */
-  int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
-  int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
-  uint8_t backend; /**< of this rank, enum mill_row_backend; set by the caller */
+  size_t row_size;               /**< bytes of a packed row */
+  size_t widest;                 /**< bytes of the widest column in it */
+  int i_target, i_crc, i_status; /**< TARGETID; CRC or CATALOG_CRC; STATUS; 0: none */
+  int i_n_pix[MILL_MAX_ARM];     /**< good pixels, by arm; of /fits only */
+  uint8_t backend;               /**< of this rank, enum mill_row_backend; set by the caller */
 } mill_columns;
 
-/** Columns that not every run has. */
+/** Optional columns of /fits. */
 enum mill_columns_with {
   MILL_WITH_OFFSETS = 1,   /**< of velocity_offsets */
   MILL_WITH_BACKEND = 2,   /**< BACKEND: ranks fit on several backends */
@@ -80,13 +81,13 @@ enum mill_columns_with {
   MILL_WITH_BINARIES = 32  /**< of two stars */
 };
 
-/** Those that some fit has; names of labels and arms must leave them alone. */
+/** All optional columns of a fit; names of labels and arms must differ from theirs. */
 enum {
   MILL_WITH_ANY_FIT = MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_LIBRARY | MILL_WITH_EPOCHS |
                       MILL_WITH_BINARIES
 };
 
-/** And POST_DRAWS with n samples of each star. */
+/** POST_DRAWS with n samples of each star. */
 #define MILL_WITH_DRAWS(n) ((n) << 8)
 
 /** BACKEND: where a row was fitted.  Never renumber: files keep them. */
@@ -100,21 +101,50 @@ enum mill_row_backend {
  *  MILL_ERR_LIBRARY when two of them would share a name, or one cannot name a column. */
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns);
 
-/** Columns of /catalog, and those of /epochs, whose fields are of mill_epoch_result. */
-void mill_columns_catalog(mill_columns *columns);
-void mill_columns_epochs(mill_columns *columns);
+/** The other tables of a result and of a models file. */
+enum mill_table_kind {
+  MILL_TABLE_CATALOG,
+  MILL_TABLE_EXPOSURES, /**< /catalog/exposures; fields are the arrays of mill_file_index */
+  MILL_TABLE_FILES,     /**< /catalog/files; of mill_input_file */
+  MILL_TABLE_EPOCHS,    /**< of mill_epoch_result, whose bytes are a packed row */
+  MILL_TABLE_MODELS,    /**< /models of the models file, a row for each exposure */
+  MILL_TABLE_ARM        /**< /models/ARM: models, and the wavelengths of each row */
+};
 
-/** Put a result into a packed row [row_size]; TARGETID, CRC are left alone.
- *  NaNs all get the same bits, so that equal results are equal files. */
+enum { MILL_N_LENGTH = 6, MILL_N_FILE_TEXT = 5 };
+
+/** Columns of such a table.
+ *
+ *  length  /catalog/files: bytes of its texts, [MILL_N_FILE_TEXT], in order of its columns.
+ *          Arm: pixels [2] of flux and of wavelength, which is 0 where all rows share their
+ *          wavelengths.  Other tables: NULL. */
+void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns *columns);
+
+/** Add a column at the end of a table, whose row_size grows. */
+mill_column *mill_columns_add(mill_columns *columns, const char *name, int type, int n_value);
+
+/** Column of that name; -1: none. */
+int mill_columns_find(const mill_columns *columns, const char *name);
+
+/** Put a result into a packed row [row_size]; TARGETID and CRC are left alone.
+ *  All NaNs get the same bits, so that equal results are equal files. */
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
 
-/** Store CRC-32 (zlib's) of a packed row's bytes before its CRC. */
+/** The same of an epoch. */
+void mill_columns_pack_epoch(const mill_columns *columns, const mill_epoch_result *epoch,
+                             char *row);
+
+/** The first value of an integer column in a packed row. */
+int64_t mill_column_integer(const mill_column *column, const char *row);
+
+/** CRC-32 (zlib's) of the bytes of a packed row before its CRC; store it there. */
+uint32_t mill_columns_crc(const mill_columns *columns, const char *row);
 void mill_columns_set_crc(const mill_columns *columns, char *row);
 
 /** Description with the label or arm filled in. */
 void mill_column_description(const mill_column *column, char *out, size_t size);
 
-/** Bytes of a value of enum mill_column_type; of a text's byte. */
+/** Bytes of a value of enum mill_column_type; a text's value is a byte. */
 size_t mill_column_type_size(int type);
 
 #endif

@@ -10,7 +10,7 @@
 #include <hdf5.h>
 #include <stdint.h>
 
-#include "io/result/columns.h"
+#include "io/result/table.h"
 #include "kernels/base/common.h"
 #include "src/ranks/mpi_context.h"
 
@@ -43,21 +43,8 @@ void mill_models_remove_of(const char *path, const char *result);
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out);
 
-/** One model to be written. */
-typedef struct mill_model_item {
-  int64_t row; /**< model row */
-  size_t at;   /**< of its first pixel in the pool; where rows have wavelengths of their
-                    own, these follow, each a double in the room of two pixels */
-  int arm;
-} mill_model_item;
-
-/** Collective: write items [n] (sorted here), pixels in pool.  Every rank makes
- *  the same calls, with items or without. */
-int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n,
-                      const float *pool);
-
-/** Collective: flush to disk, so that rows may be marked done. */
-int mill_models_sync(mill_models_file *models);
+/** The models of an arm, a row for each exposure; NULL: no file has the arm, or models is NULL. */
+const mill_table *mill_models_arm(const mill_models_file *models, int arm);
 
 /** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have a cut one?
  *
@@ -70,13 +57,6 @@ int mill_models_sync(mill_models_file *models);
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
                              int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
-
-/** Pixels of an arm; 0 when it is not written. */
-int mill_models_n_pix(const mill_models_file *models, int arm);
-int64_t mill_models_n_row(const mill_models_file *models);
-
-/** Do the rows of the arm have wavelengths of their own? */
-int mill_models_has_own_waves(const mill_models_file *models, int arm);
 
 /** Is its lock still ours (mill_lock_keep), and does its path still name the file
  *  (mill_ph5_still_there)?  Asks the file system, so before a write and not at every look at MPI.

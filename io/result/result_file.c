@@ -8,12 +8,11 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/result/column_data.h"
+#include "io/result/existing_result.h"
 #include "io/result/result_catalog.h"
 #include "io/result/result_inputs.h"
-#include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
-#include "io/result/result_look.h"
+#include "io/result/stored_rows.h"
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
@@ -217,16 +216,26 @@ done:
   return err;
 }
 
-static int open_columns(mill_result_file *file)
+static int open_tables(mill_result_file *file)
 {
+  mill_columns epochs;
   MILL_CHECK(mill_ph5_open(file->path, H5F_ACC_RDWR, file->mpi.comm, &file->file));
   if (file->mpi.rank == 0)
     MILL_CHECK(mill_ph5_hold(file->path, &file->held));
-  for (int i = 0; i < file->columns.n_column; i++) {
-    const mill_column *c = &file->columns.column[i];
-    MILL_CHECK(mill_column_open(file->file, file->path, "fits", c, file->n_row, &file->dataset[i]));
-  }
-  return mill_epoch_rows_open(file->file, file->path, file->n_row, &file->epochs);
+  MILL_CHECK(
+      mill_table_open(file->file, file->path, "fits", file->n_row, &file->columns, &file->fits));
+  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
+  return mill_columns_find(&file->columns, "EPOCH_CRC") < 0
+             ? MILL_OK
+             : mill_table_open(file->file, file->path, "epochs", file->n_exposure, &epochs,
+                               &file->epochs);
+}
+
+static void close_tables(mill_result_file *file)
+{
+  mill_table_close(file->fits);
+  mill_table_close(file->epochs);
+  file->fits = file->epochs = NULL;
 }
 
 static void destroy(mill_result_file *file)
@@ -235,8 +244,10 @@ static void destroy(mill_result_file *file)
     return;
   mill_result_set_busy(file, 1); /* removing the lock may take long as well */
   for (int i = 0; i < 2; i++) {
-    MILL_FREE(file->both[i].row, file->both[i].at, file->both[i].item, file->both[i].pool,
-              file->both[i].epoch);
+    mill_waiting_free(&file->both[i].fits);
+    mill_waiting_free(&file->both[i].epochs);
+    for (int a = 0; a < MILL_MAX_ARM; a++)
+      mill_waiting_free(&file->both[i].model[a]);
   }
   mill_lock_release(&file->lock);
   if (file->held >= 0)
@@ -346,7 +357,7 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
   if (is_new)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
-  MILL_TRY(mill_mpi_agree(&file->mpi, open_columns(file)));
+  MILL_TRY(mill_mpi_agree(&file->mpi, open_tables(file)));
   for (int64_t i = 0; i < file->n_row && is_new; i++)
     mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
@@ -395,8 +406,7 @@ done:
   mill_watch_end(watch);
   mill_free(first_exposure);
   if (file) {
-    mill_h5_close_ids(MILL_MAX_COLUMN, file->dataset);
-    mill_epoch_rows_close(file->epochs);
+    close_tables(file);
     mill_ph5_drop(&file->file, file->mpi.size);
     destroy(file);
   }
@@ -501,7 +511,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
             ? MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed: %s", file->path, mill_h5_reason())
             : MILL_OK;
   if (err == MILL_OK)
-    err = mill_result_layout_count(file->file, file->path, file->n_row, lo, hi - lo, summary);
+    err = mill_stored_rows_count(file->file, file->path, file->n_row, lo, hi - lo, summary);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
@@ -571,9 +581,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   if (err == MILL_OK)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);
-  mill_h5_close_ids(file->columns.n_column, file->dataset);
-  mill_epoch_rows_close(file->epochs);
-  file->epochs = NULL;
+  close_tables(file);
   err = mill_ph5_end(file->path, &file->file, file->mpi.size, err);
   if (err == MILL_OK)
     err = mill_ph5_still_there(file->path, file->held);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the files that make a result file: result_file.c opens and closes it, result_wanted.c
+/** Shared by the files that make a result file: result_file.c opens and closes it, wanted_rows.c
  *  knows which rows are to be fitted, result_queue.c takes finished rows from the fits, and
- *  result_epochs.c, the I/O thread, writes them. */
+ *  result_thread.c, the I/O thread, writes them. */
 #ifndef MILL_RESULT_FILE_IMPL_H
 #define MILL_RESULT_FILE_IMPL_H
 
@@ -10,32 +10,25 @@
 #include <hdf5.h>
 
 #include "io/files/lock_file.h"
-#include "io/result/columns.h"
-#include "io/result/epoch_rows.h"
 #include "io/result/models_file.h"
 #include "io/result/result_file.h"
+#include "io/result/table.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
 enum {
   MILL_EPOCH_ROWS = 4096,    /* a rank asks for a write when this many rows wait: collective
                                 writes of fewer are slow */
-  MILL_QUEUE_ROWS = 16384,   /* with this many mill_result_put waits */
-  MILL_EPOCH_PIX = 8 << 20,  /* the same for the pixels of models: 32 MiB */
-  MILL_QUEUE_PIX = 32 << 20, /* 128 MiB */
+  MILL_QUEUE_ROWS = 16384,   /* with this many waiting rows mill_result_put waits */
+  MILL_EPOCH_PIX = 8 << 20,  /* a rank asks for a write with this many pixels of models: 32 MiB */
+  MILL_QUEUE_PIX = 32 << 20, /* mill_result_put_model waits: 128 MiB */
 };
 
-/* Rows passed by fits between two epochs; the I/O thread swaps two of these */
+/* Rows that the fits have passed between two epochs; the I/O thread swaps two of these. */
 typedef struct mill_result_queue {
-  int64_t n_row, n_item, n_pix;
-  char *row;             /* [n_row][row_size], packed */
-  int64_t *at;           /* [n_row] row of /fits */
-  mill_model_item *item; /* [n_item] */
-  float *pool;           /* [n_pix] of the items */
-  int64_t n_epoch;
-  mill_epoch_item *epoch; /* [n_epoch] */
-  int64_t row_room, at_room, item_room, pool_room, epoch_room;
-  double first_s; /* moment of mill_wall_s at which the first came */
+  mill_waiting fits, epochs, model[MILL_MAX_ARM];
+  int64_t n_pix;  /* of the models; a wavelength counts as two */
+  double first_s; /* moment of mill_wall_s at which the first row or model came */
 } mill_result_queue;
 
 struct mill_result_file {
@@ -52,10 +45,9 @@ struct mill_result_file {
   int is_finished; /* found finished: nothing is open */
   mill_result_summary found;
   hid_t file;
-  int held; /* rank 0: descriptor of the same file; -1 */
-  hid_t dataset[MILL_MAX_COLUMN];
+  int held;                  /* rank 0: descriptor of the same file; -1 */
+  mill_table *fits, *epochs; /* epochs NULL: none are wanted */
   int64_t n_row, n_exposure;
-  mill_epoch_rows *epochs; /* NULL: none are wanted */
   mill_models_file *models;
   mill_lock lock; /* rank 0 */
   double start_s, write_interval_s;
@@ -88,19 +80,19 @@ struct mill_result_file {
   _Atomic double longest_s; /* of the writes so far */
 };
 
-/* ---- result_wanted.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
+/* ---- wanted_rows.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
 
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Collective: learn from the open file which rows are done; every rank examines its share.  Of a
- *  file that was_finished, rows that are not done are damaged ones. */
+/** Collective: learn from the open file which rows are done; every rank examines its share.  In a
+ *  file that was_finished, a row that is not done counts as damaged. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
-/** Collective: rows whose models did not reach the disk, or were lost there, are fitted again. */
+/** Collective: rows whose models did not reach the disk, or were lost there, are wanted again. */
 int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch);
 
-/* ---- result_epochs.c ---- */
+/* ---- result_thread.c ---- */
 
 /** A collective call begins or goes on (busy 1), or has ended (0): one that does not return ends
  *  the job (src/system/watchdog.h). */

@@ -8,137 +8,82 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
-#include "io/result/result_layout.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
+#define GROUP       "catalog/files"
+enum { ERROR = 4, SIZE, MTIME }; /* columns of io/result/columns.c: these can change later */
 
-#define FIELD(member) offsetof(mill_input_file, member)
-#define SINCE_1970    "time of last change, since 1970-01-01 UTC"
-#define GROUP         "catalog/files/"
-
-static const struct file_text {
-  const char *name;
-  size_t field;
-  int is_array; /* in the struct; else it is a pointer */
-  const char *description;
-} texts[MILL_INPUT_N_TEXT] = {
-    [MILL_INPUT_PATH] = {GROUP "PATH", FIELD(path), 0, "input file as given"},
-    [MILL_INPUT_REDROCK] = {GROUP "REDROCK", FIELD(redrock), 0,
-                            "redrock file that has its Z and SPECTYPE, empty when there is none"},
-    [MILL_INPUT_ERROR] = {GROUP "ERROR", FIELD(error), 0,
-                          "why it could not be read, empty when it could"},
-    [MILL_INPUT_FORMAT] = {GROUP "FORMAT", FIELD(format), 1,
-                           "format of the file, empty when it could not be read"},
-    [MILL_INPUT_FRAME] = {GROUP "FRAME", FIELD(frame), 1,
-                          "frame of its wavelengths, and so of the velocities"},
-};
-
-static const struct file_number {
-  const char *name;
-  int is_real;
-  size_t field;
-  const char *unit, *description;
-  const char *changed; /* message for a difference in a run that continues; NULL: not compared */
-} numbers[MILL_INPUT_N_NUMBER] = {
-    [MILL_INPUT_SIZE] = {GROUP "SIZE", 0, FIELD(size), "byte", "size", "its size has changed"},
-    [MILL_INPUT_MTIME] = {GROUP "MTIME", 1, FIELD(mtime), "s", SINCE_1970,
-                          "its time of change differs"},
-    [MILL_INPUT_REDROCK_SIZE] = {GROUP "REDROCK_SIZE", 0, FIELD(redrock_size), "byte",
-                                 "size of REDROCK where its rows were selected by it, else 0",
-                                 "the size of its redrock file has changed"},
-    [MILL_INPUT_REDROCK_MTIME] = {GROUP "REDROCK_MTIME", 1, FIELD(redrock_mtime), "s",
-                                  SINCE_1970 " of REDROCK",
-                                  "the time of change of its redrock file differs"},
-    [MILL_INPUT_ROW_START] = {GROUP "ROW_START", 0, FIELD(row_start), "", "first row of the file",
-                              NULL},
-    [MILL_INPUT_N_ROW] = {GROUP "N_ROW", 0, FIELD(n_row), "", "rows of the file",
-                          "its selected rows have changed"},
-    [MILL_INPUT_ROWS_HASH] = {GROUP "ROWS_HASH", 0, FIELD(rows_hash), "",
-                              "of the keys of its rows, before joining: targets, names, "
-                              "exposures, their order",
-                              "its selected rows have changed"},
-};
-
-static const char *text_of(const mill_input_file *file, int which)
+/* A text column of an input; "" for NULL. */
+static const char *text_of(const mill_input_file *file, const mill_column *c)
 {
-  const char *at = (const char *)file + texts[which].field;
-  return mill_result_text(texts[which].is_array ? at : *(const char *const *)at);
-}
-
-static const void *number_of(const mill_input_file *file, int which)
-{
-  return (const char *)file + numbers[which].field;
-}
-
-static hid_t number_type(int which)
-{
-  return numbers[which].is_real ? H5T_IEEE_F64LE : H5T_STD_I64LE;
+  const char *at = (const char *)file + c->field, *text = at;
+  if (c->source == MILL_FROM_TEXT)
+    memcpy(&text, at, sizeof text);
+  return text ? text : "";
 }
 
 /* ---- writing ---- */
 
-static int write_column(hid_t file, const char *path, int n_file, const char *name, hid_t type,
-                        const char *unit, const char *description, const void *packed)
+/* Pack the inputs of a run as rows [n_file]; longer texts are cut. */
+static int pack(const mill_run_info *info, const mill_columns *columns, char **rows)
 {
-  MILL_CHECK(mill_ph5_dataset(file, path, name, type, 1, n_file, 1, NULL, unit, description));
-  if (n_file > 0)
-    MILL_CHECK(mill_ph5_write_whole(file, path, name, type, packed));
+  MILL_CHECK(mill_alloc_bytes((size_t)info->n_file, columns->row_size, (void **)rows));
+  for (int i = 0; i < info->n_file; i++)
+    for (int k = 0; k < columns->n_column; k++) {
+      const mill_column *c = &columns->column[k];
+      char *to = *rows + (size_t)i * columns->row_size + c->at;
+      if (c->type == MILL_TYPE_TEXT)
+        memcpy(to, text_of(&info->file[i], c), strnlen(text_of(&info->file[i], c), c->n_byte));
+      else
+        memcpy(to, (const char *)&info->file[i] + c->field, c->n_byte);
+    }
   return MILL_OK;
 }
 
-static int write_text(hid_t file, const char *path, const mill_run_info *info, int which)
+/* Write columns [first, end) of a table of the inputs; one rank alone. */
+static int write_columns(const mill_table *table, const mill_run_info *info, int first, int end)
 {
-  int err = MILL_OK;
-  char *packed = NULL;
-  hid_t type = H5I_INVALID_HID;
-  size_t n_byte = 1;
-  for (int i = 0; i < info->n_file; i++) {
-    const size_t n = strlen(text_of(&info->file[i], which));
-    n_byte = n > n_byte ? n : n_byte;
-  }
-  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, n_byte, (void **)&packed));
-  for (int i = 0; i < info->n_file; i++) {
-    const char *text = text_of(&info->file[i], which);
-    memcpy(packed + (size_t)i * n_byte, text, strlen(text));
-  }
-  type = mill_ph5_text_type(n_byte);
-  if (type < 0)
-    REFUSE("%s: cannot write %s: %s", path, texts[which].name, mill_h5_reason());
-  MILL_TRY(write_column(file, path, info->n_file, texts[which].name, type, "",
-                        texts[which].description, packed));
-done:
-  MILL_H5_CLOSE(type);
-  mill_free(packed);
+  char *rows = NULL;
+  int err = pack(info, &table->columns, &rows);
+  const mill_table_part part = {.table = table,
+                                .first = first,
+                                .end = end,
+                                .n = info->n_file,
+                                .row = rows,
+                                .stride = table->columns.row_size};
+  err = mill_table_write(&part, 1, NULL, err, -1);
+  mill_free(rows);
   return err;
 }
 
-/* The numbers of all inputs, [n_file] for mill_free. */
-static int pack_number(const mill_run_info *info, int which, int64_t **packed)
+static int open_table(hid_t file, const char *path, mill_table **table)
 {
-  MILL_CHECK(MILL_ALLOC(info->n_file, packed));
-  for (int i = 0; i < info->n_file; i++)
-    memcpy(&(*packed)[i], number_of(&info->file[i], which), sizeof **packed);
-  return MILL_OK;
+  mill_columns columns;
+  mill_columns_of(MILL_TABLE_FILES, (const int[MILL_N_FILE_TEXT]){1, 1, 1, 1, 1}, &columns);
+  return mill_table_open(file, path, GROUP, -1, &columns, table);
 }
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
-  for (int k = 0; k < MILL_INPUT_N_TEXT; k++)
-    MILL_TRY(write_text(file, path, info, k));
-  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++) {
-    int64_t *packed = NULL;
-    err = pack_number(info, k, &packed);
-    if (err == MILL_OK)
-      err = write_column(file, path, info->n_file, numbers[k].name, number_type(k), numbers[k].unit,
-                         numbers[k].description, packed);
-    mill_free(packed);
-    MILL_TRY(err);
-  }
+  int err = MILL_OK, length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1};
+  mill_columns columns;
+  mill_table *table = NULL;
+  mill_columns_of(MILL_TABLE_FILES, length, &columns);
+  for (int k = 0; k < MILL_N_FILE_TEXT; k++)
+    for (int i = 0; i < info->n_file; i++) {
+      const int n = (int)strlen(text_of(&info->file[i], &columns.column[k]));
+      length[k] = n > length[k] ? n : length[k];
+    }
+  mill_columns_of(MILL_TABLE_FILES, length, &columns);
+  MILL_TRY(mill_table_create(file, path, GROUP, info->n_file, &columns));
+  MILL_TRY(mill_table_open(file, path, GROUP, info->n_file, &columns, &table));
+  MILL_TRY(write_columns(table, info, 0, columns.n_column));
 done:
+  mill_table_close(table);
   return err;
 }
 
@@ -146,53 +91,63 @@ done:
 
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
 {
+  int err = MILL_OK;
+  mill_table *table = NULL;
+  char *rows = NULL, *text;
   if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out->folder,
                               sizeof out->folder) != MILL_OK)
     out->folder[0] = '\0';
-  for (int k = 0; k < MILL_INPUT_N_TEXT; k++) {
-    MILL_CHECK(mill_ph5_read_texts(file, path, texts[k].name, &out->text[k]));
-    if (out->text[k].n != out->text[0].n || out->text[k].n > INT32_MAX)
-      return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s is damaged: the columns of /" GROUP " differ in length", path);
-  }
-  out->n_file = (int)out->text[0].n;
-  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++) {
-    MILL_CHECK(MILL_ALLOC(out->n_file, &out->number[k]));
-    MILL_CHECK(mill_ph5_read_whole(file, path, numbers[k].name, number_type(k), out->n_file,
-                                   out->number[k]));
-  }
-  return MILL_OK;
+  MILL_TRY(open_table(file, path, &table));
+  const mill_columns *columns = &table->columns;
+  if (table->n_row > INT32_MAX)
+    REFUSE("%s is damaged: /" GROUP " has too many rows", path);
+  MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
+  MILL_TRY(mill_table_read_rows(table, 0, table->n_row, rows));
+  MILL_TRY(MILL_ALLOC(table->n_row, &out->file));
+  /* texts with their ends */
+  MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
+                            (void **)&out->text));
+  out->n_file = (int)table->n_row;
+  text = out->text;
+  for (int i = 0; i < out->n_file; i++)
+    for (int k = 0; k < columns->n_column; k++) {
+      const mill_column *c = &columns->column[k];
+      const char *from = rows + (size_t)i * columns->row_size + c->at;
+      char *to = (char *)&out->file[i] + c->field;
+      if (c->source == MILL_FROM_TEXT) {
+        const char *const start = text;
+        memcpy(to, &start, sizeof start);
+        memcpy(text, from, c->n_byte);
+        text += c->n_byte + 1;
+      } else if (c->type == MILL_TYPE_TEXT) {
+        snprintf(to, sizeof out->file->format, "%.*s", (int)c->n_byte, from);
+      } else {
+        memcpy(to, from, c->n_byte);
+      }
+    }
+done:
+  mill_table_close(table);
+  mill_free(rows);
+  return err;
 }
 
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
 {
-  for (int k = 0; k < MILL_INPUT_N_TEXT; k++)
-    mill_free(inputs->text[k].text);
-  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++)
-    mill_free(inputs->number[k]);
+  MILL_FREE(inputs->file, inputs->text);
   memset(inputs, 0, sizeof *inputs);
 }
 
-/* Text i of a column into out [size]; MILL_ERR_RANGE: it is longer. */
-static int take_text(const mill_recorded_inputs *inputs, int which, int i, char *out, size_t size)
+/* A recorded path, relative to the folder of the fit. */
+static int place(const char *folder, const char *path, char *out, size_t size)
 {
-  const mill_ph5_texts *column = &inputs->text[which];
-  const char *text = column->text + (size_t)i * column->n_byte;
-  const size_t n = strnlen(text, column->n_byte);
-  if (n >= size)
-    return MILL_ERROR(MILL_ERR_RANGE, "the text '%.60s...' of an input is too long", text);
-  memcpy(out, text, n);
-  out[n] = '\0';
-  return MILL_OK;
+  const int has_folder = path[0] != '/' && folder[0];
+  return snprintf(out, size, "%s%s%s", has_folder ? folder : "", has_folder ? "/" : "", path) <
+         (int)size;
 }
 
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size)
 {
-  char path[MILL_MAX_PATH];
-  MILL_CHECK(take_text(inputs, MILL_INPUT_PATH, i, path, sizeof path));
-  const int has_folder = path[0] != '/' && inputs->folder[0];
-  if (snprintf(out, size, "%s%s%s", has_folder ? inputs->folder : "", has_folder ? "/" : "",
-               path) >= (int)size)
+  if (!place(inputs->folder, inputs->file[i].path, out, size))
     return MILL_ERROR(MILL_ERR_RANGE, "the path '%.60s...' of an input is too long", out);
   return MILL_OK;
 }
@@ -228,10 +183,10 @@ int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out)
     MILL_TRY(mill_recorded_path(&was, i, given, sizeof given));
     MILL_TRY(mill_input_absolute(given, absolute));
     *input = (mill_known_input){.path = strdup(absolute),
-                                .size = was.number[MILL_INPUT_SIZE][i],
-                                .row_start = was.number[MILL_INPUT_ROW_START][i],
-                                .n_row = was.number[MILL_INPUT_N_ROW][i]};
-    memcpy(&input->mtime, &was.number[MILL_INPUT_MTIME][i], sizeof input->mtime);
+                                .size = was.file[i].size,
+                                .row_start = was.file[i].row_start,
+                                .n_row = was.file[i].n_row,
+                                .mtime = was.file[i].mtime};
     if (!input->path)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
     out->n++;
@@ -261,61 +216,62 @@ const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, 
 
 /* ---- comparing ---- */
 
-/* Is text i, a path, this one, perhaps in another spelling? */
-static int is_path(const mill_recorded_inputs *was, int which, int i, const char *now)
+/* Do a recorded path and a present one name the same file, perhaps in different spellings? */
+static int is_path(const char *folder, const char *then, const char *now)
 {
-  char then[MILL_MAX_PATH], absolute[2 * MILL_MAX_PATH];
+  char absolute[2 * MILL_MAX_PATH];
   struct stat a, b;
-  if (take_text(was, which, i, then, sizeof then) != MILL_OK)
-    return 0;
-  if (strcmp(then, now) == 0)
-    return 1;
-  const int has_folder = then[0] != '/' && was->folder[0];
-  snprintf(absolute, sizeof absolute, "%s%s%s", has_folder ? was->folder : "",
-           has_folder ? "/" : "", then);
-  return then[0] && now[0] && stat(absolute, &a) == 0 && stat(now, &b) == 0 &&
-         a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  return strcmp(then, now) == 0 ||
+         (then[0] && now[0] && place(folder, then, absolute, sizeof absolute) &&
+          stat(absolute, &a) == 0 && stat(now, &b) == 0 && a.st_dev == b.st_dev &&
+          a.st_ino == b.st_ino);
 }
 
-/* what: text of a difference after the name of the file; NULL: the text is that name */
-static int check_paths(const mill_recorded_inputs *was, const char *path, const mill_run_info *info,
-                       int which, const char *what)
+/* what: text between the input's path and its difference; NULL: the path itself differs */
+static int check_path(const char *path, const char *folder, const char *input, const char *what,
+                      const char *then, const char *now)
 {
-  for (int i = 0; i < info->n_file; i++) {
-    const mill_ph5_texts *column = &was->text[which];
-    const char *stored = column->text + (size_t)i * column->n_byte;
-    const char *now = text_of(&info->file[i], which);
-    const int selects =
-        info->file[i].redrock_size > 0 || was->number[MILL_INPUT_REDROCK_SIZE][i] > 0;
-    if (which == MILL_INPUT_REDROCK && !selects) /* it may change */
-      continue;
-    const int n = (int)strnlen(stored, column->n_byte);
-    if (!is_path(was, which, i, now))
-      return MILL_ERROR(MILL_ERR_OUTPUT,
-                        "%s exists and was made from other inputs (%s%s%s%.*s, now %s)", path,
-                        what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", n,
-                        stored, now[0] ? now : "none");
-  }
-  return MILL_OK;
+  now = now ? now : "";
+  if (is_path(folder, then, now))
+    return MILL_OK;
+  return MILL_ERROR(MILL_ERR_OUTPUT, "%s exists and was made from other inputs (%s%s%s, now %s)",
+                    path, what ? input : "", what ? what : "", then[0] ? then : "none",
+                    now[0] ? now : "none");
 }
 
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info)
 {
+#define FIELD(member) offsetof(mill_input_file, member)
+  static const struct {
+    size_t field; /* of eight bytes */
+    const char *changed;
+  } number[] = {{FIELD(size), "its size has changed"},
+                {FIELD(mtime), "its time of change differs"},
+                {FIELD(redrock_size), "the size of its redrock file has changed"},
+                {FIELD(redrock_mtime), "the time of change of its redrock file differs"},
+                {FIELD(n_row), "its selected rows have changed"},
+                {FIELD(rows_hash), "its selected rows have changed"}};
+#undef FIELD
   int err = MILL_OK;
   mill_recorded_inputs was = {0};
   MILL_TRY(mill_recorded_inputs_read(file, path, &was));
   if (was.n_file != info->n_file)
     REFUSE("%s exists and was made from other inputs (%d files, now %d)", path, was.n_file,
            info->n_file);
-  MILL_TRY(check_paths(&was, path, info, MILL_INPUT_PATH, NULL));
-  MILL_TRY(check_paths(&was, path, info, MILL_INPUT_REDROCK, ": its redrock file was "));
-  for (int k = 0; k < MILL_INPUT_N_NUMBER; k++)
-    for (int i = 0; i < info->n_file && numbers[k].changed; i++) {
-      const mill_input_file *now = &info->file[i];
-      const char *redrock = now->redrock_size > 0 ? text_of(now, MILL_INPUT_REDROCK) : "";
-      if (memcmp(&was.number[k][i], number_of(now, k), sizeof(int64_t)) != 0)
+  for (int i = 0; i < was.n_file; i++)
+    MILL_TRY(check_path(path, was.folder, NULL, NULL, was.file[i].path, info->file[i].path));
+  for (int i = 0; i < was.n_file; i++) /* a redrock file that selects no rows may change */
+    if (was.file[i].redrock_size > 0 || info->file[i].redrock_size > 0)
+      MILL_TRY(check_path(path, was.folder, info->file[i].path, ": its redrock file was ",
+                          was.file[i].redrock, info->file[i].redrock));
+  for (size_t k = 0; k < sizeof number / sizeof *number; k++)
+    for (int i = 0; i < was.n_file; i++) {
+      const mill_input_file *then = &was.file[i], *now = &info->file[i];
+      const char *redrock = now->redrock_size > 0 ? now->redrock : NULL;
+      if (memcmp((const char *)then + number[k].field, (const char *)now + number[k].field,
+                 sizeof(int64_t)) != 0)
         REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
-               redrock[0] ? ", rows selected by " : "", redrock, numbers[k].changed);
+               redrock ? ", rows selected by " : "", redrock ? redrock : "", number[k].changed);
     }
 done:
   mill_recorded_inputs_clear(&was);
@@ -324,8 +280,8 @@ done:
 
 /* ---- files that were repaired ---- */
 
-/* May the rows [start, start + n_row) of this file, which has changed, be read from it as it is
- * now?  n_all: rows of the result. */
+/* This file has changed.  May the rows [start, start + n_row) be read from it all the same?
+ * n_all: rows of the result. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *input, int64_t n_all,
                           int64_t start, int64_t n_row)
 {
@@ -337,7 +293,7 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
                       "when the result was begun, and an existing result takes no new rows: fit "
                       "this file to another --output, and join the two with starmill merge",
                       path, input->path, (long long)input->n_row, (long long)n_row);
-  MILL_CHECK(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
+  MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,
@@ -362,21 +318,19 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   MILL_TRY(mill_recorded_inputs_read(file, path, &was));
   same = was.n_file == info->n_file; /* else mill_result_inputs_check tells more */
   for (int i = 0; i < info->n_file && same; i++) {
-    same = is_path(&was, MILL_INPUT_PATH, i, info->file[i].path);
-    n_all += was.number[MILL_INPUT_N_ROW][i];
+    same = is_path(was.folder, was.file[i].path, info->file[i].path);
+    n_all += was.file[i].n_row;
   }
   for (int i = 0; i < info->n_file && same; i++) {
     mill_input_file *input = &table[i];
-    const int64_t n_row = was.number[MILL_INPUT_N_ROW][i];
-    double mtime;
-    memcpy(&mtime, &was.number[MILL_INPUT_MTIME][i], sizeof mtime);
-    if (was.number[MILL_INPUT_SIZE][i] != input->size || mtime != input->mtime) {
-      MILL_TRY(check_repaired(file, path, input, n_all, start, n_row));
-      input->size = was.number[MILL_INPUT_SIZE][i];
-      input->mtime = mtime;
+    const mill_input_file *then = &was.file[i];
+    if (then->size != input->size || then->mtime != input->mtime) {
+      MILL_TRY(check_repaired(file, path, input, n_all, start, then->n_row));
+      input->size = then->size;
+      input->mtime = then->mtime;
       ++*n_repaired;
     }
-    start += n_row;
+    start += then->n_row;
   }
   *recorded = table;
   table = NULL;
@@ -388,28 +342,11 @@ done:
 
 int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *info)
 {
-  int err = MILL_OK;
-  hid_t type = H5I_INVALID_HID;
-  mill_ph5_texts errors = {0};
-  if (info->n_file == 0)
-    goto done;
-  for (int k = MILL_INPUT_SIZE; k <= MILL_INPUT_MTIME; k++) {
-    int64_t *packed = NULL;
-    err = pack_number(info, k, &packed);
-    if (err == MILL_OK)
-      err = mill_ph5_write_whole(file, path, numbers[k].name, number_type(k), packed);
-    mill_free(packed);
-    MILL_TRY(err);
-  }
-  MILL_TRY(mill_ph5_read_texts(file, path, texts[MILL_INPUT_ERROR].name, &errors));
-  /* the column has the width of its first texts: a longer one is cut, and is in the log */
-  for (int i = 0; i < info->n_file && i < errors.n; i++)
-    strncpy(errors.text + (size_t)i * errors.n_byte, text_of(&info->file[i], MILL_INPUT_ERROR),
-            errors.n_byte);
-  type = mill_ph5_text_type(errors.n_byte);
-  MILL_TRY(mill_ph5_write_whole(file, path, texts[MILL_INPUT_ERROR].name, type, errors.text));
-done:
-  MILL_H5_CLOSE(type);
-  mill_free(errors.text);
+  mill_table *table = NULL;
+  int err = open_table(file, path, &table);
+  /* ERROR has the width of its first texts: a longer one is cut, and is in the log */
+  if (err == MILL_OK)
+    err = write_columns(table, info, ERROR, MTIME + 1);
+  mill_table_close(table);
   return err;
 }

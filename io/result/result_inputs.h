@@ -8,34 +8,13 @@
 #include <limits.h>
 
 #include "io/files/lock_file.h"
-#include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_file.h"
-
-/** The columns of /catalog/files: texts, and numbers of eight bytes, integers but for the times. */
-enum mill_input_text {
-  MILL_INPUT_PATH,
-  MILL_INPUT_REDROCK,
-  MILL_INPUT_ERROR,
-  MILL_INPUT_FORMAT,
-  MILL_INPUT_FRAME,
-  MILL_INPUT_N_TEXT
-};
-enum mill_input_number {
-  MILL_INPUT_SIZE,
-  MILL_INPUT_MTIME,
-  MILL_INPUT_REDROCK_SIZE,
-  MILL_INPUT_REDROCK_MTIME,
-  MILL_INPUT_ROW_START,
-  MILL_INPUT_N_ROW,
-  MILL_INPUT_ROWS_HASH,
-  MILL_INPUT_N_NUMBER
-};
 
 typedef struct mill_recorded_inputs {
   int n_file;
   char folder[MILL_MAX_PATH]; /**< from which relative paths count; empty: not known */
-  mill_ph5_texts text[MILL_INPUT_N_TEXT];
-  int64_t *number[MILL_INPUT_N_NUMBER]; /**< [n_file]; of times the bits of a double */
+  mill_input_file *file;      /**< [n_file] */
+  char *text;                 /**< to which they point */
 } mill_recorded_inputs;
 
 /** Read all columns; *out is zeroed, clear it also after a failure.  MILL_ERR_OUTPUT, and
@@ -63,25 +42,28 @@ typedef struct mill_known_inputs {
 int mill_known_inputs_read(hid_t file, const char *path, mill_known_inputs *out);
 void mill_known_inputs_clear(mill_known_inputs *inputs);
 
-/** The input at an absolute path, links followed; NULL: it is none. */
+/** The input at an absolute path, links followed; NULL: none. */
 const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path);
 
 /** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
 int mill_input_absolute(const char *name, char out[PATH_MAX]);
 
-/** Write all columns; the group /catalog/files is there.  path: of the result, for messages. */
+/** Make /catalog/files and fill it. */
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info);
 
 /** MILL_ERR_OUTPUT, and the difference, when the result was made from other inputs than the run
  *  has: first the files are compared, then what was selected in them. */
 int mill_result_inputs_check(hid_t file, const char *path, const mill_run_info *info);
 
-/** Input files that were repaired between two runs of one result, for --retry-failed: the inputs
- *  of a run with the size and time that the open result has of them, in recorded [n_file], for the
- *  caller to free by mill_free; texts are borrowed from info.  *n_repaired have changed since, of
- *  which no row is fitted.  Whether their rows are the same stars is not looked at here.  Not for
- *  rows that were joined from several files.  Inputs of another number or other names are given as
- *  they are.
+/** For --retry-failed: find the input files that were repaired between two runs of one result.
+ *
+ *  recorded    [n_file]  out  the inputs of the run with the size and time that the open result has
+ *                             of them; texts are borrowed from info, for mill_free.  Inputs of
+ *                             another number or other names are given as they are.
+ *  n_repaired            out  how many have changed since; none of their rows is fitted.  Whether
+ *                             their rows are the same stars is not checked here.
+ *
+ *  Not for rows that were joined from several files.
  *  MILL_ERR_OUTPUT, and what to do, when rows of a changed file are fitted already or it has
  *  another number of rows now; MILL_ERR_MEMORY. */
 int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_info *info,

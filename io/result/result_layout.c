@@ -11,12 +11,9 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/result/column_data.h"
-#include "io/result/epoch_rows.h"
 #include "io/result/result_inputs.h"
-#include "io/result/result_rows.h"
+#include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
-#include "src/system/stop_signal.h"
 #include "src/system/version.h"
 
 #define FORMAT_NAME "starmill result"
@@ -35,20 +32,6 @@ static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
 static const meaning epoch_meaning[] = {MILL_EPOCH_LIST(MEANING)};
 static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
 #undef MEANING
-
-const char *mill_result_text(const char *text)
-{
-  return text ? text : "";
-}
-
-int mill_result_go_on(void)
-{
-  if (mill_stop_reason() != MILL_STOP_NONE)
-    return MILL_ERROR(MILL_ERR_STOPPED,
-                      "stopped while the output was made: nothing was fitted; the same "
-                      "command starts again");
-  return MILL_OK;
-}
 
 void mill_result_layout_time(char out[MILL_TIME_SIZE])
 {
@@ -104,20 +87,12 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
 {
   int err = MILL_OK;
   const char *parameter[MILL_MAX_PAR] = {"VRAD", "VSINI"};
-  hid_t group = H5I_INVALID_HID;
   for (int i = 0; i < info->lib->n_label; i++)
     parameter[2 + i] = info->lib->label[i].column;
-  MILL_TRY(mill_ph5_group(file, path, "fits"));
-  group = H5Gopen2(file, "fits", H5P_DEFAULT);
-  if (group < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /fits: %s", path, mill_h5_reason());
-  for (int i = 0; i < columns->n_column; i++) {
-    MILL_TRY(mill_result_go_on());
-    MILL_TRY(mill_column_create(group, path, &columns->column[i], info->n_row));
-  }
+  MILL_TRY(mill_table_create(file, path, "fits", info->n_row, columns));
   MILL_TRY(
       mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
-  MILL_TRY(mill_result_rows_put_order(file, path, "fits/CRC", columns));
+  MILL_TRY(mill_stored_rows_put_order(file, path, "fits/CRC", columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
@@ -135,44 +110,29 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   if (info->n_library > 1)
     MILL_TRY(write_libraries(file, path, info));
 done:
-  MILL_H5_CLOSE(group);
   return err;
 }
 
 static int create_catalog(hid_t file, const char *path, const mill_run_info *info,
                           int64_t n_exposure)
 {
+  mill_columns columns;
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
+  MILL_CHECK(mill_table_create(file, path, "catalog", info->n_row, &columns));
+  MILL_CHECK(mill_stored_rows_put_order(file, path, "catalog/CATALOG_CRC", &columns));
+  mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
+  MILL_CHECK(mill_table_create(file, path, "catalog/exposures", n_exposure, &columns));
+  return mill_result_inputs_create(file, path, info);
+}
+
+static int create_epochs(hid_t file, const char *path, int64_t n_exposure)
+{
   int err = MILL_OK;
   mill_columns columns;
-  hid_t group = H5I_INVALID_HID;
-  const int64_t none64 = -1;
-  const int32_t none32 = -1;
-  const double nan = NAN;
-  mill_columns_catalog(&columns);
-  MILL_TRY(mill_ph5_group(file, path, "catalog"));
-  MILL_TRY(mill_ph5_group(file, path, "catalog/exposures"));
-  MILL_TRY(mill_ph5_group(file, path, "catalog/files"));
-  group = H5Gopen2(file, "catalog", H5P_DEFAULT);
-  if (group < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /catalog: %s", path, mill_h5_reason());
-  for (int i = 0; i < columns.n_column; i++) {
-    MILL_TRY(mill_result_go_on());
-    MILL_TRY(mill_column_create(group, path, &columns.column[i], info->n_row));
-  }
-  MILL_TRY(mill_result_rows_put_order(file, path, "catalog/CATALOG_CRC", &columns));
-  MILL_TRY(mill_ph5_dataset(group, path, "exposures/FITS_ROW", H5T_STD_I64LE, 1, n_exposure, 1,
-                            &none64, "",
-                            "the format's number of the exposure in its file; DESI: 0-based row of "
-                            "FIBERMAP"));
-  MILL_TRY(mill_ph5_dataset(group, path, "exposures/EXPID", H5T_STD_I32LE, 1, n_exposure, 1,
-                            &none32, "", "exposure, -1 when the file has none"));
-  MILL_TRY(mill_ph5_dataset(group, path, "exposures/FILE", H5T_STD_I32LE, 1, n_exposure, 1, &none32,
-                            "", "index into /catalog/files"));
-  MILL_TRY(mill_ph5_dataset(group, path, "exposures/MJD", H5T_IEEE_F64LE, 1, n_exposure, 1, &nan,
-                            "d", "modified Julian date of the exposure, as the input has it"));
-  MILL_TRY(mill_result_inputs_create(file, path, info));
+  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
+  MILL_TRY(mill_table_create(file, path, "epochs", n_exposure, &columns));
+  WRITE_MEANINGS("epochs/EPOCH_FLAG", "BITS", epoch_meaning);
 done:
-  MILL_H5_CLOSE(group);
   return err;
 }
 
@@ -238,7 +198,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                                       {"LIBRARY_PATH", info->lib->path},
                                       {"LIBRARY_NAME", info->lib->name},
                                       {"LIBRARY_HASH", info->lib->hash},
-                                      {"DEVICE", mill_result_text(info->device)},
+                                      {"DEVICE", info->device},
                                       {"HOST", host},
                                       {"FOLDER", getcwd(folder, sizeof folder) ? folder : ""},
                                       {"RUN_ID", run_id},
@@ -248,17 +208,17 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
     MILL_CHECK(mill_ph5_attr_text(file, path, at, attribute[i][0], attribute[i][1]));
   MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
   MILL_CHECK(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/IDENTITY", mill_result_text(info->identity),
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/IDENTITY", info->identity,
                            "science settings: runs that differ here do not continue each other"));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/CONFIG", mill_result_text(info->config),
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/CONFIG", info->config,
                            "effective configuration (YAML) of the first start"));
-  MILL_CHECK(mill_ph5_text(file, path, "provenance/COMMAND", mill_result_text(info->command),
+  MILL_CHECK(mill_ph5_text(file, path, "provenance/COMMAND", info->command,
                            "command line of the first start"));
   MILL_CHECK(write_frames(file, path, info));
   return create_state(file, path);
 }
 
-int mill_result_layout_put_format(hid_t file, const char *path)
+static int put_format(hid_t file, const char *path)
 {
   const int64_t version = MILL_RESULT_FORMAT;
   MILL_CHECK(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
@@ -287,10 +247,9 @@ static int64_t estimate_size(const mill_run_info *info, const mill_columns *colu
                              int64_t n_exposure)
 {
   mill_columns catalog;
-  mill_columns_catalog(&catalog);
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &catalog);
   const int64_t text =
-      (int64_t)(strlen(mill_result_text(info->config)) + strlen(mill_result_text(info->identity)) +
-                strlen(mill_result_text(info->command)));
+      (int64_t)(strlen(info->config) + strlen(info->identity) + strlen(info->command));
   return info->n_row * (int64_t)(columns->row_size + catalog.row_size) +
          (info->epochs ? 64 : 24) * n_exposure + (int64_t)info->n_file * 1400 + text + (1 << 17);
 }
@@ -301,13 +260,11 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_create(path, estimate_size(info, columns, n_exposure), &file));
-  MILL_TRY(mill_result_layout_put_format(file, path));
+  MILL_TRY(put_format(file, path));
   MILL_TRY(create_fits(file, path, info, columns));
   MILL_TRY(create_catalog(file, path, info, n_exposure));
-  if (info->epochs) {
-    MILL_TRY(mill_epoch_rows_create(file, path, n_exposure));
-    WRITE_MEANINGS("epochs/EPOCH_FLAG", "BITS", epoch_meaning);
-  }
+  if (info->epochs)
+    MILL_TRY(create_epochs(file, path, n_exposure));
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
   return mill_ph5_end(path, &file, 1, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queries and rows of the fits, under the mutex. */
+/* What other threads ask of a result file and pass to it, under the mutex. */
 #include <stdatomic.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
@@ -9,7 +10,7 @@
 
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
 {
-  /* to the caller the file is constant, its mutex is not */
+  /* the caller sees a constant file; its mutex is locked all the same */
   pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
   pthread_mutex_lock(mutex);
   memcpy(bits, file->wanted, (size_t)file->n_row / 8 + 1);
@@ -22,7 +23,7 @@ static int await_room(mill_result_file *file)
   int err = MILL_OK;
   file->n_waiting++;
   while (file->failure.code == MILL_OK &&
-         (file->filling->n_row >= MILL_QUEUE_ROWS || file->filling->n_pix >= MILL_QUEUE_PIX)) {
+         (file->filling->fits.n >= MILL_QUEUE_ROWS || file->filling->n_pix >= MILL_QUEUE_PIX)) {
     pthread_cond_signal(&file->work);
     pthread_cond_wait(&file->room, &file->mutex);
   }
@@ -32,9 +33,20 @@ static int await_room(mill_result_file *file)
   return err;
 }
 
+/* Under the mutex: the first row or model starts the clock; it and a full queue wake the I/O
+   thread. */
+static void announce(mill_result_file *file, int is_first, int is_full)
+{
+  if (is_first)
+    file->filling->first_s = mill_wall_s();
+  if (is_first || is_full)
+    pthread_cond_signal(&file->work);
+}
+
 int mill_result_put(mill_result_file *file, const mill_fit_result *result)
 {
   int err = MILL_OK;
+  char *row;
   pthread_mutex_lock(&file->mutex);
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->n_label || result->status <= MILL_STATUS_NOT_DONE ||
@@ -42,24 +54,16 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible result: row %lld of %lld, STATUS %d, %d labels",
               file->path, (long long)result->row, (long long)file->n_row, result->status,
               result->n_label);
-  if (file->filling->n_row >= MILL_QUEUE_ROWS || file->failure.code != MILL_OK)
+  if (file->filling->fits.n >= MILL_QUEUE_ROWS || file->failure.code != MILL_OK)
     MILL_TRY(await_room(file));
   if (!mill_result_bit(file->wanted, result->row))
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: row %lld was already done", file->path,
               (long long)result->row);
   mill_result_queue *q = file->filling;
-  MILL_TRY(mill_grow_bytes((void **)&q->row, &q->row_room, q->n_row + 1, file->columns.row_size));
-  MILL_TRY(MILL_GROW(&q->at, &q->at_room, q->n_row + 1));
-  if (q->n_row == 0 && q->n_item == 0)
-    q->first_s = mill_wall_s();
-  char *row = q->row + (size_t)q->n_row * file->columns.row_size;
-  memset(row, 0, file->columns.row_size);
+  MILL_TRY(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
-  q->at[q->n_row++] = result->row;
   mill_result_set_bit(file->wanted, result->row, 0);
-  /* the first row starts the clock */
-  if ((q->n_row == 1 && q->n_item == 0) || q->n_row == MILL_EPOCH_ROWS)
-    pthread_cond_signal(&file->work);
+  announce(file, q->fits.n == 1 && q->n_pix == 0, q->fits.n == MILL_EPOCH_ROWS);
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;
@@ -69,15 +73,19 @@ int mill_result_put_epochs(mill_result_file *file, int64_t first, mill_epoch_res
                            int64_t n, uint32_t *crc)
 {
   int err = MILL_OK;
+  char *row;
+  uLong sum = crc32(0L, Z_NULL, 0);
   pthread_mutex_lock(&file->mutex);
   mill_result_queue *q = file->filling;
   if (!file->epochs || first < 0 || first > file->n_exposure - n)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible epochs: %lld from %lld on", file->path,
               (long long)n, (long long)first);
-  MILL_TRY(MILL_GROW(&q->epoch, &q->epoch_room, q->n_epoch + n));
-  *crc = mill_epoch_rows_seal(epoch, n);
-  for (int64_t i = 0; i < n; i++)
-    q->epoch[q->n_epoch++] = (mill_epoch_item){first + i, epoch[i]};
+  for (int64_t i = 0; i < n; i++) {
+    MILL_TRY(mill_waiting_add(&q->epochs, &file->epochs->columns, first + i, &row));
+    mill_columns_pack_epoch(&file->epochs->columns, &epoch[i], row);
+    sum = crc32(sum, (const Bytef *)row, (uInt)file->epochs->columns.row_size);
+  }
+  *crc = (uint32_t)sum;
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;
@@ -87,30 +95,25 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
                           const double *wave_aa, int n_pix)
 {
   int err = MILL_OK;
-  /* wavelengths wait behind the flux, each in the room of two pixels */
-  const int64_t n_wave = wave_aa ? 2 * (int64_t)n_pix : 0;
+  char *row;
+  const mill_table *models = mill_models_arm(file->models, arm);
+  const mill_column *column = models ? models->columns.column : NULL; /* [wavelength], flux */
+  const int has_wave = wave_aa != NULL;
   pthread_mutex_lock(&file->mutex);
-  if (!file->models || file->is_closing || model_row < 0 ||
-      model_row >= mill_models_n_row(file->models) || n_pix <= 0 ||
-      n_pix != mill_models_n_pix(file->models, arm) ||
-      (wave_aa != NULL) != mill_models_has_own_waves(file->models, arm))
+  if (!models || file->is_closing || model_row < 0 || model_row >= models->n_row ||
+      n_pix != column->n_value || has_wave != (models->columns.n_column > 1))
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible model: arm %d, row %lld, %d pixels", file->path,
               arm, (long long)model_row, n_pix);
   if (file->filling->n_pix >= MILL_QUEUE_PIX || file->failure.code != MILL_OK)
     MILL_TRY(await_room(file));
   mill_result_queue *q = file->filling;
-  MILL_TRY(MILL_GROW(&q->pool, &q->pool_room, q->n_pix + n_wave + n_pix));
-  MILL_TRY(MILL_GROW(&q->item, &q->item_room, q->n_item + 1));
-  if (q->n_row == 0 && q->n_item == 0)
-    q->first_s = mill_wall_s();
-  memcpy(q->pool + q->n_pix, flux, (size_t)n_pix * sizeof *flux);
-  q->item[q->n_item++] = (mill_model_item){.row = model_row, .at = (size_t)q->n_pix, .arm = arm};
-  q->n_pix += n_pix;
-  if (wave_aa)
-    memcpy(q->pool + q->n_pix, wave_aa, (size_t)n_pix * sizeof *wave_aa);
-  q->n_pix += n_wave;
-  if ((q->n_item == 1 && q->n_row == 0) || q->n_pix >= MILL_EPOCH_PIX)
-    pthread_cond_signal(&file->work);
+  MILL_TRY(mill_waiting_add(&q->model[arm], &models->columns, model_row, &row));
+  if (has_wave)
+    memcpy(row, wave_aa, column->n_byte);
+  memcpy(row + column[has_wave].at, flux, column[has_wave].n_byte);
+  const int is_first = q->n_pix == 0 && q->fits.n == 0;
+  q->n_pix += (int64_t)(models->columns.row_size / sizeof *flux);
+  announce(file, is_first, q->n_pix >= MILL_EPOCH_PIX);
 done:
   pthread_mutex_unlock(&file->mutex);
   return err;

@@ -5,169 +5,292 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/system/watchdog.h"
 
-#define CRC       "fits/CRC"
-#define STATUS    "fits/STATUS"
-#define EPOCH_CRC "fits/EPOCH_CRC"
-#define ORDER     "COLUMNS"
-enum { ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name, MAX_TEXT = 1024 };
+#define ORDER "COLUMNS"
+enum {
+  ORDER_SIZE = MILL_MAX_COLUMN * sizeof((mill_column *)0)->name,
+  BLOCK_BYTES = 16 << 20, /* read together */
+  FIRST_EXPOSURE = 0,     /* columns of `exposures` */
+  N_EXPOSURE
+};
 
-/* Which of ours the type of a dataset is; -1: none. */
-static int type_of(hid_t type)
+/* ---- opening ---- */
+
+int mill_stored_rows_put_order(hid_t file, const char *path, const char *crc,
+                               const mill_columns *columns)
 {
-  const size_t n_byte = H5Tget_size(type);
-  switch (H5Tget_class(type)) {
-  case H5T_STRING:
-    return H5Tis_variable_str(type) == 0 && n_byte <= MAX_TEXT ? MILL_TYPE_TEXT : -1;
-  case H5T_FLOAT:
-    return n_byte == 8 ? MILL_TYPE_F64 : -1;
-  case H5T_INTEGER:
-    return n_byte == 8                         ? MILL_TYPE_I64
-           : n_byte == 1                       ? MILL_TYPE_U8
-           : n_byte != 4                       ? -1
-           : H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32
-                                               : MILL_TYPE_I32;
-  default:
-    return -1;
-  }
-}
-
-static int add_column(mill_stored_rows *rows, hid_t file, const char *name)
-{
-  hsize_t dim[2] = {0, 1};
-  if (rows->n_column == MILL_STORED_MAX_COLUMN)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: " CRC " names too many columns", rows->path);
-  mill_stored_column *c = &rows->column[rows->n_column];
-  snprintf(c->name, sizeof c->name, "%s", name);
-  if (!mill_h5_array_open(file, name, &c->array))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", rows->path, name,
-                      mill_h5_reason());
-  rows->n_column++; /* to be closed */
-  c->type = type_of(c->array.type);
-  c->n_dim = H5Sget_simple_extent_ndims(c->array.space);
-  if (c->n_dim < 1 || c->n_dim > 2 || H5Sget_simple_extent_dims(c->array.space, dim, NULL) < 0 ||
-      (int64_t)dim[0] != rows->n_row || dim[1] < 1 || dim[1] > MILL_MAX_ROW_VALUES || c->type < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", rows->path,
-                      name);
-  c->n_value = (int64_t)dim[1];
-  c->n_byte = H5Tget_size(c->array.type) * (size_t)dim[1];
-  c->at = rows->row_size;
-  rows->row_size += c->n_byte;
-  rows->widest = c->n_byte > rows->widest ? c->n_byte : rows->widest;
-  return MILL_OK;
+  char order[ORDER_SIZE] = "";
+  for (int i = 0; i < columns->i_crc; i++)
+    strcat(strcat(order, i ? " " : ""), columns->column[i].name);
+  return mill_ph5_attr_text(file, path, crc, ORDER, order);
 }
 
 int mill_stored_rows_fits(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  char order[ORDER_SIZE] = "", name[sizeof rows->column->name], *next = NULL;
-  rows->path = path;
-  rows->n_row = n_row;
-  MILL_CHECK(mill_ph5_read_attr_text(file, path, CRC, ORDER, order, sizeof order));
-  for (char *at = strtok_r(order, " ", &next); at; at = strtok_r(NULL, " ", &next)) {
-    snprintf(name, sizeof name, "fits/%s", at);
-    MILL_CHECK(add_column(rows, file, name));
-  }
-  rows->i_crc = rows->n_column;
-  MILL_CHECK(add_column(rows, file, CRC));
-  MILL_CHECK(add_column(rows, file, STATUS));
-  for (int i = rows->n_column - 2; i < rows->n_column; i++)
-    if (rows->column[i].n_byte != sizeof(int32_t))
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", path,
-                        rows->column[i].name);
-  MILL_CHECK(mill_epoch_rows_open(file, path, n_row, &rows->epochs));
-  for (int i = 0; i < rows->n_column && rows->epochs; i++)
-    if (strcmp(rows->column[i].name, EPOCH_CRC) == 0 && rows->column[i].n_byte == sizeof(uint32_t))
-      rows->i_epoch_crc = i;
-  if (rows->epochs && rows->i_epoch_crc == 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without " EPOCH_CRC, path);
-  rows->row_size += rows->epochs != NULL; /* whether they agree */
+  char order[ORDER_SIZE + sizeof " CRC STATUS"] = "";
+  mill_columns columns;
+  MILL_CHECK(mill_ph5_read_attr_text(file, path, "fits/CRC", ORDER, order, ORDER_SIZE));
+  strcat(order, " CRC STATUS");
+  MILL_CHECK(mill_table_open_named(file, path, "fits", n_row, order, &rows->table));
+  const mill_columns *fits = &rows->table->columns;
+  if (fits->column[fits->i_crc].n_byte != sizeof(uint32_t) ||
+      fits->column[fits->i_status].n_byte != sizeof(int32_t))
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: fits/CRC or STATUS has another type", path);
+  if (H5Lexists(file, "epochs", H5P_DEFAULT) <= 0)
+    return MILL_OK;
+  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
+  MILL_CHECK(mill_table_open(file, path, "epochs", -1, &columns, &rows->epochs));
+  MILL_CHECK(mill_table_open_named(file, path, "catalog", n_row, "FIRST_EXPOSURE N_EXPOSURE",
+                                   &rows->exposures));
+  if (mill_columns_find(fits, "EPOCH_CRC") < 0)
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: it has /epochs without fits/EPOCH_CRC",
+                      path);
   return MILL_OK;
 }
 
 int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_stored_rows *rows)
 {
-  char name[sizeof rows->column->name];
   mill_columns columns;
-  rows->path = path;
-  rows->n_row = n_row;
-  mill_columns_catalog(&columns);
-  rows->i_crc = columns.i_crc;
-  for (int i = 0; i < columns.n_column; i++) {
-    snprintf(name, sizeof name, "catalog/%s", columns.column[i].name);
-    MILL_CHECK(add_column(rows, file, name));
-    const mill_stored_column *c = &rows->column[i];
-    if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)
-      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s is not a column of a result", path,
-                        name);
-  }
-  return MILL_OK;
-}
-
-/* Note behind each of the rows [at, at + n) whether its EPOCH_CRC is that of its exposures, which it
-   has where it is fitted. */
-static int check_epochs(const mill_stored_rows *rows, int64_t at, int64_t n, char *row)
-{
-  int err = MILL_OK;
-  uint32_t *crc = NULL;
-  MILL_TRY(MILL_ALLOC(n, &crc));
-  MILL_TRY(mill_epoch_rows_crc(rows->epochs, at, n, crc));
-  for (int64_t k = 0; k < n; k++, row += rows->row_size) {
-    int32_t status;
-    memcpy(&status, row + rows->column[rows->i_crc + 1].at, sizeof status);
-    row[rows->row_size - 1] =
-        status != MILL_STATUS_FITTED ||
-        memcmp(&crc[k], row + rows->column[rows->i_epoch_crc].at, sizeof *crc) == 0;
-  }
-done:
-  mill_free(crc);
-  return err;
-}
-
-int mill_stored_rows_read(const mill_stored_rows *rows, int64_t at, int64_t n, char *row,
-                          char *value)
-{
-  int err = MILL_OK;
-  mill_ph5_rows block = {H5I_INVALID_HID, H5I_INVALID_HID};
-  for (int i = 0; i < rows->n_column; i++) {
-    const mill_stored_column *c = &rows->column[i];
-    MILL_TRY(mill_ph5_select_range(rows->path, c->n_dim, rows->n_row, c->n_value, at, n, &block));
-    MILL_TRY(mill_ph5_read(c->array.id, rows->path, c->name, c->array.type, &block, value));
-    mill_ph5_unselect(&block);
-    for (int64_t k = 0; k < n; k++)
-      memcpy(row + (size_t)k * rows->row_size + c->at, value + (size_t)k * c->n_byte, c->n_byte);
-  }
-  if (rows->epochs)
-    MILL_TRY(check_epochs(rows, at, n, row));
-done:
-  mill_ph5_unselect(&block);
-  return err;
-}
-
-int mill_stored_row_agrees(const mill_stored_rows *rows, const char *row)
-{
-  const size_t at = rows->column[rows->i_crc].at;
-  uint32_t crc;
-  memcpy(&crc, row + at, sizeof crc);
-  return crc == (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)at);
-}
-
-int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole)
-{
-  int32_t status;
-  memcpy(&status, row + rows->column[rows->i_crc + 1].at, sizeof status);
-  *is_whole = status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS &&
-              mill_stored_row_agrees(rows, row) && (!rows->epochs || row[rows->row_size - 1]);
-  return status;
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
+  return mill_table_open(file, path, "catalog", n_row, &columns, &rows->table);
 }
 
 void mill_stored_rows_close(mill_stored_rows *rows)
 {
-  for (int i = 0; i < rows->n_column; i++)
-    mill_h5_array_close(&rows->column[i].array);
-  mill_epoch_rows_close(rows->epochs);
-  rows->epochs = NULL;
-  rows->n_column = 0;
+  mill_table_close(rows->table);
+  mill_table_close(rows->epochs);
+  mill_table_close(rows->exposures);
+  *rows = (mill_stored_rows){NULL};
+}
+
+/* ---- reading ---- */
+
+static size_t stride_of(const mill_stored_rows *rows)
+{
+  return rows->table->columns.row_size + 1;
+}
+
+static int crc_agrees(const mill_stored_rows *rows, const char *row)
+{
+  const mill_columns *columns = &rows->table->columns;
+  return mill_columns_crc(columns, row) ==
+         mill_column_integer(&columns->column[columns->i_crc], row);
+}
+
+int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole)
+{
+  const mill_columns *columns = &rows->table->columns;
+  const int32_t status = (int32_t)mill_column_integer(&columns->column[columns->i_status], row);
+  *is_whole = status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS && crc_agrees(rows, row) &&
+              (!rows->epochs || row[columns->row_size]);
+  return status;
+}
+
+/* Where the exposures of row i of n begin in /epochs, and how many it has. */
+static int find_exposures(const mill_stored_rows *rows, const char *exposures, int64_t i,
+                          int64_t *first, int64_t *n)
+{
+  const mill_columns *columns = &rows->exposures->columns;
+  exposures += (size_t)i * columns->row_size;
+  *first = mill_column_integer(&columns->column[FIRST_EXPOSURE], exposures);
+  *n = mill_column_integer(&columns->column[N_EXPOSURE], exposures);
+  return *first >= 0 && *n >= 0 && *first <= rows->epochs->n_row - *n;
+}
+
+/* Note behind each of the rows [start, start + n) whether its EPOCH_CRC agrees with its exposures,
+   which a fitted row has. */
+static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, char *row)
+{
+  int err = MILL_OK;
+  const mill_columns *fits = &rows->table->columns;
+  const mill_column *crc = &fits->column[mill_columns_find(fits, "EPOCH_CRC")];
+  const size_t epoch_size = rows->epochs->columns.row_size;
+  int64_t first, n_epoch, begin = rows->epochs->n_row, end = 0;
+  char *exposures = NULL, *epochs = NULL;
+  MILL_TRY(mill_alloc_bytes((size_t)n, rows->exposures->columns.row_size, (void **)&exposures));
+  MILL_TRY(mill_table_read_rows(rows->exposures, start, n, exposures));
+  for (int64_t i = 0; i < n; i++) {
+    if (!find_exposures(rows, exposures, i, &first, &n_epoch))
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: row %lld has exposures beyond /epochs",
+                rows->table->path, (long long)(start + i));
+    begin = first < begin ? first : begin;
+    end = first + n_epoch > end ? first + n_epoch : end;
+  }
+  end = end > begin ? end : begin;
+  MILL_TRY(mill_alloc_bytes((size_t)(end - begin), epoch_size, (void **)&epochs));
+  MILL_TRY(mill_table_read_rows(rows->epochs, begin, end - begin, epochs));
+  for (int64_t i = 0; i < n; i++, row += stride_of(rows)) {
+    find_exposures(rows, exposures, i, &first, &n_epoch);
+    row[fits->row_size] =
+        mill_column_integer(&fits->column[fits->i_status], row) != MILL_STATUS_FITTED ||
+        crc32(crc32(0L, Z_NULL, 0), (const Bytef *)epochs + (size_t)(first - begin) * epoch_size,
+              (uInt)((size_t)n_epoch * epoch_size)) == (uLong)mill_column_integer(crc, row);
+  }
+done:
+  MILL_FREE(exposures, epochs);
+  return err;
+}
+
+int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end, int watch,
+                          int (*take)(void *context, int64_t i, const char *row), void *context)
+{
+  int err = MILL_OK;
+  const size_t stride = stride_of(rows);
+  const int64_t n_most = BLOCK_BYTES / (int64_t)stride + 1;
+  const int64_t n_block = end - start < n_most ? end - start : n_most;
+  char *row = NULL;
+  if (n_block > 0)
+    MILL_TRY(mill_alloc_bytes((size_t)n_block, stride, (void **)&row));
+  for (int64_t at = start; at < end; at += n_block) {
+    const int64_t n = end - at < n_block ? end - at : n_block;
+    MILL_TRY(mill_table_read(&(mill_table_part){.table = rows->table,
+                                                .end = rows->table->columns.n_column,
+                                                .n = n,
+                                                .start = at,
+                                                .row = row,
+                                                .stride = stride}));
+    if (rows->epochs)
+      MILL_TRY(check_epochs(rows, at, n, row));
+    mill_watch_again(watch);
+    for (int64_t k = 0; k < n; k++)
+      MILL_TRY(take(context, at + k, row + (size_t)k * stride));
+  }
+done:
+  mill_free(row);
+  return err;
+}
+
+/* ---- damage ---- */
+
+void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row)
+{
+  if (damaged->n < MILL_SHOWN_ROWS)
+    damaged->row[damaged->n] = row;
+  damaged->n++;
+}
+
+const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT])
+{
+  const int is_one = damaged->n == 1;
+  size_t n = (size_t)snprintf(out, MILL_ROWS_TEXT, "%lld %s (", (long long)damaged->n,
+                              is_one ? "row" : "rows");
+  for (int64_t i = 0; i < damaged->n && i < MILL_SHOWN_ROWS; i++)
+    n += (size_t)snprintf(out + n, MILL_ROWS_TEXT - n, "%s%lld", i ? ", " : "",
+                          (long long)damaged->row[i]);
+  snprintf(out + n, MILL_ROWS_TEXT - n, "%s) %s damaged: %s %sCRC or STATUS is wrong",
+           damaged->n > MILL_SHOWN_ROWS ? ", ..." : "", is_one ? "is" : "are",
+           is_one ? "its" : "their", damaged->n_catalog > 0 ? "CATALOG_CRC, " : "");
+  return out;
+}
+
+/* Rows of a table, and what is known of them: 1 where CATALOG_CRC agrees, plus 2 where the row of
+   /fits is damaged. */
+typedef struct check {
+  mill_stored_rows rows;
+  unsigned char *is_known; /* [n_row] */
+} check;
+
+static int take_catalog(void *context, int64_t i, const char *row)
+{
+  check *c = context;
+  c->is_known[i] = (unsigned char)crc_agrees(&c->rows, row);
+  return MILL_OK;
+}
+
+int mill_catalog_known(hid_t file, const char *path, int64_t n_row, int watch,
+                       unsigned char *is_known)
+{
+  int err = MILL_OK;
+  check c = {.is_known = is_known};
+  MILL_TRY(mill_stored_rows_catalog(file, path, n_row, &c.rows));
+  MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_catalog, &c));
+done:
+  mill_stored_rows_close(&c.rows);
+  return err;
+}
+
+static int take_fits(void *context, int64_t i, const char *row)
+{
+  check *c = context;
+  int is_whole;
+  mill_stored_row_status(&c->rows, row, &is_whole);
+  c->is_known[i] |= (unsigned char)(!is_whole << 1);
+  return MILL_OK;
+}
+
+int mill_damaged_rows_find(hid_t file, const char *path, int64_t n_row, int is_finished, int watch,
+                           mill_damaged_rows *damaged)
+{
+  int err = MILL_OK;
+  check c = {.is_known = NULL};
+  MILL_TRY(MILL_ALLOC(n_row, &c.is_known));
+  MILL_TRY(mill_catalog_known(file, path, n_row, watch, c.is_known));
+  if (is_finished) {
+    MILL_TRY(mill_stored_rows_fits(file, path, n_row, &c.rows));
+    MILL_TRY(mill_stored_rows_each(&c.rows, 0, n_row, watch, take_fits, &c));
+  }
+  for (int64_t i = 0; i < n_row; i++) {
+    damaged->n_catalog += !(c.is_known[i] & 1);
+    if (c.is_known[i] != 1)
+      mill_damaged_rows_add(damaged, i);
+  }
+done:
+  mill_stored_rows_close(&c.rows);
+  mill_free(c.is_known);
+  return err;
+}
+
+/* ---- counts ---- */
+
+typedef struct tally {
+  const mill_columns *columns; /* STATUS, RVS_WARN, FIT_INFO, of a sample POST_FLAG */
+  mill_result_summary *summary;
+} tally;
+
+static int count_row(void *context, int64_t i, const char *row)
+{
+  const tally *t = context;
+  mill_result_summary *summary = t->summary;
+  int64_t value[4] = {0};
+  (void)i;
+  for (int k = 0; k < t->columns->n_column; k++)
+    value[k] = mill_column_integer(&t->columns->column[k], row);
+  const int64_t status = value[0], warn = value[1];
+  if (status >= 0 && status < MILL_N_STATUS)
+    summary->n_status[status]++;
+  if (status != MILL_STATUS_FITTED)
+    return MILL_OK;
+  summary->n_warned += warn != 0;
+  summary->n_not_stellar += (warn & MILL_WARN_NOT_STELLAR) != 0;
+  summary->n_good += (warn & MILL_WARN_VELOCITY) == 0;
+  for (int bit = 0; bit < MILL_N_RESULT_BIT; bit++) {
+    summary->n_warn[bit] += warn >> bit & 1;
+    summary->n_info[bit] += value[2] >> bit & 1;
+    summary->n_post[bit] += value[3] >> bit & 1;
+  }
+  return MILL_OK;
+}
+
+int mill_stored_rows_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
+                           mill_result_summary *summary)
+{
+  int err = MILL_OK;
+  mill_stored_rows rows = {NULL};
+  const htri_t is_sample = H5Lexists(file, "fits/POST_FLAG", H5P_DEFAULT);
+  if (is_sample < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: /fits cannot be read: %s", path, mill_h5_reason());
+  MILL_TRY(mill_table_open_named(file, path, "fits", n_row,
+                                 is_sample > 0 ? "STATUS RVS_WARN FIT_INFO POST_FLAG"
+                                               : "STATUS RVS_WARN FIT_INFO",
+                                 &rows.table));
+  tally t = {.columns = &rows.table->columns, .summary = summary};
+  MILL_TRY(mill_stored_rows_each(&rows, start, start + n, -1, count_row, &t));
+done:
+  mill_stored_rows_close(&rows);
+  return err;
 }

@@ -200,8 +200,9 @@ static int move_rows(const output_check *check, int is_write, double *value)
   if (err == MILL_OK)
     err = mill_ph5_select_range(check->path, 2, n_row, N_VALUE, first, RANK_ROWS, &rows);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  err = is_write ? mill_ph5_write(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value)
-                 : mill_ph5_read(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value);
+  err = is_write
+            ? mill_ph5_write(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value, 0)
+            : mill_ph5_read(dataset, check->path, "values", H5T_NATIVE_DOUBLE, &rows, value);
   for (int64_t i = 0; !is_write && err == MILL_OK && i < RANK_ROWS * N_VALUE; i++)
     if (value[i] != value_of(first + i / N_VALUE, (int)(i % N_VALUE)))
       err = MILL_ERROR(

@@ -3,7 +3,7 @@
 #ifndef MILL_FIT_DEVICE_H
 #define MILL_FIT_DEVICE_H
 
-#include "io/result/result_look.h"
+#include "io/result/existing_result.h"
 #include "jobs/fit/set_up.h"
 
 typedef struct mill_fit_device {

@@ -64,7 +64,7 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
 {
   mill_columns catalog;
   size_t n_path = 1, n_error = 1;
-  mill_columns_catalog(&catalog);
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &catalog);
   for (int i = 0; i < inputs->n_file; i++) {
     const size_t a = strlen(inputs->file[i].path), b = strlen(inputs->file[i].error);
     n_path = a > n_path ? a : n_path;

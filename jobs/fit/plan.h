@@ -7,7 +7,7 @@
 
 #include "io/stars/inputs.h"
 #include "jobs/options/options.h"
-#include "io/result/result_look.h"
+#include "io/result/existing_result.h"
 #include "kernels/backend.h"
 #include "kernels/data/library.h"
 #include "src/ranks/mpi_context.h"

@@ -4,7 +4,7 @@
  * test_fit_again.py, test_overwrite.py. */
 #define _GNU_SOURCE
 
-#include "io/result/result_rows.h"
+#include "io/result/stored_rows.h"
 #include "tests/mpi/result_fixture.h"
 #include "kernels/base/memory.h"
 
@@ -15,7 +15,7 @@ static void check_catalog(const survey *s, const char *path)
   const hid_t file = open_plain(path, H5F_ACC_RDONLY);
   mill_columns columns;
   int64_t first = 0, row = 0;
-  mill_columns_catalog(&columns);
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
   for (int i = 0; i < columns.n_column; i++) {
     const mill_column *c = &columns.column[i];
     char name[64];
@@ -56,7 +56,7 @@ static void check_catalog(const survey *s, const char *path)
     assert_int_equal(size[f], s->file[f].size);
   free(size);
   mill_damaged_rows damaged = {0};
-  assert_int_equal(mill_result_rows_check(file, path, s->info.n_row, 1, -1, &damaged), MILL_OK);
+  assert_int_equal(mill_damaged_rows_find(file, path, s->info.n_row, 1, -1, &damaged), MILL_OK);
   assert_int_equal(damaged.n_catalog, 0);
   H5Fclose(file);
 }

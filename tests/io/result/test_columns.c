@@ -262,7 +262,9 @@ MILL_TEST(crc_covers_every_byte_before_it)
   assert_int_equal(crc32(0, (const Bytef *)"123456789", 9), 0xcbf43926);
   assert_int_equal(columns.column[columns.i_status].at, n_byte + 4);
   /* what readers make of it: STATUS is no part of it, but only a known one counts as done */
-  mill_stored_rows rows = {.n_column = 2, .column = {{.at = n_byte}, {.at = n_byte + 4}}};
+  static mill_table table;
+  table.columns = columns;
+  const mill_stored_rows rows = {.table = &table};
   static const struct {
     int32_t status;
     int is_whole;
@@ -359,9 +361,9 @@ MILL_TEST(documentation_has_the_same_columns)
       columns.column[n++] = columns.column[i];
   columns.n_column = n;
   check_documented("posterior columns");
-  mill_columns_catalog(&columns);
+  mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
   check_documented("catalog columns");
-  mill_columns_epochs(&columns);
+  mill_columns_of(MILL_TABLE_EPOCHS, NULL, &columns);
   check_documented("epoch columns");
 }
 

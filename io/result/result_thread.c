@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The I/O thread: timing and order of the ranks' writes. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/result/column_data.h"
 #include "io/result/result_layout.h"
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/nvtx.h"
 #include "src/system/log.h"
-#include "src/system/order.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
@@ -48,104 +45,42 @@ static int check_before_write(mill_result_file *file)
   return MILL_OK;
 }
 
-/* The rows of a queue in ascending order, for writing. */
-typedef struct sorted_rows {
-  int64_t *order;       /* [n][2]: row of /fits, row of the queue */
-  int64_t *at;          /* [n] row of /fits */
-  char *value;          /* room for one column */
-  mill_ph5_rows scalar; /* selection for columns of one value a row */
-} sorted_rows;
-
-static void clear_rows(sorted_rows *sorted)
+/* Complete packed rows with TARGETID, as the file has it, and CRC. */
+static int seal_rows(const mill_columns *columns, mill_table_part fits)
 {
-  mill_ph5_unselect(&sorted->scalar);
-  MILL_FREE(sorted->value, sorted->at, sorted->order);
-}
-
-static int sort_rows(const mill_result_file *file, const mill_result_queue *q, sorted_rows *sorted)
-{
-  const int64_t n = q->n_row;
-  MILL_CHECK(MILL_ALLOC(2 * n, &sorted->order));
-  MILL_CHECK(MILL_ALLOC(n, &sorted->at));
-  MILL_CHECK(mill_alloc_bytes((size_t)n, file->columns.widest, (void **)&sorted->value));
-  for (int64_t i = 0; i < n; i++) {
-    sorted->order[2 * i] = q->at[i];
-    sorted->order[2 * i + 1] = i;
-  }
-  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, mill_by_int64);
-  for (int64_t i = 0; i < n; i++)
-    sorted->at[i] = sorted->order[2 * i];
-  return mill_ph5_select(file->path, 1, file->n_row, 1, sorted->at, n, &sorted->scalar);
-}
-
-/* Collective: one column of the sorted rows. */
-static int write_column(mill_result_file *file, const mill_column *c, const mill_result_queue *q,
-                        sorted_rows *sorted)
-{
-  int err = MILL_OK, failed = MILL_OK;
-  mill_ph5_rows vector = {H5I_INVALID_HID, H5I_INVALID_HID};
-  for (int64_t i = 0; i < q->n_row; i++)
-    memcpy(sorted->value + (size_t)i * c->n_byte,
-           q->row + (size_t)sorted->order[2 * i + 1] * file->columns.row_size + c->at, c->n_byte);
-  if (c->vector)
-    failed = mill_ph5_select(file->path, 2, file->n_row, c->n_value, sorted->at, q->n_row, &vector);
-  /* called also after that failed: the other ranks wait for this one in it */
-  err = mill_ph5_write(file->dataset[c - file->columns.column], file->path, c->name,
-                       mill_column_hdf5_type(c->type), c->vector ? &vector : &sorted->scalar,
-                       sorted->value);
-  mill_ph5_unselect(&vector);
-  return mill_mpi_agree(&file->io, failed == MILL_OK ? err : failed);
-}
-
-/* Complete rows with TARGETID, as the file has it, and CRC */
-static int seal_rows(mill_result_file *file, mill_result_queue *q, const sorted_rows *sorted)
-{
-  const int i_target = file->columns.i_target;
-  const mill_column *c = &file->columns.column[i_target];
-  MILL_CHECK(mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64,
-                           &sorted->scalar, sorted->value));
-  for (int64_t i = 0; i < q->n_row; i++) {
-    char *row = q->row + (size_t)sorted->order[2 * i + 1] * file->columns.row_size;
-    memcpy(row + c->at, sorted->value + (size_t)i * c->n_byte, c->n_byte);
-    mill_columns_set_crc(&file->columns, row);
-  }
+  fits.first = columns->i_target;
+  fits.end = columns->i_target + 1;
+  MILL_CHECK(mill_table_read(&fits));
+  for (int64_t i = 0; i < fits.n; i++)
+    mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
   return MILL_OK;
 }
 
-/* Collective over the I/O threads: write what this rank has, values first, then CRC, STATUS
-   last, each stage only when the one before it has worked on every rank. */
+/* Collective over the I/O threads: write what this rank has.  Models come first, for a model has no
+   CRC by which a loss in a power cut could be seen; then values, CRC, and STATUS last. */
 static int write_queue(mill_result_file *file, mill_result_queue *q)
 {
-  int err = MILL_OK;
   const mill_columns *columns = &file->columns;
-  sorted_rows sorted = {.scalar = {H5I_INVALID_HID, H5I_INVALID_HID}};
-  MILL_TRY(mill_mpi_agree(&file->io, check_before_write(file)));
-  if (file->models) {
-    err = mill_models_write(file->models, q->item, q->n_item, q->pool);
-    MILL_TRY(mill_mpi_agree(&file->io, err));
-    mill_result_set_busy(file, 1);
-    /* a row that is lost in a power cut is known by its CRC; a model has none */
-    MILL_TRY(mill_mpi_agree(&file->io, mill_models_sync(file->models)));
+  mill_table_part part[MILL_MAX_ARM + 4];
+  int n = 0;
+  MILL_CHECK(mill_mpi_agree(&file->io, check_before_write(file)));
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    if (mill_models_arm(file->models, a))
+      part[n++] = mill_waiting_part(&q->model[a], mill_models_arm(file->models, a));
+  const int first = n;
+  if (file->epochs)
+    part[n++] = mill_waiting_part(&q->epochs, file->epochs);
+  mill_table_part fits = mill_waiting_part(&q->fits, file->fits);
+  const int code = seal_rows(columns, fits);
+  const int begin[] = {columns->i_target + 1, columns->i_crc, columns->i_status};
+  for (int k = 0; k < 3; k++) {
+    part[n] = fits;
+    part[n].first = begin[k];
+    part[n].end = k < 2 ? begin[k + 1] : columns->n_column;
+    part[n++].waits = k > 0;
   }
-  if (file->epochs) {
-    MILL_TRY(mill_epoch_rows_write(file->epochs, &file->io, q->epoch, q->n_epoch));
-    mill_result_set_busy(file, 1);
-  }
-  err = sort_rows(file, q, &sorted);
-  if (err == MILL_OK)
-    err = seal_rows(file, q, &sorted);
-  MILL_TRY(mill_mpi_agree(&file->io, err));
-  for (int i = 0; i < columns->n_column; i++) {
-    if (i == columns->i_target || i == columns->i_crc || i == columns->i_status)
-      continue;
-    MILL_TRY(write_column(file, &columns->column[i], q, &sorted));
-    mill_result_set_busy(file, 1); /* slow is not the same as never */
-  }
-  MILL_TRY(write_column(file, &columns->column[columns->i_crc], q, &sorted));
-  MILL_TRY(write_column(file, &columns->column[columns->i_status], q, &sorted));
-done:
-  clear_rows(&sorted);
-  return err;
+  part[first].waits = 1;
+  return mill_table_write(part, n, &file->io, code, file->watch);
 }
 
 static void keep_failure(mill_result_file *file, int err)
@@ -177,8 +112,8 @@ static int run_epoch(mill_result_file *file, int *ends)
   mine[N_MEET] = is_time_to_meet(file);
   pthread_cond_broadcast(&file->room);
   pthread_mutex_unlock(&file->mutex);
-  mine[N_ROW] = q->n_row;
-  mine[N_ITEM] = q->n_item + q->n_epoch;
+  mine[N_ROW] = q->fits.n;
+  mine[N_ITEM] = q->n_pix + q->epochs.n;
   mine[N_OPEN] = !is_closing;
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
@@ -209,10 +144,9 @@ static int run_epoch(mill_result_file *file, int *ends)
   }
   *ends = all[N_OPEN] == 0;
 done:
-  q->n_row = 0;
-  q->n_item = 0;
-  q->n_pix = 0;
-  q->n_epoch = 0;
+  q->fits.n = q->epochs.n = q->n_pix = 0;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    q->model[a].n = 0;
   return err;
 }
 
@@ -220,8 +154,8 @@ done:
 static int wants_epoch(const mill_result_file *file)
 {
   const mill_result_queue *q = file->filling;
-  const int has_work = q->n_row > 0 || q->n_item > 0;
-  return q->n_row >= MILL_EPOCH_ROWS || q->n_pix >= MILL_EPOCH_PIX || file->n_waiting > 0 ||
+  const int has_work = q->fits.n > 0 || q->n_pix > 0;
+  return q->fits.n >= MILL_EPOCH_ROWS || q->n_pix >= MILL_EPOCH_PIX || file->n_waiting > 0 ||
          is_time_to_meet(file) ||
          (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
          (file->is_closing && (has_work || !file->announced_closing));
@@ -233,7 +167,7 @@ static void await_own_epoch(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
   while (!wants_epoch(file)) {
     const mill_result_queue *q = file->filling;
-    const int has_work = q->n_row > 0 || q->n_item > 0;
+    const int has_work = q->fits.n > 0 || q->n_pix > 0;
     double from_s = has_work ? q->first_s : file->met_s;
     if (file->met_s > 0 && file->met_s < from_s)
       from_s = file->met_s;

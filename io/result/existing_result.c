@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "io/result/result_inspect.h"
+#include "io/result/existing_result.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
-#include "io/result/column_data.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "io/result/result_rows.h"
+#include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/regular_file.h"
+#include "src/system/watchdog.h"
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
@@ -40,20 +41,19 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   int err = MILL_OK;
   mill_result_origin was = {0};
   char difference[256];
-  const char *identity = mill_result_text(info->identity), *device = mill_result_text(info->device);
   MILL_TRY(mill_result_origin_read(file, path, &was));
-  if (strcmp(was.identity, identity) != 0) {
-    find_difference(was.identity, identity, difference, sizeof difference);
+  if (strcmp(was.identity, info->identity) != 0) {
+    find_difference(was.identity, info->identity, difference, sizeof difference);
     MILL_TRY(REFUSED("%s exists and was made with other settings (%s)", path, difference));
   }
   if (strcmp(was.hash, info->lib->hash) != 0)
     MILL_TRY(REFUSED("%s exists and was made with another library (hash %.12s, now %.12s)", path,
                      was.hash, info->lib->hash));
   MILL_TRY(mill_result_inputs_check(file, path, info));
-  if (strcmp(was.device, device) != 0)
+  if (strcmp(was.device, info->device) != 0)
     MILL_TRY(REFUSED("%s was begun on another device (%s, now %s), whose results differ in the "
                      "last digits: continue it there, with the --backend that it was begun with",
-                     path, was.device, device));
+                     path, was.device, info->device));
 done:
   mill_free(was.identity);
   return err;
@@ -66,7 +66,8 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   int err = MILL_OK;
   mill_damaged_rows damaged = {0};
   char text[MILL_ROWS_TEXT];
-  hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  hid_t file = H5I_INVALID_HID;
+  mill_table *fits = NULL;
   uint8_t finished = 0;
   int n_repaired = 0;
   mill_input_file *recorded = NULL;
@@ -93,29 +94,25 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   }
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   /* a row of several files says nothing of each of them */
-  if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {
+  if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
   }
   MILL_TRY(check_identity(file, path, &then));
-  for (int i = 0; i < columns->n_column; i++) {
-    const mill_column *c = &columns->column[i];
-    if (mill_column_open(file, path, "fits", c, info->n_row, &dataset) != MILL_OK)
-      MILL_TRY(REFUSED("%s exists and is damaged (/fits/%s)", path, c->name));
-    H5Dclose(dataset);
-  }
+  MILL_TRY(mill_table_open(file, path, "fits", info->n_row, columns, &fits));
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     MILL_TRY(REFUSED("%s exists and is damaged (/provenance/FINISHED)", path));
   if (finished)
-    MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
-  MILL_TRY(mill_result_rows_check(file, path, info->n_row, finished, watch, &damaged));
+    MILL_TRY(mill_stored_rows_count(file, path, info->n_row, 0, info->n_row, summary));
+  MILL_TRY(mill_damaged_rows_find(file, path, info->n_row, finished, watch, &damaged));
   if (damaged.n_catalog > 0)
     MILL_TRY(REFUSED("%s: %s, and what is in /catalog cannot be fitted again", path,
                      mill_damaged_rows_text(&damaged, text)));
   *found =
       finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
 done:
+  mill_table_close(fits);
   mill_free(recorded);
   MILL_H5_CLOSE(file);
   return err;
@@ -130,4 +127,61 @@ int mill_result_job(const char *path, char *out, size_t size)
 done:
   MILL_H5_CLOSE(file);
   return err;
+}
+
+/* ---- without knowing the run ---- */
+
+/* *found 0: there is none.  MILL_ERR_OUTPUT when it is something else or damaged. */
+static int look(const char *path, int *found, mill_result_peek *peek)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  mill_result_summary summary;
+  struct stat status;
+  size_t n_row = 0;
+  const size_t one = 1;
+  *found = 0;
+  memset(peek, 0, sizeof *peek);
+  memset(&summary, 0, sizeof summary);
+  if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    goto done;
+  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  MILL_TRY(mill_result_layout_check(file.id, path, MILL_ERR_OUTPUT));
+  /* first: it decides where the result can be continued */
+  MILL_TRY(
+      mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
+  MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
+  peek->n_row = (int64_t)n_row;
+  MILL_TRY(mill_stored_rows_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
+  memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
+  MILL_TRY(mill_h5_read(&file, "provenance/FINISHED", H5T_NATIVE_INT, 1, &one, &peek->finished));
+  *found = 1;
+done:
+  mill_h5_close(&file);
+  return err;
+}
+
+int mill_result_is_void(const char *path)
+{
+  int found = 0;
+  mill_result_peek peek;
+  return mill_h5_check_output(path) == MILL_OK && look(path, &found, &peek) == MILL_OK && found &&
+         peek.n_status[MILL_STATUS_FITTED] == 0 &&
+         !(peek.finished && peek.n_status[MILL_STATUS_NOT_DONE] > 0); /* that is damage */
+}
+
+void mill_result_find(const char *path, mill_existing *existing)
+{
+  memset(existing, 0, sizeof *existing);
+  snprintf(existing->path, sizeof existing->path, "%s", path);
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", path);
+  int err = mill_h5_check_output(path);
+  if (err == MILL_OK)
+    err = look(path, &existing->found, &existing->peek);
+  mill_watch_end(watch);
+  if (err != MILL_OK) {
+    existing->found = 0;
+    snprintf(existing->error, sizeof existing->error, "%s", mill_error_message());
+  }
 }

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A table of an HDF5 file: a group of datasets of equal length, one for each column of
+ *  io/result/columns.h.  All rows of a result and of a models file pass through this file. */
+#ifndef MILL_TABLE_H
+#define MILL_TABLE_H
+
+#include <hdf5.h>
+
+#include "io/result/columns.h"
+#include "src/ranks/mpi_context.h"
+#include "src/system/order.h"
+
+typedef struct mill_table {
+  const char *path; /**< of the file, for messages; borrowed */
+  hid_t file;       /**< borrowed */
+  char group[MILL_MAX_NAME + 16];
+  int64_t n_row;
+  mill_columns columns;
+  hid_t dataset[MILL_MAX_COLUMN];
+} mill_table;
+
+/** Make the group and its datasets, all space allocated and filled with missing values.  One rank
+ *  alone.  MILL_ERR_OUTPUT; MILL_ERR_STOPPED as mill_table_go_on. */
+int mill_table_create(hid_t file, const char *path, const char *group, int64_t n_row,
+                      const mill_columns *columns);
+
+/** MILL_ERR_STOPPED when the job is to stop.  Making a large output takes minutes: asked between
+ *  columns. */
+int mill_table_go_on(void);
+
+/** Open a table, whose columns must have these types and shapes; a text of one byte stands for any
+ *  width.  n_row -1: as many rows as the file has.  Not collective.
+ *
+ *  table  out  NULL after a failure; to be closed before the file
+ *
+ *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
+                    const mill_columns *columns, mill_table **table);
+
+/** The same of columns by their names, separated by spaces; the file gives types and shapes. */
+int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
+                          const char *names, mill_table **table);
+void mill_table_close(mill_table *table); /* NULL is allowed */
+
+/** Some rows and columns of a table, packed in memory. */
+typedef struct mill_table_part {
+  const mill_table *table;
+  int first, end;       /**< columns [first, end) */
+  int64_t n;            /**< rows */
+  const mill_keyed *at; /**< [n] row of the table, ascending, and place in memory; NULL: .. */
+  int64_t start;        /**< .. the rows [start, start + n), in this order */
+  char *row;            /**< [places][stride] packed rows */
+  size_t stride;
+  int waits; /**< write it when all ranks have written the parts before it */
+} mill_table_part;
+
+/** Write parts [n_part] in their order.  Collective over mpi, with the same tables and columns on
+ *  every rank; mpi NULL: one rank alone.
+ *
+ *  code   what this rank's preparation has come to: after a failure it joins without rows
+ *  watch  token of src/system/watchdog.h, renewed at every column
+ *
+ *  Before a part of another file, the file of the parts before it is flushed to disk.
+ *  The worst code of all ranks, on every rank; parts that wait are then not written. */
+int mill_table_write(const mill_table_part *part, int n_part, const mill_mpi *mpi, int code,
+                     int watch);
+
+/** Read a part into its rows.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_table_read(const mill_table_part *part);
+
+/** The same of all columns of the rows [start, start + n) into row [n][row_size]. */
+int mill_table_read_rows(const mill_table *table, int64_t start, int64_t n, char *row);
+
+/** Packed rows that wait to be written, in any order.  Zeroed at first. */
+typedef struct mill_waiting {
+  int64_t n;
+  mill_keyed *at; /**< [n] row of the table, place in row */
+  char *row;      /**< [n][row_size] */
+  int64_t at_room, row_room;
+} mill_waiting;
+
+/** Room for one more; *row is zeroed and valid until the next call.  MILL_ERR_MEMORY. */
+int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
+
+/** All columns of the rows, which are sorted. */
+mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table);
+void mill_waiting_free(mill_waiting *rows);
+
+/** The type of a number of enum mill_column_type in the file and in memory; borrowed from HDF5. */
+hid_t mill_column_hdf5_type(int type);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_file_impl.h"
+#include "io/result/stored_rows.h"
+#include "src/system/log.h"
+#include "kernels/base/memory.h"
+
+int mill_result_bit(const uint8_t *bits, int64_t i)
+{
+  return bits[i / 8] >> (i % 8) & 1;
+}
+
+void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
+{
+  const uint8_t mask = (uint8_t)(1u << (i % 8));
+  bits[i / 8] = value ? bits[i / 8] | mask : bits[i / 8] & (uint8_t)~mask;
+}
+
+/* The examination of a rank's share [start, end) of the rows. */
+typedef struct examination {
+  mill_result_file *file;
+  int retry_failed, was_finished;
+  mill_stored_rows rows;
+  int64_t start, *target; /* [end - start] TARGETID of /catalog */
+  mill_damaged_rows damaged;
+  mill_columns columns; /* TARGETID and STATUS, of: */
+  mill_waiting reset;   /* rows whose STATUS in the file becomes 0 */
+} examination;
+
+static int start_examination(mill_result_file *file, examination **e)
+{
+  MILL_CHECK(MILL_ALLOC(1, e));
+  (*e)->file = file;
+  mill_columns_add(&(*e)->columns, "TARGETID", MILL_TYPE_I64, 1);
+  mill_columns_add(&(*e)->columns, "STATUS", MILL_TYPE_I32, 1);
+  return MILL_OK;
+}
+
+static void end_examination(examination *e)
+{
+  if (!e)
+    return;
+  mill_stored_rows_close(&e->rows);
+  mill_waiting_free(&e->reset);
+  MILL_FREE(e->target, e);
+}
+
+/* A row that is not whole, or has failed and shall be tried again, is wanted; its STATUS goes back
+   to 0, so that readers do not take it as done meanwhile. */
+static int examine_row(void *context, int64_t i, const char *row)
+{
+  examination *e = context;
+  int is_whole;
+  char *reset;
+  const int32_t status = mill_stored_row_status(&e->rows, row, &is_whole);
+  const int done = is_whole && !(e->retry_failed && status != MILL_STATUS_FITTED);
+  mill_result_set_bit(e->file->wanted, i, !done);
+  if (!is_whole && (e->was_finished || status != MILL_STATUS_NOT_DONE))
+    mill_damaged_rows_add(&e->damaged, i);
+  /* TARGETID is a row's first value */
+  if (done || (status == MILL_STATUS_NOT_DONE &&
+               memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0))
+    return MILL_OK;
+  return mill_waiting_add(&e->reset, &e->columns, i, &reset);
+}
+
+static int examine_rows(examination *e, int64_t start, int64_t end)
+{
+  int err = MILL_OK;
+  char text[MILL_ROWS_TEXT];
+  const mill_result_file *file = e->file;
+  const int64_t n = end > start ? end - start : 0;
+  e->start = start;
+  MILL_TRY(MILL_ALLOC(n, &e->target));
+  MILL_TRY(mill_ph5_read_rows(file->file, file->path, "catalog/TARGETID", H5T_STD_I64LE,
+                              file->n_row, NULL, start, n, e->target));
+  MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
+  MILL_TRY(mill_stored_rows_each(&e->rows, start, end, -1, examine_row, e));
+  if (e->damaged.n > 0)
+    mill_log_warning("%s: %s; they are fitted again", file->path,
+                     mill_damaged_rows_text(&e->damaged, text));
+done:
+  return err;
+}
+
+/* Collective: write STATUS 0, and TARGETID of /catalog, which no fit gives and which may be what is
+   damaged.  code: of the examination. */
+static int reset_rows(examination *e, int code)
+{
+  int err = code;
+  const mill_result_file *file = e->file;
+  mill_table *fits = NULL, *catalog = NULL;
+  mill_table_part part[2], from;
+  if (err == MILL_OK)
+    err = mill_table_open(file->file, file->path, "fits", file->n_row, &e->columns, &fits);
+  if (err == MILL_OK)
+    err =
+        mill_table_open_named(file->file, file->path, "catalog", file->n_row, "TARGETID", &catalog);
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  part[0] = part[1] = from = mill_waiting_part(&e->reset, fits);
+  from.table = catalog;
+  from.end = 1;
+  err = mill_table_read(&from);
+  part[0].first = 1;
+  part[1].end = 1;
+  part[1].waits = 1;
+  MILL_TRY(mill_table_write(part, 2, &file->mpi, err, -1));
+done:
+  mill_table_close(fits);
+  mill_table_close(catalog);
+  return err;
+}
+
+/* Collective: rows that a rank found wanted, though their STATUS says that they are done, are not
+   done any more; then all ranks know the wanted rows of all.  code: of the examination. */
+static int share_wanted(examination *e, int code)
+{
+  int err = MILL_OK;
+  mill_result_file *file = e->file;
+  const int64_t n_byte = (file->n_row + 7) / 8;
+  int64_t n_wanted = 0;
+  MILL_TRY(reset_rows(e, code));
+  for (int64_t at = 0; at < n_byte; at += 1 << 30) {
+    const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));
+  }
+  for (int64_t i = 0; i < file->n_row; i++)
+    n_wanted += mill_result_bit(file->wanted, i);
+  atomic_store(&file->n_done, file->n_row - n_wanted);
+done:
+  return err;
+}
+
+int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
+{
+  int err = MILL_OK;
+  /* shares begin at whole bytes of the bit field, so that they can be put together */
+  const int64_t n_byte = (file->n_row + 7) / 8;
+  const int64_t lo = n_byte * file->mpi.rank / file->mpi.size * 8;
+  int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
+  examination *e = NULL;
+  hi = hi < file->n_row ? hi : file->n_row;
+  MILL_TRY(mill_mpi_agree(&file->mpi, start_examination(file, &e)));
+  e->retry_failed = retry_failed;
+  e->was_finished = was_finished;
+  err = share_wanted(e, examine_rows(e, lo, hi));
+done:
+  end_examination(e);
+  return err;
+}
+
+int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch)
+{
+  int err = MILL_OK;
+  examination *e = NULL;
+  int64_t *missing = NULL, n_missing = 0, n_all = 0;
+  char *row;
+  const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
+  const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
+  MILL_TRY(mill_mpi_agree(&file->mpi, start_examination(file, &e)));
+  err = mill_models_find_missing(file->models, info, lo, hi, watch, &missing, &n_missing);
+  for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {
+    mill_result_set_bit(file->wanted, missing[i], 1);
+    err = mill_waiting_add(&e->reset, &e->columns, missing[i], &row);
+  }
+  MILL_TRY(share_wanted(e, err));
+  MILL_MPI(MPI_Allreduce(&n_missing, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
+  if (n_all > 0 && file->mpi.rank == 0)
+    mill_log_warning(
+        "%s: %lld rows are fitted again, as their models are incomplete in the models file",
+        file->path, (long long)n_all);
+done:
+  end_examination(e);
+  mill_free(missing);
+  return err;
+}
