@@ -398,22 +398,6 @@ done:
   return err;
 }
 
-int mill_ph5_read_rows(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_total,
-                       const int64_t *row, int64_t at, int64_t n, void *buffer)
-{
-  int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  MILL_TRY(mill_ph5_open_dataset(loc, path, name, type, 1, n_total, 1, &dataset));
-  MILL_TRY(row ? mill_ph5_select(path, 1, n_total, 1, row, n, &rows)
-               : mill_ph5_select_range(path, 1, n_total, 1, at, n, &rows));
-  MILL_TRY(mill_ph5_read(dataset, path, name, type, &rows, buffer));
-done:
-  mill_ph5_unselect(&rows);
-  MILL_H5_CLOSE(dataset);
-  return err;
-}
-
 int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           int64_t n_row, int64_t n_value, hid_t *dataset)
 {

@@ -123,11 +123,6 @@ int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
 int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
                         void *buffer);
 
-/** Read rows of a dataset [n_total], which must hold this very type: rows row [n], ascending, or
- *  [at, at + n) where row is NULL; not collective. */
-int mill_ph5_read_rows(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_total,
-                       const int64_t *row, int64_t at, int64_t n, void *buffer);
-
 /** Write a whole small dataset from one rank alone; not collective. */
 int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
                          const void *buffer);

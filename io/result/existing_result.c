@@ -19,7 +19,7 @@
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
 
-/* The first line in which two identities differ, as: "was", now "is". */
+/* Print the first line in which two identities differ, as: "was", now "is". */
 static void find_difference(const char *was, const char *is, char *out, size_t size)
 {
   size_t n_was, n_is;
@@ -76,7 +76,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
   if (stat(path, &status) != 0) {
-    /* any other reason (no folder, no permission) shows when it is created */
+    /* a missing folder is reported when the file is created */
     if (errno == ENOENT || errno == ENOTDIR)
       goto done;
     MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));
@@ -93,7 +93,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
   }
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
-  /* a row of several files says nothing of each of them */
+  /* a row that joins several files has no single file that could be repaired */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
@@ -131,7 +131,7 @@ done:
 
 /* ---- without knowing the run ---- */
 
-/* *found 0: there is none.  MILL_ERR_OUTPUT when it is something else or damaged. */
+/* Read what a result says of itself; *found 0: no file.  MILL_ERR_OUTPUT: damaged, or no result. */
 static int look(const char *path, int *found, mill_result_peek *peek)
 {
   int err = MILL_OK;

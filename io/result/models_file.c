@@ -21,7 +21,7 @@
 
 #define FORMAT_NAME   "starmill models"
 #define CATALOG_NAMES "FIRST_EXPOSURE N_EXPOSURE TARGETID IDENTIFIER"
-enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* these, in a packed row of /catalog */
+enum { FIRST_EXPOSURE, N_EXPOSURE, TARGET, IDENTIFIER }; /* in this order */
 enum {
   BLOCK_ROWS = 65536,
   MODEL_ROWS = 256, /* read together: some MB of an arm */
@@ -46,7 +46,7 @@ static void describe_arm(const mill_models_info *info, int arm, int own_waves,
                          char group[NAME_SIZE], mill_columns *columns)
 {
   const int n_pix = info->n_pix[arm];
-  snprintf(group, NAME_SIZE, "models/%s", info->arm_name[arm]);
+  snprintf(group, NAME_SIZE, "models/%s", info->lib->arm[arm].name);
   mill_columns_of(MILL_TABLE_ARM, (const int[]){n_pix, own_waves ? n_pix : 0}, columns);
 }
 
@@ -72,7 +72,7 @@ static int create(const char *path, const mill_models_info *info)
   hid_t file = H5I_INVALID_HID;
   mill_columns columns;
   int64_t n_byte = MILL_MODELS_ROW_BYTES * info->n_exposure + (1 << 16);
-  for (int a = 0; a < info->n_arm; a++)
+  for (int a = 0; a < info->lib->n_arm; a++)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
   MILL_TRY(mill_ph5_create(path, n_byte, &file));
@@ -81,14 +81,14 @@ static int create(const char *path, const mill_models_info *info)
   MILL_TRY(mill_ph5_attr_text(file, path, "/", "RUN_ID", info->run_id));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_create(file, path, "models", info->n_exposure, &columns));
-  for (int a = 0; a < info->n_arm; a++)
+  for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_TRY(create_arm(file, path, info, a));
 done:
   return mill_ph5_end(path, &file, 1, err);
 }
 
-/* Neighbouring rows of the result, and their model rows, which follow one another. */
+/* Rows of the result that follow one another, and their model rows, which do too. */
 typedef struct block {
   const mill_table *catalog; /* CATALOG_NAMES */
   int64_t n_row, first, n_model;
@@ -113,7 +113,7 @@ static int read_block(const mill_models_info *info, int64_t start, int64_t n, in
                       block *b)
 {
   MILL_CHECK(mill_alloc_bytes((size_t)n, b->catalog->columns.row_size, (void **)&b->row));
-  MILL_CHECK(mill_table_read_rows(b->catalog, start, n, b->row));
+  MILL_CHECK(mill_table_read(mill_table_range(b->catalog, start, n, b->row)));
   b->first = n > 0 ? integer_of(b, 0, FIRST_EXPOSURE) : 0;
   for (; b->n_row < n; b->n_row++) {
     const int64_t i = b->n_row, n_exp = integer_of(b, i, N_EXPOSURE);
@@ -181,12 +181,7 @@ static int fill_models(const mill_models_info *info, const mill_mpi *mpi, const 
     const int64_t left = hi - lo - at;
     const int64_t n = left < 0 ? 0 : left < BLOCK_ROWS ? left : BLOCK_ROWS;
     err = collect_models(info, &columns, lo + (n > 0 ? at : 0), n, &b);
-    const mill_table_part part = {.table = models,
-                                  .end = columns.n_column,
-                                  .n = b.n_model,
-                                  .start = b.first,
-                                  .row = b.model,
-                                  .stride = columns.row_size};
+    const mill_table_part part = mill_table_range(models, b.first, b.n_model, b.model);
     MILL_TRY(mill_table_write(&part, 1, mpi, err, -1));
     clear_block(&b);
   }
@@ -212,14 +207,14 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
     if (mill_table_open(file, path, group, info->n_exposure, &columns, &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
                 "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
-                info->arm_name[a]);
+                info->lib->arm[a].name);
     goto done;
   }
   snprintf(name, sizeof name, "%s/wavelength", group);
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
   MILL_TRY(mill_ph5_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->arm_name[a]);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->lib->arm[a].name);
 done:
   mill_free(wave);
   mill_table_close(flux);
@@ -286,7 +281,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
               info->result_path);
-  for (int a = 0; a < info->n_arm; a++)
+  for (int a = 0; a < info->lib->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_TRY(check_arm(file, path, info, a));
   *found = 1;
@@ -331,7 +326,7 @@ static int open_arms(mill_models_file *models, const mill_models_info *info, con
   MILL_CHECK(mill_ph5_open(models->path, H5F_ACC_RDWR, mpi->comm, &models->file));
   if (mpi->rank == 0)
     MILL_CHECK(mill_ph5_hold(models->path, &models->held));
-  for (int a = 0; a < info->n_arm; a++) {
+  for (int a = 0; a < info->lib->n_arm; a++) {
     char group[NAME_SIZE];
     mill_columns columns;
     describe_arm(info, a, info->wave_aa[a] == NULL, group, &columns);
@@ -403,7 +398,7 @@ static int state_of_model(const mill_columns *arm, const char *row)
   return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
 }
 
-/* Note the rows of a block whose models in an arm are not whole.  n_good [n_row] good pixels */
+/* Mark the rows of a block whose models in an arm are not whole.  n_good: good pixels [n_row] */
 static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_good,
                        char *is_missing)
 {
@@ -411,7 +406,7 @@ static int look_at_arm(const mill_table *arm, const block *b, const int64_t *n_g
   const size_t size = arm->columns.row_size;
   char *model = NULL;
   MILL_TRY(mill_alloc_raw((size_t)b->n_model, size, (void **)&model));
-  MILL_TRY(mill_table_read_rows(arm, b->first, b->n_model, model));
+  MILL_TRY(mill_table_read(mill_table_range(arm, b->first, b->n_model, model)));
   const char *at = model;
   for (int64_t i = 0; i < b->n_row; i++) {
     int64_t n_there = 0, n_cut = 0;
@@ -427,8 +422,8 @@ done:
   return err;
 }
 
-/* The fitted rows of a block, from `start` on, whose models are not whole.  fits: STATUS, and good
-   pixels of the arms that are written */
+/* Mark the fitted rows of a block, which begins at row `start`, whose models are not whole.
+   fits: STATUS, and good pixels of the arms in the models file */
 static int look_at_block(const mill_models_file *models, const mill_table *fits, int64_t start,
                          const block *b, char *is_missing)
 {
@@ -437,7 +432,7 @@ static int look_at_block(const mill_models_file *models, const mill_table *fits,
   char *row = NULL;
   const size_t size = fits->columns.row_size;
   MILL_TRY(mill_alloc_bytes((size_t)b->n_row, size, (void **)&row));
-  MILL_TRY(mill_table_read_rows(fits, start, b->n_row, row));
+  MILL_TRY(mill_table_read(mill_table_range(fits, start, b->n_row, row)));
   for (int a = 0, column = 1; a < MILL_MAX_ARM; a++) {
     if (!models->arm[a])
       continue;
@@ -464,7 +459,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
   char names[16 + MILL_MAX_ARM * sizeof info->columns->column->name] = "STATUS";
   *row = NULL;
   *n = 0;
-  for (int a = 0; a < info->n_arm; a++)
+  for (int a = 0; a < info->lib->n_arm; a++)
     if (models->arm[a])
       strcat(strcat(names, " "), info->columns->column[info->columns->i_n_pix[a]].name);
   MILL_TRY(

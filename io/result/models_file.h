@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The models file: best-fit models of a result file, one row per exposure.
  *
- *  Belongs to exactly one result file (same RUN_ID) and is written by its I/O
- *  thread; io/result/result_file.h is the way to use it.
+ *  It belongs to exactly one result file (same RUN_ID), whose I/O thread writes it; callers use
+ *  io/result/result_file.h.
  */
 #ifndef MILL_MODELS_FILE_H
 #define MILL_MODELS_FILE_H
@@ -16,7 +16,7 @@
 
 enum { MILL_MODELS_FORMAT = 2 };
 
-/** Bytes of a row of the index: two numbers of 8, one of 4, and the identifier. */
+/** Bytes of a row of /models: two numbers of 8, one of 4, and the identifier. */
 enum { MILL_MODELS_ROW_BYTES = 20 + sizeof((mill_catalog_row *)0)->identifier };
 
 typedef struct mill_models_file mill_models_file;
@@ -28,10 +28,9 @@ typedef struct mill_models_info {
   const char *result_path;
   const mill_columns *columns;       /**< of /fits */
   int64_t n_row, n_exposure, n_done; /**< rows, model rows, rows already fitted */
-  int n_arm;
-  const char *arm_name[MILL_MAX_ARM];
+  const mill_library *lib;
   const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows, NULL: each has its own */
-  const char *target;      /**< what the file replaces later, whose lock it takes; NULL: nothing */
+  const char *target;      /**< the file that it replaces later, whose lock it takes; NULL: none */
   int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
@@ -59,12 +58,11 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
                              int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
 
 /** Is its lock still ours (mill_lock_keep), and does its path still name the file
- *  (mill_ph5_still_there)?  Asks the file system, so before a write and not at every look at MPI.
- *  NULL is allowed. */
+ *  (mill_ph5_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
-/** Collective: flush, close, release its lock; n_drop: ranks, where writing has failed and it is
- *  given up (mill_ph5_drop), else 0.  NULL is allowed. */
+/** Collective: flush, close, release its lock.  n_drop: number of ranks, when writing has failed and
+ *  the file is given up (mill_ph5_drop), else 0.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int n_drop);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "io/result/result_catalog.h"
+#include "io/result/result_layout.h"
 
 #include <string.h>
 
@@ -143,27 +143,14 @@ static int pack_group(const tables *t, group *g)
 static int write_group(const tables *t, const mill_run_info *info, const mill_mpi *mpi,
                        const group *g, int code, int watch)
 {
-  const mill_columns *catalog = &t->catalog->columns, *exposures = &t->exposures->columns;
+  const mill_columns *catalog = &t->catalog->columns;
   const int64_t start = g->n_row > 0 ? info->file[g->first].row_start : 0;
   const int64_t start_exp = g->n_exp > 0 ? t->first_exposure[g->first] : 0;
-  mill_table_part part[] = {{.table = t->catalog,
-                             .end = catalog->n_column,
-                             .n = g->n_row,
-                             .start = start,
-                             .row = g->row,
-                             .stride = catalog->row_size},
-                            {.table = t->exposures,
-                             .end = exposures->n_column,
-                             .n = g->n_exp,
-                             .start = start_exp,
-                             .row = g->exposure,
-                             .stride = exposures->row_size},
-                            {.table = t->targets,
-                             .end = 1,
-                             .n = g->n_row,
-                             .start = start,
-                             .row = g->row ? g->row + catalog->column[catalog->i_target].at : NULL,
-                             .stride = catalog->row_size}};
+  char *target = g->row ? g->row + catalog->column[catalog->i_target].at : NULL;
+  mill_table_part part[] = {mill_table_range(t->catalog, start, g->n_row, g->row),
+                            mill_table_range(t->exposures, start_exp, g->n_exp, g->exposure),
+                            mill_table_range(t->targets, start, g->n_row, target)};
+  part[2].stride = catalog->row_size;
   return mill_table_write(part, (int)(sizeof part / sizeof *part), mpi, code, watch);
 }
 

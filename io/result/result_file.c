@@ -9,7 +9,6 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/existing_result.h"
-#include "io/result/result_catalog.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
 #include "io/result/stored_rows.h"
@@ -23,13 +22,13 @@
 #include "src/system/watchdog.h"
 #include "kernels/base/memory.h"
 
-/* A row takes a kilobyte or less, and no file system writes slower than 10 MB/s for long */
+/* Longest time of a row, s: a kilobyte at 10 MB/s, below which no file system stays for long. */
 static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-/* Where each file's exposures begin among all.  Collective.  Every file must be one
-   rank's and its rows must follow those of the file before. */
+/* Number the exposures of all files: `first` of each file.  Collective.  Every file must belong to
+   one rank, and its rows must follow those of the file before. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
                             int64_t *n_exposure)
 {
@@ -67,8 +66,8 @@ done:
   return err;
 }
 
-/* Rank 0: does --overwrite find what an earlier start of this very job has begun?  A requeued
-   script with the option would otherwise start over each time. */
+/* Rank 0: has an earlier start of this very job begun the file?  Otherwise a requeued script with
+   --overwrite would start over each time. */
 static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
 {
   char job[96], made_by[96] = "";
@@ -98,7 +97,7 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* Rank 0: where something is to be overwritten, it becomes the target, and the new file another. */
+/* Rank 0: with --overwrite an existing file becomes the target, and the run writes PATH.new. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
@@ -146,7 +145,7 @@ static int look(mill_result_file *file, const char *path, const mill_run_info *i
     goto done;
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* the new file of a target is finished but for its name */
+  /* PATH.new still has to replace its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
 done:
@@ -160,7 +159,7 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
   MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
   if (*found != MILL_FOUND_FINISHED) {
     MILL_CHECK(mill_lock_take(path, &file->lock));
-    /* another job may have worked on it meanwhile, and given it another name */
+    /* another job may have worked on it before we had the lock, and renamed it */
     MILL_CHECK(look(file, path, info, overwrite, retry_failed, watch, found));
   }
   if (*found == MILL_FOUND_FINISHED) {
@@ -185,7 +184,7 @@ static int claim(mill_result_file *file, const char *path, const mill_run_info *
   return MILL_OK;
 }
 
-/* Collective: make the file and give it its name.  watch: of the watchdog, for all of it. */
+/* Collective: make the file and give it its name.  watch: token of the watchdog. */
 static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
                   int watch)
 {
@@ -281,10 +280,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   file->write_interval_s = info->write_interval_s;
   file->watch = -1;
   file->n_row = info->n_row;
-  file->n_label = info->lib->n_label;
-  file->n_arm = info->lib->n_arm;
-  for (int a = 0; a < file->n_arm; a++)
-    memcpy(file->arm_name[a], info->lib->arm[a].name, MILL_MAX_NAME);
+  file->lib = info->lib;
   if (pthread_mutex_init(&file->mutex, NULL) != 0 || pthread_mutex_init(&file->hdf5, NULL) != 0 ||
       mill_cond_init(&file->room) != 0 || mill_cond_init(&file->work) != 0) {
     mill_free(file);
@@ -311,7 +307,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   return mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted);
 }
 
-/* Collective: what rank 0 found of an earlier run decides. */
+/* Collective: all ranks take over what rank 0 found of an earlier run. */
 static int share_found(mill_result_file *file, int *found)
 {
   MILL_CHECK_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
@@ -325,7 +321,7 @@ static int share_found(mill_result_file *file, int *found)
   return MILL_OK;
 }
 
-/* Collective: the rows that an earlier run left. */
+/* Collective: find the rows that an earlier run left to do. */
 static int continue_rows(mill_result_file *file, const mill_run_info *info, int retry_failed)
 {
   int err = MILL_OK;
@@ -334,11 +330,11 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info, int 
   if (file->mpi.rank == 0)
     err = mill_ph5_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
                               &was_finished);
-  /* a finished file whose failed rows are tried again is unfinished meanwhile */
+  /* while failed rows of a finished file are tried again, it is unfinished */
   if (err == MILL_OK && file->mpi.rank == 0)
     err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
                                &not_finished);
-  /* before the first of their rows is fitted: done rows are of the files that are recorded */
+  /* before the first row is fitted: done rows belong to the recorded inputs */
   if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
     err = mill_result_inputs_note(file->file, file->path, info);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -429,9 +425,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   info.n_row = file->n_row;
   info.n_exposure = file->n_exposure;
   info.n_done = atomic_load(&file->n_done);
-  info.n_arm = file->n_arm;
-  for (int a = 0; a < file->n_arm; a++) {
-    info.arm_name[a] = file->arm_name[a];
+  info.lib = file->lib;
+  for (int a = 0; a < file->lib->n_arm; a++) {
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
@@ -444,7 +439,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                         sizeof file->models_target - 128));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - 128,
              file->models_target);
-    /* a run that was killed while it replaced the old files has replaced the models already */
+    /* a run that was killed while it replaced the old files may have replaced the models already */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {
@@ -459,7 +454,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  /* the models of a result that is continued belong to it, whatever was to be overwritten */
+  /* --overwrite keeps the models of a result that is continued */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
   if (info.n_done > 0)
     MILL_TRY(mill_result_learn_unmodelled(file, &info, watch));
@@ -476,7 +471,7 @@ done:
 
 /* ---- close ---- */
 
-/* Rank 0, after the rows are on disk: record this run; FINISHED is the caller's. */
+/* Rank 0, after the rows are on disk: record this run, but not FINISHED. */
 static int write_end(mill_result_file *file)
 {
   int err = MILL_OK;
@@ -499,7 +494,7 @@ done:
   return err;
 }
 
-/* Collective: rows reach the disk before the marker that says so. */
+/* Collective: flush the rows, then mark the file finished if all are done. */
 static int finish(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
@@ -521,7 +516,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     err = write_end(file);
-  /* both what the file says and what was written in this run and checked in others */
+  /* count both in the file and in this rank's memory of written and checked rows */
   if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
       atomic_load(&file->n_done) == file->n_row)
     err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
@@ -531,7 +526,7 @@ done:
   return err;
 }
 
-/* Rank 0, after all is on disk: the new files replace the old ones, if they have a fitted row. */
+/* Rank 0, after all is on disk: new files with a fitted row replace the old ones. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];
@@ -547,7 +542,7 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
     if (file->models_target[0])
       unlink(models);
   } else {
-    /* the models first: while the result has its old name, the same command sees what is left */
+    /* the models first: until the result is renamed, the same command finishes the replacement */
     if (file->models_target[0])
       MILL_CHECK(mill_ph5_rename(models, file->models_target));
     MILL_CHECK(mill_ph5_rename(file->path, file->target));
@@ -573,11 +568,11 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   mill_result_set_busy(file, 1);
   const int has_failed = file->failure.code != MILL_OK;
   err = mill_models_close(file->models, has_failed ? file->mpi.size : 0);
-  if (has_failed) /* the first failure is reported */
+  if (has_failed) /* report the first failure */
     err = mill_error_restore(&file->failure);
   err = mill_mpi_agree(&file->mpi, err);
   mill_result_set_busy(file, 1); /* each of these steps may take long */
-  /* models are on disk before their rows are declared finished */
+  /* models are on disk before the file is marked finished */
   if (err == MILL_OK)
     err = finish(file, &counts);
   mill_result_set_busy(file, 1);

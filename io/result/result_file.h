@@ -22,42 +22,43 @@ typedef struct mill_input_file {
   int64_t size;
   double mtime;
   int64_t row_start, n_row; /**< rows of /fits */
-  const char *error;        /**< why it could not be indexed; empty: it could */
+  const char *error;        /**< why it could not be indexed; empty: no error */
   char format[16];          /**< of io/surveys/spectra.h; empty: not known */
   char frame[16];           /**< of its wavelengths: barycentric, ... */
   int64_t rows_hash;        /**< of its rows before joining (mill_file_index) */
-  const char *redrock;      /**< file by which they were selected; empty: none */
+  const char *redrock;      /**< file that selected its rows; empty: none */
   int64_t redrock_size;
   double redrock_mtime;
 } mill_input_file;
 
 /** Everything that describes a run; equal on every rank except index and backend. */
 typedef struct mill_run_info {
-  const mill_library *lib;
-  const mill_library *library; /**< [n_library] where /fits says of each row which it was */
+  const mill_library *lib;     /**< lives as long as the result is open */
+  const mill_library *library; /**< [n_library] that column LIBRARY can name */
   int n_library;
   const char *identity; /**< text of the science settings (mill_config_identity) */
   const char *config;   /**< the effective configuration (YAML) */
   const char *command;  /**< the command line */
   const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4"; of all ranks */
-  /** Where the ranks have two kinds of backend, the names of both, and this rank's (enum
-   *  mill_row_backend): /fits says of each row which it was.  NULL: all have the same. */
+  /** Where ranks have two kinds of backend, which column BACKEND tells apart: the names of both,
+   *  and this rank's kind (enum mill_row_backend).  NULL: all have the same. */
   const char *cpu, *gpu;
   int backend;
   int n_thread;
-  int velocity_offsets; /**< /fits has their columns */
-  int epochs;           /**< those of epochs, and /epochs */
-  int binaries;         /**< those of two stars */
-  int posteriors;       /**< and those of `starmill sample` */
-  int n_draw;           /**< samples of each star */
-  int64_t n_row;        /**< rows of /fits, all files */
+  /* which optional columns /fits has */
+  int velocity_offsets;
+  int epochs; /**< also /epochs */
+  int binaries;
+  int posteriors; /**< of `starmill sample` */
+  int n_draw;     /**< samples of each star */
+  int64_t n_row;  /**< rows of /fits, all files */
   int n_file;
   const mill_input_file *file; /**< [n_file] */
   /** this rank's share of /catalog: the files [file_start, file_end) with one index each */
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
-  /** Bring the rows of a file whose index has counts but no lists (row NULL), into an index
-   *  that the caller clears; NULL: every index has its lists.  MILL_ERR_INPUT. */
+  /** Read the rows of a file whose index has counts but no lists (row NULL) into an index, which
+   *  the caller clears; NULL: every index has its lists.  MILL_ERR_INPUT. */
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;
@@ -110,14 +111,14 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 
-/** Outcome of a file that was to be overwritten: there was none, it is replaced, it stays until the
- *  new one is finished, or it stays as the new one has no fitted row. */
+/** What happened to the file that was to be overwritten: there was none; it is replaced; it stays
+ *  until the new one is finished; it stays because the new one has no fitted row. */
 enum mill_old_result { MILL_OLD_NONE, MILL_OLD_REPLACED, MILL_OLD_WAITS, MILL_OLD_KEPT };
 
-/** Bits of flags that are counted, from 1 on. */
+/** Number of counted bits of a flag, from bit 1 on. */
 enum { MILL_N_RESULT_BIT = 32 };
 
-/** Counts over all ranks after close; they come first. */
+/** After close: counts over all ranks, which come first, and times. */
 typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;                  /**< fitted rows with a warning */
@@ -129,7 +130,7 @@ typedef struct mill_result_summary {
   int32_t old;                       /**< enum mill_old_result */
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
-  double write_s;  /**< wall seconds of it in writing, with waiting for other ranks there */
+  double write_s;  /**< wall seconds of its writes, in which it may wait for other ranks */
 } mill_result_summary;
 
 /** Collective.  Write what is queued, mark the file finished when every row is

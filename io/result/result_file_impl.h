@@ -38,11 +38,10 @@ struct mill_result_file {
   int is_new;   /* made by this call */
   int was_void; /* rank 0: path is a result of another run that has no fitted row */
   mill_columns columns;
-  int n_label, n_arm;
-  char arm_name[MILL_MAX_ARM][MILL_MAX_NAME];
-  mill_mpi mpi;    /* of the calling threads' collective calls */
-  mill_mpi io;     /* of the I/O thread */
-  int is_finished; /* found finished: nothing is open */
+  const mill_library *lib; /* borrowed */
+  mill_mpi mpi;            /* of the calling threads' collective calls */
+  mill_mpi io;             /* of the I/O thread */
+  int is_finished;         /* found finished: nothing is open */
   mill_result_summary found;
   hid_t file;
   int held;                  /* rank 0: descriptor of the same file; -1 */

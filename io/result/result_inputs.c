@@ -15,7 +15,7 @@
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
 #define GROUP       "catalog/files"
-enum { ERROR = 4, SIZE, MTIME }; /* columns of io/result/columns.c: these can change later */
+enum { ERROR = 4, SIZE, MTIME }; /* columns (io/result/columns.c) that a later run may change */
 
 /* A text column of an input; "" for NULL. */
 static const char *text_of(const mill_input_file *file, const mill_column *c)
@@ -49,12 +49,9 @@ static int write_columns(const mill_table *table, const mill_run_info *info, int
 {
   char *rows = NULL;
   int err = pack(info, &table->columns, &rows);
-  const mill_table_part part = {.table = table,
-                                .first = first,
-                                .end = end,
-                                .n = info->n_file,
-                                .row = rows,
-                                .stride = table->columns.row_size};
+  mill_table_part part = mill_table_range(table, 0, info->n_file, rows);
+  part.first = first;
+  part.end = end;
   err = mill_table_write(&part, 1, NULL, err, -1);
   mill_free(rows);
   return err;
@@ -102,9 +99,9 @@ int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs
   if (table->n_row > INT32_MAX)
     REFUSE("%s is damaged: /" GROUP " has too many rows", path);
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size, (void **)&rows));
-  MILL_TRY(mill_table_read_rows(table, 0, table->n_row, rows));
+  MILL_TRY(mill_table_read(mill_table_range(table, 0, table->n_row, rows)));
   MILL_TRY(MILL_ALLOC(table->n_row, &out->file));
-  /* texts with their ends */
+  /* room for the texts and their final zeros */
   MILL_TRY(mill_alloc_bytes((size_t)table->n_row, columns->row_size + MILL_N_FILE_TEXT,
                             (void **)&out->text));
   out->n_file = (int)table->n_row;
@@ -137,7 +134,7 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs)
   memset(inputs, 0, sizeof *inputs);
 }
 
-/* A recorded path, relative to the folder of the fit. */
+/* Complete a recorded path by the folder of the fit; 0: out is too small. */
 static int place(const char *folder, const char *path, char *out, size_t size)
 {
   const int has_folder = path[0] != '/' && folder[0];

@@ -19,7 +19,7 @@
 #define FORMAT_NAME "starmill result"
 #define UNMODELLED  "provenance/UNMODELLED"
 
-/* code or bit, name, meaning of the lists that become attributes */
+/* A line of the lists that become attributes: code or bit, name, meaning. */
 typedef struct meaning {
   int64_t value;
   const char *name, *text;
@@ -69,7 +69,7 @@ static int write_meanings(hid_t file, const char *path, const char *dataset, con
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
-/* Code, name and path, its meaning, of each library; their digests one a line. */
+/* Attributes of LIBRARY: code, name and path of each library; HASHES, one line each. */
 static int write_libraries(hid_t file, const char *path, const mill_run_info *info)
 {
   meaning list[1 + MILL_MAX_LIBRARY] = {{0, "NONE", "not fitted"}};
@@ -153,8 +153,7 @@ static int write_frames(hid_t file, const char *path, const mill_run_info *info)
                        "those of the velocities: nothing was corrected");
 }
 
-/* Values that a run changes later are raw data, not attributes: only these are safe against a
- * kill. */
+/* Values that a run changes later are datasets: a kill during a write can damage attributes. */
 static int create_state(hid_t file, const char *path)
 {
   int err = MILL_OK;
@@ -242,7 +241,7 @@ int mill_result_layout_check(hid_t file, const char *path, int code)
   return MILL_OK;
 }
 
-/* About the size of the file: data, and room for headers */
+/* Estimate of the size of the file: data, and room for headers. */
 static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
                              int64_t n_exposure)
 {

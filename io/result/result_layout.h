@@ -16,6 +16,18 @@ enum { MILL_RESULT_FORMAT = 4, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
 int mill_result_layout_create(const char *path, const mill_run_info *info,
                               const mill_columns *columns, int64_t n_exposure, int n_rank);
 
+/** Collective: write this rank's share of /catalog, its exposures and /fits/TARGETID, in blocks of
+ *  bounded size (result_catalog.c).
+ *
+ *  first_exposure  [n_file]  number of the first exposure of each file
+ *  watch                     token of src/system/watchdog.h, renewed at every block
+ *
+ *  MILL_ERR_STOPPED when the job is to stop or a file has changed; MILL_ERR_OUTPUT, MILL_ERR_MPI,
+ *  MILL_ERR_MEMORY, or what info->load gives. */
+int mill_result_catalog_write(hid_t file, const char *path, const mill_run_info *info,
+                              const mill_mpi *mpi, const int64_t *first_exposure,
+                              int64_t n_exposure, int watch);
+
 /** Note in the open file that rows are written without models, before the first of them.  One
  *  rank alone. */
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path);

@@ -49,7 +49,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   char *row;
   pthread_mutex_lock(&file->mutex);
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
-      result->n_label != file->n_label || result->status <= MILL_STATUS_NOT_DONE ||
+      result->n_label != file->lib->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: impossible result: row %lld of %lld, STATUS %d, %d labels",
               file->path, (long long)result->row, (long long)file->n_row, result->status,

@@ -32,8 +32,8 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   }
 }
 
-/* May this rank write?  Its lock is still its own and the files are still at their paths; rank 0
-   also notes that rows come without models. */
+/* Check that the lock is still ours and the files are still at their paths.  Rank 0 also notes that
+   rows come without models. */
 static int check_before_write(mill_result_file *file)
 {
   MILL_CHECK(mill_lock_keep(&file->lock));
@@ -50,14 +50,14 @@ static int seal_rows(const mill_columns *columns, mill_table_part fits)
 {
   fits.first = columns->i_target;
   fits.end = columns->i_target + 1;
-  MILL_CHECK(mill_table_read(&fits));
+  MILL_CHECK(mill_table_read(fits));
   for (int64_t i = 0; i < fits.n; i++)
     mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
   return MILL_OK;
 }
 
-/* Collective over the I/O threads: write what this rank has.  Models come first, for a model has no
-   CRC by which a loss in a power cut could be seen; then values, CRC, and STATUS last. */
+/* Collective over the I/O threads: write a queue.  Models come first and are flushed, because a model
+   has no CRC that would show its loss in a power cut; then values, CRC, and STATUS last. */
 static int write_queue(mill_result_file *file, mill_result_queue *q)
 {
   const mill_columns *columns = &file->columns;
@@ -92,7 +92,7 @@ static void keep_failure(mill_result_file *file, int err)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Under the mutex: do the ranks have something else to exchange?  Rank 0 decides for all. */
+/* Under the mutex: is it time for mill_result_meet?  Rank 0 decides for all. */
 static int is_time_to_meet(const mill_result_file *file)
 {
   return file->met_s > 0 && mill_wall_s() - file->met_s >= file->write_interval_s;
@@ -117,7 +117,7 @@ static int run_epoch(mill_result_file *file, int *ends)
   mine[N_OPEN] = !is_closing;
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
-  /* before a write, which may take long */
+  /* first, because a write may take long */
   if (all[N_MEET] > 0) {
     MILL_TRY(file->meet(file->meet_context, &file->io));
     pthread_mutex_lock(&file->mutex);
@@ -138,7 +138,7 @@ static int run_epoch(mill_result_file *file, int *ends)
     if (err == MILL_OK)
       atomic_fetch_add(&file->n_done, all[N_ROW]);
     else if (err != MILL_ERR_MPI)
-      keep_failure(file, err); /* the same on every rank: the epochs go on, without writing */
+      keep_failure(file, err); /* the same on every rank: epochs go on without writing */
     if (err != MILL_ERR_MPI)
       err = MILL_OK;
   }
@@ -161,7 +161,7 @@ static int wants_epoch(const mill_result_file *file)
          (file->is_closing && (has_work || !file->announced_closing));
 }
 
-/* Wait until a rank that is alone wants an epoch. */
+/* Of a run of one rank: wait until it wants an epoch. */
 static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
@@ -180,7 +180,7 @@ static void await_own_epoch(mill_result_file *file)
   pthread_mutex_unlock(&file->mutex);
 }
 
-/* Sleep between looks at MPI, of which each costs tens of microseconds; a rank that did not
+/* Sleep between looks at MPI, each of which costs tens of microseconds; a rank that did not
    want an epoch is woken when it does. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
@@ -245,7 +245,7 @@ static int await_epoch(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */
+  /* this ends: MPI buffers eight bytes, or rank 0 takes them in its next wait or at the end */
   if (has_told) {
     int gone = 0;
     MILL_CHECK_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
@@ -255,7 +255,7 @@ static int await_epoch(mill_result_file *file)
   return MILL_OK;
 }
 
-/* Wishes still under way at the end are taken, so that MPI can be finalized. */
+/* Take the wishes still under way at the end, so that MPI can be finalized. */
 static int settle_wishes(mill_result_file *file)
 {
   int64_t n_sent = 0;
@@ -294,7 +294,7 @@ static void *write_epochs(void *context)
   file->io_cpu_s = mill_thread_cpu_s();
 done:
   if (err != MILL_OK) {
-    /* ranks that cannot talk to each other cannot agree on anything any more */
+    /* MPI has failed: the ranks cannot agree on an end */
     mill_log_error("%s: %s: the job is aborted; the same command continues it", file->path,
                    mill_error_message());
     MPI_Abort(file->io.comm, mill_error_exit_status(err));
@@ -309,7 +309,7 @@ int mill_result_meet(mill_result_file *file, int (*meet)(void *context, const mi
   file->meet = meet;
   file->meet_context = context;
   pthread_mutex_unlock(&file->mutex);
-  /* rank 0 asks for no meeting before all ranks have what they call there */
+  /* rank 0 starts no meeting before all ranks know `meet` */
   MILL_CHECK_MPI(MPI_Barrier(file->mpi.comm));
   pthread_mutex_lock(&file->mutex);
   file->met_s = file->mpi.rank == 0 ? mill_wall_s() : 0;

@@ -113,7 +113,7 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   int64_t first, n_epoch, begin = rows->epochs->n_row, end = 0;
   char *exposures = NULL, *epochs = NULL;
   MILL_TRY(mill_alloc_bytes((size_t)n, rows->exposures->columns.row_size, (void **)&exposures));
-  MILL_TRY(mill_table_read_rows(rows->exposures, start, n, exposures));
+  MILL_TRY(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
   for (int64_t i = 0; i < n; i++) {
     if (!find_exposures(rows, exposures, i, &first, &n_epoch))
       MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: row %lld has exposures beyond /epochs",
@@ -123,7 +123,7 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   }
   end = end > begin ? end : begin;
   MILL_TRY(mill_alloc_bytes((size_t)(end - begin), epoch_size, (void **)&epochs));
-  MILL_TRY(mill_table_read_rows(rows->epochs, begin, end - begin, epochs));
+  MILL_TRY(mill_table_read(mill_table_range(rows->epochs, begin, end - begin, epochs)));
   for (int64_t i = 0; i < n; i++, row += stride_of(rows)) {
     find_exposures(rows, exposures, i, &first, &n_epoch);
     row[fits->row_size] =
@@ -148,12 +148,9 @@ int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t e
     MILL_TRY(mill_alloc_bytes((size_t)n_block, stride, (void **)&row));
   for (int64_t at = start; at < end; at += n_block) {
     const int64_t n = end - at < n_block ? end - at : n_block;
-    MILL_TRY(mill_table_read(&(mill_table_part){.table = rows->table,
-                                                .end = rows->table->columns.n_column,
-                                                .n = n,
-                                                .start = at,
-                                                .row = row,
-                                                .stride = stride}));
+    mill_table_part part = mill_table_range(rows->table, at, n, row);
+    part.stride = stride;
+    MILL_TRY(mill_table_read(part));
     if (rows->epochs)
       MILL_TRY(check_epochs(rows, at, n, row));
     mill_watch_again(watch);

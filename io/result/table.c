@@ -13,6 +13,7 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
+#define ANOTHER_SHAPE "%s: %s/%s has another shape or type than this program writes"
 enum {
   MAX_TEXT = 1 << 16, /* more bytes, or values, a row are damage: */
   MAX_VALUES = MILL_MAX_ROW_VALUES > MAX_TEXT ? MILL_MAX_ROW_VALUES : MAX_TEXT,
@@ -125,8 +126,7 @@ static int open_column(mill_table *t, const char *name)
   if (type < 0 || n_dim < 1 || n_dim > 2 || (n_dim == 2 && type == MILL_TYPE_TEXT) ||
       H5Sget_simple_extent_dims(array.space, dim, NULL) < 0 || dim[0] > INT64_MAX ||
       (t->n_row >= 0 && (int64_t)dim[0] != t->n_row) || dim[1] < 1 || dim[1] > INT_MAX)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes", t->path,
-              full);
+    MILL_FAIL(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, name);
   t->n_row = (int64_t)dim[0];
   t->dataset[t->columns.n_column] = array.id;
   array.id = 0;
@@ -138,62 +138,58 @@ done:
   return err;
 }
 
-static int start_table(hid_t file, const char *path, const char *group, int64_t n_row,
-                       mill_table **table)
+/* Open columns by their names; those that are expected have these types and shapes. */
+static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
+{
+  char name[sizeof((mill_column *)0)->name];
+  for (const char *next = names; *next; next += strspn(next, " ")) {
+    const size_t n = strcspn(next, " ");
+    snprintf(name, sizeof name, "%.*s", (int)n, next);
+    next += n;
+    MILL_CHECK(open_column(t, name));
+    if (t->columns.column[t->columns.n_column - 1].n_value > MAX_VALUES)
+      return MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged: %s/%s has too many values a row", t->path,
+                        t->group, name);
+  }
+  for (int i = 0; expected && i < expected->n_column; i++) {
+    const mill_column *e = &expected->column[i];
+    MILL_CHECK(open_column(t, e->name));
+    mill_column *c = &t->columns.column[i];
+    if (c->type != e->type || c->vector != e->vector ||
+        (c->n_byte != e->n_byte && !(c->type == MILL_TYPE_TEXT && e->n_byte == 1)))
+      return MILL_ERROR(MILL_ERR_OUTPUT, ANOTHER_SHAPE, t->path, t->group, c->name);
+    c->source = e->source;
+    c->field = e->field;
+  }
+  return MILL_OK;
+}
+
+static int open_table(hid_t file, const char *path, const char *group, int64_t n_row,
+                      const char *names, const mill_columns *expected, mill_table **table)
 {
   MILL_CHECK(MILL_ALLOC(1, table));
   (*table)->path = path;
   (*table)->file = file;
   (*table)->n_row = n_row;
   snprintf((*table)->group, sizeof(*table)->group, "%s", group);
-  return MILL_OK;
+  const int err = open_columns(*table, names, expected);
+  if (err != MILL_OK) {
+    mill_table_close(*table);
+    *table = NULL;
+  }
+  return err;
 }
 
 int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table)
 {
-  int err = MILL_OK;
-  MILL_TRY(start_table(file, path, group, n_row, table));
-  for (int i = 0; i < columns->n_column; i++) {
-    const mill_column *expected = &columns->column[i];
-    MILL_TRY(open_column(*table, expected->name));
-    mill_column *c = &(*table)->columns.column[i];
-    if (c->type != expected->type || c->vector != expected->vector ||
-        (c->n_byte != expected->n_byte && !(c->type == MILL_TYPE_TEXT && expected->n_byte == 1)))
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s/%s has another shape or type than this program writes",
-                path, group, c->name);
-    c->source = expected->source;
-    c->field = expected->field;
-  }
-done:
-  if (err != MILL_OK) {
-    mill_table_close(*table);
-    *table = NULL;
-  }
-  return err;
+  return open_table(file, path, group, n_row, "", columns, table);
 }
 
 int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table)
 {
-  int err = MILL_OK;
-  char name[sizeof((mill_column *)0)->name];
-  MILL_TRY(start_table(file, path, group, n_row, table));
-  for (const char *at = names; *at; at += strspn(at, " ")) {
-    const size_t n = strcspn(at, " ");
-    snprintf(name, sizeof name, "%.*s", (int)n, at);
-    MILL_TRY(open_column(*table, name));
-    if ((*table)->columns.column[(*table)->columns.n_column - 1].n_value > MAX_VALUES)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s/%s has too many values a row", path, group,
-                name);
-    at += n;
-  }
-done:
-  if (err != MILL_OK) {
-    mill_table_close(*table);
-    *table = NULL;
-  }
-  return err;
+  return open_table(file, path, group, n_row, names, NULL, table);
 }
 
 void mill_table_close(mill_table *table)
@@ -246,7 +242,7 @@ static int move_column(const mill_table_part *p, int i, enum direction direction
   return err;
 }
 
-/* Rows of a part as the selections want them, and room for one column. */
+/* The rows of a part as a plain list, and room for one column. */
 static int prepare(const mill_table_part *p, int64_t **at, char **value)
 {
   size_t widest = 1;
@@ -260,8 +256,8 @@ static int prepare(const mill_table_part *p, int64_t **at, char **value)
   return MILL_OK;
 }
 
-/* Move a part between memory and file.  A rank that fails still makes all collective calls, since
-   the others wait for it there: without rows where it has failed before. */
+/* Move a part between memory and file.  A rank that has failed still makes all collective calls, for
+   the others wait for it there, but without rows. */
 static int move_part(const mill_table_part *p, enum direction direction, int code, int watch)
 {
   int err = code;
@@ -273,14 +269,16 @@ static int move_part(const mill_table_part *p, enum direction direction, int cod
     err = prepare(p, &at, &value);
   if (err == MILL_OK)
     err = select_rows(p, &none, at, p->n, &scalar);
-  const int64_t n = err == MILL_OK ? p->n : 0;
-  if (err != MILL_OK && direction == WRITE) {
-    mill_ph5_unselect(&scalar);
-    (void)select_rows(p, &none, NULL, 0, &scalar);
-  }
+  int has_rows = 1;
   for (int i = p->first; i < p->end && (err == MILL_OK || direction == WRITE); i++) {
     const mill_column *c = &p->table->columns.column[i];
     int failed = MILL_OK;
+    if (err != MILL_OK && has_rows) {
+      has_rows = 0;
+      mill_ph5_unselect(&scalar);
+      (void)select_rows(p, &none, NULL, 0, &scalar);
+    }
+    const int64_t n = has_rows ? p->n : 0;
     if (direction != READ)
       copy_column(p, c, 1, n, value);
     if (c->vector)
@@ -296,6 +294,16 @@ static int move_part(const mill_table_part *p, enum direction direction, int cod
   mill_ph5_unselect(&scalar);
   MILL_FREE(at, value);
   return err;
+}
+
+mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row)
+{
+  return (mill_table_part){.table = table,
+                           .end = table->columns.n_column,
+                           .n = n,
+                           .start = start,
+                           .row = row,
+                           .stride = table->columns.row_size};
 }
 
 int mill_table_write(const mill_table_part *part, int n_part, const mill_mpi *mpi, int code,
@@ -318,19 +326,9 @@ done:
   return err;
 }
 
-int mill_table_read(const mill_table_part *part)
+int mill_table_read(mill_table_part part)
 {
-  return move_part(part, READ, MILL_OK, -1);
-}
-
-int mill_table_read_rows(const mill_table *table, int64_t start, int64_t n, char *row)
-{
-  return mill_table_read(&(mill_table_part){.table = table,
-                                            .end = table->columns.n_column,
-                                            .n = n,
-                                            .start = start,
-                                            .row = row,
-                                            .stride = table->columns.row_size});
+  return move_part(&part, READ, MILL_OK, -1);
 }
 
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row)
@@ -347,12 +345,9 @@ mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table)
 {
   if (rows->n > 0)
     qsort(rows->at, (size_t)rows->n, sizeof *rows->at, mill_by_key);
-  return (mill_table_part){.table = table,
-                           .end = table->columns.n_column,
-                           .n = rows->n,
-                           .at = rows->at,
-                           .row = rows->row,
-                           .stride = table->columns.row_size};
+  mill_table_part part = mill_table_range(table, 0, rows->n, rows->row);
+  part.at = rows->at;
+  return part;
 }
 
 void mill_waiting_free(mill_waiting *rows)

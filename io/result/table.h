@@ -37,7 +37,7 @@ int mill_table_go_on(void);
 int mill_table_open(hid_t file, const char *path, const char *group, int64_t n_row,
                     const mill_columns *columns, mill_table **table);
 
-/** The same of columns by their names, separated by spaces; the file gives types and shapes. */
+/** The same of columns by their names, which spaces separate; the file gives types and shapes. */
 int mill_table_open_named(hid_t file, const char *path, const char *group, int64_t n_row,
                           const char *names, mill_table **table);
 void mill_table_close(mill_table *table); /* NULL is allowed */
@@ -54,6 +54,9 @@ typedef struct mill_table_part {
   int waits; /**< write it when all ranks have written the parts before it */
 } mill_table_part;
 
+/** All columns of the rows [start, start + n), packed one after the other. */
+mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
+
 /** Write parts [n_part] in their order.  Collective over mpi, with the same tables and columns on
  *  every rank; mpi NULL: one rank alone.
  *
@@ -66,10 +69,7 @@ int mill_table_write(const mill_table_part *part, int n_part, const mill_mpi *mp
                      int watch);
 
 /** Read a part into its rows.  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
-int mill_table_read(const mill_table_part *part);
-
-/** The same of all columns of the rows [start, start + n) into row [n][row_size]. */
-int mill_table_read_rows(const mill_table *table, int64_t start, int64_t n, char *row);
+int mill_table_read(mill_table_part part);
 
 /** Packed rows that wait to be written, in any order.  Zeroed at first. */
 typedef struct mill_waiting {

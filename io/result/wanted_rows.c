@@ -19,30 +19,38 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
   bits[i / 8] = value ? bits[i / 8] | mask : bits[i / 8] & (uint8_t)~mask;
 }
 
-/* The examination of a rank's share [start, end) of the rows. */
+/* The examination of a rank's share of the rows. */
 typedef struct examination {
   mill_result_file *file;
   int retry_failed, was_finished;
   mill_stored_rows rows;
-  int64_t start, *target; /* [end - start] TARGETID of /catalog */
+  mill_table *fits, *catalog; /* TARGETID and STATUS of /fits; TARGETID of /catalog */
+  int64_t start, *target;     /* TARGETID of /catalog, from row `start` on */
   mill_damaged_rows damaged;
-  mill_columns columns; /* TARGETID and STATUS, of: */
-  mill_waiting reset;   /* rows whose STATUS in the file becomes 0 */
+  mill_waiting reset; /* rows of `fits` whose STATUS becomes 0 */
 } examination;
 
+/* Collective; end it also after a failure. */
 static int start_examination(mill_result_file *file, examination **e)
 {
-  MILL_CHECK(MILL_ALLOC(1, e));
-  (*e)->file = file;
-  mill_columns_add(&(*e)->columns, "TARGETID", MILL_TYPE_I64, 1);
-  mill_columns_add(&(*e)->columns, "STATUS", MILL_TYPE_I32, 1);
-  return MILL_OK;
+  int err = MILL_ALLOC(1, e);
+  if (err == MILL_OK)
+    err = mill_table_open_named(file->file, file->path, "fits", file->n_row, "TARGETID STATUS",
+                                &(*e)->fits);
+  if (err == MILL_OK)
+    err = mill_table_open_named(file->file, file->path, "catalog", file->n_row, "TARGETID",
+                                &(*e)->catalog);
+  if (err == MILL_OK)
+    (*e)->file = file;
+  return mill_mpi_agree(&file->mpi, err);
 }
 
 static void end_examination(examination *e)
 {
   if (!e)
     return;
+  mill_table_close(e->fits);
+  mill_table_close(e->catalog);
   mill_stored_rows_close(&e->rows);
   mill_waiting_free(&e->reset);
   MILL_FREE(e->target, e);
@@ -64,7 +72,7 @@ static int examine_row(void *context, int64_t i, const char *row)
   if (done || (status == MILL_STATUS_NOT_DONE &&
                memcmp(row, &e->target[i - e->start], sizeof *e->target) == 0))
     return MILL_OK;
-  return mill_waiting_add(&e->reset, &e->columns, i, &reset);
+  return mill_waiting_add(&e->reset, &e->fits->columns, i, &reset);
 }
 
 static int examine_rows(examination *e, int64_t start, int64_t end)
@@ -75,8 +83,7 @@ static int examine_rows(examination *e, int64_t start, int64_t end)
   const int64_t n = end > start ? end - start : 0;
   e->start = start;
   MILL_TRY(MILL_ALLOC(n, &e->target));
-  MILL_TRY(mill_ph5_read_rows(file->file, file->path, "catalog/TARGETID", H5T_STD_I64LE,
-                              file->n_row, NULL, start, n, e->target));
+  MILL_TRY(mill_table_read(mill_table_range(e->catalog, start, n, (char *)e->target)));
   MILL_TRY(mill_stored_rows_fits(file->file, file->path, file->n_row, &e->rows));
   MILL_TRY(mill_stored_rows_each(&e->rows, start, end, -1, examine_row, e));
   if (e->damaged.n > 0)
@@ -90,28 +97,16 @@ done:
    damaged.  code: of the examination. */
 static int reset_rows(examination *e, int code)
 {
-  int err = code;
-  const mill_result_file *file = e->file;
-  mill_table *fits = NULL, *catalog = NULL;
   mill_table_part part[2], from;
-  if (err == MILL_OK)
-    err = mill_table_open(file->file, file->path, "fits", file->n_row, &e->columns, &fits);
-  if (err == MILL_OK)
-    err =
-        mill_table_open_named(file->file, file->path, "catalog", file->n_row, "TARGETID", &catalog);
-  MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  part[0] = part[1] = from = mill_waiting_part(&e->reset, fits);
-  from.table = catalog;
+  part[0] = part[1] = from = mill_waiting_part(&e->reset, e->fits);
+  from.table = e->catalog;
   from.end = 1;
-  err = mill_table_read(&from);
   part[0].first = 1;
   part[1].end = 1;
   part[1].waits = 1;
-  MILL_TRY(mill_table_write(part, 2, &file->mpi, err, -1));
-done:
-  mill_table_close(fits);
-  mill_table_close(catalog);
-  return err;
+  if (code == MILL_OK)
+    code = mill_table_read(from);
+  return mill_table_write(part, 2, &e->file->mpi, code, -1);
 }
 
 /* Collective: rows that a rank found wanted, though their STATUS says that they are done, are not
@@ -143,7 +138,7 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_f
   int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
   examination *e = NULL;
   hi = hi < file->n_row ? hi : file->n_row;
-  MILL_TRY(mill_mpi_agree(&file->mpi, start_examination(file, &e)));
+  MILL_TRY(start_examination(file, &e));
   e->retry_failed = retry_failed;
   e->was_finished = was_finished;
   err = share_wanted(e, examine_rows(e, lo, hi));
@@ -160,11 +155,11 @@ int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info 
   char *row;
   const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
   const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
-  MILL_TRY(mill_mpi_agree(&file->mpi, start_examination(file, &e)));
+  MILL_TRY(start_examination(file, &e));
   err = mill_models_find_missing(file->models, info, lo, hi, watch, &missing, &n_missing);
   for (int64_t i = 0; i < n_missing && err == MILL_OK; i++) {
     mill_result_set_bit(file->wanted, missing[i], 1);
-    err = mill_waiting_add(&e->reset, &e->columns, missing[i], &row);
+    err = mill_waiting_add(&e->reset, &e->fits->columns, missing[i], &row);
   }
   MILL_TRY(share_wanted(e, err));
   MILL_MPI(MPI_Allreduce(&n_missing, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
