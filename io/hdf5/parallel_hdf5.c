@@ -140,6 +140,29 @@ done:
   return err;
 }
 
+int mill_ph5_open_existing(const char *path, hid_t *file)
+{
+  int err = MILL_OK;
+  struct stat status;
+  *file = H5I_INVALID_HID;
+  if (stat(path, &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) /* a missing folder is reported by the creation */
+      return MILL_OK;
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be examined: %s", path, strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  const int is_hdf5 = H5Fis_hdf5(path) > 0;
+  if (!is_hdf5 || mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, file) != MILL_OK) {
+    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is %s HDF5 file", path,
+              is_hdf5 ? "a damaged or truncated" : "not an");
+  }
+done:
+  return err;
+}
+
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
 {
   *file = H5I_INVALID_HID;

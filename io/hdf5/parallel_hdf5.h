@@ -25,6 +25,10 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
  *  comm, the outcome may differ. */
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
 
+/** Open an earlier output read-only by one process; no failure and *file invalid: there is none.
+ *  MILL_ERR_OUTPUT says what else is at the path. */
+int mill_ph5_open_existing(const char *path, hid_t *file);
+
 /** Keep the file at path open, to check later that the path still names it.  *fd is the caller's to
  *  close. */
 int mill_ph5_hold(const char *path, int *fd);

@@ -14,7 +14,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/ranks/same_on_ranks.h"
-#include "src/system/regular_file.h"
 #include "src/system/watchdog.h"
 
 #define REFUSED(...) MILL_ERROR(MILL_ERR_OUTPUT, __VA_ARGS__)
@@ -72,26 +71,11 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   int n_repaired = 0;
   mill_input_file *recorded = NULL;
   mill_run_info then = *info; /* with the inputs as they were */
-  struct stat status;
   *found = MILL_FOUND_NOTHING;
   memset(summary, 0, sizeof *summary);
-  if (stat(path, &status) != 0) {
-    /* a missing folder is reported when the file is created */
-    if (errno == ENOENT || errno == ENOTDIR)
-      goto done;
-    MILL_TRY(REFUSED("%s cannot be examined: %s", path, strerror(errno)));
-  }
-  if (!S_ISREG(status.st_mode))
-    MILL_TRY(REFUSED("%s exists and is not a regular file", path));
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  if (H5Fis_hdf5(path) <= 0) {
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-    MILL_TRY(REFUSED("%s exists and is not an HDF5 file", path));
-  }
-  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK) {
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-    MILL_TRY(REFUSED("%s exists and is a damaged or truncated HDF5 file", path));
-  }
+  MILL_TRY(mill_ph5_open_existing(path, &file));
+  if (file < 0)
+    goto done;
   MILL_TRY(mill_result_layout_check(file, path, MILL_ERR_OUTPUT));
   /* a row that joins several files has no single file that could be repaired */
   if (retry_failed && !strstr(info->identity, "join_by_name: true")) {

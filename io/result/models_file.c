@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/result/models_file.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
@@ -14,7 +11,6 @@
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/system/regular_file.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
 #include "src/system/watchdog.h"
@@ -249,31 +245,18 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   int err = MILL_OK;
   char text[64];
   hid_t file = H5I_INVALID_HID;
-  struct stat status;
   *found = 0;
   if (info->n_done > 0)
     MILL_TRY(mill_result_layout_check_modelled(info->result, info->result_path, path));
-  if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
-    if (info->n_done > 0)
-      MILL_FAIL(
-          MILL_ERR_OUTPUT,
-          "%s does not exist, but %lld rows of %s are already fitted and their models would be "
-          "missing: continue without --models",
-          path, (long long)info->n_done, info->result_path);
-    goto done;
-  }
-  if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a regular file", path);
   MILL_TRY(mill_h5_check_output(path));
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  if (H5Fis_hdf5(path) <= 0) {
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not an HDF5 file", path);
-  }
-  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK) {
-    MILL_TRY(mill_check_descriptors(path, MILL_ERR_OUTPUT));
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file", path);
-  }
+  MILL_TRY(mill_ph5_open_existing(path, &file));
+  if (file < 0 && info->n_done > 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s does not exist, but %lld rows of %s are already fitted and their models would be "
+              "missing: continue without --models",
+              path, (long long)info->n_done, info->result_path);
+  if (file < 0)
+    goto done;
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is not a models file of starmill", path);
