@@ -370,7 +370,7 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
 /* The run that a table is made for. */
 typedef struct made_for {
   int n_label, n_arm, with;
-  int length[1 + MILL_N_LENGTH]; /* by -n_value */
+  int length[1 - MODE_LENGTH]; /* by -n_value */
 } made_for;
 
 /* How often lines of a scope are repeated; 0: they are left out. */
@@ -428,7 +428,6 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   snprintf(c->name, sizeof c->name, "%s", name);
   c->n_byte = mill_column_type_size(type) * (size_t)n_value;
   columns->row_size += c->n_byte;
-  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
   if (strcmp(name, "TARGETID") == 0)
     columns->i_target = i;
   else if (strcmp(name, "CRC") == 0 || strcmp(name, "CATALOG_CRC") == 0)

@@ -65,7 +65,6 @@ typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
   size_t row_size;               /**< bytes of a packed row */
-  size_t widest;                 /**< bytes of the widest column in it */
   int i_target, i_crc, i_status; /**< TARGETID; CRC or CATALOG_CRC; STATUS; 0: none */
   int i_n_pix[MILL_MAX_ARM];     /**< good pixels, by arm; of /fits only */
   uint8_t backend;               /**< of this rank, enum mill_row_backend; set by the caller */
@@ -111,7 +110,7 @@ enum mill_table_kind {
   MILL_TABLE_ARM        /**< /models/ARM: models, and the wavelengths of each row */
 };
 
-enum { MILL_N_LENGTH = 6, MILL_N_FILE_TEXT = 5 };
+enum { MILL_N_FILE_TEXT = 5 };
 
 /** Columns of such a table.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** State of an output's path before a run: nothing, a result, or something else.  One rank alone. */
+/** What is at an output's path before a run: nothing, a result, or something else.  One rank. */
 #ifndef MILL_EXISTING_RESULT_H
 #define MILL_EXISTING_RESULT_H
 
@@ -13,8 +13,8 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
 
 /** Is there a result of this very run at path?  The file is not changed.
  *
- *  retry_failed  input files without a fitted row may have changed in size and time; the result then
- *                counts as unfinished
+ *  retry_failed  input files without a fitted row may have changed in size and time; then the
+ *                result counts as unfinished
  *  watch         token of src/system/watchdog.h, renewed while all rows are read
  *  summary       out  of a finished result; a result with damaged rows counts as unfinished
  *

@@ -61,8 +61,8 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
  *  (mill_ph5_still_there)?  Asks the file system, so only before a write.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
-/** Collective: flush, close, release its lock.  n_drop: number of ranks, when writing has failed and
- *  the file is given up (mill_ph5_drop), else 0.  NULL is allowed. */
+/** Collective: flush, close, release its lock.  n_drop: number of ranks, when writing has failed
+ *  and the file is given up (mill_ph5_drop), else 0.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int n_drop);
 
 #endif

@@ -56,8 +56,8 @@ static int seal_rows(const mill_columns *columns, mill_table_part fits)
   return MILL_OK;
 }
 
-/* Collective over the I/O threads: write a queue.  Models come first and are flushed, because a model
-   has no CRC that would show its loss in a power cut; then values, CRC, and STATUS last. */
+/* Collective over the I/O threads: write a queue.  Models come first and are flushed, because a
+   model has no CRC that would show its loss in a power cut; then values, CRC, and STATUS last. */
 static int write_queue(mill_result_file *file, mill_result_queue *q)
 {
   const mill_columns *columns = &file->columns;

@@ -256,8 +256,8 @@ static int prepare(const mill_table_part *p, int64_t **at, char **value)
   return MILL_OK;
 }
 
-/* Move a part between memory and file.  A rank that has failed still makes all collective calls, for
-   the others wait for it there, but without rows. */
+/* Move a part between memory and file.  A rank that has failed still makes all collective calls,
+   for the others wait for it there, but without rows. */
 static int move_part(const mill_table_part *p, enum direction direction, int code, int watch)
 {
   int err = code;

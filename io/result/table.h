@@ -10,6 +10,7 @@
 #include "src/ranks/mpi_context.h"
 #include "src/system/order.h"
 
+/** An open table. */
 typedef struct mill_table {
   const char *path; /**< of the file, for messages; borrowed */
   hid_t file;       /**< borrowed */
@@ -45,16 +46,17 @@ void mill_table_close(mill_table *table); /* NULL is allowed */
 /** Some rows and columns of a table, packed in memory. */
 typedef struct mill_table_part {
   const mill_table *table;
-  int first, end;       /**< columns [first, end) */
-  int64_t n;            /**< rows */
-  const mill_keyed *at; /**< [n] row of the table, ascending, and place in memory; NULL: .. */
-  int64_t start;        /**< .. the rows [start, start + n), in this order */
-  char *row;            /**< [places][stride] packed rows */
+  int first, end; /**< columns [first, end) */
+  int64_t n;      /**< rows */
+  int64_t start;  /**< first row, where they follow one another */
+  /** [n] row of the table, ascending, and its place in memory; NULL: rows [start, start + n) */
+  const mill_keyed *at;
+  char *row; /**< [places][stride] packed rows */
   size_t stride;
-  int waits; /**< write it when all ranks have written the parts before it */
+  int waits; /**< write it after all ranks have written the parts before it */
 } mill_table_part;
 
-/** All columns of the rows [start, start + n), packed one after the other. */
+/** All columns of the rows [start, start + n), which lie packed in row [n][row_size]. */
 mill_table_part mill_table_range(const mill_table *table, int64_t start, int64_t n, char *row);
 
 /** Write parts [n_part] in their order.  Collective over mpi, with the same tables and columns on
