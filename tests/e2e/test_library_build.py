@@ -204,9 +204,9 @@ class LibraryBuild(unittest.TestCase):
                      tmp("phoenix6")),
             "i.h5": ("--medium", "vacuum", tmp("many.fits")),
             "w.h5": ("--medium", "vacuum", tmp("shifted")),
-            "n.h5": (*nested, tmp("nested")),
-            "s.h5": (*nested, tmp("nested/Z1"), tmp("nested/Z0/more")),
-            "x.h5": (*nested, tmp("nested/list.txt")),
+            "nested.h5": (*nested, tmp("nested")),
+            "folders.h5": (*nested, tmp("nested/Z1"), tmp("nested/Z0/more")),
+            "listed.h5": (*nested, tmp("nested/list.txt")),
         }.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
