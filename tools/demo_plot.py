@@ -61,7 +61,7 @@ N_BINNED = 6  # pixels averaged in the panel of the whole range
 
 def save(figure, path):
     """The old file stays until the new one is whole."""
-    write_whole(path, [png(figure, DPI)])
+    write_whole(path, [png(figure, DPI)], overwrite=True)
 
 
 # --- spectra ----------------------------------------------------------------

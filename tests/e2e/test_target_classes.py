@@ -203,6 +203,7 @@ class Selection(ProgramTest):
         # of exposures: FIBERMAP's own columns; two of a star, fitted together
         path = self.write("spectra-y.fits", header=header, EXPID=("J", range(N_STAR)),
                           TARGETID=("K", [5, 5, 6, 6, 7, 8]), TILEID=("J", [1, 1, 2, 3, 4, -1]),
+                          TARGET_RA=("D", [5, 5, 6, 6, 7, 8]), TARGET_DEC=("D", [1] * N_STAR),
                           NIGHT=("J", [10, 11, 12, 12, 13, 14]))
         with pyfits.open(path, mode="update", memmap=False) as hdus:
             hdus["FIBERMAP"].columns.change_name("COADD_FIBERSTATUS", "FIBERSTATUS")
