@@ -15,9 +15,9 @@ MILL_EXTERN_C_BEGIN
 enum mill_phase {
   MILL_PHASE_PREPARE = 0, /**< pixel preparation */
   MILL_PHASE_GUESS,       /**< initial guess */
-  MILL_PHASE_SIMPLEX,     /**< either simplex, with the Jacobian that scales it */
-  MILL_PHASE_POLISH,      /**< and evaluations outside a fit */
-  MILL_PHASE_PROFILE,     /**< velocity profile */
+  MILL_PHASE_SIMPLEX,     /**< values at a point: of a simplex */
+  MILL_PHASE_POLISH,      /**< Jacobians */
+  MILL_PHASE_PROFILE,     /**< values at many velocities: profile and epochs */
   MILL_PHASE_FINAL,       /**< last evaluation: models, true chi-squares */
   MILL_N_PHASE
 };

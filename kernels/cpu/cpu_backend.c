@@ -18,7 +18,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/star/fit.h"
+#include "kernels/star/fit_star.h"
 #include "kernels/star/guess.h"
 #include "kernels/star/peak.h"
 #include "kernels/base/host_copy.h"
@@ -74,17 +74,16 @@ static void laps_end(const mill_laps *laps, mill_timing *timing)
   }
 }
 
-/** Stage of a request.  Evaluations outside a fit count as polish. */
+/** Phase that a request counts for. */
 static int phase_of(const mill_slot *slot)
 {
-  switch (slot->stage) {
-  case MILL_STAGE_SIMPLEX_SHORT:
-  case MILL_STAGE_SIMPLEX:
+  switch (slot->request) {
+  case MILL_REQ_VALUE:
     return MILL_PHASE_SIMPLEX;
-  case MILL_STAGE_PROFILE:
-  case MILL_STAGE_EPOCHS:
+  case MILL_REQ_PROFILE:
+  case MILL_REQ_EPOCHS:
     return MILL_PHASE_PROFILE;
-  case MILL_STAGE_FINAL:
+  case MILL_REQ_FINAL:
     return MILL_PHASE_FINAL;
   default:
     return MILL_PHASE_POLISH;
@@ -174,7 +173,7 @@ static void body_start(mill_block *b, void *arg)
     mill_block_guess_starts(b, t->m, t->slot[i]);
     MILL_SERIAL(b)
     {
-      mill_fit_begin(t->m, t->slot[i]);
+      mill_fit_resume(t->m, t->slot[i]);
     }
   }
   MILL_SERIAL(b)
@@ -516,7 +515,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
         slot->eval = active[i]->eval;
       count_answer(m, slot, &lane->timing);
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
-      mill_fit_digest(m, slot);
+      mill_fit_resume(m, slot);
       mill_range_end();
       lane->timing.pixel_s[phase] += lap_s(&last);
     }
@@ -553,7 +552,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   int n = 0;
   mill_range_begin(MILL_RANGE_DOWNLOAD);
   for (int i = 0; i < d->n_active; i++)
-    if (d->active[i]->stage == MILL_STAGE_DONE) {
+    if (d->active[i]->request == MILL_REQ_NONE) {
       index[n] = d->index[i];
       result[n++] = d->active[i]->result;
     }

@@ -166,7 +166,7 @@ extern void (*const mill_kernel_star_weigh)(device_view v, int first);
 extern void (*const mill_kernel_answer_f32)(device_view v, int first, int arm);
 extern void (*const mill_kernel_pairs_f32)(device_view v, int first, int arm);
 extern void (*const mill_kernel_answer_f64)(device_view v, int first, int arm);
-extern void (*const mill_kernel_digest)(device_view v, int first);
+extern void (*const mill_kernel_digest)(device_view v, int first, int is_fresh);
 
 /* ---- cuda_rounds.cu ---- */
 

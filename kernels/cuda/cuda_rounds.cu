@@ -204,7 +204,8 @@ static int one_pass(mill_device *d, int first, unsigned n)
     MILL_TRY(
         launch(d, "kernel star_weigh", n, 1, STAR_THREADS, mill_kernel_star_weigh, d->view, first));
   mill_range_begin(MILL_RANGE_POLISH);
-  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
+  err =
+      launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first, 0);
   mill_range_end();
 done:
   return err;
@@ -345,6 +346,9 @@ int mill_cuda_start_stars(mill_device *d, int n)
     const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
     err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
                  d->view, first);
+    if (err == MILL_OK)
+      err = launch(d, "kernel round_digest", (unsigned)now, 1, DIGEST_THREADS, mill_kernel_digest,
+                   d->view, first, 1);
   }
   mill_range_end();
   return err;

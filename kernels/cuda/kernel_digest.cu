@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state machine of a fit. */
+/* The logic of a fit. */
 #include "kernels/cuda/cuda_device.h"
 #define MILL_KERNEL_DIGEST
 #include "kernels/cuda/rounds.h"
 
-void (*const mill_kernel_digest)(device_view, int) = round_digest;
+void (*const mill_kernel_digest)(device_view, int, int) = round_digest;

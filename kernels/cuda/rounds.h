@@ -11,7 +11,7 @@
 
 #include "kernels/math/activation.h"
 #include "kernels/cuda/device_view.h"
-#include "kernels/star/fit.h"
+#include "kernels/star/fit_star.h"
 #include "kernels/star/peak.h"
 #include "kernels/star/likelihood.h"
 #include "kernels/star/prepare.h"
@@ -106,23 +106,15 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
 }
 
 #ifdef MILL_KERNEL_START
-/** Prepare, guess and make the first request.  One block per fresh slot. */
+/** Prepare and guess.  One block per fresh slot. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view v, int first)
 {
   __shared__ star_shared<STAGE_SUMS> shared;
-  const int i_slot = v.fresh[first + (int)blockIdx.x];
-  mill_slot *slot = v.slot[i_slot];
+  mill_slot *slot = v.slot[v.fresh[first + (int)blockIdx.x]];
   mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
   for (int i = 0; i < slot->n_segment; i++)
     mill_block_prepare(&b, v.m, &slot->segment[i]);
   mill_block_guess(&b, v.m, slot, &shared.work);
-  MILL_SERIAL(&b)
-  {
-    mill_fit_begin(v.m, slot);
-  }
-  __syncthreads();
-  if (slot->stage == MILL_STAGE_DONE && threadIdx.x < 32)
-    finish_slot(v, i_slot);
 }
 
 /** Compare residuals with templates.  One block per lane. */
@@ -333,17 +325,21 @@ static __global__ void __launch_bounds__(STAR_THREADS) star_weigh(device_view v,
 
 #endif
 #ifdef MILL_KERNEL_DIGEST
-/** Digest an answer and make the next request.  A warp per lane. */
-static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device_view v, int first)
+/** Go on with the fit of a slot by its answer, or from its guess, to the next request.  A warp per lane,
+ *  or per fresh slot. */
+static __global__ void __launch_bounds__(DIGEST_THREADS, 16)
+    round_digest(device_view v, int first, int is_fresh)
 {
-  mill_slot *slot = slot_of_block(v, first);
-  if (!slot)
+  const int i = first + (int)blockIdx.x;
+  if (!is_fresh && i >= v.state->n_active)
     return;
+  const int i_slot = is_fresh ? v.fresh[i] : v.active[i];
+  mill_slot *slot = v.slot[i_slot];
   if (threadIdx.x == 0)
-    mill_fit_digest(v.m, slot);
+    mill_fit_resume(v.m, slot);
   __syncwarp();
-  if (slot->stage == MILL_STAGE_DONE)
-    finish_slot(v, v.active[first + (int)blockIdx.x]);
+  if (slot->request == MILL_REQ_NONE)
+    finish_slot(v, i_slot);
 }
 
 #endif

@@ -23,8 +23,6 @@ MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double
   const double err = slot->result.vrad_err_km_s;
   at->go = isfinite(f);
   at->n_round = 0;
-  at->side = -1;
-  at->left = 0.0;
   at->v = vel_km_s;
   at->f = f;
   at->step = MILL_ARM_VEL_STEP * err;
@@ -35,22 +33,20 @@ MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double
   at->found = at->err = (double)NAN;
 }
 
-/** Digest F at v - step and v + step. */
-MILL_HD static inline void mill_arm_velocity_digest(mill_arm_velocity *at, double left,
-                                                    double right)
+/** Digest F at v - step and v + step.  1: v has moved, and F there is wanted. */
+MILL_HD static inline int mill_arm_velocity_digest(mill_arm_velocity *at, double left, double right)
 {
   const double h = at->step;
-  at->side = -1;
   const double curve = 0.5 * (left + right - 2.0 * at->f) / (h * h);
   const double slope = 0.5 * (right - left) / h;
   if (!isfinite(curve) || ++at->n_round >= MILL_ARM_VEL_ROUNDS) {
     at->go = 0;
-    return;
+    return 0;
   }
   if (!(curve * h * h > MILL_ARM_VEL_NOISE * MILL_ARM_VEL_NOISE)) {
     at->go = h < MILL_ARM_VEL_MOST;
     at->step = 2.0 * h < MILL_ARM_VEL_MOST ? 2.0 * h : MILL_ARM_VEL_MOST;
-    return;
+    return 0;
   }
   double move = -0.5 * slope / curve;
   const int is_near = fabs(move) <= MILL_ARM_VEL_NEAR * h;
@@ -61,53 +57,38 @@ MILL_HD static inline void mill_arm_velocity_digest(mill_arm_velocity *at, doubl
     at->found = at->v + move;
     at->err = 1.0 / sqrt(curve);
     at->go = 0;
-    return;
+    return 0;
   }
   const double most = 4.0 * h < MILL_ARM_VEL_MOST ? 4.0 * h : MILL_ARM_VEL_MOST;
   move = move < -most ? -most : (move > most ? most : move);
   at->v += move;
-  at->side = 0;
+  return 1;
 }
 
 /** Begin with what the velocity profile knows of the arm about the solution: the quartic through
- *  its values of F takes the place of the first two evaluations.  It is not used beyond them, nor
- *  for questions outside a fit, which may be about any place. */
-MILL_HD_CALLED static inline void mill_arm_velocity_known(const mill_model *m,
-                                                          const mill_slot *slot, int i_arm,
-                                                          mill_arm_velocity *at)
+ *  its values of F takes the place of the first two evaluations.  1: v has moved. */
+MILL_HD_CALLED static inline int mill_arm_velocity_known(const mill_model *m, const mill_slot *slot,
+                                                         int i_arm, mill_arm_velocity *at)
 {
   const double v = slot->theta[MILL_PAR_VRAD], first = at->step;
   const double most = MILL_N_PROFILE_FEW / 2;
   const double along = most * MILL_PROFILE_FEW_STEP * slot->profile.width;
-  if (!at->go || !slot->profile.has_arm || slot->stage != MILL_STAGE_FINAL)
-    return;
+  if (!at->go || !slot->profile.has_arm)
+    return 0;
   const double left = at->v - mill_arm_vrad(m, slot, i_arm, v - along);
   const double right = mill_arm_vrad(m, slot, i_arm, v + along) - at->v;
   /* not where offsets hold the arm's velocity, or a limit does */
   if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
-    return;
+    return 0;
   double c[MILL_N_QUARTIC];
   mill_quartic(slot->profile.arm[i_arm], c);
   if (at->step > right)
     at->step = right;
   const double x = most * at->step / right;
-  mill_arm_velocity_digest(at, mill_quartic_at(c, -x), mill_quartic_at(c, x));
+  const int has_moved = mill_arm_velocity_digest(at, mill_quartic_at(c, -x), mill_quartic_at(c, x));
   if (at->step < first)
     at->step = first;
-}
-
-/** Digest F at v + side step. */
-MILL_HD static inline void mill_arm_velocity_tell(mill_arm_velocity *at, double f)
-{
-  if (at->side > 0) {
-    mill_arm_velocity_digest(at, at->left, f);
-  } else if (at->side < 0) {
-    at->left = f;
-    at->side = 1;
-  } else {
-    at->f = f;
-    at->side = -1;
-  }
+  return has_moved;
 }
 
 #endif

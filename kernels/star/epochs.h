@@ -12,6 +12,8 @@
 #define MILL_EPOCHS_H
 
 #include "kernels/star/arm_velocity.h"
+#include "kernels/star/descend.h"
+#include "kernels/star/profile.h"
 
 /** First step of a search, in errors of the epoch if all had the same weight. */
 #define MILL_EPOCH_STEP 2.0
@@ -20,10 +22,6 @@
 /** Labels are fitted with each epoch at its velocity where a constant one has a smaller
  *  probability. */
 #define MILL_EPOCH_PVAL 1e-4
-
-/** How far a star has come: searches about the joint solution, after the scan, with the template
- *  of a fit that has the epochs' velocities. */
-enum mill_epochs_stage { MILL_EPOCHS_JOINT = 0, MILL_EPOCHS_SCANNED, MILL_EPOCHS_SHIFTED };
 
 /** Probability of a chi-square above x with n degrees of freedom (Abramowitz & Stegun 26.4.4, 5). */
 MILL_HD_CALLED static inline double mill_chisq_pval(double x, int n)
@@ -112,7 +110,7 @@ MILL_HD static inline void mill_epoch_ask(const mill_model *m, mill_epoch *e, in
   e->result.flag |= MILL_EPOCH_LIMIT;
 }
 
-/** The next values of the searches under way; 0: all have ended. */
+/** Velocities of the searches under way; 0: all have ended. */
 MILL_HD static inline int mill_epochs_request(const mill_model *m, mill_slot *slot)
 {
   int n_asked = 0;
@@ -126,8 +124,6 @@ MILL_HD static inline int mill_epochs_request(const mill_model *m, mill_slot *sl
   }
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best.end[j];
-  slot->stage = MILL_STAGE_EPOCHS;
-  slot->request = MILL_REQ_EPOCHS;
   return n_asked > 0;
 }
 
@@ -151,8 +147,6 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 /** Begin the searches at the solution; 0: there are none. */
 MILL_HD_CALLED static inline int mill_epochs_begin(const mill_model *m, mill_slot *slot)
 {
-  if (slot->n_epoch == 0)
-    return 0;
   mill_epochs_data(slot);
   for (int i = 0; i < slot->n_epoch; i++)
     mill_epoch_search(slot, slot->best.end[MILL_PAR_VRAD], &slot->epoch[i]);
@@ -199,8 +193,6 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
   for (int i = 0; i < slot->n_epoch; i++)
     if ((slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0)
       mill_epoch_ask(m, &slot->epoch[i], MILL_N_PROFILE, v - half * step, step);
-  slot->epochs_stage = MILL_EPOCHS_SCANNED;
-  slot->request = MILL_REQ_EPOCHS;
 }
 
 /** Begin a search at the least of the scan's values. */
@@ -215,8 +207,8 @@ MILL_HD static inline void mill_epoch_scanned(const mill_slot *slot, mill_epoch 
   e->search.step = 0.5 * e->step < MILL_ARM_VEL_MOST ? 0.5 * e->step : MILL_ARM_VEL_MOST;
 }
 
-/** Digest the values of the epochs; 1: all searches have ended. */
-MILL_HD_CALLED static inline int mill_epochs_digest(const mill_model *m, mill_slot *slot)
+/** Digest the values of the epochs. */
+MILL_HD_CALLED static inline void mill_epochs_digest(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -224,15 +216,30 @@ MILL_HD_CALLED static inline int mill_epochs_digest(const mill_model *m, mill_sl
       mill_epoch_scanned(slot, e);
     } else if (e->n > 0) {
       e->search.f = e->f[1];
-      mill_arm_velocity_digest(&e->search, e->f[0], e->f[2]);
+      (void)mill_arm_velocity_digest(&e->search, e->f[0], e->f[2]); /* F at v is asked anyway */
     }
   }
-  if (mill_epochs_request(m, slot))
-    return 0;
-  if (slot->epochs_stage != MILL_EPOCHS_JOINT || !mill_epochs_doubt(slot))
-    return 1;
+}
+
+/** The velocity of each epoch from the solution, and where one is in doubt again from the least of a
+ *  scan. */
+MILL_RESUMABLE(mill_epochs_search, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+{
+  MILL_BEGIN(f);
+  if (!mill_epochs_begin(m, slot))
+    MILL_RETURN(f);
+  do {
+    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    mill_epochs_digest(slot);
+  } while (mill_epochs_request(m, slot));
+  if (slot->epochs.is_shifted || !mill_epochs_doubt(slot))
+    MILL_RETURN(f);
   mill_epochs_scan(m, slot);
-  return 0;
+  do {
+    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    mill_epochs_digest(slot);
+  } while (mill_epochs_request(m, slot));
+  MILL_END(f);
 }
 
 /** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0: for
@@ -241,7 +248,7 @@ MILL_HD_CALLED static inline int mill_epochs_digest(const mill_model *m, mill_sl
  *  for what the model error weighs otherwise. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
-  const int is_first = slot->epochs_stage != MILL_EPOCHS_SHIFTED;
+  const int is_first = !slot->epochs.is_shifted;
   mill_epochs_mean mean;
   for (int i = 0; i < slot->n_segment; i++)
     slot->epoch[slot->segment[i].epoch].first = slot->segment[i].shift_km_s;
@@ -259,9 +266,27 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     slot->best.at.theta[MILL_PAR_VRAD] += mean.first;
   }
   slot->profile.has_arm = 0; /* it is about another place */
-  slot->epochs_stage = MILL_EPOCHS_SHIFTED;
+  slot->epochs.is_shifted = 1;
   slot->result.info |= MILL_INFO_EPOCHS;
   return is_first;
+}
+
+/** Velocities of the epochs; where they differ, the fit with each epoch at its own, and theirs with its
+ *  template. */
+MILL_RESUMABLE(mill_epochs_run, const mill_model *m, mill_slot *slot, mill_epochs *f)
+{
+  MILL_BEGIN(f);
+  if (slot->n_epoch == 0)
+    MILL_RETURN(f);
+  MILL_CALL(f, mill_epochs_search(m, slot, &f->search));
+  if (!mill_epochs_shift(m, slot))
+    MILL_RETURN(f);
+  slot->starts.brief = 0; /* as the guess knew no shifts */
+  MILL_CALL(f, mill_polish_again(m, slot, &f->again));
+  MILL_CALL(f, mill_profile_run(m, slot, &slot->profile));
+  MILL_CALL(f, mill_epochs_search(m, slot, &f->search));
+  (void)mill_epochs_shift(m, slot);
+  MILL_END(f);
 }
 
 /** Velocities of the epochs and what they say together, for the star's row. */

@@ -437,12 +437,19 @@ MILL_BLOCK_FN void mill_block_arm_velocity(mill_block *b, const mill_model *m, m
 {
   mill_arm_velocity at;
   mill_arm_velocity_begin(slot, vel_km_s, f, &at);
-  mill_arm_velocity_known(m, slot, i_arm, &at);
+  int has_moved = mill_arm_velocity_known(m, slot, i_arm, &at);
   while (at.go) {
-    const double v = at.v + at.side * at.step;
-    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
+    double value[3] = {at.f}; /* at v, v - step, v + step */
+    for (int k = !has_moved; k < 3 && at.go; k++) {
+      const double v = at.v + (k == 0 ? 0.0 : (k == 1 ? -at.step : at.step));
+      at.go = v >= m->set.min_vel_km_s && v <= m->set.max_vel_km_s;
+      if (at.go)
+        value[k] = mill_block_arm_value(b, m, slot, i_arm, v, work);
+    }
+    if (!at.go)
       break;
-    mill_arm_velocity_tell(&at, mill_block_arm_value(b, m, slot, i_arm, v, work));
+    at.f = value[0];
+    has_moved = mill_arm_velocity_digest(&at, value[1], value[2]);
   }
   MILL_SERIAL(b)
   {

@@ -102,20 +102,17 @@ MILL_HD static inline int mill_pair_is_hopeless(const mill_slot *slot)
           (later && polish->at.theta[MILL_PAR_VSINI] > MILL_PAIR_BLUNT));
 }
 
-/** End it; the row is that of one star. */
-MILL_HD static inline void mill_pair_drop(mill_slot *slot)
+/** The row is that of one star.  Returns 0. */
+MILL_HD static inline int mill_pair_drop(mill_slot *slot)
 {
   slot->result.n_eval = slot->pair.n_eval;
   slot->result.n_jac = slot->pair.n_jac;
-  slot->pair.stage = MILL_PAIR_NONE;
-  slot->stage = MILL_STAGE_DONE;
-  slot->request = MILL_REQ_NONE;
+  slot->pair.is_fitted = 0;
+  return 0;
 }
 
-/** After the row is finished: ask whether its residuals look like a second star.  warn, info: of the
- *  row before it was. */
-MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot *slot,
-                                                  int64_t warn, int info)
+/** After the row is finished: may its residuals have a second star? */
+MILL_HD_CALLED static inline int mill_pair_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   double signal = mill_lines_signal(m, slot);
@@ -124,32 +121,16 @@ MILL_HD_CALLED static inline void mill_pair_begin(const mill_model *m, mill_slot
   signal = gain > signal ? gain : signal;
   if (slot->result.warn & (MILL_WARN_NOT_STELLAR | MILL_WARN_NONFINITE) || !(signal > 0.0) ||
       m->set.fixed[MILL_PAR_VRAD])
-    return;
-  p->warn = warn;
-  p->info = info;
+    return 0;
   p->n_eval = slot->result.n_eval;
   p->n_jac = slot->result.n_jac;
   /* as in mill_epochs_scan: the width of the lines */
   const double err = m->n_par > m->n_deriv ? 1.0 / sqrt(slot->best.at.hess[MILL_PAR_VRAD])
                                            : slot->result.vrad_err_formal_km_s;
   p->least_apart = MILL_PAIR_APART * err * sqrt(0.5 * signal); /* offsets make VRAD's larger */
-  p->stage = MILL_PAIR_PEAK;
-  slot->stage = MILL_STAGE_PAIR;
-  slot->request = MILL_REQ_PEAK;
-}
-
-/** Ask for the rows of a star, which the other one's Jacobians are then made with. */
-MILL_HD static inline void mill_pair_store(const mill_model *m, mill_slot *slot, int star)
-{
-  slot->pair.star = star;
-  slot->pair.stage = MILL_PAIR_STORE;
-  slot->pair.store = 1;
-  for (int i = 0; i < slot->n_segment; i++)
-    slot->segment[i].paired = 0;
-  mill_pair_epochs_place(slot);
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->pair.theta[star][j];
-  slot->request = MILL_REQ_JACOBIAN;
+  p->is_fitted = 1;
+  slot->profile.has_arm = 0; /* it is one star's */
+  return 1;
 }
 
 /** The ratio of fluxes to the segments, whose rows are the companion's. */
@@ -163,6 +144,26 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
     s->own_ln_ratio = slot->pair.star == 0 ? 0.0 : ln_ratio;
   }
   mill_pair_epochs_place(slot);
+}
+
+/** Keep the rows of a star at the pixels; the Jacobians of the other one are made with them. */
+MILL_RESUMABLE(mill_pair_keep_rows, const mill_model *m, mill_slot *slot, int star,
+               mill_call_frame *f)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN(f);
+  p->star = star;
+  p->store = 1;
+  for (int i = 0; i < slot->n_segment; i++)
+    slot->segment[i].paired = 0;
+  mill_pair_epochs_place(slot);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = p->theta[star][j];
+  MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+  p->store = 0;
+  p->star = 1 - p->star;
+  mill_pair_relate(slot);
+  MILL_END(f);
 }
 
 /** Clear the sums of the next Jacobian. */
@@ -189,18 +190,16 @@ MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot 
            fabs(off) * MILL_PAIR_APART < p->least_apart));
 }
 
-/** The residuals have answered: two stars, or one. */
-MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot *slot)
+/** The residuals have answered: begin with two stars; 0: there is one. */
+MILL_HD_CALLED static inline int mill_pair_start(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const double peak = mill_pair_epochs_begin(slot);
   slot->result.pair_peak = p->peak;
   const double least =
       slot->result.vsini_km_s > MILL_PAIR_BROAD ? MILL_PAIR_PEAK_BROAD : MILL_PAIR_PEAK_LEAST;
-  if (!(peak > least * sqrt(mill_pair_unit_of(slot))) || mill_pair_misled(m, slot)) {
-    mill_pair_drop(slot);
-    return;
-  }
+  if (!(peak > least * sqrt(mill_pair_unit_of(slot))) || mill_pair_misled(m, slot))
+    return mill_pair_drop(slot);
   for (int j = 0; j < m->n_par; j++)
     p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
   p->theta[1][MILL_PAR_VRAD] = p->peak_km_s;
@@ -210,20 +209,38 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
     p->ln_ratio[a] = log(MILL_PAIR_RATIO);
   if (p->is_moving)
     mill_pair_sharpen(m, slot, 0);
-  p->n_turn = p->n_scan = 0;
+  p->star = p->n_turn = p->n_scan = 0;
   mill_pair_epochs_settle(m, slot);
   p->trust = MILL_PAIR_TRUST;
-  mill_pair_store(m, slot, 0);
+  return 1;
 }
 
-/** Begin a turn, or ask for a Jacobian at its start. */
-MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot,
-                                                 enum mill_pair_stage stage)
+/** Begin a turn, or a Jacobian at its start. */
+MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
 {
-  slot->pair.stage = stage;
   mill_pair_epochs_place(slot);
   mill_pair_clear(&slot->pair);
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
+}
+
+/** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that settle
+ *  them. */
+MILL_RESUMABLE(mill_pair_epochs_look, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN(f);
+  while (mill_pair_scan(m, slot)) {
+    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    mill_pair_scanned(slot);
+    MILL_CALL(f, mill_pair_keep_rows(m, slot, 0, &p->rows));
+  }
+  while (p->n_settle > 0) {
+    mill_pair_turn(m, slot);
+    MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+    mill_pair_settled(slot);
+    MILL_CALL(f, mill_pair_keep_rows(m, slot, 0, &p->rows));
+  }
+  MILL_END(f);
 }
 
 /** Offsets move both stars: the sums of each, and their priors, among the companion's parameters. */
@@ -370,16 +387,41 @@ MILL_HD_CALLED static inline int mill_pair_is_star(const mill_model *m, mill_slo
          mill_pair_velocity_error(m, slot) < p->least_apart;
 }
 
-/** A turn has ended: the next one, or F of both stars. */
-MILL_HD_CALLED static inline void mill_pair_turned(const mill_model *m, mill_slot *slot,
-                                                   int converged)
+/** Turns of both stars together; lines of stars that move are smeared until the epochs have their
+ *  velocities. */
+MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
+{
+  return n + (p->is_moving ? MILL_PAIR_MOVING : 0);
+}
+
+/** Digest a Jacobian of a turn and make its next step, or say how it has ended
+ *  (enum mill_polish_outcome). */
+MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
+    slot->eval.f = INFINITY;
+  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+  const int outcome = mill_polish_tell(m, slot, f);
+  if (slot->polish.have && slot->polish.at.f == f) {
+    p->at = p->next;
+    mill_pair_epochs_take(slot);
+  }
+  if (outcome != MILL_POLISH_GO || p->n_turn > 0)
+    return outcome;
+  if (mill_pair_is_hopeless(slot))
+    return MILL_POLISH_GIVEN_UP;
+  return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
+}
+
+/** A turn has ended; 0: there is no second star. */
+MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const mill_polish *polish = &slot->polish;
-  if (!polish->have) {
-    mill_pair_drop(slot);
-    return;
-  }
+  const int converged = p->outcome == MILL_POLISH_CONVERGED;
+  if (!polish->have || p->outcome == MILL_POLISH_GIVEN_UP)
+    return mill_pair_drop(slot);
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
   mill_pair_follow(m, slot);
@@ -390,14 +432,10 @@ MILL_HD_CALLED static inline void mill_pair_turned(const mill_model *m, mill_slo
     slot->best.converged = converged;
   p->n_turn++;
   p->n_scan = 0;
-  /* lines are smeared until the epochs have their velocities */
-  const int more = p->is_moving ? MILL_PAIR_MOVING : 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1;
-  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot)))) {
-    mill_pair_drop(slot);
-    return;
-  }
-  if (p->n_turn == MILL_PAIR_SWAP + more) {
+  if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
+    return mill_pair_drop(slot);
+  if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
     if (mill_pair_brightness(m, slot) > 0.0) {
       for (int j = 0; j < m->n_par; j++) {
         const double x = p->theta[0][j];
@@ -413,15 +451,7 @@ MILL_HD_CALLED static inline void mill_pair_turned(const mill_model *m, mill_slo
   if (early && p->star == 0)
     mill_pair_sharpen(m, slot, 0);
   mill_pair_epochs_settle(m, slot);
-  if (p->n_turn < MILL_PAIR_TURNS + more) {
-    mill_pair_store(m, slot, p->star);
-    return;
-  }
-  mill_pair_relate(slot);
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = p->theta[0][j];
-  p->stage = MILL_PAIR_WEIGH;
-  slot->request = MILL_REQ_VALUE;
+  return 1;
 }
 
 /** A star's errors of the row, from the covariance at the end of its last turn. */
@@ -468,8 +498,8 @@ MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slo
   return sqrt(var);
 }
 
-/** F of both stars is known: keep them, or the row as it is. */
-MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot *slot)
+/** F of both stars is known: take them for the row; 0: it stays. */
+MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
@@ -482,23 +512,20 @@ MILL_HD_CALLED static inline void mill_pair_weigh(const mill_model *m, mill_slot
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0; /* of velocities */
   if (!(r->m2ll - f > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
         mill_pair_apart(slot) > p->least_apart && mill_pair_is_star(m, slot) &&
-        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST))) {
-    mill_pair_drop(slot);
-    return;
-  }
+        !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST)))
+    return mill_pair_drop(slot);
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
-  r->warn = p->warn;
-  r->info = p->info;
+  r->warn = slot->fit.warn;
+  r->info = slot->fit.info;
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, p->theta[0]);
   for (int a = 0; a < m->n_arm; a++)
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
-  r->info = p->info | MILL_INFO_PAIR;
+  r->info = slot->fit.info | MILL_INFO_PAIR;
   mill_pair_epochs_row(slot);
-  p->stage = MILL_PAIR_FINAL;
-  slot->request = MILL_REQ_FINAL;
+  return 1;
 }
 
 /** The row of two stars. */
@@ -521,61 +548,39 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
-  slot->pair.stage = MILL_PAIR_NONE;
+  slot->pair.is_fitted = 0;
 }
 
-/** Digest an answer of the fit of two stars. */
-MILL_HD_CALLED static inline void mill_pair_digest(const mill_model *m, mill_slot *slot)
+/** Look for a second star in a finished row, and make the row that of both. */
+MILL_RESUMABLE(mill_pair_run, const mill_model *m, mill_slot *slot, mill_pair *f)
 {
-  mill_pair *p = &slot->pair;
-  slot->result.n_eval++;
-  slot->result.n_jac += slot->request == MILL_REQ_JACOBIAN;
-  switch (p->stage) {
-  case MILL_PAIR_PEAK:
-    mill_pair_start(m, slot);
-    return;
-  case MILL_PAIR_STORE: /* its companion is the other one's */
-    p->store = 0;
-    p->star = 1 - p->star;
-    mill_pair_relate(slot);
-    if (!mill_pair_scan(m, slot))
-      mill_pair_turn(m, slot, p->n_settle > 0 ? MILL_PAIR_SETTLED : MILL_PAIR_TURN);
-    return;
-  case MILL_PAIR_SCAN:
-    mill_pair_scanned(slot);
-    mill_pair_store(m, slot, 0);
-    return;
-  case MILL_PAIR_SETTLED:
-    mill_pair_settled(slot);
-    mill_pair_store(m, slot, 0);
-    return;
-  case MILL_PAIR_TURN: {
-    if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
-      slot->eval.f = INFINITY;
-    const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
-    const int outcome = mill_polish_tell(m, slot, f);
-    if (slot->polish.have && slot->polish.at.f == f) {
-      p->at = p->next;
-      mill_pair_epochs_take(slot);
-    }
-    if (outcome == MILL_POLISH_GO && p->n_turn == 0 && mill_pair_is_hopeless(slot))
-      mill_pair_drop(slot);
-    else if (outcome == MILL_POLISH_GO &&
-             (p->n_turn > 0 || slot->polish.n_jac < MILL_PAIR_MOST_JAC))
-      mill_pair_clear(p);
-    else
-      mill_pair_turned(m, slot, outcome == MILL_POLISH_CONVERGED);
-    return;
+  MILL_BEGIN(f);
+  if (!mill_pair_begin(m, slot))
+    MILL_RETURN(f);
+  MILL_ASK(f, m, slot, MILL_REQ_PEAK);
+  if (!mill_pair_start(m, slot))
+    MILL_RETURN(f);
+  while (f->n_turn < mill_pair_turns(f, MILL_PAIR_TURNS)) {
+    MILL_CALL(f, mill_pair_keep_rows(m, slot, f->star, &f->rows));
+    MILL_CALL(f, mill_pair_epochs_look(m, slot, &f->look));
+    mill_pair_turn(m, slot);
+    do {
+      mill_pair_clear(f);
+      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+      f->outcome = mill_pair_digest(m, slot);
+    } while (f->outcome == MILL_POLISH_GO);
+    if (!mill_pair_turned(m, slot))
+      MILL_RETURN(f);
   }
-  case MILL_PAIR_WEIGH:
-    mill_pair_weigh(m, slot);
-    return;
-  case MILL_PAIR_FINAL:
-    mill_pair_finish(m, slot);
-    return;
-  default:
-    return;
-  }
+  mill_pair_relate(slot);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = f->theta[0][j];
+  MILL_ASK(f, m, slot, MILL_REQ_VALUE);
+  if (!mill_pair_weigh(m, slot))
+    MILL_RETURN(f);
+  MILL_ASK(f, m, slot, MILL_REQ_FINAL);
+  mill_pair_finish(m, slot);
+  MILL_END(f);
 }
 
 #endif

@@ -99,8 +99,8 @@ MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slo
     slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
 }
 
-/** Ask for F of each epoch at velocities of the second star about the first one's, at steps of half a
- *  line's width; 0: there is no scan. */
+/** Velocities of the second star about the first one's at each epoch, at steps of half a line's width;
+ *  0: there is no scan. */
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -124,9 +124,6 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
   mill_pair_sharpen(m, slot, 1);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[1][j];
-  slot->kept.has = 0; /* the template of one star is overwritten */
-  p->stage = MILL_PAIR_SCAN;
-  slot->request = MILL_REQ_EPOCHS;
   return 1;
 }
 

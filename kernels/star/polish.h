@@ -472,7 +472,7 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta, with what is known of the curvature: ask for its Jacobian. */
+/** Start at theta, with what is known of the curvature; the next question is for its Jacobian. */
 MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
                                                       const double *theta)
 {
@@ -487,7 +487,6 @@ MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
   }
-  slot->request = MILL_REQ_JACOBIAN;
 }
 
 /** Start at theta. */
@@ -498,7 +497,14 @@ MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_sl
   mill_polish_restart(m, slot, theta);
 }
 
-enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
+enum mill_polish_outcome {
+  MILL_POLISH_GO = 0,
+  MILL_POLISH_CONVERGED,
+  MILL_POLISH_FAILED,
+  MILL_POLISH_MISLED,  /**< F is not what its derivatives say: a simplex should look around */
+  MILL_POLISH_CUT,     /**< it has had the Jacobians of a brief start */
+  MILL_POLISH_GIVEN_UP /**< it would end where an earlier start did, or in vain */
+};
 
 /** Gradient of the Jacobian at slot->theta with respect to parameter j, prior included. */
 MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mill_slot *slot, int j)
@@ -675,7 +681,6 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   }
   if (p->n_jac >= MILL_POLISH_MAX_JAC)
     return MILL_POLISH_FAILED;
-  slot->request = MILL_REQ_JACOBIAN;
   return MILL_POLISH_GO;
 }
 

@@ -21,6 +21,7 @@
 /** Places at which the quartic is integrated, half a width apart: +-6 widths. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
+/** The grid's velocities. */
 MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->profile.n_vel;
@@ -30,8 +31,6 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
   for (int i = 0; i < MILL_N_PROFILE; i++)
     slot->profile.vel[i] =
         i < n ? slot->best.end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
-  slot->stage = MILL_STAGE_PROFILE;
-  slot->request = MILL_REQ_PROFILE;
 }
 
 /** The first grid, few or full, as wide as the curvature says. */
@@ -135,7 +134,7 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, do
 }
 
 /** Is a full grid too coarse for this width, or so narrow that it cuts the profile (unless it spans
- *  the limits)?  If so, request the next one. */
+ *  the limits)?  If so, make the next one. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
   const double step = 0.5 * slot->profile.width;
@@ -154,8 +153,8 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
- *  not resolve them and a new one was requested. */
+/** Moments of exp(-dF/2) over the velocities asked for; 1: the grid does not resolve them, and there
+ *  is another one. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -166,19 +165,30 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
     slot->profile.n_round++;
   if (!isfinite(least)) {
     slot->nonfinite = 1;
-    return 1;
+    return 0;
   }
   if (few && !mill_profile_quartic(m, slot)) {
     mill_profile_begin(m, slot, MILL_N_PROFILE);
-    return 0;
+    return 1;
   }
   mill_profile_moments(slot, moment);
   if (!few && mill_profile_again(m, slot, moment[0]))
-    return 0;
+    return 1;
   r->vrad_err_km_s = moment[0];
   r->vrad_skew = moment[1];
   r->vrad_kurt = moment[2];
-  return 1;
+  return 0;
+}
+
+/** The velocity's likelihood about the solution, at few velocities if these tell it. */
+MILL_RESUMABLE(mill_profile_run, const mill_model *m, mill_slot *slot, mill_profile *f)
+{
+  MILL_BEGIN(f);
+  mill_profile_begin(m, slot, MILL_N_PROFILE_FEW);
+  do {
+    MILL_ASK(f, m, slot, MILL_REQ_PROFILE);
+  } while (mill_profile_digest(m, slot));
+  MILL_END(f);
 }
 
 #endif

@@ -37,8 +37,6 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
   slot->result.status = status;
   if (status != MILL_STATUS_FITTED)
     slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
-  slot->stage = MILL_STAGE_DONE;
-  slot->request = MILL_REQ_NONE;
 }
 
 /** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov

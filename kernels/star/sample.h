@@ -36,16 +36,6 @@ enum {
   MILL_SAMPLE_REFUSED = 16 /**< draws by evaluation at most */
 };
 
-/** A start has ended: keep where, for the posterior. */
-MILL_HD static inline void mill_sample_note(const mill_model *m, mill_slot *slot)
-{
-  if (slot->starts.n_minimum == MILL_MAX_START)
-    return;
-  for (int j = 0; j < m->n_par; j++)
-    slot->starts.minimum[slot->starts.n_minimum][j] = slot->polish.end[j];
-  slot->starts.minimum_f[slot->starts.n_minimum++] = slot->polish.at.f;
-}
-
 /** The first proposal: a part about the solution and each noted minimum that lies apart from it and
  *  from the others and fits nearly as well.  Shares are those of Gaussians of one size, but no
  *  minimum goes without a share of its own.  0: there is none. */
@@ -98,7 +88,7 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
   return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
 }
 
-/** The next point that is allowed as the request; 0: too many were refused. */
+/** The next point that is allowed in slot->theta; 0: too many were refused. */
 MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -112,10 +102,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
     mill_part_draw(m, slot, &s->part[choice], s->n_draw++, x);
     for (int k = 0; k < slot->n_free; k++)
       slot->theta[slot->free_par[k]] = slot->best.end[slot->free_par[k]] + (double)x[k];
-    if (mill_sample_allowed(m, slot, mill_counter_uniform(w.v[2], w.v[3]))) {
-      slot->request = MILL_REQ_VALUE;
+    if (mill_sample_allowed(m, slot, mill_counter_uniform(w.v[2], w.v[3])))
       return 1;
-    }
   }
   return 0;
 }
@@ -169,18 +157,6 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   MILL_BARRIER(b);
 }
 
-/** Draw the next point, or let the points be weighed. */
-MILL_HD_CALLED static inline void mill_sample_go(const mill_model *m, mill_slot *slot)
-{
-  mill_sample *s = &slot->sample;
-  if (s->n_part > 0 && s->n_point < s->n_target) {
-    if (mill_sample_next(m, slot))
-      return;
-    s->is_last = 1;
-  }
-  slot->request = MILL_REQ_WEIGH;
-}
-
 /** Is the spectrum another than that of the row that the sample starts from?  The chi-square of the
  *  continuum without model error depends on the pixels alone, F on wavelengths and line-spread
  *  functions too. */
@@ -191,15 +167,11 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** After the fit of a star: its first point.  With no free parameter nothing is sampled. */
+/** After the fit of a star: its first proposal.  With no free parameter nothing is sampled. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
   const int most = m->set.sample.max_eval;
-  if (mill_sample_is_other(slot)) {
-    slot->result.status = MILL_STATUS_OTHER_SPECTRUM;
-    return;
-  }
   s->n_point = s->n_draw = s->n_part = 0;
   s->first_point = s->first_draw = s->first_part = 0;
   s->is_last = s->has_ended = 0;
@@ -210,40 +182,53 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
   s->n_target = MILL_SAMPLE_FIRST * slot->n_free < most ? MILL_SAMPLE_FIRST * slot->n_free : most;
   s->least = slot->result.m2ll;
   slot->result.status = MILL_STATUS_NOT_DONE;
-  slot->stage = MILL_STAGE_SAMPLE;
   if (slot->n_free > 0 && !mill_sample_origins(m, slot))
     s->n_part = 0;
-  mill_sample_go(m, slot);
 }
 
 /** Make a copy of the slot one that asks for the point after it, which does not depend on the answer
  *  at this one.  0: there is none. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
-  if (copy->stage != MILL_STAGE_SAMPLE || copy->sample.n_point + 1 >= copy->sample.n_target)
+  if (copy->request != MILL_REQ_VALUE || copy->sample.n_point + 1 >= copy->sample.n_target)
     return 0;
   copy->sample.n_point++;
   return mill_sample_next(m, copy);
 }
 
-/** Digest the answer to the request, and go on. */
-MILL_HD_CALLED static inline void mill_sample_digest(const mill_model *m, mill_slot *slot)
+/** Keep the density of the point that has been answered. */
+MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
-  if (s->has_ended) {
-    slot->result.status = MILL_STATUS_FITTED;
-    slot->stage = MILL_STAGE_DONE;
-    slot->request = MILL_REQ_NONE;
-    return;
+  const double hull = mill_hull_penalty(m, slot, slot->theta);
+  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+  s->least = f < s->least ? f : s->least;
+  s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+}
+
+/** The posterior of a fitted star: points until their weights suffice.  These questions are counted in
+ *  the posterior, and not in the row's evaluations. */
+MILL_RESUMABLE(mill_sample_run, const mill_model *m, mill_slot *slot, mill_sample *f)
+{
+  MILL_BEGIN(f);
+  if (mill_sample_is_other(slot)) {
+    slot->result.status = MILL_STATUS_OTHER_SPECTRUM;
+    MILL_RETURN(f);
   }
-  if (slot->request != MILL_REQ_WEIGH) {
-    const double hull = mill_hull_penalty(m, slot, slot->theta);
-    const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
-    s->least = f < s->least ? f : s->least;
-    s->ln_p[s->n_point++] =
-        isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+  mill_sample_begin(m, slot);
+  while (!f->has_ended) {
+    while (f->n_part > 0 && f->n_point < f->n_target) {
+      if (!mill_sample_next(m, slot)) {
+        f->is_last = 1;
+        break;
+      }
+      MILL_WAIT(f, slot, MILL_REQ_VALUE);
+      mill_sample_keep(m, slot);
+    }
+    MILL_WAIT(f, slot, MILL_REQ_WEIGH);
   }
-  mill_sample_go(m, slot);
+  slot->result.status = MILL_STATUS_FITTED;
+  MILL_END(f);
 }
 
 #endif

@@ -13,7 +13,7 @@
 /** A simplex is flat when its smallest width is this part of its largest. */
 #define MILL_SIMPLEX_FLAT 1e-8
 
-/** The simplex's next point as a request.  v sin i beyond its limits is evaluated at the
+/** The simplex's next point in slot->theta.  v sin i beyond its limits is evaluated at the
  *  limit with a quadratic penalty, velocities off theirs count as useless. */
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
@@ -43,7 +43,6 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
       curvature += l[i * n + k] * l[i * n + k];
     slot->simplex.off += j == MILL_PAR_VRAD ? MILL_OFF_LIMITS : 4.0 * curvature * excess * excess;
   }
-  slot->request = MILL_REQ_VALUE;
 }
 
 /** The simplex has ended: polish from its best point, or from where
@@ -62,20 +61,20 @@ MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slo
     for (int j = 0; j < m->n_par; j++)
       theta[j] = slot->theta[j];
   }
-  slot->stage = MILL_STAGE_POLISH;
   mill_polish_begin(m, slot, theta);
 }
 
-/** Begin the simplex of slot->stage with the curvature of polish.at (its point, or with
- *  step where a step from it leads, is the centre); without one, about theta in typical
+/** Begin a simplex, a short one for hybrid, with the curvature of polish.at (its point, or with
+ *  step where a step from it leads, is the centre); without one, about the start in typical
  *  uncertainties. */
-MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot,
-                                                     const double *theta, int step)
+MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot, int step)
 {
   mill_polish *p = &slot->polish;
+  const double *theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
   mill_polish_axes *axes = &slot->space.axes;
   double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
   axes->n = 0;
+  slot->simplex.done = 1;
   p->lambda = MILL_POLISH_LAMBDA;
   if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
     for (int j = 0; j < m->n_par; j++)
@@ -101,13 +100,25 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
   mill_nm_options options = {0, MILL_SIMPLEX_F_TOLERANCE, MILL_SIMPLEX_X_TOLERANCE,
                              MILL_SIMPLEX_FLAT};
   const int left = m->set.max_eval - slot->result.n_eval;
-  options.max_eval = slot->stage == MILL_STAGE_SIMPLEX_SHORT ? m->set.n_simplex_round : left;
+  options.max_eval = slot->method == MILL_OPT_HYBRID ? m->set.n_simplex_round : left;
   if (options.max_eval > left)
     options.max_eval = left;
   if (options.max_eval < 1)
     options.max_eval = 1;
   mill_nm_start(&slot->simplex.nm, axes->n, simplex, &options);
-  mill_simplex_propose(m, slot);
+}
+
+/** Look around by the simplex that has begun; then the polish begins at its best point. */
+MILL_RESUMABLE(mill_simplex_run, const mill_model *m, mill_slot *slot, mill_simplex *f)
+{
+  MILL_BEGIN(f);
+  do {
+    mill_simplex_propose(m, slot);
+    MILL_ASK(f, m, slot, MILL_REQ_VALUE);
+  } while (mill_nm_tell(&f->nm, slot->eval.f + mill_penalty(m, slot, slot->theta) + f->off) ==
+           MILL_NM_GO);
+  mill_simplex_end(m, slot);
+  MILL_END(f);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef MILL_SLOT_H
 #define MILL_SLOT_H
 
+#include "kernels/star/resumable.h"
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
 
@@ -77,8 +78,8 @@ typedef struct mill_segment {
 enum mill_rough { MILL_ROUGH_NONE = 0, MILL_ROUGH_ASKED, MILL_ROUGH_LEFT };
 
 typedef struct mill_slot {
-  enum mill_stage stage;
-  enum mill_request request; /**< of the next round */
+  enum mill_request request; /**< of the next round; MILL_REQ_NONE: the star's row is finished */
+  int is_held;               /**< a caller asks for values, and the fit does not go on */
   int fix_error;             /**< the Jacobian of the request fixes the model error at its place */
   enum mill_rough rough;
   int n_segment;
@@ -100,14 +101,16 @@ typedef struct mill_slot {
   mill_profile profile;
   int n_epoch;
   mill_epoch *epoch; /**< [n_epoch], NULL: not wanted */
-  int epochs_stage;  /**< enum mill_epochs_stage */
   mill_eval eval;    /**< the answer; the members of a request precede it */
 
+  mill_fit fit;
   mill_guess_space guess;
   mill_starts starts;
   mill_lead lead;
+  mill_descent descent;
   mill_simplex simplex;
   mill_polish polish;
+  mill_epochs epochs;
   mill_best best;
   mill_kept kept;
   mill_pair pair;
@@ -145,13 +148,13 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
 {
   if (j < m->n_deriv)
     return m->set.fixed[j];
-  return slot->stage == MILL_STAGE_PAIR || slot->no_offset[j - m->n_deriv + 1];
+  return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
 }
 
 /** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */
 MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
 {
-  return slot->prior_sigma[j] > 0.0 && !(slot->stage == MILL_STAGE_PAIR && slot->pair.star == 1);
+  return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
 }
 
 /** Gaussian prior of a parameter; sigma 0: none. */
@@ -219,16 +222,39 @@ MILL_HD static inline int mill_template_there(const mill_model *m, const mill_sl
   return slot->stored > 0 || mill_template_kept(m, slot);
 }
 
-/** Say whether the request for a Jacobian, of start i, is at the template that the guess chose. */
+/** Say whether the Jacobian that is asked next, of start i, is at the template that the guess chose. */
 MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
 {
   const int k = slot->starts.label[i];
   const double *label = m->guess_label + (size_t)k * (size_t)m->n_label;
-  int same = k < m->n_stored && slot->request == MILL_REQ_JACOBIAN;
+  int same = k < m->n_stored;
   for (int l = 0; l < m->n_label && same; l++)
     same = slot->theta[MILL_PAR_LABEL0 + l] == label[l];
   slot->stored = same ? k + 1 : 0;
 }
+
+/** The request has its answer in slot->eval: count it, and forget what it alone needed. */
+MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
+{
+  slot->result.n_eval++;
+  slot->stored = 0;
+  if (mill_template_keeps(slot)) {
+    slot->kept.has = 1;
+    for (int j = 0; j < m->n_par; j++)
+      slot->kept.theta[j] = slot->theta[j];
+  }
+  if (slot->request == MILL_REQ_JACOBIAN) {
+    slot->result.n_jac++;
+    slot->fix_error = 0;
+  }
+}
+
+/** Ask the device for a request at slot->theta; goes on with the answer in slot->eval. */
+#define MILL_ASK(f, m, slot, kind)                                                                 \
+  do {                                                                                             \
+    MILL_WAIT(f, slot, kind);                                                                      \
+    mill_answered(m, slot);                                                                        \
+  } while (0)
 
 /** Has the slot's request something to evaluate in this arm? */
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)

@@ -39,18 +39,10 @@ typedef struct mill_eval {
   double vrad_arm[MILL_MAX_ARM], vrad_arm_err[MILL_MAX_ARM]; /**< of the arm alone; NaN: none */
 } mill_eval;
 
-enum mill_stage {
-  MILL_STAGE_EMPTY = 0,
-  MILL_STAGE_SIMPLEX_SHORT,
-  MILL_STAGE_SIMPLEX,
-  MILL_STAGE_POLISH,
-  MILL_STAGE_PROFILE,
-  MILL_STAGE_EPOCHS,
-  MILL_STAGE_FINAL,
-  MILL_STAGE_PAIR,
-  MILL_STAGE_SAMPLE,
-  MILL_STAGE_DONE
-};
+/** Frame of a resumable function without state of its own (kernels/star/resumable.h). */
+typedef struct mill_call_frame {
+  int place;
+} mill_call_frame;
 
 /** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
  *  grad and hess. */
@@ -115,8 +107,7 @@ typedef struct mill_lead {
 /** Search for the velocity of an arm or an epoch alone (kernels/star/arm_velocity.h). */
 typedef struct mill_arm_velocity {
   int go, n_round;
-  int side; /**< asks for F at v + side step: -1, 1, and 0 after v has moved */
-  double v, f, step, left;
+  double v, f, step; /**< f: F at v */
   double found, err; /**< NaN until it has ended well */
 } mill_arm_velocity;
 
@@ -146,9 +137,17 @@ typedef struct mill_epoch {
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
+/** Frame of the searches for the velocities of epochs (kernels/star/epochs.h). */
+typedef struct mill_epochs {
+  int place;
+  mill_call_frame search, again;
+  int is_shifted; /**< segments have the velocities of their epochs */
+} mill_epochs;
+
 /** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
  *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
 typedef struct mill_simplex {
+  int place;
   mill_nm nm;
   double centre[MILL_MAX_PAR];
   int par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
@@ -171,6 +170,12 @@ typedef struct mill_polish {
   int n_rejected; /**< steps in a row that led uphill */
   int have;       /**< `at` holds a point */
 } mill_polish;
+
+/** Frame of the way from a start to a minimum, and how it ended (kernels/star/descend.h). */
+typedef struct mill_descent {
+  int place;
+  int end; /**< enum mill_polish_outcome */
+} mill_descent;
 
 /** One hull facet that a step of the polish has crossed. */
 typedef struct mill_active_facet {
@@ -201,6 +206,7 @@ typedef struct mill_best {
 
 /** State of the velocity profile (kernels/star/profile.h). */
 typedef struct mill_profile {
+  int place;
   double vel[MILL_N_PROFILE]; /**< of the request */
   double width;
   int n_round, n_vel; /**< velocities of the grid */
@@ -218,18 +224,6 @@ typedef struct mill_kept {
   void *flux;                 /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 } mill_kept;
 
-/** What the fit of a pair waits for. */
-enum mill_pair_stage {
-  MILL_PAIR_NONE = 0,
-  MILL_PAIR_PEAK,
-  MILL_PAIR_STORE,   /**< the rows of one star */
-  MILL_PAIR_SCAN,    /**< F of the epochs at velocities of the other one */
-  MILL_PAIR_SETTLED, /**< a Jacobian of the epochs' velocities */
-  MILL_PAIR_TURN,    /**< a Jacobian of the other one */
-  MILL_PAIR_WEIGH,   /**< F of both */
-  MILL_PAIR_FINAL
-};
-
 /** Velocities of two stars differ by this at most, km/s: in contact they are slower. */
 #define MILL_PAIR_MOST_APART 500.0
 
@@ -237,15 +231,16 @@ enum mill_pair_stage {
  *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
  *  that of the first one. */
 typedef struct mill_pair {
-  enum mill_pair_stage stage;
-  int star;  /**< 0, 1: whose parameters the requests' theta is */
-  int store; /**< the Jacobian of the request only goes to the segments' rows */
-  int n_turn;
-  int is_moving; /**< velocities of epochs are scanned */
-  int n_settle;  /**< Jacobians until the turn, which settle the velocities of epochs */
-  int n_scan;    /**< places of the first star for which the second one has been scanned */
-  int n_eval, n_jac, info; /**< of the row without a second star */
-  int64_t warn;
+  int place;
+  mill_call_frame rows, look;
+  int is_fitted;          /**< parameters and priors are those of one of two stars */
+  int star;               /**< 0, 1: whose parameters the requests' theta is */
+  int store;              /**< the Jacobian of the request only goes to the segments' rows */
+  int n_turn, outcome;    /**< of the turn's polish (enum mill_polish_outcome) */
+  int is_moving;          /**< velocities of epochs are scanned */
+  int n_settle;           /**< Jacobians until the turn, which settle the velocities of epochs */
+  int n_scan;             /**< places of the first star for which the second one has been scanned */
+  int n_eval, n_jac;      /**< of the row without a second star */
   double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
   int peak_stands;        /**< the peak is one, and not the level of all velocities */
   double least_apart;     /**< difference of the velocities, km/s */
@@ -277,6 +272,7 @@ typedef struct mill_part {
 
 /** State of the points that sample a star's posterior (kernels/star/sample.h). */
 typedef struct mill_sample {
+  int place;
   uint64_t identity;           /**< of the star's random numbers */
   int i_vsini;                 /**< free parameter that is v sin i; -1: it is fixed */
   int n_point, n_draw;         /**< evaluated, and drawn with those refused */
@@ -299,8 +295,16 @@ typedef struct mill_sample {
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
-/** Work space of the state machine (kernels/star/fit.h), which would be too much for the stack
- *  of a GPU's threads; nothing in it outlives a digest. */
+/** Frame of the whole fit (kernels/star/fit_star.h). */
+typedef struct mill_fit {
+  int place;
+  mill_call_frame again;
+  int info; /**< of the row before its last evaluation, as warn */
+  int64_t warn;
+} mill_fit;
+
+/** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it
+ *  outlives a question. */
 typedef struct mill_fit_space {
   double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];

@@ -68,6 +68,17 @@ MILL_HD_CALLED static inline int mill_start_merges(const mill_model *m, mill_slo
   return -1;
 }
 
+/** A start has ended: keep where, for the posterior. */
+MILL_HD static inline void mill_start_note(mill_slot *slot, int n_par)
+{
+  mill_starts *s = &slot->starts;
+  if (s->n_minimum == MILL_MAX_START)
+    return;
+  for (int j = 0; j < n_par; j++)
+    s->minimum[s->n_minimum][j] = slot->polish.end[j];
+  s->minimum_f[s->n_minimum++] = slot->polish.at.f;
+}
+
 /** Squared distance of two points in errors, by the curvature of the best one. */
 MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
                                                          const double *a, const double *b)

@@ -60,10 +60,10 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   MILL_TRY(be->wait(p->all.device));
   MILL_TRY(be->download(p->all.device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
   *prepared = host->result;
-  h->is_ready = host->stage != MILL_STAGE_DONE;
+  h->is_ready = host->request != MILL_REQ_NONE;
   h->n_copied = 0;
-  /* a stage that the state machine leaves alone; views have no room for a template of their own */
-  host->stage = MILL_STAGE_EMPTY;
+  host->is_held = 1;
+  /* views have no room for a template of their own */
   host->kept.flux = NULL;
   host->lead.arm = host->stored = host->rough = 0;
 done:

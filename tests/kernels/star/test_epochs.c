@@ -2,7 +2,7 @@
 /* The searches for the velocities of epochs, on likelihoods with known minima. */
 #include "tests/mill_test.h"
 
-#include "kernels/star/fit.h"
+#include "kernels/star/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
 MILL_TEST(probabilities_of_chi_squares)
@@ -26,7 +26,7 @@ MILL_TEST(probabilities_of_chi_squares)
 /** Epochs with minima at these velocities, of width 20 km/s and a depth of 400; NaN: flat. */
 static int search_epochs(int n, const double *minimum, mill_epoch *epoch, mill_segment *segment)
 {
-  int n_round = 0, goes_on;
+  int n_round = 0;
   paraboloid(60, 8);
   model.set.max_vel_km_s = 251;
   model.n_arm = 1;
@@ -45,14 +45,13 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch, mill_s
     segment[i].sn = 10.0 + i;
   }
   segment[0].n_good = 0;
-  for (goes_on = mill_epochs_begin(&model, &slot); goes_on; n_round++) {
+  for (; mill_epochs_search(&model, &slot, &slot.epochs.search) == MILL_IS_ASKING; n_round++) {
     assert_true(n_round < 40 && slot.request == MILL_REQ_EPOCHS);
     for (int i = 0; i < n; i++)
       for (int k = 0; k < epoch[i].n; k++) {
         const double u = (epoch[i].first + k * epoch[i].step - minimum[i]) / 20.0;
         epoch[i].f[k] += isnan(u) ? 7.0 : -400.0 * exp(-0.5 * u * u);
       }
-    goes_on = !mill_epochs_digest(&model, &slot);
   }
   return n_round;
 }
@@ -94,7 +93,7 @@ MILL_TEST(epochs_that_agree_are_not_scanned)
   static mill_segment segment[4];
   assert_true(search_epochs(4, minimum, epoch, segment) <= 3);
   assert_false(mill_epochs_shift(&model, &slot));
-  assert_int_equal(slot.epochs_stage, MILL_EPOCHS_JOINT);
+  assert_false(slot.epochs.is_shifted);
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fit's state machine on functions with known minima: no spectra, no emulator. */
+/* The fit of a star on functions with known minima: no spectra, no emulator. */
 #include "tests/mill_test.h"
 
 #include <limits.h>
 
-#include "kernels/star/fit.h"
+#include "kernels/star/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
 /* the function's own: a second valley, and derivatives that lie in the first Jacobians */
 static double second_centre[NP], second_depth;
 static int has_second, lies, fails_at_end;
+static mill_waveset all_waves;
+static mill_segment only;
 static int n_request[MILL_REQ_FINAL + 1], n_kept[MILL_REQ_FINAL + 1];
 
 static void make(int optimizer)
@@ -21,6 +23,13 @@ static void make(int optimizer)
   model.set.optimizer = optimizer;
   model.set.n_simplex_round = 40;
   model.set.max_eval = 2000;
+  model.set.max_starts = MILL_MAX_GUESS_START;
+  model.n_arm = 1;
+  only = (mill_segment){.used = 1, .n_pix = 1000, .n_good = 1000, .ws = &all_waves};
+  slot.segment = &only;
+  slot.n_segment = 1;
+  for (int i = 0; i < MILL_MAX_START; i++)
+    slot.starts.chisq[i] = -1e3; /* a star's */
   slot.result.n_pix_tot = 1000;
   slot.kept.flux = &slot; /* there is room for a template */
 }
@@ -82,16 +91,14 @@ static void answer(void)
 /** From the starts that are in the slot to the end; more: to each answer, or NULL. */
 static void run(void (*more)(mill_eval *))
 {
-  for (int j = 0; j < NP; j++)
-    if (!model.set.fixed[j])
-      slot.free_par[slot.n_free++] = j;
-  mill_start_begin(&model, &slot);
-  for (int i = 0; i < 5000 && slot.stage != MILL_STAGE_DONE; i++) {
+  mill_fit_resume(&model, &slot);
+  for (int i = 0; i < 5000 && slot.request != MILL_REQ_NONE; i++) {
     answer();
     if (more)
       more(&slot.eval);
-    mill_fit_digest(&model, &slot);
+    mill_fit_resume(&model, &slot);
   }
+  assert_int_equal(slot.request, MILL_REQ_NONE);
 }
 
 static void fit(int n_start, const double *start0, const double *start1)
@@ -101,7 +108,6 @@ static void fit(int n_start, const double *start0, const double *start1)
     memcpy(slot.starts.theta[1], start1, NP * sizeof *start1);
   slot.starts.n = n_start;
   run(NULL);
-  assert_int_equal(slot.stage, MILL_STAGE_DONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
   /* the emulator runs for one velocity profile, whatever starts there were, and again only where
    * the last step is taken back */
@@ -281,9 +287,9 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
     memcpy(slot.starts.theta[0], start, sizeof start);
     memcpy(slot.starts.theta[1], other, sizeof other);
     slot.starts.n = 2;
-    slot.starts.low_sn = slot.starts.brief = 1;
+    slot.starts.chisq[0] = 0;
+    model.set.second_start_sn = 1;
     run(star ? explains_much : NULL);
-    assert_int_equal(slot.stage, MILL_STAGE_DONE);
     assert_int_equal((slot.result.warn & MILL_WARN_NO_STAR) != 0, !star);
     assert_int_equal((slot.result.info & MILL_INFO_SECOND_START) != 0, star);
     assert_int_equal(n_request[MILL_REQ_JACOBIAN] > MILL_BRIEF_JAC, star);
@@ -325,7 +331,7 @@ MILL_TEST(a_tie_that_is_beaten_is_none)
       memcpy(slot.polish.at.theta, centre, sizeof centre);
       slot.polish.at.theta[0] += s == 1 ? 40 : 0.1;
       memcpy(slot.polish.end, slot.polish.at.theta, sizeof slot.polish.end);
-      mill_start_end(&model, &slot, 1);
+      mill_best_keep(&model, &slot, 1);
       assert_int_equal((slot.result.info & MILL_INFO_TWO_MINIMA) != 0, s == 1 || !better);
     }
     assert_close(slot.best.at.f, better ? 5 : 9.9, 0);
@@ -378,7 +384,7 @@ MILL_TEST(a_last_step_uphill_is_taken_back)
   assert_close(slot.result.m2ll, slot.best.at.f, 0);
 }
 
-/** Profile of F = x^2 + skew x^3 + kurt x^4 by the state machine, x = (v - v0) / sigma - shift. */
+/** Profile of F = x^2 + skew x^3 + kurt x^4 by the fit, x = (v - v0) / sigma - shift. */
 static void profile(double sigma, double shift, double skew, double kurt, int n, int *n_grid)
 {
   const double v0 = 37;
@@ -393,7 +399,7 @@ static void profile(double sigma, double shift, double skew, double kurt, int n,
       slot.eval.profile[i] = isfinite(x) ? x * x * (1 + x * (skew + x * kurt)) : 0;
     }
     ++*n_grid;
-  } while (!mill_profile_digest(&model, &slot));
+  } while (mill_profile_digest(&model, &slot));
 }
 
 /* 5 velocities give what 41 give, or are not taken */
@@ -470,7 +476,7 @@ MILL_TEST(profiles_of_any_shape_end)
       while (go) {
         for (int i = 0; i < MILL_N_PROFILE; i++)
           slot.eval.profile[i] = bad_profile(kind, (slot.profile.vel[i] - v0) / sigma);
-        go = !mill_profile_digest(&model, &slot);
+        go = mill_profile_digest(&model, &slot);
         assert_true(++n_grid <= 1 + MILL_MAX_PROFILE_ROUND);
       }
       const mill_fit_result *r = &slot.result;
@@ -674,9 +680,6 @@ MILL_TEST(errors_are_scaled)
     slot.n_segment = 4;
     slot.segment = segment;
     mill_fit_result *r = &slot.result;
-    r->n_pix[0] = 110;
-    r->n_pix[1] = 37;
-    r->n_pix_tot = 147;
     r->rchisq_tot = NAN;
     memcpy(slot.starts.theta[0], start, sizeof start);
     slot.starts.n = 1;

@@ -307,7 +307,6 @@ static mill_arm_velocity search(double v, double err, double depth, double noise
   static mill_model model;
   mill_arm_velocity at;
   memset(&slot, 0, sizeof slot);
-  slot.stage = MILL_STAGE_FINAL;
   slot.theta[MILL_PAR_VRAD] = v;
   slot.result.vrad_err_km_s = slot.profile.width = err;
   slot.profile.has_arm = has_profile;
@@ -315,10 +314,13 @@ static mill_arm_velocity search(double v, double err, double depth, double noise
     slot.profile.arm[0][i] =
         line_shape(v + (i - MILL_N_PROFILE_FEW / 2) * MILL_PROFILE_FEW_STEP * err, depth);
   mill_arm_velocity_begin(&slot, v, line_shape(v, depth), &at);
-  mill_arm_velocity_known(&model, &slot, 0, &at);
-  for (*n_eval = 0; at.go; ++*n_eval) {
+  int has_moved = mill_arm_velocity_known(&model, &slot, 0, &at);
+  for (*n_eval = 0; at.go; *n_eval += 2 + has_moved) {
     assert_true(*n_eval < 3 * MILL_ARM_VEL_ROUNDS);
-    mill_arm_velocity_tell(&at, line_shape(at.v + at.side * at.step, depth) - at.side * noise);
+    if (has_moved)
+      at.f = line_shape(at.v, depth);
+    has_moved = mill_arm_velocity_digest(&at, line_shape(at.v - at.step, depth) + noise,
+                                         line_shape(at.v + at.step, depth) - noise);
   }
   return at;
 }

@@ -72,11 +72,9 @@ static int sample_from(double (*f)(const double *theta), double off)
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
     slot.result.label_err_formal[l] = l == 1 ? formal_error : NAN;
-  mill_sample_begin(&model, &slot);
-  while (slot.stage == MILL_STAGE_SAMPLE) {
+  while (mill_sample_run(&model, &slot, &slot.sample) == MILL_IS_ASKING) {
     if (slot.request == MILL_REQ_WEIGH) {
       mill_block_run(look, NULL);
-      mill_sample_digest(&model, &slot);
       continue;
     }
     assert_int_equal(slot.request, MILL_REQ_VALUE);
@@ -86,11 +84,8 @@ static int sample_from(double (*f)(const double *theta), double off)
       assert_true(slot.theta[j] <= mill_par_max(&model, j));
     }
     slot.eval.f = f(slot.theta);
-    mill_sample_digest(&model, &slot);
     n++;
   }
-  assert_int_equal(slot.stage, MILL_STAGE_DONE);
-  assert_int_equal(slot.request, MILL_REQ_NONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
   assert_int_equal(out.posterior.n_eval, n);
   return n;

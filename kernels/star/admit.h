@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What is decided of a star between guess and fit: can it be fitted, which parameters are free, where
+ *  does it start?
+ *
+ *  Serial code, run by one thread of a star's block.
+ */
+#ifndef MILL_ADMIT_H
+#define MILL_ADMIT_H
+
+#include "kernels/star/polish.h"
+#include "kernels/star/row.h"
+
+/** Has the star data to be fitted?  Fills S/N and pixel counts. */
+MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  int n_used = 0, n_dropped = 0;
+  int64_t n_pix_all = 0, n_good = 0;
+  double best_sn = -1e9;
+
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    r->sn[a] = -1e9;
+    r->n_pix[a] = 0;
+  }
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    /* exposures of an arm: the best of them */
+    if (s->sn > r->sn[s->arm])
+      r->sn[s->arm] = s->sn;
+    if (s->sn > best_sn)
+      best_sn = s->sn;
+    if (!s->used || s->n_good == 0)
+      n_dropped++;
+    if (!s->used)
+      continue;
+    n_used++;
+    n_pix_all += s->n_pix;
+    n_good += s->n_good;
+    r->n_pix[s->arm] += s->n_good;
+    if (s->narrow)
+      r->info |= MILL_INFO_LSF_NARROW;
+    if (s->scaled)
+      r->info |= MILL_INFO_LSF_SCALED;
+  }
+  r->n_pix_tot = n_good;
+  slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;
+  if (n_dropped > 0)
+    r->info |= MILL_INFO_ARM_DROPPED;
+  if (n_good == 0) {
+    mill_fit_end(slot, r->info & MILL_INFO_LSF_UNUSABLE ? MILL_STATUS_BAD_LSF : MILL_STATUS_NO_ARM);
+    return 0;
+  }
+  if (best_sn < m->set.min_sn) {
+    mill_fit_end(slot, MILL_STATUS_LOW_SN);
+    return 0;
+  }
+  slot->starts.low_sn = best_sn < m->set.second_start_sn;
+  if (slot->starts.n > m->set.max_starts)
+    slot->starts.n = m->set.max_starts;
+  return 1;
+}
+
+/** The given start takes the place of the guesses, or with try_all the first one, within the limits
+ * and with fixed parameters fixed.  Labels are kept to the range of the training stars. */
+MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
+{
+  /* with it and a faster rotator after them they are MILL_MAX_START at most */
+  const int n_guess =
+      slot->starts.n < MILL_MAX_GUESS_START - 1 ? slot->starts.n : MILL_MAX_GUESS_START - 1;
+  for (int i = slot->starts.try_all ? n_guess : 0; i > 0; i--) {
+    slot->starts.chisq[i] = slot->starts.chisq[i - 1];
+    slot->starts.label[i] = slot->starts.label[i - 1];
+    for (int j = 0; j < m->n_par; j++)
+      slot->starts.theta[i][j] = slot->starts.theta[i - 1][j];
+  }
+  for (int j = m->n_deriv; j < m->n_par; j++)
+    slot->starts.theta[0][j] = 0.0;
+  for (int j = 0; j < m->n_deriv; j++) {
+    double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+    if (j >= MILL_PAR_LABEL0) {
+      lo = m->label[j - MILL_PAR_LABEL0].min;
+      hi = m->label[j - MILL_PAR_LABEL0].max;
+    }
+    const double x = m->set.fixed[j] ? m->set.fixed_value[j] : slot->starts.given[j];
+    slot->starts.theta[0][j] = x < lo ? lo : (x > hi ? hi : x);
+  }
+  slot->starts.n = slot->starts.try_all ? n_guess + 1 : 1;
+  slot->result.info |= MILL_INFO_GIVEN_START;
+}
+
+/** The first arm that the star has data of has no velocity offset, those without data neither. */
+MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
+{
+  int first = 0;
+  while (first < m->n_arm && slot->result.n_pix[first] == 0)
+    first++;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
+}
+
+/** Another library's best template ties with this one's where it is as good as the guess's template
+ *  of this number: of 1371 fits of MILES stars with two libraries none then missed the better one,
+ *  whose best template was the worse one in 89. */
+enum { MILL_GUESS_TIE = 2 };
+
+/** Note for the choice between libraries how good the guess's n templates are, and what priors of
+ *  labels that the library does not reach add to all of them. */
+MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
+{
+  const double *chisq = slot->starts.chisq;
+  double apart = 0.0;
+  if (n < 1)
+    return;
+  for (int l = 0; l < m->n_label; l++) {
+    const int j = MILL_PAR_LABEL0 + l;
+    const double mean = mill_prior_mean(m, slot, j), lo = m->label[l].min, hi = m->label[l].max;
+    apart += mill_prior_penalty(m, slot, j, mean < lo ? lo : (mean > hi ? hi : mean));
+  }
+  slot->result.guess_chisq = chisq[0] + apart;
+  slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
+}
+
+/** Where the guess's best template lowers the chi-square of a continuum alone by less than this, about
+ *  half of what a star needs, the spectrum is hardly a star's: it has one brief start, unless its
+ *  solution explains more (mill_fit_no_star). */
+#define MILL_BRIEF_GAIN 25.0
+
+/** After preparation and guess; 0: the star is not fitted, and its status says why. */
+MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
+{
+  const int n_guess = slot->starts.n;
+  slot->n_free = 0;
+  if (!mill_fit_has_data(m, slot))
+    return 0;
+  mill_offsets_begin(m, slot);
+  for (int j = 0; j < m->n_par; j++)
+    if (!mill_par_held(m, slot, j))
+      slot->free_par[slot->n_free++] = j;
+  if (slot->starts.n > 0)
+    slot->result.vrad_guess_km_s = slot->starts.theta[0][MILL_PAR_VRAD];
+  mill_guess_note(m, slot, n_guess);
+  if (slot->starts.has_limit && !(slot->result.guess_chisq <= slot->starts.limit)) {
+    mill_fit_end(slot, MILL_STATUS_NOT_DONE);
+    return 0;
+  }
+  if (slot->starts.has_given)
+    mill_take_given_start(m, slot);
+  if (slot->starts.n < 1) {
+    slot->result.warn |= MILL_WARN_NONFINITE;
+    mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
+    return 0;
+  }
+  /* chi-squares of the guess are those of a flat template, the continuum alone, and more */
+  slot->starts.brief = !slot->starts.has_given && slot->starts.chisq[0] > -MILL_BRIEF_GAIN;
+  return 1;
+}
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The way from a start to a minimum: polish, where it goes wrong a simplex, and the next method where
+ *  one fails.
+ *
+ *  Serial code, run by one thread of a star's block.
+ */
+#ifndef MILL_DESCEND_H
+#define MILL_DESCEND_H
+
+#include "kernels/star/simplex.h"
+#include "kernels/star/starts.h"
+
+/** Two minima tie when their F differ by less, in units of the reduced chi-square. */
+#define MILL_TWO_MINIMA_GAP 4.0
+
+/* ---- begin ---- */
+
+/** Does the start begin with a polish that may be far from its end?  A start that was given is
+ *  near. */
+MILL_HD static inline int mill_begins_far(const mill_slot *slot)
+{
+  return !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
+}
+
+/** Tangents are rough while steps promise more than this, for so many Jacobians at most: what they
+ *  get wrong of a step is less than what its length does. */
+#define MILL_ROUGH_PROMISE 25.0
+enum { MILL_ROUGH_MAX_JAC = 3 };
+
+/** Rough tangents lead a start from afar. */
+MILL_HD static inline void mill_rough_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->rough = m->has_rough && mill_begins_far(slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
+}
+
+/** A start is led by one arm while its steps promise more than this, for so many Jacobians at most,
+ *  where its lines have this squared significance: its solution is some errors from that of all. */
+#define MILL_LEAD_PROMISE 100.0
+#define MILL_LEAD_SIGNAL  1000.0
+enum { MILL_LEAD_MAX_JAC = 3 };
+
+/** Let the arm that has most of the star's lines lead, until the polish is near its end: its Jacobian
+ *  costs a third of one of all arms, and leads there as well.  Not where the arms have velocities
+ *  of their own. */
+MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
+{
+  int lead = 0, n_arm = 0;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (slot->result.n_pix[a] == 0)
+      continue;
+    n_arm++;
+    if (lead == 0 || slot->lead.signal[a] > slot->lead.signal[lead - 1])
+      lead = a + 1;
+  }
+  if (n_arm > 1 && m->n_par == m->n_deriv && mill_begins_far(slot) &&
+      slot->lead.signal[lead - 1] > MILL_LEAD_SIGNAL)
+    slot->lead.arm = lead;
+}
+
+/** Begin a start with its method.  Starts after the first do without a simplex: several of them look
+ *  around more cheaply. */
+MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;
+  if (slot->starts.i > 0)
+    slot->result.info |= MILL_INFO_SECOND_START;
+  slot->n_method_run = 0;
+  slot->simplex.done = slot->method == MILL_OPT_NELDER_MEAD && slot->n_free > 0;
+  mill_polish_begin(m, slot, slot->starts.theta[slot->starts.i]);
+  mill_lead_begin(m, slot);
+  mill_rough_begin(m, slot);
+  mill_template_find(m, slot, slot->starts.i);
+}
+
+/* ---- a Jacobian has been answered ---- */
+
+/** The leading arm has answered: go on with it, or with all arms from where it leads. */
+MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  const mill_polish *p = &slot->polish;
+  const int outcome = mill_polish_tell(m, slot, f);
+  slot->lead.n_jac++;
+  if (outcome == MILL_POLISH_GO && p->pred > MILL_LEAD_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC)
+    return;
+  const double *theta = slot->theta;
+  if (outcome == MILL_POLISH_FAILED)
+    theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
+  slot->lead.arm = 0;
+  slot->fix_error = slot->starts.i == 0; /* the model error of all arms */
+  mill_polish_begin(m, slot, theta);
+  mill_rough_begin(m, slot);
+}
+
+/** Digest a Jacobian of all arms while rough tangents are in use.  Rough tangents only approach the
+ *  minimum; exact ones finish the polish.  1: the polish begins again. */
+MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot *slot, int outcome)
+{
+  const mill_polish *p = &slot->polish;
+  const double *theta = p->at.theta;
+  if (slot->rough == MILL_ROUGH_ASKED && outcome == MILL_POLISH_GO) {
+    slot->rough = p->pred > MILL_ROUGH_PROMISE && p->n_jac < MILL_ROUGH_MAX_JAC ? MILL_ROUGH_ASKED
+                                                                                : MILL_ROUGH_LEFT;
+    return 0;
+  }
+  if (slot->rough == MILL_ROUGH_LEFT && p->gained > 0.0) {
+    slot->rough = MILL_ROUGH_NONE;
+    return 0;
+  }
+  /* it ended by rough derivatives, or their step led uphill */
+  if (outcome == MILL_POLISH_CONVERGED)
+    theta = p->end;
+  else if (!p->have)
+    theta = slot->starts.theta[slot->starts.i];
+  mill_polish_begin(m, slot, theta);
+  return 1;
+}
+
+/** hybrid inserts its short simplex where two steps in a row lead uphill, the second of which promised
+ *  more than this: there F is not what its derivatives say. */
+#define MILL_SIMPLEX_PROMISE 1.0
+
+/** Have the last steps of hybrid's polish gone so wrong, in spite of what the first of them taught of
+ *  the curvature, that the simplex should look around? */
+MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  return slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
+         p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
+}
+
+/** Farther away, the same to these, where the start is already this near in largest steps of the
+ *  polish, and F there is that of the solution and between these parts of what the curvature adds. */
+#define MILL_BASIN_GAP   16.0
+#define MILL_BASIN_LESS  4.0
+#define MILL_BASIN_LEAST 0.5
+#define MILL_BASIN_MOST  4.0
+
+/** Is the point of a later start's polish in the basin of the best solution, by F and the curvature
+ *  there? */
+MILL_HD static inline int mill_start_in_basin(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  const double unit = mill_fit_reduced(slot), above = p->at.f - slot->best.at.f;
+  const double rise = mill_point_distance2(m, slot, slot->best.end, p->at.theta);
+  return mill_near(m, p->at.theta, slot->best.end) &&
+         above > MILL_BASIN_LEAST * rise - 0.1 * unit &&
+         above < MILL_BASIN_MOST * rise + 0.3 * unit;
+}
+
+/** A start repeats the best one when its next step leads to within this squared distance in errors
+ *  of its solution and promises an F above it by less than that, and below it by no more than the
+ *  other, all in units of the reduced chi-square: far from a minimum steps promise too much, but what
+ *  F is at that place is known. */
+#define MILL_REPEAT_GAP  0.25
+#define MILL_REPEAT_LESS 1.0
+
+/** Does the next step of a later start's polish lead to the minimum that the best one found?  It is
+ *  not evaluated: both its place and the F that it promises agree by chance in no other one. */
+MILL_HD_CALLED static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  const double unit = mill_fit_reduced(slot);
+  const double above = (p->at.f - p->pred - slot->best.at.f) / unit;
+  const double off = mill_point_distance2(m, slot, slot->best.end, slot->theta) / unit;
+  return (above >= -MILL_REPEAT_LESS && above < MILL_REPEAT_GAP && off < MILL_REPEAT_GAP) ||
+         (above >= -MILL_BASIN_LESS && above < MILL_BASIN_GAP && off < MILL_BASIN_GAP &&
+          mill_start_in_basin(m, slot));
+}
+
+/** A start has lost when so many times what its next step promises would leave it above the best one
+ *  by more than two minima that tie, after so many Jacobians of all arms. */
+#define MILL_RACE_PROMISE 10.0
+enum { MILL_RACE_JAC = 3 };
+
+/** Will a later start end in a minimum that is worse than the best one?  `sample` wants to
+ *  know such minima. */
+MILL_HD static inline int mill_start_loses(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  return m->set.sample.max_eval == 0 && p->n_jac >= MILL_RACE_JAC &&
+         p->at.f - MILL_RACE_PROMISE * p->pred >
+             slot->best.at.f + MILL_TWO_MINIMA_GAP * mill_fit_reduced(slot);
+}
+
+/** The model error is fixed for good where a step promises less than this: at most two errors from
+ *  its end. */
+#define MILL_SETTLE_PROMISE 4.0
+
+MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
+{
+  int has = mill_has_error(m);
+  for (int i = 0; i < slot->n_segment; i++)
+    has |= slot->segment[i].own_d != NULL;
+  return has;
+}
+
+/** Is the next step of the first start's polish so close to its end that the model error, until
+ *  then that of the guess, may be fixed there?  If so, the polish begins again with that step. */
+MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  if (slot->settled || slot->starts.i > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
+      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m, slot))
+    return;
+  slot->settled = 1;
+  slot->fix_error = 1;
+  for (int j = 0; j < m->n_par; j++)
+    slot->starts.theta[0][j] = p->at.theta[j]; /* where the next method begins if that step fails */
+  /* what is learned near the end is worth keeping where it comes from wrong templates */
+  if (!mill_is_poor(slot, p->at.f))
+    mill_polish_forget(m, &slot->polish);
+  mill_polish_restart(m, slot, slot->theta);
+}
+
+/** Would a later start end where an earlier one did, or above the best?  Then F of its end is noted. */
+MILL_HD_CALLED static inline int mill_start_is_needless(const mill_model *m, mill_slot *slot)
+{
+  double *end = &slot->starts.f[slot->starts.i];
+  if (!slot->best.have || !slot->best.converged)
+    return 0;
+  if (mill_start_repeats(m, slot)) {
+    *end = slot->best.at.f;
+    return 1;
+  }
+  *end = slot->polish.at.f;
+  return mill_start_loses(m, slot);
+}
+
+/** Does the start go to where an earlier one was?  Then F of that one's end is noted. */
+MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
+{
+  const int like = slot->settled > 1 ? -1 : mill_start_merges(m, slot);
+  if (like < 0 || !slot->best.have || !slot->best.converged)
+    return 0;
+  slot->starts.f[slot->starts.i] = slot->starts.f[like];
+  return 1;
+}
+
+/** Jacobians of a brief start. */
+enum { MILL_BRIEF_JAC = 5 };
+
+/** Digest a Jacobian of the polish and make its next step, or say how it has ended
+ *  (enum mill_polish_outcome). */
+MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_slot *slot)
+{
+  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+  if (slot->lead.arm > 0) {
+    mill_lead_tell(m, slot, f);
+  } else {
+    const int outcome = mill_polish_tell(m, slot, f);
+    if (slot->rough == MILL_ROUGH_NONE || !mill_rough_tell(m, slot, outcome)) {
+      if (outcome != MILL_POLISH_GO)
+        return outcome;
+      if (mill_start_is_needless(m, slot))
+        return MILL_POLISH_GIVEN_UP;
+      if (mill_polish_misled(m, slot))
+        return MILL_POLISH_MISLED;
+      if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
+        return MILL_POLISH_CUT;
+      mill_polish_settle(m, slot);
+    }
+  }
+  return mill_start_has_merged(m, slot) ? MILL_POLISH_GIVEN_UP : MILL_POLISH_GO;
+}
+
+/* ---- the whole way ---- */
+
+/** The simplex of nelder-mead begins after this many Jacobians at most, or when the next
+ *  step promises less than this: until then their axes are those of another place. */
+#define MILL_SIMPLEX_NEAR 25.0
+enum { MILL_SIMPLEX_MAX_JAC = 3 };
+
+/** Digest a Jacobian for the axes of a simplex; 1: make one more. */
+MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+  return mill_polish_tell(m, slot, f) == MILL_POLISH_GO && p->n_jac < MILL_SIMPLEX_MAX_JAC &&
+         !(p->pred < MILL_SIMPLEX_NEAR);
+}
+
+/** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
+ *  nelder-mead once more; 0 when none is left, or an earlier start was better. */
+MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
+{
+  if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval || slot->starts.brief)
+    return 0;
+  if (slot->best.have && !(slot->polish.have && slot->polish.at.f < slot->best.at.f))
+    return 0;
+  if (slot->method == MILL_OPT_NELDER_MEAD && slot->n_method_run++ > 0)
+    return 0;
+  slot->method = slot->method == MILL_OPT_LM && m->set.n_simplex_round > 0 ? MILL_OPT_HYBRID
+                                                                           : MILL_OPT_NELDER_MEAD;
+  slot->result.info |= MILL_INFO_FALLBACK;
+  return 1;
+}
+
+/** From where mill_start_begin or mill_polish_again begins to the end. */
+MILL_RESUMABLE(mill_descend, const mill_model *m, mill_slot *slot, mill_descent *f)
+{
+  MILL_BEGIN(f);
+  if (slot->simplex.done) { /* nelder-mead */
+    do {
+      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+    } while (mill_axes_digest(m, slot));
+    mill_simplex_begin(m, slot, 1);
+    MILL_CALL(f, mill_simplex_run(m, slot, &slot->simplex));
+  }
+  for (;;) {
+    do {
+      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+      f->end = mill_polish_digest(m, slot);
+    } while (f->end == MILL_POLISH_GO);
+    if (f->end != MILL_POLISH_MISLED &&
+        !(f->end == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
+      break;
+    mill_simplex_begin(m, slot, 0);
+    MILL_CALL(f, mill_simplex_run(m, slot, &slot->simplex));
+  }
+  MILL_END(f);
+}
+
+/** Two minima are two beyond this many errors. */
+#define MILL_TWO_MINIMA_DISTANCE 3.0
+
+/** A start has come to its end: keep the better point. */
+MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot *slot,
+                                                 int converged)
+{
+  const mill_polish *p = &slot->polish;
+  const double gap = MILL_TWO_MINIMA_GAP * (slot->best.have ? mill_fit_reduced(slot) : 1.0);
+  if (p->have && slot->best.have && converged && slot->best.converged &&
+      fabs(p->at.f - slot->best.at.f) < gap &&
+      mill_point_distance2(m, slot, slot->best.at.theta, p->end) >
+          MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
+    slot->result.info |= MILL_INFO_TWO_MINIMA;
+  if (m->set.sample.max_eval > 0 && p->have && converged)
+    mill_start_note(slot, m->n_par);
+  if (p->have && (!slot->best.have || p->at.f < slot->best.at.f)) {
+    if (slot->best.have && slot->best.at.f - p->at.f >= gap)
+      slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
+    slot->best.at = p->at;
+    slot->best.have = 1;
+    slot->best.i_start = slot->starts.i;
+    slot->best.converged = converged;
+    for (int j = 0; j < m->n_par; j++)
+      slot->best.end[j] = converged ? p->end[j] : p->at.theta[j];
+  }
+}
+
+/** Fix the model error at the best point and polish once more from there. */
+MILL_RESUMABLE(mill_polish_again, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+{
+  MILL_BEGIN(f);
+  slot->settled = 2;
+  slot->best.i_start = slot->starts.i = 0;
+  for (int j = 0; j < m->n_par; j++)
+    slot->starts.theta[0][j] = slot->best.end[j];
+  slot->fix_error = 1;
+  slot->best.have = 0; /* its F was that of another covariance */
+  slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
+  slot->n_method_run = 0;
+  slot->simplex.done = 0;
+  mill_polish_begin(m, slot, slot->best.end);
+  MILL_CALL(f, mill_descend(m, slot, &slot->descent));
+  mill_best_keep(m, slot, slot->descent.end == MILL_POLISH_CONVERGED);
+  if (!slot->best.have) { /* nothing finite with the covariance of the solution */
+    slot->best.have = 1;
+    slot->best.converged = 0;
+  }
+  MILL_END(f);
+}
+
+#endif

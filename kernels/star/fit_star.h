@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The fit of one star.
+ *
+ *  Serial code, run by one thread of a star's block after each round: a resumable function
+ *  (kernels/star/resumable.h), whose questions the device answers.
+ */
+#ifndef MILL_FIT_STAR_H
+#define MILL_FIT_STAR_H
+
+#include "kernels/star/admit.h"
+#include "kernels/star/epochs.h"
+#include "kernels/star/pair.h"
+#include "kernels/star/sample.h"
+
+/** Begin the first start. */
+MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
+{
+  slot->nonfinite = 0;
+  slot->best.have = 0;
+  slot->starts.i = 0;
+  slot->starts.doubt = MILL_DOUBT_NONE;
+  slot->starts.n_minimum = slot->starts.n_trail = 0;
+  slot->lead.n_jac = 0;
+  slot->polish.n_learned = 0;
+  slot->profile.n_round = 0;
+  slot->profile.has_arm = 0;
+  slot->settled = 0;
+  slot->fix_error = 1;
+}
+
+/** A start has ended, here or where an earlier one did: note its F, and of the first one how much it
+ *  is to be doubted. */
+MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
+{
+  const mill_polish *p = &slot->polish;
+  slot->rough = MILL_ROUGH_NONE;
+  slot->lead.arm = 0;
+  if (end != MILL_POLISH_GIVEN_UP) {
+    mill_best_keep(m, slot, end == MILL_POLISH_CONVERGED);
+    slot->starts.f[slot->starts.i] = p->have ? p->at.f : (double)INFINITY;
+  }
+  slot->starts.i++;
+  if (slot->starts.i == 1)
+    slot->starts.doubt = slot->best.have ? mill_fit_doubt(m, slot) : MILL_DOUBT_LOST;
+}
+
+/** After all starts: is the best one alone with its minimum, and has the model error been fixed
+ *  elsewhere than there?  All starts have it in common, so that their F can be compared. */
+MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_slot *slot)
+{
+  if (slot->starts.i > 2 && slot->best.have && mill_start_agree(slot) < 2)
+    slot->result.info |= MILL_INFO_TWO_MINIMA;
+  return slot->best.have && slot->settled <= (slot->best.i_start > 0) && !slot->starts.brief &&
+         mill_has_model_error(m, slot);
+}
+
+/** The solution in slot->theta. */
+MILL_HD static inline void mill_go_to_best(const mill_model *m, mill_slot *slot)
+{
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->best.end[j];
+}
+
+/** Take the last step back where it led uphill: it was not evaluated before. */
+MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
+{
+  const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
+  int moved = 0;
+  for (int j = 0; j < m->n_par; j++)
+    moved |= slot->best.end[j] != slot->best.at.theta[j];
+  if (!moved || f <= slot->best.at.f + MILL_POLISH_NOISE)
+    return 0;
+  for (int j = 0; j < m->n_par; j++)
+    slot->best.end[j] = slot->best.at.theta[j];
+  slot->profile.has_arm = 0;
+  return 1;
+}
+
+/** The row of the last evaluation; 0: a brief start has found a star, which is to have them all. */
+MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  slot->fit.warn = r->warn;
+  slot->fit.info = r->info;
+  mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
+  if (!slot->starts.brief || r->warn & MILL_WARN_NO_STAR)
+    return 1;
+  r->warn = slot->fit.warn;
+  r->info = slot->fit.info;
+  slot->starts.brief = 0;
+  return 0;
+}
+
+/** The fit of a prepared star from its guess to its row. */
+MILL_RESUMABLE(mill_fit_star, const mill_model *m, mill_slot *slot, mill_fit *f)
+{
+  MILL_BEGIN(f);
+  if (!mill_fit_admit(m, slot))
+    MILL_RETURN(f);
+  do {
+    mill_search_begin(slot);
+    do {
+      mill_start_begin(m, slot);
+      MILL_CALL(f, mill_descend(m, slot, &slot->descent));
+      mill_start_end(m, slot, slot->descent.end);
+    } while (mill_start_wanted(m, slot) || mill_start_faster(m, slot));
+    if (mill_starts_compare(m, slot))
+      MILL_CALL(f, mill_polish_again(m, slot, &f->again));
+    if (!slot->best.have) {
+      slot->result.warn |= MILL_WARN_NONFINITE;
+      mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
+      MILL_RETURN(f);
+    }
+    if (!m->set.fixed[MILL_PAR_VRAD]) {
+      MILL_CALL(f, mill_profile_run(m, slot, &slot->profile));
+      MILL_CALL(f, mill_epochs_run(m, slot, &slot->epochs));
+    }
+    do {
+      mill_go_to_best(m, slot);
+      MILL_ASK(f, m, slot, MILL_REQ_FINAL);
+    } while (mill_step_back(m, slot));
+  } while (!mill_fit_row(m, slot));
+  if (slot->result.status != MILL_STATUS_FITTED)
+    MILL_RETURN(f);
+  if (m->set.binaries)
+    MILL_CALL(f, mill_pair_run(m, slot, &slot->pair));
+  if (m->set.sample.max_eval > 0)
+    MILL_CALL(f, mill_sample_run(m, slot, &slot->sample));
+  MILL_END(f);
+}
+
+/** After the guess, and when the request has its answer in slot->eval: go on to the next request, or to
+ *  the end of the star.  A star that is held answers its caller's requests alone. */
+MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
+{
+  if (!slot->is_held && mill_fit_star(m, slot, &slot->fit) == MILL_HAS_ENDED)
+    slot->request = MILL_REQ_NONE;
+}
+
+#endif
