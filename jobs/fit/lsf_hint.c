@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 #include "src/system/log.h"
 

@@ -8,7 +8,7 @@
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 

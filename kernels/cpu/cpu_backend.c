@@ -14,19 +14,22 @@
 #include <omp.h>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_logic.h"
 #include "kernels/cpu/emulate.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/star/fit_star.h"
-#include "kernels/star/guess.h"
-#include "kernels/star/peak.h"
+#include "kernels/star/blocks/sample_weigh.h"
+#include "kernels/star/blocks/guess.h"
+#include "kernels/star/blocks/peak.h"
 #include "kernels/base/host_copy.h"
 #include "kernels/base/nvtx.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 
 #define answer_arm_f32 MILL_ISA_SYMBOL(mill_answer_arm_f32)
 #define answer_arm_f64 MILL_ISA_SYMBOL(mill_answer_arm_f64)
+#define resume_star    MILL_ISA_SYMBOL(mill_resume_star)
+#define sample_ahead   MILL_ISA_SYMBOL(mill_look_ahead)
 
 struct mill_device {
   int n_thread;
@@ -173,7 +176,7 @@ static void body_start(mill_block *b, void *arg)
     mill_block_guess_starts(b, t->m, t->slot[i]);
     MILL_SERIAL(b)
     {
-      mill_fit_resume(t->m, t->slot[i]);
+      resume_star(t->m, t->slot[i]);
     }
   }
   MILL_SERIAL(b)
@@ -464,7 +467,7 @@ static int look_ahead(const mill_model *m, mill_lane *lane, int n, mill_slot **a
       if (last[i] < 0)
         continue;
       memcpy(copy, active[last[i]], MILL_SLOT_COPY_BYTES);
-      last[i] = mill_sample_ahead(m, copy) ? n : -1;
+      last[i] = sample_ahead(m, copy) ? n : -1;
       if (last[i] < 0)
         continue;
       n_copy++;
@@ -515,7 +518,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
         slot->eval = active[i]->eval;
       count_answer(m, slot, &lane->timing);
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
-      mill_fit_resume(m, slot);
+      resume_star(m, slot);
       mill_range_end();
       lane->timing.pixel_s[phase] += lap_s(&last);
     }

@@ -14,7 +14,7 @@ enum {
   MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; not a multiple of a cache's sets */
 };
 
-/** mill_block_arm (kernels/star/likelihood.h). */
+/** mill_block_arm (kernels/star/blocks/likelihood.h). */
 typedef void mill_answer_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                              mill_workspace *work);
 mill_answer_arm MILL_ISA_SYMBOL(mill_answer_arm_f32), MILL_ISA_SYMBOL(mill_answer_arm_f64);

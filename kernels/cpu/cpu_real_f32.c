@@ -3,7 +3,7 @@
 #define MILL_PRECISION 32
 #include "kernels/cpu/cpu_real.h"
 #include "kernels/cpu/layer_product.h"
-#include "kernels/star/likelihood.h"
+#include "kernels/star/blocks/likelihood.h"
 
 void MILL_ISA_SYMBOL(mill_answer_arm_f32)(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int i_arm, mill_workspace *work)

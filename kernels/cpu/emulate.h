@@ -10,7 +10,7 @@
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 #include "kernels/math/vector.h"
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/polish.h"
 
 #define layer_product_f32 MILL_ISA_SYMBOL(mill_layer_product_f32)
 #define layer_product_f64 MILL_ISA_SYMBOL(mill_layer_product_f64)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products on a CPU: vectors of templates.  Included by kernels/star/guess.h. */
+/** The guess's products on a CPU: vectors of templates.  Included by kernels/star/blocks/guess.h. */
 #ifndef MILL_CPU_GUESS_TILE_H
 #define MILL_CPU_GUESS_TILE_H
 

@@ -12,7 +12,7 @@
 #include "kernels/cpu/pixel_taps.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/real.h"
-#include "kernels/star/pixel.h"
+#include "kernels/star/blocks/pixel.h"
 
 /** out = p t, a chunk of len pixels, zeros up to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)

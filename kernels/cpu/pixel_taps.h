@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "kernels/star/template.h"
+#include "kernels/star/blocks/template.h"
 
 enum {
   MILL_TAPS = 64,      /**< most grid points of a pixel */

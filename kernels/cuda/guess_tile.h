@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The guess's products and transforms on a GPU: four templates a thread, in 16 bytes each.  Included
- *  by kernels/star/guess.h. */
+ *  by kernels/star/blocks/guess.h. */
 #ifndef MILL_CUDA_GUESS_TILE_H
 #define MILL_CUDA_GUESS_TILE_H
 

@@ -13,7 +13,7 @@
 #include "kernels/cuda/mma.h"
 #include "kernels/math/block.h"
 #include "kernels/math/gram.h"
-#include "kernels/star/template.h"
+#include "kernels/star/blocks/template.h"
 
 enum {
   MILL_GRAM_PIXELS = 32, /**< that a warp takes at a time */

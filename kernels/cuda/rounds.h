@@ -11,17 +11,22 @@
 
 #include "kernels/math/activation.h"
 #include "kernels/cuda/device_view.h"
-#include "kernels/star/fit_star.h"
-#include "kernels/star/peak.h"
-#include "kernels/star/likelihood.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/peak.h"
+#include "kernels/star/blocks/likelihood.h"
+#include "kernels/star/blocks/prepare.h"
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
+#ifdef MILL_KERNEL_DIGEST
+#include "kernels/star/logic/fit_star.h"
+#endif
+#ifdef MILL_KERNEL_WEIGH
+#include "kernels/star/blocks/sample_weigh.h"
+#endif
 
 enum {
   STAR_THREADS = MILL_BLOCK_THREADS, /**< of the block that works on one star */
   STAR_WARPS = MILL_BLOCK_WARPS,
-  DIGEST_THREADS = 32, /**< a warp, of which one thread runs the state machine */
+  DIGEST_THREADS = 32, /**< a warp, of which one thread runs the logic */
   LIST_THREADS = 1024  /**< of the block that makes the list of a round */
 };
 /** The slot of this block in a pass that begins at entry first of the list; NULL: none.

@@ -116,7 +116,7 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 enum mill_epoch_flag { MILL_EPOCH_LIST(MILL_EPOCH_ENUM) };
 #undef MILL_EPOCH_ENUM
 
-/** Velocity of an epoch alone (kernels/star/epochs.h); NaN with a flag. */
+/** Velocity of an epoch alone (kernels/star/logic/epochs.h); NaN with a flag. */
 typedef struct mill_epoch_result {
   double vrad_km_s, vrad_err_km_s;
   double pair_vrad_km_s, pair_vrad_err_km_s; /**< of a second star; NaN: none */

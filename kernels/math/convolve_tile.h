@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of rotation and of the resolution matrix (kernels/star/template.h), none of them near an end
+/** Tiles of rotation and of the resolution matrix (kernels/star/blocks/template.h), none of them near an end
  *  of their row.  Each backend's convolve_tile.h (kernels/math/primitives.h) gives
  *
  *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  numbers of a tile

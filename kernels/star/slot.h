@@ -52,7 +52,7 @@ typedef struct mill_segment {
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/model_error.h): d and is have the part that is independent from
+  /* model error (kernels/star/blocks/model_error.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
   int n_share;           /**< segments that share it, once it is fixed */
@@ -141,46 +141,6 @@ MILL_HD static inline int mill_pair_offset(const mill_model *m, int i_arm)
 {
   const int j = mill_par_offset(m, i_arm);
   return j < 0 ? -1 : j + m->n_arm;
-}
-
-/** Is this parameter fixed in the fit of this star?  Offsets are a pair's, of neither star. */
-MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
-{
-  if (j < m->n_deriv)
-    return m->set.fixed[j];
-  return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
-}
-
-/** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */
-MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
-{
-  return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
-}
-
-/** Gaussian prior of a parameter; sigma 0: none. */
-MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
-{
-  if (j >= m->n_deriv)
-    return m->set.velocity_offset_sigma_km_s;
-  return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
-}
-
-MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
-{
-  if (j >= m->n_deriv)
-    return 0.0;
-  return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
-}
-
-/** What it adds to F where the parameter is x. */
-MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
-                                                double x)
-{
-  const double sigma = mill_prior_sigma(m, slot, j);
-  if (!(sigma > 0.0))
-    return 0.0;
-  const double u = (x - mill_prior_mean(m, slot, j)) / sigma;
-  return u * u;
 }
 
 /** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a template

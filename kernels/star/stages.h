@@ -53,7 +53,7 @@ typedef struct mill_point {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR];
 } mill_point;
 
-/** Work space of the initial guess (kernels/star/guess.h). */
+/** Work space of the initial guess (kernels/star/blocks/guess.h). */
 typedef struct mill_guess_space {
   double *chisq; /**< [n_templ][2 * guess_half + 1] */
   double *least; /**< [n_templ] of them; infinite: no choice any more */
@@ -71,7 +71,7 @@ enum mill_doubt {
 
 enum { MILL_MAX_TRAIL = 48 };
 
-/** Starts of a fit, and the end of each (kernels/star/starts.h). */
+/** Starts of a fit, and the end of each (kernels/star/logic/starts.h). */
 typedef struct mill_starts {
   double theta[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
                                                    after them a faster rotator than the solution */
@@ -129,7 +129,7 @@ typedef struct mill_epoch {
   /** The request asks for f at first + i step, i < n. */
   int n;
   double first, step, f[MILL_N_PROFILE];
-  /* of two stars (kernels/star/pair_epochs.h) */
+  /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;                  /**< of its residuals alone, as that of the pair */
   double shift[2], pair_err[2]; /**< velocities less those of the stars, and their errors */
   double from, best[2], least;  /**< of a search: the first star's, the best ones, and their F */
@@ -137,7 +137,7 @@ typedef struct mill_epoch {
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
-/** Frame of the searches for the velocities of epochs (kernels/star/epochs.h). */
+/** Frame of the searches for the velocities of epochs (kernels/star/logic/epochs.h). */
 typedef struct mill_epochs {
   int place;
   mill_call_frame search, again;
@@ -155,7 +155,7 @@ typedef struct mill_simplex {
   int done;              /**< this start has had its simplex */
 } mill_simplex;
 
-/** State of the Levenberg-Marquardt polish (kernels/star/polish.h). */
+/** State of the Levenberg-Marquardt polish (kernels/star/logic/polish.h). */
 typedef struct mill_polish {
   mill_point at; /**< current accepted point; f includes hull and priors */
   /** [n_par][n_par] what steps taught of its curvature beyond hess. */
@@ -171,7 +171,7 @@ typedef struct mill_polish {
   int have;       /**< `at` holds a point */
 } mill_polish;
 
-/** Frame of the way from a start to a minimum, and how it ended (kernels/star/descend.h). */
+/** Frame of the way from a start to a minimum, and how it ended (kernels/star/logic/descend.h). */
 typedef struct mill_descent {
   int place;
   int end; /**< enum mill_polish_outcome */
@@ -204,7 +204,7 @@ typedef struct mill_best {
   int i_start; /**< the start that found it */
 } mill_best;
 
-/** State of the velocity profile (kernels/star/profile.h). */
+/** State of the velocity profile (kernels/star/logic/profile.h). */
 typedef struct mill_profile {
   int place;
   double vel[MILL_N_PROFILE]; /**< of the request */
@@ -227,7 +227,7 @@ typedef struct mill_kept {
 /** Velocities of two stars differ by this at most, km/s: in contact they are slower. */
 #define MILL_PAIR_MOST_APART 500.0
 
-/** State of the fit of two stars (kernels/star/pair.h).  Parameters of a star and its companion's:
+/** State of the fit of two stars (kernels/star/logic/pair.h).  Parameters of a star and its companion's:
  *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
  *  that of the first one. */
 typedef struct mill_pair {
@@ -261,7 +261,7 @@ enum {
   MILL_DENSITY_PARTS = 2, /**< of its samples, whose sums are made side by side */
 };
 
-/** One Student's t of a proposal (kernels/star/proposal.h). */
+/** One Student's t of a proposal (kernels/star/logic/proposal.h). */
 typedef struct mill_part {
   double share; /**< of the draws of its proposal */
   double n;     /**< of all draws up to the last look at the weights */
@@ -270,7 +270,7 @@ typedef struct mill_part {
   double ln_peak;                           /**< ln of its density there, but for a constant */
 } mill_part;
 
-/** State of the points that sample a star's posterior (kernels/star/sample.h). */
+/** State of the points that sample a star's posterior (kernels/star/logic/sample.h). */
 typedef struct mill_sample {
   int place;
   uint64_t identity;           /**< of the star's random numbers */
@@ -295,7 +295,7 @@ typedef struct mill_sample {
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
-/** Frame of the whole fit (kernels/star/fit_star.h). */
+/** Frame of the whole fit (kernels/star/logic/fit_star.h). */
 typedef struct mill_fit {
   int place;
   mill_call_frame again;
@@ -310,8 +310,8 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
-  double density[MILL_DENSITY_PARTS * MILL_N_DENSITY]; /**< kernels/star/marginal.h */
-  double mean[MILL_MAX_PAR + 1];                       /**< kernels/star/proposal.h, as the next */
+  double density[MILL_DENSITY_PARTS * MILL_N_DENSITY]; /**< kernels/star/blocks/marginal.h */
+  double mean[MILL_MAX_PAR + 1]; /**< kernels/star/logic/proposal.h, as the next */
   double moment[(MILL_MAX_PAR + 1) * (MILL_MAX_PAR + 1)];
 } mill_fit_space;
 

@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"
 
 enum {

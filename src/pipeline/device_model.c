@@ -7,7 +7,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
-#include "kernels/star/spline_filter.h"
+#include "kernels/star/blocks/spline_filter.h"
 #include "src/pipeline/rough_tangents.h"
 
 enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cache */

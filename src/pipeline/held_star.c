@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/memory.h"
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/parameters.h"
 #include "src/pipeline/pipeline_parts.h"
 
 enum {

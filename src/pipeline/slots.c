@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 
 /** Slots get their first memory in blocks of about this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)

@@ -22,6 +22,7 @@ static void marked_barrier(mill_block *b, const char *function, int line);
 #define MILL_ISA_NAME   "dropped"
 extern const struct mill_backend mill_backend_cpu_dropped;
 #include "kernels/cpu/cpu_backend.c"
+#include "kernels/cpu/cpu_logic.c"
 #include "kernels/cpu/cpu_real_f32.c"
 
 #include "tests/conformance/branches.h"

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "kernels/star/likelihood.h"
-#include "kernels/star/spline_filter.h"
+#include "kernels/star/blocks/likelihood.h"
+#include "kernels/star/blocks/spline_filter.h"
 #include "tests/test_library.h"
 
 enum { BENCH_PIX = 512, BENCH_ROW = 10, BENCH_DIAG = 11 };

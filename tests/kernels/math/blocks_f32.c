@@ -2,7 +2,7 @@
 #define MILL_PRECISION 32
 #include "tests/kernels/math/blocks_f32.h"
 
-#include "kernels/star/likelihood.h"
+#include "kernels/star/blocks/likelihood.h"
 
 void blocks_f32_flux(mill_block *b, const mill_model_arm *arm, double mean, float *row)
 {

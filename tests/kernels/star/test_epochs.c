@@ -2,7 +2,7 @@
 /* The searches for the velocities of epochs, on likelihoods with known minima. */
 #include "tests/mill_test.h"
 
-#include "kernels/star/fit_star.h"
+#include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
 MILL_TEST(probabilities_of_chi_squares)

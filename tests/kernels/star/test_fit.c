@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "kernels/star/fit_star.h"
+#include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
 /* the function's own: a second valley, and derivatives that lie in the first Jacobians */

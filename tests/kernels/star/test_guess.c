@@ -3,7 +3,7 @@
 #define MILL_PRECISION 32 /* as who runs the guess has it */
 #include "tests/mill_test.h"
 
-#include "kernels/star/guess.h"
+#include "kernels/star/blocks/guess.h"
 #include "src/pipeline/guess_table.h"
 #include "tests/kernels/math/block_bench.h"
 

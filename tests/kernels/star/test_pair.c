@@ -3,7 +3,7 @@
 #include "tests/mill_test.h"
 
 #include "kernels/math/linalg.h"
-#include "kernels/star/fit_star.h"
+#include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
 /** Parameters of both stars, ln of their ratio in the only arm with data, and its offset. */

@@ -2,7 +2,7 @@
 /* The polish on functions with a known minimum: quadratics, a valley, walls. */
 #include "tests/mill_test.h"
 
-#include "kernels/star/fit_star.h"
+#include "kernels/star/logic/fit_star.h"
 #include "tests/test_library.h"
 #include "tests/kernels/star/paraboloid.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/star/prepare.h"
+#include "kernels/star/blocks/prepare.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
 #include "tests/test_library.h"

@@ -3,7 +3,8 @@
  * modes.  The test answers each request in the place of the likelihood. */
 #include "tests/mill_test.h"
 
-#include "kernels/star/sample.h"
+#include "kernels/star/blocks/sample_weigh.h"
+#include "kernels/star/logic/sample.h"
 #include "tests/kernels/star/paraboloid.h"
 
 enum { MOST = 20000, N_DRAW = 400 };

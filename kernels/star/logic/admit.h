@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What is decided of a star between guess and fit: can it be fitted, which parameters are free, where
  *  does it start?
- *
- *  Serial code, run by one thread of a star's block.
  */
 #ifndef MILL_ADMIT_H
 #define MILL_ADMIT_H
 
-#include "kernels/star/polish.h"
-#include "kernels/star/row.h"
+#include "kernels/star/logic/polish.h"
+#include "kernels/star/logic/row.h"
 
 /** Has the star data to be fitted?  Fills S/N and pixel counts. */
 MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slot *slot)

@@ -10,7 +10,7 @@
 
 #include "kernels/math/select.h"
 #include "kernels/math/vector.h"
-#include "kernels/star/lsf.h"
+#include "kernels/star/blocks/lsf.h"
 
 /** Templates are called too broad where sigma is below this times theirs, and FIT_INFO reports it
  *  when at least the second fraction of the pixels is concerned. */

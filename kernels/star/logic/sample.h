@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The posterior of one star by importance sampling, where its fit has ended.
  *
- *  Each round answers one point of the proposal (kernels/star/proposal.h), so that all stars of a
+ *  Each round answers one point of the proposal (kernels/star/logic/proposal.h), so that all stars of a
  *  batch are one batch of values.  Density: exp(-F/2) with the fit's priors and hull penalty, flat
  *  within the limits in VRAD, v sin i itself, labels and velocity offsets.  Points beyond the
  *  limits or, by the penalty's chance, the hulls are refused and cost nothing.  When the effective
@@ -12,24 +12,13 @@
 #ifndef MILL_SAMPLE_H
 #define MILL_SAMPLE_H
 
-#include "kernels/star/sample_summary.h"
-#include "kernels/star/starts.h"
+#include "kernels/star/logic/proposal.h"
+#include "kernels/star/logic/starts.h"
 
 /** Minima that the first proposal is about: above the solution's F by less than this, and further
  *  apart than this in errors. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
-/** Effective size by points from which a proposal is not changed. */
-#define MILL_SAMPLE_GOOD 0.7
-/** Points by what the effective size so far promises, and at least by those that are there. */
-#define MILL_SAMPLE_SPARE 1.03
-#define MILL_SAMPLE_STEP  0.05
-
-/** Relative difference of one spectrum's chi-squares on different processors at most: float32
- *  leaves some 1e-6. */
-#define MILL_SAMPLE_SAME 1e-4
-/** F at the end of a fit that begins at the solution is higher by less: by some 0.05. */
-#define MILL_SAMPLE_RISE 5.0
 
 enum {
   MILL_SAMPLE_FIRST = 40,  /**< points of the first proposal by free parameter */
@@ -108,54 +97,11 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** The answer to MILL_REQ_WEIGH: the posterior, or how many more points there are to be. */
-MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mill_slot *slot)
-{
-  mill_sample *s = &slot->sample;
-  const int n = s->n_point, most = m->set.sample.max_eval;
-  if (slot->n_free == 0 || s->n_part == 0) {
-    mill_block_post_end(b, m, slot, slot->n_free == 0);
-    return;
-  }
-  MILL_SERIAL(b)
-  {
-    for (int p = s->first_part; p < s->n_part; p++)
-      s->part[p].n = s->part[p].share * (double)(s->n_draw - s->first_draw);
-  }
-  MILL_BARRIER(b);
-  const double ln_most = mill_block_points_weigh(b, m, slot);
-  const double pareto = mill_block_weights_pareto(b, n, s->ln_w, s->sorted, slot->space.density);
-  const double own = mill_block_points_size(b, slot, s->first_point);
-  const double size = s->first_point > 0 ? mill_block_points_size(b, slot, 0) : own;
-  const int enough = size >= m->set.sample.least_ess && pareto <= MILL_POST_PARETO;
-  const double part = own / (double)(n - s->first_point);
-  const int is_good = part >= MILL_SAMPLE_GOOD && pareto <= MILL_POST_PARETO;
-  MILL_SERIAL(b)
-  {
-    s->ln_most = ln_most;
-    s->pareto = pareto;
-  }
-  MILL_BARRIER(b);
-  if (enough || s->is_last || n == most) {
-    mill_block_post_end(b, m, slot, enough);
-    return;
-  }
-  const int has_learned = !is_good && mill_block_points_learn(b, m, slot);
-  MILL_SERIAL(b)
-  {
-    const double missing = m->set.sample.least_ess - size;
-    double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / part : (double)n;
-    more = fmax(more, MILL_SAMPLE_STEP * (double)n);
-    if (!is_good)
-      more = more < (double)n ? more : (double)n;
-    if (has_learned) {
-      s->first_point = n;
-      s->first_draw = s->n_draw;
-    }
-    s->n_target = (double)n + more < (double)most ? n + (int)more + 1 : most;
-  }
-  MILL_BARRIER(b);
-}
+/** Relative difference of one spectrum's chi-squares on different processors at most: float32
+ *  leaves some 1e-6. */
+#define MILL_SAMPLE_SAME 1e-4
+/** F at the end of a fit that begins at the solution is higher by less: by some 0.05. */
+#define MILL_SAMPLE_RISE 5.0
 
 /** Is the spectrum another than that of the row that the sample starts from?  The chi-square of the
  *  continuum without model error depends on the pixels alone, F on wavelengths and line-spread

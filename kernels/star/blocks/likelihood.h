@@ -8,9 +8,9 @@
 
 #include "kernels/math/primitives.h"
 #include "kernels/star/arm_velocity.h"
-#include "kernels/star/companion.h"
-#include "kernels/star/model_error.h"
-#include "kernels/star/template.h"
+#include "kernels/star/blocks/companion.h"
+#include "kernels/star/blocks/model_error.h"
+#include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.

@@ -3,8 +3,8 @@
 #ifndef MILL_ROW_H
 #define MILL_ROW_H
 
-#include "kernels/star/epochs.h"
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/epochs.h"
+#include "kernels/star/logic/polish.h"
 
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0

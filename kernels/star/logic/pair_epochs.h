@@ -7,12 +7,12 @@
  *  at all velocities of both.  Before some turns the velocities alone settle, without rotation, and
  *  once more from where both are exchanged.
  *
- *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Two stars").
+ *  docs/science/numerics.md, "Two stars".
  */
 #ifndef MILL_PAIR_EPOCHS_H
 #define MILL_PAIR_EPOCHS_H
 
-#include "kernels/star/epochs.h"
+#include "kernels/star/logic/epochs.h"
 
 /** Velocities of two stars differ by this part of the width of the lines that one star has at least: closer,
  *  what is wrong of its template would be taken for a second one. */

@@ -8,7 +8,7 @@
 #include "kernels/math/doppler.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/spline_tile.h"
-#include "kernels/star/pixel.h"
+#include "kernels/star/blocks/pixel.h"
 
 /** Reach of the second filter that makes a spline, and the numbers that a tile of one takes. */
 enum {
@@ -200,7 +200,7 @@ MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const doubl
  *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
  *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
  *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
- *  points and applied as short filters in turn (kernels/star/spline_filter.h); the
+ *  points and applied as short filters in turn (kernels/star/blocks/spline_filter.h); the
  *  natural ends (Z = 0) add a decaying solution from each side. */
 MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, const mill_real *y,
                                      mill_real *bend)

@@ -6,14 +6,14 @@
  *  broad.  So a scan over many line widths begins the searches anew, then the labels are fitted
  *  with each epoch at its velocity, and the searches are repeated with that template.
  *
- *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Epochs").
+ *  docs/science/numerics.md, "Epochs".
  */
 #ifndef MILL_EPOCHS_H
 #define MILL_EPOCHS_H
 
 #include "kernels/star/arm_velocity.h"
-#include "kernels/star/descend.h"
-#include "kernels/star/profile.h"
+#include "kernels/star/logic/descend.h"
+#include "kernels/star/logic/profile.h"
 
 /** First step of a search, in errors of the epoch if all had the same weight. */
 #define MILL_EPOCH_STEP 2.0

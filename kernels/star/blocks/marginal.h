@@ -11,7 +11,7 @@
 
 #include "kernels/math/block.h"
 #include "kernels/particles/density.h"
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/parameters.h"
 
 /** A valley parts two modes where its density is below this part of the lower summit's. */
 #define MILL_MODE_VALLEY 0.5

@@ -15,8 +15,8 @@
 #include "kernels/math/activation.h"
 #include "kernels/math/block.h"
 #include "kernels/math/linalg.h"
-#include "kernels/star/prepare.h"
-#include "kernels/star/template.h"
+#include "kernels/star/blocks/prepare.h"
+#include "kernels/star/blocks/template.h"
 #include MILL_PRIMITIVES_PIXEL_SUMS
 
 /** The segment's data alone, as prepared. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows at the pixels of two stars in one spectrum (kernels/star/pair.h): those of the companion are
+/** Rows at the pixels of two stars in one spectrum (kernels/star/logic/pair.h): those of the companion are
  *  kept with the segment, in its own unit, and added to the star's. */
 #ifndef MILL_COMPANION_H
 #define MILL_COMPANION_H
 
-#include "kernels/star/template.h"
+#include "kernels/star/blocks/template.h"
 
 /** Has the segment a companion's rows? */
 MILL_HD_INLINE int mill_is_paired(const mill_segment *s)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The way from a start to a minimum: polish, where it goes wrong a simplex, and the next method where
  *  one fails.
- *
- *  Serial code, run by one thread of a star's block.
  */
 #ifndef MILL_DESCEND_H
 #define MILL_DESCEND_H
 
-#include "kernels/star/simplex.h"
-#include "kernels/star/starts.h"
+#include "kernels/star/logic/simplex.h"
+#include "kernels/star/logic/starts.h"
 
 /** Two minima tie when their F differ by less, in units of the reduced chi-square. */
 #define MILL_TWO_MINIMA_GAP 4.0

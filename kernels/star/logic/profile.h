@@ -2,13 +2,13 @@
 /** Likelihood of the velocity about the solution: its grids, and the moments that are VRAD_ERR,
  *  VRAD_SKEW and VRAD_KURT.
  *
- *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Velocity profile").
+ *  docs/science/numerics.md, "Velocity profile".
  */
 #ifndef MILL_PROFILE_H
 #define MILL_PROFILE_H
 
 #include "kernels/math/quartic.h"
-#include "kernels/star/slot.h"
+#include "kernels/star/logic/parameters.h"
 
 /** Where the quartic through the first grid is believed: F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4,
  * x in widths that the curvature promises, has its minimum within half a width, c2 about 1, and c3

@@ -3,7 +3,7 @@
 #ifndef MILL_SIMPLEX_H
 #define MILL_SIMPLEX_H
 
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/polish.h"
 
 /** First step of a simplex along each axis and its tolerances in value and in each
  *  coordinate; coordinates are such that F rises by about their square. */

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fit of one star.
- *
- *  Serial code, run by one thread of a star's block after each round: a resumable function
- *  (kernels/star/resumable.h), whose questions the device answers.
+/** The fit of one star: a resumable function (kernels/star/resumable.h), whose questions the device
+ *  answers.  One thread of the star's block runs it, as all of this folder, after each round.
  */
 #ifndef MILL_FIT_STAR_H
 #define MILL_FIT_STAR_H
 
-#include "kernels/star/admit.h"
-#include "kernels/star/epochs.h"
-#include "kernels/star/pair.h"
-#include "kernels/star/sample.h"
+#include "kernels/star/logic/admit.h"
+#include "kernels/star/logic/epochs.h"
+#include "kernels/star/logic/pair.h"
+#include "kernels/star/logic/sample.h"
 
 /** Begin the first start. */
 MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)

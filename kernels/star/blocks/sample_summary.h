@@ -6,8 +6,8 @@
 #ifndef MILL_SAMPLE_SUMMARY_H
 #define MILL_SAMPLE_SUMMARY_H
 
-#include "kernels/star/marginal.h"
-#include "kernels/star/proposal.h"
+#include "kernels/star/blocks/marginal.h"
+#include "kernels/star/logic/proposal.h"
 
 #define MILL_POST_SHARE 0.01 /**< of the samples, for the flags LIMIT and HULL */
 /** Quantiles from which a marginal density reaches to the same one from above. */

@@ -15,7 +15,8 @@
 
 #include "kernels/math/fourier.h"
 #include "kernels/math/hull.h"
-#include "kernels/star/likelihood.h"
+#include "kernels/star/blocks/likelihood.h"
+#include "kernels/star/logic/parameters.h"
 
 static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 

@@ -9,13 +9,14 @@
  *  place (a Schur complement), and F, gradient and curvature of the star are those of the fit of
  *  both.  A few turns end in the joint minimum, with the joint covariance.
  *
- *  Serial code, run by one thread of a star's block (docs/science/numerics.md, "Two stars").
+ *  docs/science/numerics.md, "Two stars".
  */
 #ifndef MILL_PAIR_H
 #define MILL_PAIR_H
 
-#include "kernels/star/pair_epochs.h"
-#include "kernels/star/row.h"
+#include "kernels/star/logic/pair_epochs.h"
+#include "kernels/star/logic/pair_follow.h"
+#include "kernels/star/logic/pair_row.h"
 
 /** Two stars are tried where the residuals' peak has this significance, or the lesser one where
  *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one, by the root of the reduced
@@ -30,12 +31,8 @@
 #define MILL_PAIR_BROAD      30.0
 #define MILL_PAIR_SHARP      10.0
 #define MILL_PAIR_GAIN       40.0
-/** The first ratio of their fluxes, its limits and largest step, in ln; and its typical
- *  uncertainty. */
+/** The first ratio of their fluxes. */
 #define MILL_PAIR_RATIO 0.3
-#define MILL_PAIR_LEAST (-4.0)
-#define MILL_PAIR_STEP  0.7
-#define MILL_PAIR_SCALE 0.3
 /** Typical uncertainties within which a companion follows, and in the last turns, whose
  *  curvature makes the errors. */
 #define MILL_PAIR_TRUST   3.0
@@ -52,29 +49,6 @@ enum {
   MILL_PAIR_LATER_JAC = 6,
   MILL_PAIR_MOST_JAC = 12
 };
-
-/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of both. */
-MILL_HD static inline int mill_pair_n(const mill_model *m)
-{
-  return m->n_par + m->n_arm;
-}
-
-/** Of a companion's parameter: is it free, and its typical uncertainty. */
-MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
-{
-  const double *theta = slot->pair.theta[1 - slot->pair.star];
-  if (k >= m->n_deriv + m->n_arm)
-    return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
-  if (k >= m->n_deriv)
-    return slot->result.n_pix[k - m->n_deriv] > 0;
-  return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
-}
-
-MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
-{
-  const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
-  return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
-}
 
 /** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a second
  *  one lowers F by their errors too. */
@@ -243,108 +217,6 @@ MILL_RESUMABLE(mill_pair_epochs_look, const mill_model *m, mill_slot *slot, mill
   MILL_END(f);
 }
 
-/** Offsets move both stars: the sums of each, and their priors, among the companion's parameters. */
-MILL_HD_CALLED static inline void mill_pair_join_offsets(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  const mill_eval *e = &slot->eval;
-  const int np = m->n_par, n_all = mill_pair_n(m);
-  for (int j = m->n_deriv; j < np; j++) {
-    const int k = j + m->n_arm;
-    const double sigma = mill_prior_sigma(m, slot, j), weight = 1.0 / (sigma * sigma);
-    double *own = p->own + k * MILL_MAX_PAR, *cross = p->cross + k * MILL_MAX_PAR;
-    own[k] += cross[j] + e->hess[j * np + j] + weight; /* and once more below */
-    for (int i = 0; i < n_all; i++) {
-      own[i] += p->cross[i * MILL_MAX_PAR + j];
-      if (i != k)
-        p->own[i * MILL_MAX_PAR + k] = own[i];
-    }
-    for (int l = 0; l < m->n_deriv; l++)
-      cross[l] += e->hess[j * np + l];
-    p->grad[k] += e->grad[j] + 2.0 * weight * slot->theta[j];
-  }
-}
-
-/** The companion's parameters at their best: F, gradient and curvature of the star's alone.  0: the
- *  curvature is not positive definite. */
-MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  mill_eval *e = &slot->eval;
-  const int np = m->n_par, n_all = mill_pair_n(m);
-  int idx[MILL_MAX_PAR], n = 0;
-  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1];
-  mill_pair_join_offsets(m, slot);
-  for (int k = 0; k < n_all; k++) {
-    p->next.follow[k] = p->next.variance[k] = 0.0;
-    for (int j = 0; j < np; j++)
-      p->next.along[k * MILL_MAX_PAR + j] = 0.0;
-    if (mill_pair_free(m, slot, k))
-      idx[n++] = k;
-  }
-  for (int r = 0; r < n; r++) {
-    const double width = p->trust * mill_pair_scale(m, idx[r]);
-    for (int c = 0; c < n; c++)
-      a[r * n + c] =
-          p->own[idx[r] * MILL_MAX_PAR + idx[c]] + (r == c ? 1.0 / (width * width) : 0.0);
-  }
-  if (mill_cholesky(n, a, n) != 0)
-    return 0;
-  mill_cholesky_inverse(n, a, n, inverse, n);
-  for (int r = 0; r < n; r++) {
-    const int k = idx[r];
-    p->next.variance[k] = inverse[r * n + r];
-    for (int c = 0; c < n; c++) {
-      const double *cross = p->cross + idx[c] * MILL_MAX_PAR;
-      p->next.follow[k] -= 0.5 * inverse[r * n + c] * p->grad[idx[c]];
-      for (int j = 0; j < np; j++)
-        p->next.along[k * MILL_MAX_PAR + j] -= inverse[r * n + c] * cross[j];
-    }
-  }
-  for (int r = 0; r < n; r++) {
-    const int k = idx[r];
-    const double *cross = p->cross + k * MILL_MAX_PAR;
-    e->f += 0.5 * p->grad[k] * p->next.follow[k];
-    for (int j = 0; j < np; j++) {
-      e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
-      for (int l = 0; l < np; l++)
-        e->hess[j * np + l] += cross[j] * p->next.along[k * MILL_MAX_PAR + l];
-    }
-  }
-  return 1;
-}
-
-/** Step of a companion's parameter to where the star's turn ends, at most `most`. */
-MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
-                                            double most)
-{
-  const mill_pair *p = &slot->pair;
-  const double *end = p->theta[p->star], *at = slot->polish.at.theta;
-  double step = p->at.follow[k];
-  for (int j = 0; j < m->n_par; j++)
-    step += p->at.along[k * MILL_MAX_PAR + j] *
-            (mill_par_inner(m, j, end[j]) - mill_par_inner(m, j, at[j]));
-  return step < -most ? -most : (step > most ? most : step);
-}
-
-/** Let the ratios and offsets follow the star to the end of its turn. */
-MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  for (int j = m->n_deriv; j < m->n_par; j++) {
-    const double step = mill_pair_step(m, slot, j + m->n_arm, mill_par_limit(m, j));
-    p->theta[0][j] += step;
-    p->theta[1][j] += step;
-  }
-  for (int a = 0; a < m->n_arm; a++) {
-    const double step = mill_pair_step(m, slot, m->n_deriv + a, MILL_PAIR_STEP);
-    const double was = p->ln_ratio[a], ln = was + step;
-    p->ln_ratio[a] =
-        ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
-  }
-}
-
 /** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
 MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mill_slot *slot)
 {
@@ -454,50 +326,6 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   return 1;
 }
 
-/** A star's errors of the row, from the covariance at the end of its last turn. */
-MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
-                                            const mill_point *at, const double *end)
-{
-  slot->best.at = *at;
-  for (int j = 0; j < m->n_par; j++)
-    slot->best.end[j] = end[j];
-  if (!mill_fit_covariance(m, slot))
-    slot->result.warn |= MILL_WARN_BAD_HESSIAN;
-  slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
-}
-
-/** The second star into the row; the row itself is the first one's. */
-MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
-{
-  mill_fit_result *r = &slot->result;
-  const mill_pair *p = &slot->pair;
-  mill_pair_errors(m, slot, &p->point, p->theta[1]);
-  r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
-  r->pair_vrad_err_km_s = r->vrad_err_km_s;
-  r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
-  r->pair_vsini_err_km_s = r->vsini_err_km_s;
-  for (int l = 0; l < m->n_label; l++) {
-    r->pair_label[l] = p->theta[1][MILL_PAR_LABEL0 + l];
-    r->pair_label_err[l] = r->label_err[l];
-  }
-}
-
-/** Error of ln of an arm's ratio, or of an offset, by the covariance of the row's star. */
-MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
-{
-  const mill_pair *p = &slot->pair;
-  const int nd = m->n_deriv;
-  const double *along = p->at.along + k * MILL_MAX_PAR, scale = slot->result.err_scale;
-  double var = p->at.variance[k] * scale * scale, slope[MILL_MAX_PAR];
-  for (int i = 0; i < nd; i++) /* COVAR is of v sin i */
-    slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
-  for (int i = 0; i < nd; i++)
-    for (int j = i; j < nd; j++)
-      var += (i == j ? 1.0 : 2.0) * slope[i] * slope[j] *
-             slot->result.covar[i * nd - i * (i - 1) / 2 + (j - i)];
-  return sqrt(var);
-}
-
 /** F of both stars is known: take them for the row; 0: it stays. */
 MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot *slot)
 {
@@ -526,29 +354,6 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
   r->info = slot->fit.info | MILL_INFO_PAIR;
   mill_pair_epochs_row(slot);
   return 1;
-}
-
-/** The row of two stars. */
-MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
-{
-  mill_fit_result *r = &slot->result;
-  slot->n_free += m->n_deriv + m->n_arm;
-  r->vrad_skew = r->vrad_kurt = (double)NAN;
-  mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
-  r->pair_vrad_err_km_s *= r->err_scale;
-  r->pair_vsini_err_km_s *= r->err_scale;
-  for (int l = 0; l < m->n_label; l++)
-    r->pair_label_err[l] *= r->err_scale;
-  for (int a = 0; a < m->n_arm; a++) {
-    const int j = mill_par_offset(m, a);
-    if (r->n_pix[a] > 0)
-      r->flux_ratio_err[a] = r->flux_ratio[a] * mill_pair_error(m, slot, m->n_deriv + a);
-    if (j >= 0 && !slot->no_offset[a])
-      r->vrad_offset_err_km_s[a] = mill_pair_error(m, slot, j + m->n_arm);
-  }
-  for (int i = 0; i < slot->n_epoch; i++)
-    slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
-  slot->pair.is_fitted = 0;
 }
 
 /** Look for a second star in a finished row, and make the row that of both. */

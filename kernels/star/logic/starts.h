@@ -2,14 +2,13 @@
 /** Doubts about a star's first solution, and the other starts that they justify.
  *
  *  The starts are the guess's best templates, each with labels apart from those of the others
- *  (kernels/star/guess.h).  An easy star has one; the limits below were chosen on 984 spectra of
- *  MILES and 200 simulated stars of DESI (docs/science/numerics.md).  Serial code, run by one
- *  thread of a star's block.
+ *  (kernels/star/blocks/guess.h).  An easy star has one; the limits below were chosen on 984 spectra of
+ *  MILES and 200 simulated stars of DESI (docs/science/numerics.md).
  */
 #ifndef MILL_STARTS_H
 #define MILL_STARTS_H
 
-#include "kernels/star/polish.h"
+#include "kernels/star/logic/polish.h"
 
 /** A star that had a second start and seems to rotate faster than this (km/s) is also
  *  started from its solution with v sin i times MILL_FASTER: in noise broad lines are

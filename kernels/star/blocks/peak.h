@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The answer to MILL_REQ_PEAK, of all arms together: do the residuals of the last model look like a
- *  second star (kernels/star/pair.h)? */
+ *  second star (kernels/star/logic/pair.h)? */
 #ifndef MILL_PEAK_H
 #define MILL_PEAK_H
 
-#include "kernels/star/guess.h"
+#include "kernels/star/blocks/guess.h"
 
 /** A peak is one where the correlation function is this many times its own rms: templates that are
  *  wrong raise all of it. */

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The logic of a fit, the same for templates of either type. */
+#include "kernels/cpu/cpu_logic.h"
+#include "kernels/star/logic/fit_star.h"
+
+void MILL_ISA_SYMBOL(mill_resume_star)(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_resume(m, slot);
+}
+
+int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy)
+{
+  return mill_sample_ahead(m, copy);
+}

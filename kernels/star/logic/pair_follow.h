@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** How a star's companion follows it: by the curvature of all parameters, each of the companion's is at
+ *  its best for any step of the star (a Schur complement).
+ *
+ *  docs/science/numerics.md, "Two stars".
+ */
+#ifndef MILL_PAIR_FOLLOW_H
+#define MILL_PAIR_FOLLOW_H
+
+#include "kernels/math/linalg.h"
+#include "kernels/star/logic/parameters.h"
+
+/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of both. */
+MILL_HD static inline int mill_pair_n(const mill_model *m)
+{
+  return m->n_par + m->n_arm;
+}
+
+/** Of a companion's parameter: is it free, and its typical uncertainty. */
+MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
+{
+  const double *theta = slot->pair.theta[1 - slot->pair.star];
+  if (k >= m->n_deriv + m->n_arm)
+    return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
+  if (k >= m->n_deriv)
+    return slot->result.n_pix[k - m->n_deriv] > 0;
+  return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
+}
+
+/** Typical uncertainty of ln of the ratio of fluxes. */
+#define MILL_PAIR_SCALE 0.3
+
+MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
+{
+  const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
+  return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
+}
+
+/** Offsets move both stars: the sums of each, and their priors, among the companion's parameters. */
+MILL_HD_CALLED static inline void mill_pair_join_offsets(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  const mill_eval *e = &slot->eval;
+  const int np = m->n_par, n_all = mill_pair_n(m);
+  for (int j = m->n_deriv; j < np; j++) {
+    const int k = j + m->n_arm;
+    const double sigma = mill_prior_sigma(m, slot, j), weight = 1.0 / (sigma * sigma);
+    double *own = p->own + k * MILL_MAX_PAR, *cross = p->cross + k * MILL_MAX_PAR;
+    own[k] += cross[j] + e->hess[j * np + j] + weight; /* and once more below */
+    for (int i = 0; i < n_all; i++) {
+      own[i] += p->cross[i * MILL_MAX_PAR + j];
+      if (i != k)
+        p->own[i * MILL_MAX_PAR + k] = own[i];
+    }
+    for (int l = 0; l < m->n_deriv; l++)
+      cross[l] += e->hess[j * np + l];
+    p->grad[k] += e->grad[j] + 2.0 * weight * slot->theta[j];
+  }
+}
+
+/** The companion's parameters at their best: F, gradient and curvature of the star's alone.  0: the
+ *  curvature is not positive definite. */
+MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  mill_eval *e = &slot->eval;
+  const int np = m->n_par, n_all = mill_pair_n(m);
+  int idx[MILL_MAX_PAR], n = 0;
+  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1];
+  mill_pair_join_offsets(m, slot);
+  for (int k = 0; k < n_all; k++) {
+    p->next.follow[k] = p->next.variance[k] = 0.0;
+    for (int j = 0; j < np; j++)
+      p->next.along[k * MILL_MAX_PAR + j] = 0.0;
+    if (mill_pair_free(m, slot, k))
+      idx[n++] = k;
+  }
+  for (int r = 0; r < n; r++) {
+    const double width = p->trust * mill_pair_scale(m, idx[r]);
+    for (int c = 0; c < n; c++)
+      a[r * n + c] =
+          p->own[idx[r] * MILL_MAX_PAR + idx[c]] + (r == c ? 1.0 / (width * width) : 0.0);
+  }
+  if (mill_cholesky(n, a, n) != 0)
+    return 0;
+  mill_cholesky_inverse(n, a, n, inverse, n);
+  for (int r = 0; r < n; r++) {
+    const int k = idx[r];
+    p->next.variance[k] = inverse[r * n + r];
+    for (int c = 0; c < n; c++) {
+      const double *cross = p->cross + idx[c] * MILL_MAX_PAR;
+      p->next.follow[k] -= 0.5 * inverse[r * n + c] * p->grad[idx[c]];
+      for (int j = 0; j < np; j++)
+        p->next.along[k * MILL_MAX_PAR + j] -= inverse[r * n + c] * cross[j];
+    }
+  }
+  for (int r = 0; r < n; r++) {
+    const int k = idx[r];
+    const double *cross = p->cross + k * MILL_MAX_PAR;
+    e->f += 0.5 * p->grad[k] * p->next.follow[k];
+    for (int j = 0; j < np; j++) {
+      e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
+      for (int l = 0; l < np; l++)
+        e->hess[j * np + l] += cross[j] * p->next.along[k * MILL_MAX_PAR + l];
+    }
+  }
+  return 1;
+}
+
+/** Step of a companion's parameter to where the star's turn ends, at most `most`. */
+MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot *slot, int k,
+                                            double most)
+{
+  const mill_pair *p = &slot->pair;
+  const double *end = p->theta[p->star], *at = slot->polish.at.theta;
+  double step = p->at.follow[k];
+  for (int j = 0; j < m->n_par; j++)
+    step += p->at.along[k * MILL_MAX_PAR + j] *
+            (mill_par_inner(m, j, end[j]) - mill_par_inner(m, j, at[j]));
+  return step < -most ? -most : (step > most ? most : step);
+}
+
+/** Largest step of ln of the ratio of fluxes, and its least value; the largest is its opposite. */
+#define MILL_PAIR_STEP  0.7
+#define MILL_PAIR_LEAST (-4.0)
+
+/** Let the ratios and offsets follow the star to the end of its turn. */
+MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  for (int j = m->n_deriv; j < m->n_par; j++) {
+    const double step = mill_pair_step(m, slot, j + m->n_arm, mill_par_limit(m, j));
+    p->theta[0][j] += step;
+    p->theta[1][j] += step;
+  }
+  for (int a = 0; a < m->n_arm; a++) {
+    const double step = mill_pair_step(m, slot, m->n_deriv + a, MILL_PAIR_STEP);
+    const double was = p->ln_ratio[a], ln = was + step;
+    p->ln_ratio[a] =
+        ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
+  }
+}
+
+#endif

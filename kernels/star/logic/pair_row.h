@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The row of two stars in one spectrum (kernels/star/logic/pair.h). */
+#ifndef MILL_PAIR_ROW_H
+#define MILL_PAIR_ROW_H
+
+#include "kernels/star/logic/row.h"
+
+/** A star's errors of the row, from the covariance at the end of its last turn. */
+MILL_HD static inline void mill_pair_errors(const mill_model *m, mill_slot *slot,
+                                            const mill_point *at, const double *end)
+{
+  slot->best.at = *at;
+  for (int j = 0; j < m->n_par; j++)
+    slot->best.end[j] = end[j];
+  if (!mill_fit_covariance(m, slot))
+    slot->result.warn |= MILL_WARN_BAD_HESSIAN;
+  slot->result.vrad_err_km_s = sqrt(slot->result.covar[0]);
+}
+
+/** The second star into the row; the row itself is the first one's. */
+MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  const mill_pair *p = &slot->pair;
+  mill_pair_errors(m, slot, &p->point, p->theta[1]);
+  r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
+  r->pair_vrad_err_km_s = r->vrad_err_km_s;
+  r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
+  r->pair_vsini_err_km_s = r->vsini_err_km_s;
+  for (int l = 0; l < m->n_label; l++) {
+    r->pair_label[l] = p->theta[1][MILL_PAR_LABEL0 + l];
+    r->pair_label_err[l] = r->label_err[l];
+  }
+}
+
+/** Error of ln of an arm's ratio, or of an offset, by the covariance of the row's star. */
+MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slot *slot, int k)
+{
+  const mill_pair *p = &slot->pair;
+  const int nd = m->n_deriv;
+  const double *along = p->at.along + k * MILL_MAX_PAR, scale = slot->result.err_scale;
+  double var = p->at.variance[k] * scale * scale, slope[MILL_MAX_PAR];
+  for (int i = 0; i < nd; i++) /* COVAR is of v sin i */
+    slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
+  for (int i = 0; i < nd; i++)
+    for (int j = i; j < nd; j++)
+      var += (i == j ? 1.0 : 2.0) * slope[i] * slope[j] *
+             slot->result.covar[i * nd - i * (i - 1) / 2 + (j - i)];
+  return sqrt(var);
+}
+
+/** The row of two stars. */
+MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  slot->n_free += m->n_deriv + m->n_arm;
+  r->vrad_skew = r->vrad_kurt = (double)NAN;
+  mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
+  r->pair_vrad_err_km_s *= r->err_scale;
+  r->pair_vsini_err_km_s *= r->err_scale;
+  for (int l = 0; l < m->n_label; l++)
+    r->pair_label_err[l] *= r->err_scale;
+  for (int a = 0; a < m->n_arm; a++) {
+    const int j = mill_par_offset(m, a);
+    if (r->n_pix[a] > 0)
+      r->flux_ratio_err[a] = r->flux_ratio[a] * mill_pair_error(m, slot, m->n_deriv + a);
+    if (j >= 0 && !slot->no_offset[a])
+      r->vrad_offset_err_km_s[a] = mill_pair_error(m, slot, j + m->n_arm);
+  }
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
+  slot->pair.is_fitted = 0;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls and priors. */
+#ifndef MILL_PARAMETERS_H
+#define MILL_PARAMETERS_H
+
+#include "kernels/math/hull.h"
+#include "kernels/math/rotation.h"
+#include "kernels/star/slot.h"
+
+/** Labels within this distance of a hull's facet are at the edge. */
+#define MILL_HULL_EDGE 1e-3
+
+/** Is this parameter fixed in the fit of this star?  Offsets are a pair's, of neither star. */
+MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
+{
+  if (j < m->n_deriv)
+    return m->set.fixed[j];
+  return slot->pair.is_fitted || slot->no_offset[j - m->n_deriv + 1];
+}
+
+/** Has the star a prior of its own of parameter j?  Of a pair it is the first star's. */
+MILL_HD static inline int mill_prior_own(const mill_slot *slot, int j)
+{
+  return slot->prior_sigma[j] > 0.0 && !(slot->pair.is_fitted && slot->pair.star == 1);
+}
+
+/** Gaussian prior of a parameter; sigma 0: none. */
+MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_slot *slot, int j)
+{
+  if (j >= m->n_deriv)
+    return m->set.velocity_offset_sigma_km_s;
+  return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
+}
+
+MILL_HD static inline double mill_prior_mean(const mill_model *m, const mill_slot *slot, int j)
+{
+  if (j >= m->n_deriv)
+    return 0.0;
+  return mill_prior_own(slot, j) ? slot->prior_mean[j] : m->set.prior_mean[j];
+}
+
+/** What it adds to F where the parameter is x. */
+MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_slot *slot, int j,
+                                                double x)
+{
+  const double sigma = mill_prior_sigma(m, slot, j);
+  if (!(sigma > 0.0))
+    return 0.0;
+  const double u = (x - mill_prior_mean(m, slot, j)) / sigma;
+  return u * u;
+}
+
+/** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
+MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
+{
+  if (j == MILL_PAR_VRAD || j >= m->n_deriv)
+    return 3.0;
+  if (j == MILL_PAR_VSINI)
+    return 10.0;
+  return m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Largest step of a parameter in one iteration. */
+MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
+{
+  return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Box of a parameter; labels have none (the hulls bound them), nor have velocity offsets. */
+MILL_HD static inline double mill_par_min(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.min_vsini_km_s : -INFINITY);
+}
+
+MILL_HD static inline double mill_par_max(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.max_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
+}
+
+/** Is a parameter at a limit of its box? */
+MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
+{
+  return x == mill_par_min(m, j) || x == mill_par_max(m, j);
+}
+
+/** A parameter as the fit steps in it: u for v sin i, itself otherwise. */
+MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
+{
+  return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
+}
+
+/** The parameter whose inner value is u, within the box; the ends of the box exactly. */
+MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
+{
+  const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+  if (j != MILL_PAR_VSINI)
+    return u < lo ? lo : (u > hi ? hi : u);
+  if (u <= mill_vsini_inner(m->set.rotation, lo))
+    return lo;
+  if (u >= mill_vsini_inner(m->set.rotation, hi))
+    return hi;
+  const double x = mill_vsini_outer(m->set.rotation, u);
+  return x < lo ? lo : (x > hi ? hi : x);
+}
+
+/** d(parameter)/d(inner); v sin i below 1 km/s has the slope of 1 km/s, so that it stays
+ *  finite: only how well a step is predicted depends on it. */
+MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
+{
+  if (j != MILL_PAR_VSINI)
+    return 1.0;
+  return mill_vsini_outer_slope(m->set.rotation,
+                                mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
+}
+
+MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
+{
+  for (int l = 0; l < m->n_label; l++)
+    mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
+}
+
+/** Labels this far outside the hulls (in mapped units) are rejected, like velocities outside their
+ *  limits: the emulator is meaningless there, and its values can make the likelihood rounding
+ *  noise, which a star with one pixel of 1e9 would take for a minimum. */
+#define MILL_HULL_FAR 5.0
+/** F of a point outside the limits (rvspecfit's value). */
+#define MILL_OFF_LIMITS 1e30
+
+/** Hull penalty at theta. */
+MILL_HD_CALLED static inline double mill_hull_penalty(const mill_model *m, const mill_slot *slot,
+                                                      const double *theta)
+{
+  double mapped[MILL_MAX_LABEL];
+  mill_map_labels(m, theta, mapped);
+  const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
+  return d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
+}
+
+/** Hull penalty and priors at theta, to be added to the segments' F. */
+MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
+                                                 const double *theta)
+{
+  double f = mill_hull_penalty(m, slot, theta);
+  for (int j = 0; j < m->n_par; j++)
+    f += mill_prior_penalty(m, slot, j, theta[j]);
+  return f;
+}
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Levenberg-Marquardt polish with variable projection, a box and hull facets.
+ *
+ *  Every trial point is evaluated with its derivatives, because a Jacobian
+ *  brings the value too and most steps are accepted.  Steps are taken in v sin i's
+ *  inner parameter u (kernels/math/rotation.h), and gradient and curvature are with respect
+ *  to it; points hold v sin i itself.  Settings: docs/science/numerics.md.
+ */
+#ifndef MILL_POLISH_H
+#define MILL_POLISH_H
+
+#include "kernels/star/logic/step.h"
+
+#define MILL_POLISH_TOLERANCE      1e-2 /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_TOLERANCE_BENT 2e-3 /**< the same where the curvature was wrong */
+#define MILL_POLISH_NOISE          1e-3 /**< noise of F, and what a step may promise in vain */
+#define MILL_POLISH_NOISE_STEP     1e-2
+#define MILL_POLISH_NOISE_LIGHT    0.1  /**< the same of a step with little damping */
+#define MILL_POLISH_LAMBDA         1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END     1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX     1e10
+#define MILL_POLISH_LEARN          0.25 /**< curvature along a step that is wrong by more is learned from, */
+#define MILL_POLISH_FLAT           0.1 /**< down to this part of what it was */
+enum { MILL_POLISH_MAX_JAC = 41 };
+
+/** Forget what steps taught of the curvature. */
+MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_polish *p)
+{
+  p->learned = 0;
+  for (int e = 0; e < m->n_par * m->n_par; e++)
+    p->second[e] = 0.0;
+}
+
+/** Start at theta, with what is known of the curvature; the next question is for its Jacobian. */
+MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
+                                                      const double *theta)
+{
+  mill_polish *p = &slot->polish;
+  p->have = 0;
+  p->n_jac = 0;
+  p->lambda = MILL_POLISH_LAMBDA;
+  p->pred = 0.0;
+  p->n_rejected = 0;
+  slot->rough = MILL_ROUGH_NONE;
+  for (int j = 0; j < m->n_par; j++) {
+    const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+    slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
+  }
+}
+
+/** Start at theta. */
+MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
+                                                    const double *theta)
+{
+  mill_polish_forget(m, &slot->polish);
+  mill_polish_restart(m, slot, theta);
+}
+
+enum mill_polish_outcome {
+  MILL_POLISH_GO = 0,
+  MILL_POLISH_CONVERGED,
+  MILL_POLISH_FAILED,
+  MILL_POLISH_MISLED,  /**< F is not what its derivatives say: a simplex should look around */
+  MILL_POLISH_CUT,     /**< it has had the Jacobians of a brief start */
+  MILL_POLISH_GIVEN_UP /**< it would end where an earlier start did, or in vain */
+};
+
+/** Gradient of the Jacobian at slot->theta with respect to parameter j, prior included. */
+MILL_HD static inline double mill_polish_gradient(const mill_model *m, const mill_slot *slot, int j)
+{
+  const double s = mill_prior_sigma(m, slot, j), x = slot->theta[j];
+  if (!(s > 0.0))
+    return slot->eval.grad[j];
+  /* x dx/du of v sin i is finite at 0, where dx/du is not */
+  const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
+  return slot->eval.grad[j] +
+         2.0 * (rise - mill_par_slope(m, j, x) * mill_prior_mean(m, slot, j)) / (s * s);
+}
+
+/** Curvature that the prior of parameter j adds at slot->theta. */
+MILL_HD static inline double mill_polish_stiffness(const mill_model *m, const mill_slot *slot,
+                                                   int j)
+{
+  const double s = mill_prior_sigma(m, slot, j), slope = mill_par_slope(m, j, slot->theta[j]);
+  return s > 0.0 ? slope * slope / (s * s) : 0.0;
+}
+
+/** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
+MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  p->have = 1;
+  p->at.f = f;
+  for (int j = 0; j < np; j++) {
+    p->at.theta[j] = slot->theta[j];
+    p->at.grad[j] = mill_polish_gradient(m, slot, j);
+    for (int k = 0; k < np; k++)
+      p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
+    p->at.hess[j * np + j] += mill_polish_stiffness(m, slot, j);
+  }
+}
+
+/** Step from the point that steps start from to the Jacobian at slot->theta, and by how much half the
+ *  gradient rises more along it than both curvatures say. */
+MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
+                                                     double *step, double *rise)
+{
+  const mill_point *at = &slot->polish.at;
+  const int np = m->n_par;
+  for (int j = 0; j < np; j++) {
+    step[j] = mill_par_inner(m, j, slot->theta[j]) - mill_par_inner(m, j, at->theta[j]);
+    rise[j] = 0.5 * (mill_polish_gradient(m, slot, j) - at->grad[j]);
+  }
+  for (int j = 0; j < np; j++) {
+    rise[j] -= 0.5 * mill_polish_stiffness(m, slot, j) * step[j];
+    for (int k = 0; k < np; k++)
+      rise[j] -= 0.5 * (at->hess[j * np + k] + slot->eval.hess[j * np + k]) * step[k];
+  }
+}
+
+/** Learn from a step, where it was not what the curvature says, what that lacks: residuals times
+ *  second derivatives, which are large where templates are wrong.  The update of Broyden, Fletcher,
+ *  Goldfarb and Shanno keeps the sum positive definite, with what Powell (1978) does where the
+ *  gradient hardly rises. */
+MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
+                                                    const double *step, const double *rise)
+{
+  const int np = m->n_par;
+  double with[MILL_MAX_PAR], y[MILL_MAX_PAR], expected = 0.0, found = 0.0, share = 1.0;
+  for (int j = 0; j < np; j++) {
+    with[j] = y[j] = 0.0;
+    for (int k = 0; k < np; k++) {
+      with[j] += p->second[j * np + k] * step[k];
+      y[j] += p->at.hess[j * np + k] * step[k];
+    }
+    with[j] += y[j];
+    y[j] += rise[j];
+    expected += step[j] * with[j];
+    found += step[j] * y[j];
+  }
+  if (!(expected > 0.0) || !(fabs(found - expected) > MILL_POLISH_LEARN * expected))
+    return;
+  if (found < MILL_POLISH_FLAT * expected)
+    share = (1.0 - MILL_POLISH_FLAT) * expected / (expected - found);
+  p->learned = 1;
+  p->n_learned++;
+  found = share * found + (1.0 - share) * expected;
+  for (int j = 0; j < np; j++)
+    y[j] = share * y[j] + (1.0 - share) * with[j];
+  for (int j = 0; j < np; j++)
+    for (int k = 0; k < np; k++)
+      p->second[j * np + k] += y[j] * y[k] / found - with[j] * with[k] / expected;
+}
+
+/** Is the answer to a Jacobian finite? */
+MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slot *slot, double f)
+{
+  int finite = isfinite(f);
+  for (int j = 0; j < m->n_par; j++)
+    finite = finite && isfinite(slot->eval.grad[j]);
+  return finite;
+}
+
+/** Put a step from polish->at into slot->theta, damping more until there is one that
+ *  promises no rise (which is the work of cut-off passes); 0: there is none. */
+MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
+                                                     mill_polish_axes *axes)
+{
+  mill_polish *p = &slot->polish;
+  for (;;) {
+    if (p->lambda > MILL_POLISH_LAMBDA_MAX)
+      return 0;
+    if (mill_polish_step(m, slot, slot->theta, axes) && p->pred > -MILL_POLISH_TOLERANCE)
+      return 1;
+    if (p->learned) /* elsewhere */
+      mill_polish_forget(m, p);
+    else
+      p->lambda = p->lambda * 8.0 + 1e-6;
+  }
+}
+
+/** Digest the Jacobian at slot->theta whose total F (with penalties) is f.
+ *
+ *  When it has converged, polish->end is the point that the last step leads to, which
+ *  promises less than the tolerance and has not been evaluated. */
+MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  const int finite = mill_polish_finite(m, slot, f);
+  p->n_jac++;
+  p->promised = p->pred;
+  p->gained = p->have ? p->at.f - f : 0.0;
+  int accept = finite && (!p->have || f < p->at.f);
+  if (!p->have && !finite)
+    return MILL_POLISH_FAILED;
+  double step[MILL_MAX_PAR], rise[MILL_MAX_PAR];
+  p->n_rejected = accept ? 0 : p->n_rejected + 1;
+  /* two steps from a place that led uphill: derivatives are not what F does there */
+  if (p->n_rejected > 1)
+    mill_polish_forget(m, p);
+  const int learn = p->have && finite && p->n_rejected < 2;
+  if (learn)
+    mill_polish_secant(m, slot, step, rise);
+  if (accept) {
+    if (p->have) {
+      const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
+      p->lambda *= ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0);
+      if (p->lambda < 1e-12)
+        p->lambda = 1e-12;
+    }
+    mill_polish_take(m, slot, f);
+  } else {
+    /* a rejected step that promised no more than the noise of F ends it, unless it was
+     * small only because of its damping */
+    if (finite && p->pred < MILL_POLISH_NOISE_STEP && f - p->at.f < MILL_POLISH_NOISE) {
+      const double lambda = p->lambda;
+      p->lambda = lambda < MILL_POLISH_LAMBDA_END ? lambda : MILL_POLISH_LAMBDA_END;
+      const int small =
+          mill_polish_step(m, slot, slot->theta, NULL) && fabs(p->pred) < MILL_POLISH_NOISE_LIGHT;
+      p->lambda = lambda;
+      if (small) {
+        for (int j = 0; j < np; j++)
+          p->end[j] = p->at.theta[j];
+        return MILL_POLISH_CONVERGED;
+      }
+    }
+    p->lambda = 8.0 * p->lambda < MILL_POLISH_LAMBDA_END ? MILL_POLISH_LAMBDA_END : 8.0 * p->lambda;
+  }
+  if (learn)
+    mill_polish_learn(m, p, step, rise);
+  if (!mill_polish_propose(m, slot, NULL))
+    return MILL_POLISH_FAILED;
+  const double tolerance = p->learned ? MILL_POLISH_TOLERANCE_BENT : MILL_POLISH_TOLERANCE;
+  if (p->pred < tolerance && p->lambda <= MILL_POLISH_LAMBDA_END) {
+    for (int j = 0; j < np; j++)
+      p->end[j] = slot->theta[j];
+    return MILL_POLISH_CONVERGED;
+  }
+  if (p->n_jac >= MILL_POLISH_MAX_JAC)
+    return MILL_POLISH_FAILED;
+  return MILL_POLISH_GO;
+}
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A step of the polish: damped, within the box, and held by the facets of hulls that it crosses. */
+#ifndef MILL_STEP_H
+#define MILL_STEP_H
+
+#include "kernels/math/linalg.h"
+#include "kernels/star/logic/parameters.h"
+
+/** A facet holds the step, need not, or cannot because the holding facets determine it. */
+enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
+/** Distance from a hull, in its units, that does not count. */
+#define MILL_FACET_NEAR 1e-9
+
+/** A step from polish->at under construction. */
+typedef struct mill_polish_try {
+  double delta[MILL_MAX_PAR]; /**< of the inner parameters */
+  int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */
+  int idx[MILL_MAX_PAR], n;   /**< parameters that are neither fixed nor pinned */
+  mill_active_facet *facet;   /**< [n_facet] that it has crossed */
+  int n_facet;
+} mill_polish_try;
+
+/** Enter facet i of hull h among those that the step has crossed. */
+MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
+                                                   int i, mill_polish_try *t)
+{
+  const mill_hull *hull = &m->hull[h];
+  const double *normal = hull->facet + (size_t)i * (size_t)(hull->n_label + 1);
+  double mapped[MILL_MAX_LABEL];
+  mill_active_facet *f = &t->facet[t->n_facet++];
+  mill_map_labels(m, at, mapped);
+  f->hull = h;
+  f->facet = i;
+  f->value = mill_facet_value(hull, i, mapped);
+  for (int j = 0; j < m->n_par; j++)
+    f->slope[j] = 0.0;
+  for (int l = 0; l < hull->n_label; l++) {
+    const int j = MILL_PAR_LABEL0 + hull->label[l];
+    f->slope[j] = normal[l] * mill_label_map_slope(&m->label[hull->label[l]], at[j]);
+  }
+}
+
+/** Enter the facets that the step from `at` crosses; without a step those that `at` is beyond.
+ *  Returns whether there are new ones. */
+MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
+                                                   mill_polish_try *t)
+{
+  double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
+  const int n_known = t->n_facet;
+  for (int j = 0; j < m->n_par; j++)
+    end[j] = at[j] + t->delta[j];
+  mill_map_labels(m, end, end_mapped);
+  for (int h = 0; h < m->n_hull; h++)
+    for (int i = 0; i < m->hull[h].n_facet && t->n_facet < MILL_POLISH_MAX_FACET; i++) {
+      int known = 0;
+      for (int k = 0; k < n_known; k++)
+        known |= t->facet[k].hull == h && t->facet[k].facet == i;
+      if (!known && mill_facet_value(&m->hull[h], i, end_mapped) > MILL_FACET_NEAR)
+        mill_polish_enter_facet(m, at, h, i, t);
+    }
+  return t->n_facet > n_known;
+}
+
+/** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned. */
+MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
+                                                        const mill_polish_try *t, double *a)
+{
+  const int n = t->n;
+  for (int r = 0; r < n; r++) {
+    const int j = t->idx[r];
+    const double unit = mill_par_scale(m, j), *hess = p->at.hess + j * m->n_par;
+    for (int c = 0; c < n; c++)
+      a[r * n + c] = hess[t->idx[c]] + p->second[j * m->n_par + t->idx[c]];
+    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit));
+  }
+}
+
+/** Add the curvature of the hull penalty, shared among the facets as they hold the step. */
+MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
+{
+  const int n = t->n;
+  double force = 0.0;
+  for (int f = 0; f < t->n_facet; f++)
+    force += t->facet[f].force;
+  for (int f = 0; f < t->n_facet; f++) {
+    const mill_active_facet *facet = &t->facet[f];
+    for (int r = 0; r < n && facet->force > 0.0; r++)
+      for (int c = 0; c < n; c++)
+        a[r * n + c] +=
+            weight * (facet->force / force) * facet->slope[t->idx[r]] * facet->slope[t->idx[c]];
+  }
+}
+
+/** Distance of a facet at the end of the step that the forces of all of them make, less that
+ *  which the forces belong to. */
+MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
+{
+  const mill_active_facet *facet = &t->facet[i];
+  double x = facet->reach;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].force > 0.0) {
+      double along = 1.0 / weight;
+      for (int r = 0; r < t->n; r++)
+        along += facet->half[r] * t->facet[f].half[r];
+      x -= along * t->facet[f].force;
+    }
+  return x;
+}
+
+/** Solve for the forces of the facets that are on, as if all others were 0, and go from the
+ *  present forces towards them until the first becomes 0, which is switched off.  1: some did;
+ *  0: these are the forces; -1: the slopes of the facets depend on each other. */
+MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
+{
+  int on[MILL_MAX_PAR], k = 0, first = -1;
+  double z[MILL_MAX_PAR], way = 1.0;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].state == MILL_FACET_ON) {
+      if (k == MILL_MAX_PAR)
+        return -1;
+      on[k++] = f;
+    }
+  for (int i = 0; i < k; i++) {
+    z[i] = t->facet[on[i]].reach;
+    for (int l = 0; l <= i; l++) {
+      a[i * k + l] = 1.0 / weight;
+      for (int r = 0; r < t->n; r++)
+        a[i * k + l] += t->facet[on[i]].half[r] * t->facet[on[l]].half[r];
+    }
+  }
+  if (mill_cholesky(k, a, k) != 0)
+    return -1;
+  mill_cholesky_solve(k, a, k, z);
+  for (int i = 0; i < k; i++) {
+    const double now = t->facet[on[i]].force;
+    if (!(z[i] > 0.0) && (first < 0 || now < way * (now - z[i]))) {
+      way = now > 0.0 ? now / (now - z[i]) : 0.0;
+      first = i;
+    }
+  }
+  for (int i = 0; i < k; i++)
+    t->facet[on[i]].force += way * (z[i] - t->facet[on[i]].force);
+  if (first < 0)
+    return 0;
+  t->facet[on[first]].force = 0.0;
+  t->facet[on[first]].state = MILL_FACET_OFF;
+  return 1;
+}
+
+/** Forces of the facets.  The penalty is weight t^2, t the distance of the farthest one, so that a
+ *  step d minimises grad.d + d.hess.d + weight t^2 with t not below any distance value + slope.d.
+ *  The multipliers of these conditions, the forces, are 0 or more, sum to weight t, and are the
+ *  non-negative least squares problem of Lawson & Hanson (1974, chapter 23), solved by their
+ *  method: switch on the facet that the step is farthest beyond, balance the forces, and switch off
+ *  those that would have to pull.  a [MILL_MAX_PAR^2]: work space. */
+MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
+{
+  for (int f = 0; f < t->n_facet; f++) {
+    t->facet[f].state = MILL_FACET_OFF;
+    t->facet[f].force = 0.0;
+  }
+  for (int pass = 0; pass < 3 * MILL_POLISH_MAX_FACET; pass++) {
+    int worst = -1;
+    double most = MILL_FACET_NEAR;
+    for (int f = 0; f < t->n_facet; f++) {
+      if (t->facet[f].state != MILL_FACET_OFF)
+        continue;
+      const double x = mill_polish_beyond(t, weight, f);
+      if (x > most) {
+        most = x;
+        worst = f;
+      }
+    }
+    if (worst < 0)
+      return;
+    t->facet[worst].state = MILL_FACET_ON;
+    int more = 1;
+    while (more > 0)
+      more = mill_polish_balance(t, weight, a);
+    if (more < 0 || t->facet[worst].state == MILL_FACET_OFF)
+      t->facet[worst].state = MILL_FACET_USELESS;
+  }
+}
+
+/** Solve for the step of the parameters that are neither fixed nor pinned, with damping and the
+ *  facets that it has crossed.  The factor of the curvature goes to axes too, unless NULL.
+ *  0: the curvature is not positive definite. */
+MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
+                                                   mill_polish_try *t, mill_polish_axes *axes)
+{
+  const mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
+  int n = 0;
+  for (int j = 0; j < np; j++)
+    if (!mill_par_held(m, slot, j) && !t->pin[j])
+      t->idx[n++] = j;
+  t->n = n;
+  mill_polish_curvature(m, p, t, a);
+  if (n > 0 && mill_cholesky(n, a, n) != 0)
+    return 0;
+  for (int r = 0; r < n; r++) {
+    const int j = t->idx[r];
+    rhs[r] = -0.5 * p->at.grad[j];
+    for (int k = 0; k < np; k++)
+      if (t->pin[k])
+        rhs[r] -= (p->at.hess[j * np + k] + p->second[j * np + k]) * t->delta[k];
+  }
+  mill_cholesky_forward(n, a, n, rhs);
+  for (int f = 0; f < t->n_facet; f++) {
+    mill_active_facet *facet = &t->facet[f];
+    facet->reach = facet->value;
+    for (int k = 0; k < np; k++)
+      if (t->pin[k])
+        facet->reach += facet->slope[k] * t->delta[k];
+    for (int r = 0; r < n; r++)
+      facet->half[r] = facet->slope[t->idx[r]];
+    mill_cholesky_forward(n, a, n, facet->half);
+    for (int r = 0; r < n; r++)
+      facet->reach += facet->half[r] * rhs[r];
+  }
+  mill_polish_forces(t, slot->hull_weight, slot->space.matrix[1]);
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].force > 0.0)
+      for (int r = 0; r < n; r++)
+        rhs[r] -= t->facet[f].force * t->facet[f].half[r];
+  mill_cholesky_backward(n, a, n, rhs);
+  for (int r = 0; r < n; r++)
+    t->delta[t->idx[r]] = rhs[r];
+  if (axes) {
+    mill_polish_curvature(m, p, t, a);
+    mill_polish_add_hulls(t, slot->hull_weight, a);
+    if (n > 0 && mill_cholesky(n, a, n) != 0)
+      return 0;
+    axes->n = n;
+    for (int r = 0; r < n; r++)
+      axes->idx[r] = t->idx[r];
+    for (int e = 0; e < n * n; e++)
+      axes->factor[e] = a[e];
+  }
+  return 1;
+}
+
+/** Distance of a facet at the end of the step, as far as its slope tells. */
+MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mill_polish_try *t,
+                                                   const mill_active_facet *facet)
+{
+  double v = facet->value;
+  for (int j = 0; j < m->n_par; j++)
+    v += facet->slope[j] * t->delta[j];
+  return v;
+}
+
+/** Shorten the step to the largest one allowed.  A parameter that would leave its box is pinned to
+ *  it, and the rest has to be solved again: 1.  0: nothing was pinned, -1: there is no step. */
+MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
+                                            mill_polish_try *t)
+{
+  double shrink = 1.0;
+  int changed = 0;
+  for (int r = 0; r < t->n; r++) {
+    const double limit = mill_par_limit(m, t->idx[r]), length = fabs(t->delta[t->idx[r]]);
+    if (!(length * shrink <= limit))
+      shrink = limit / length;
+  }
+  if (!(shrink > 0.0))
+    return -1;
+  for (int r = 0; r < t->n; r++) {
+    const int j = t->idx[r];
+    const double here = mill_par_inner(m, j, p->at.theta[j]);
+    const double lo = mill_par_inner(m, j, mill_par_min(m, j)) - here;
+    const double hi = mill_par_inner(m, j, mill_par_max(m, j)) - here;
+    const double d = t->delta[j] * shrink;
+    if (d < lo || d > hi) {
+      t->delta[j] = d < lo ? lo : hi;
+      t->pin[j] = d < lo ? -1 : 1;
+      changed = 1;
+    }
+  }
+  for (int r = 0; r < t->n; r++)
+    if (!t->pin[t->idx[r]])
+      t->delta[t->idx[r]] *= shrink;
+  return changed;
+}
+
+/** Decrease of F that the step promises, hull penalty included. */
+MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
+                                                 const mill_polish_try *t)
+{
+  const mill_polish *p = &slot->polish;
+  const mill_point *at = &p->at;
+  const double weight = slot->hull_weight;
+  double model = 0.0, before = 0.0, after = 0.0; /* the farthest facet's distance */
+  for (int j = 0; j < m->n_par; j++) {
+    model += at->grad[j] * t->delta[j];
+    for (int k = 0; k < m->n_par; k++)
+      model +=
+          t->delta[j] * (at->hess[j * m->n_par + k] + p->second[j * m->n_par + k]) * t->delta[k];
+  }
+  for (int f = 0; f < t->n_facet; f++) {
+    const double v = t->facet[f].value, end = mill_polish_facet_end(m, t, &t->facet[f]);
+    before = v > before ? v : before;
+    after = end > after ? end : after;
+  }
+  return weight * before * before - (model + weight * after * after);
+}
+
+/** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
+ *  NULL, gets the curvature that the step was solved with: over the parameters that are
+ *  neither fixed nor pinned, with damping and with the facets that hold the step. */
+MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
+                                                  double *theta, mill_polish_axes *axes)
+{
+  mill_polish *p = &slot->polish;
+  mill_polish_try t;
+  t.facet = slot->space.facet;
+  t.n_facet = t.n = 0;
+  for (int j = 0; j < m->n_par; j++) {
+    t.pin[j] = 0;
+    t.delta[j] = 0.0;
+  }
+  /* each pass enters a facet or pins a parameter */
+  int changed = 1;
+  for (int pass = 0; pass <= MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
+    if (!(mill_polish_cross(m, p->at.theta, &t) | changed))
+      break;
+    if (!mill_polish_solve(m, slot, &t, axes))
+      return 0;
+    changed = mill_polish_bound(m, p, &t);
+    if (changed < 0)
+      return 0;
+  }
+  p->pred = mill_polish_promise(m, slot, &t);
+  for (int j = 0; j < m->n_par; j++) {
+    /* limits exactly: the way to u and back rounds, and near 0 the root of that is large */
+    if (t.pin[j] != 0)
+      theta[j] = t.pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
+    else if (t.delta[j] == 0.0)
+      theta[j] = p->at.theta[j];
+    else
+      theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + t.delta[j]);
+  }
+  return 1;
+}
+
+#endif
