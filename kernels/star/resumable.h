@@ -1,31 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Resumable functions: straight text that stops at a question and goes on with its answer.
  *
- *      MILL_RESUMABLE(mill_descend, const mill_model *m, mill_slot *slot, mill_descent *f)
+ *      MILL_RESUMABLE(mill_simplex_run)
  *      {
- *        MILL_BEGIN(f);
+ *        MILL_BEGIN;
  *        do {
- *          MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);  // returns; the next call goes on behind it
- *        } while (take_step(m, slot));
- *        MILL_END(f);
+ *          mill_simplex_propose(m, slot);
+ *          MILL_ASK(MILL_REQ_VALUE);  // returns; the next call goes on behind it
+ *        } while (mill_simplex_tell(m, slot));
+ *        MILL_END;
  *      }
  *
- *  A function keeps its place in a frame, which holds the frames of the functions that it calls.  So
- *  a slot in a device's memory remembers where its star is, and one thread serves thousands of them.
- *  After A. Dunkels et al. (2006), "Protothreads", SenSys.
+ *  Each has the model m, the star's slot, and *at, its place in the text; the places of the functions
+ *  that it calls come after it.  So a slot in a device's memory knows where its star is, and one thread
+ *  serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads", SenSys.
  *
  *  Nothing declared in such a function outlives MILL_ASK or MILL_CALL, which may stand in loops and
- *  conditions, but not in a switch, and once a line.  A frame is zero before its function begins and
- *  after its end.
+ *  conditions, but not in a switch, and once a line.  Places are 0 before the first call.
  */
 #ifndef MILL_RESUMABLE_H
 #define MILL_RESUMABLE_H
 
-#include "kernels/base/common.h"
+#include "kernels/star/slot.h"
+
+/** The request has its answer in slot->eval: count it, and forget what it alone needed. */
+MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
+{
+  slot->result.n_eval++;
+  slot->stored = 0;
+  if (mill_template_keeps(slot)) {
+    slot->kept.has = 1;
+    for (int j = 0; j < m->n_par; j++)
+      slot->kept.theta[j] = slot->theta[j];
+  }
+  if (slot->request == MILL_REQ_JACOBIAN) {
+    slot->result.n_jac++;
+    slot->fix_error = 0;
+  }
+}
 
 enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
 
-#define MILL_RESUMABLE(name, ...) MILL_HD_CALLED static inline enum mill_resumed name(__VA_ARGS__)
+#define MILL_RESUMABLE(name)                                                                       \
+  MILL_HD_CALLED static inline enum mill_resumed name(const mill_model *m, mill_slot *slot, int *at)
 
 #ifdef __cplusplus
 #define MILL_FALL_THROUGH [[fallthrough]]
@@ -33,37 +50,44 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
 #define MILL_FALL_THROUGH __attribute__((fallthrough))
 #endif
 
-#define MILL_BEGIN(f)                                                                              \
-  switch ((f)->place) {                                                                            \
+#define MILL_BEGIN                                                                                 \
+  switch (*at) {                                                                                   \
   default:
 
-#define MILL_END(f)                                                                                \
+#define MILL_END                                                                                   \
   }                                                                                                \
-  MILL_RETURN(f)
+  MILL_RETURN
 
 /** End early. */
-#define MILL_RETURN(f)                                                                             \
+#define MILL_RETURN                                                                                \
   do {                                                                                             \
-    (f)->place = 0;                                                                                \
+    *at = 0;                                                                                       \
     return MILL_HAS_ENDED;                                                                         \
   } while (0)
 
 /** Leave a request in the slot until its answer is there. */
-#define MILL_WAIT(f, slot, kind)                                                                   \
+#define MILL_WAIT(kind)                                                                            \
   do {                                                                                             \
-    (slot)->request = (kind);                                                                      \
-    (f)->place = __LINE__;                                                                         \
+    slot->request = (kind);                                                                        \
+    *at = __LINE__;                                                                                \
     return MILL_IS_ASKING;                                                                         \
   case __LINE__:;                                                                                  \
   } while (0)
 
-/** Run another resumable function to its end. */
-#define MILL_CALL(f, call)                                                                         \
+/** Ask the device for a request at slot->theta, and count its answer in slot->eval. */
+#define MILL_ASK(kind)                                                                             \
   do {                                                                                             \
-    (f)->place = __LINE__;                                                                         \
+    MILL_WAIT(kind);                                                                               \
+    mill_answered(m, slot);                                                                        \
+  } while (0)
+
+/** Run another resumable function to its end. */
+#define MILL_CALL(name)                                                                            \
+  do {                                                                                             \
+    *at = __LINE__;                                                                                \
     MILL_FALL_THROUGH;                                                                             \
   case __LINE__:                                                                                   \
-    if ((call) == MILL_IS_ASKING)                                                                  \
+    if (name(m, slot, at + 1) == MILL_IS_ASKING)                                                   \
       return MILL_IS_ASKING;                                                                       \
   } while (0)
 

@@ -5,7 +5,6 @@
 #ifndef MILL_SLOT_H
 #define MILL_SLOT_H
 
-#include "kernels/star/resumable.h"
 #include "kernels/star/stages.h"
 #include "kernels/star/workspace.h"
 
@@ -100,17 +99,16 @@ typedef struct mill_slot {
   int nonfinite;
   mill_profile profile;
   int n_epoch;
-  mill_epoch *epoch; /**< [n_epoch], NULL: not wanted */
-  mill_eval eval;    /**< the answer; the members of a request precede it */
+  mill_epoch *epoch;         /**< [n_epoch], NULL: not wanted */
+  int epochs_shifted;        /**< segments have the velocities of their epochs */
+  int place[MILL_MAX_DEPTH]; /**< of the fit in its text (kernels/star/resumable.h) */
+  mill_eval eval;            /**< the answer; the members of a request precede it */
 
-  mill_fit fit;
   mill_guess_space guess;
   mill_starts starts;
   mill_lead lead;
-  mill_descent descent;
   mill_simplex simplex;
   mill_polish polish;
-  mill_epochs epochs;
   mill_best best;
   mill_kept kept;
   mill_pair pair;
@@ -192,29 +190,6 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
     same = slot->theta[MILL_PAR_LABEL0 + l] == label[l];
   slot->stored = same ? k + 1 : 0;
 }
-
-/** The request has its answer in slot->eval: count it, and forget what it alone needed. */
-MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
-{
-  slot->result.n_eval++;
-  slot->stored = 0;
-  if (mill_template_keeps(slot)) {
-    slot->kept.has = 1;
-    for (int j = 0; j < m->n_par; j++)
-      slot->kept.theta[j] = slot->theta[j];
-  }
-  if (slot->request == MILL_REQ_JACOBIAN) {
-    slot->result.n_jac++;
-    slot->fix_error = 0;
-  }
-}
-
-/** Ask the device for a request at slot->theta; goes on with the answer in slot->eval. */
-#define MILL_ASK(f, m, slot, kind)                                                                 \
-  do {                                                                                             \
-    MILL_WAIT(f, slot, kind);                                                                      \
-    mill_answered(m, slot);                                                                        \
-  } while (0)
 
 /** Has the slot's request something to evaluate in this arm? */
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)

@@ -39,11 +39,6 @@ typedef struct mill_eval {
   double vrad_arm[MILL_MAX_ARM], vrad_arm_err[MILL_MAX_ARM]; /**< of the arm alone; NaN: none */
 } mill_eval;
 
-/** Frame of a resumable function without state of its own (kernels/star/resumable.h). */
-typedef struct mill_call_frame {
-  int place;
-} mill_call_frame;
-
 /** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
  *  grad and hess. */
 typedef struct mill_point {
@@ -68,6 +63,9 @@ enum mill_doubt {
   MILL_DOUBT_POOR,     /**< a high reduced chi-square */
   MILL_DOUBT_LOST      /**< a long way, or none that converged */
 };
+
+/** Resumable functions that call each other, with one to spare. */
+enum { MILL_MAX_DEPTH = 6 };
 
 enum { MILL_MAX_TRAIL = 48 };
 
@@ -137,17 +135,9 @@ typedef struct mill_epoch {
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
-/** Frame of the searches for the velocities of epochs (kernels/star/logic/epochs.h). */
-typedef struct mill_epochs {
-  int place;
-  mill_call_frame search, again;
-  int is_shifted; /**< segments have the velocities of their epochs */
-} mill_epochs;
-
 /** The simplex and its coordinates: x = L^T (parameter - centre), both inner, L in
  *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
 typedef struct mill_simplex {
-  int place;
   mill_nm nm;
   double centre[MILL_MAX_PAR];
   int par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
@@ -169,13 +159,8 @@ typedef struct mill_polish {
   int learned;    /**< second is not zero */
   int n_rejected; /**< steps in a row that led uphill */
   int have;       /**< `at` holds a point */
+  int outcome;    /**< of the last Jacobian (enum mill_polish_outcome) */
 } mill_polish;
-
-/** Frame of the way from a start to a minimum, and how it ended (kernels/star/logic/descend.h). */
-typedef struct mill_descent {
-  int place;
-  int end; /**< enum mill_polish_outcome */
-} mill_descent;
 
 /** One hull facet that a step of the polish has crossed. */
 typedef struct mill_active_facet {
@@ -202,11 +187,12 @@ typedef struct mill_best {
   double end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
   int have, converged;
   int i_start; /**< the start that found it */
+  int info;    /**< of the result before its row, as warn */
+  int64_t warn;
 } mill_best;
 
 /** State of the velocity profile (kernels/star/logic/profile.h). */
 typedef struct mill_profile {
-  int place;
   double vel[MILL_N_PROFILE]; /**< of the request */
   double width;
   int n_round, n_vel; /**< velocities of the grid */
@@ -231,12 +217,10 @@ typedef struct mill_kept {
  *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
  *  that of the first one. */
 typedef struct mill_pair {
-  int place;
-  mill_call_frame rows, look;
-  int is_fitted;          /**< parameters and priors are those of one of two stars */
-  int star;               /**< 0, 1: whose parameters the requests' theta is */
-  int store;              /**< the Jacobian of the request only goes to the segments' rows */
-  int n_turn, outcome;    /**< of the turn's polish (enum mill_polish_outcome) */
+  int is_fitted; /**< parameters and priors are those of one of two stars */
+  int star;      /**< 0, 1: whose parameters the requests' theta is */
+  int store;     /**< the Jacobian of the request only goes to the segments' rows */
+  int n_turn;
   int is_moving;          /**< velocities of epochs are scanned */
   int n_settle;           /**< Jacobians until the turn, which settle the velocities of epochs */
   int n_scan;             /**< places of the first star for which the second one has been scanned */
@@ -272,7 +256,6 @@ typedef struct mill_part {
 
 /** State of the points that sample a star's posterior (kernels/star/logic/sample.h). */
 typedef struct mill_sample {
-  int place;
   uint64_t identity;           /**< of the star's random numbers */
   int i_vsini;                 /**< free parameter that is v sin i; -1: it is fixed */
   int n_point, n_draw;         /**< evaluated, and drawn with those refused */
@@ -294,14 +277,6 @@ typedef struct mill_sample {
   float *sorted;             /**< [max_eval] work space; in the end copies of each point */
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
-
-/** Frame of the whole fit (kernels/star/logic/fit_star.h). */
-typedef struct mill_fit {
-  int place;
-  mill_call_frame again;
-  int info; /**< of the row before its last evaluation, as warn */
-  int64_t warn;
-} mill_fit;
 
 /** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it
  *  outlives a question. */

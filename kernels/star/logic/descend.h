@@ -294,28 +294,28 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 }
 
 /** From where mill_start_begin or mill_polish_again begins to the end. */
-MILL_RESUMABLE(mill_descend, const mill_model *m, mill_slot *slot, mill_descent *f)
+MILL_RESUMABLE(mill_descend)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   if (slot->simplex.done) { /* nelder-mead */
     do {
-      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+      MILL_ASK(MILL_REQ_JACOBIAN);
     } while (mill_axes_digest(m, slot));
     mill_simplex_begin(m, slot, 1);
-    MILL_CALL(f, mill_simplex_run(m, slot, &slot->simplex));
+    MILL_CALL(mill_simplex_run);
   }
   for (;;) {
     do {
-      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
-      f->end = mill_polish_digest(m, slot);
-    } while (f->end == MILL_POLISH_GO);
-    if (f->end != MILL_POLISH_MISLED &&
-        !(f->end == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
+      MILL_ASK(MILL_REQ_JACOBIAN);
+      slot->polish.outcome = mill_polish_digest(m, slot);
+    } while (slot->polish.outcome == MILL_POLISH_GO);
+    if (slot->polish.outcome != MILL_POLISH_MISLED &&
+        !(slot->polish.outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
       break;
     mill_simplex_begin(m, slot, 0);
-    MILL_CALL(f, mill_simplex_run(m, slot, &slot->simplex));
+    MILL_CALL(mill_simplex_run);
   }
-  MILL_END(f);
+  MILL_END;
 }
 
 /** Two minima are two beyond this many errors. */
@@ -347,9 +347,9 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
 }
 
 /** Fix the model error at the best point and polish once more from there. */
-MILL_RESUMABLE(mill_polish_again, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+MILL_RESUMABLE(mill_polish_again)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   slot->settled = 2;
   slot->best.i_start = slot->starts.i = 0;
   for (int j = 0; j < m->n_par; j++)
@@ -360,13 +360,13 @@ MILL_RESUMABLE(mill_polish_again, const mill_model *m, mill_slot *slot, mill_cal
   slot->n_method_run = 0;
   slot->simplex.done = 0;
   mill_polish_begin(m, slot, slot->best.end);
-  MILL_CALL(f, mill_descend(m, slot, &slot->descent));
-  mill_best_keep(m, slot, slot->descent.end == MILL_POLISH_CONVERGED);
+  MILL_CALL(mill_descend);
+  mill_best_keep(m, slot, slot->polish.outcome == MILL_POLISH_CONVERGED);
   if (!slot->best.have) { /* nothing finite with the covariance of the solution */
     slot->best.have = 1;
     slot->best.converged = 0;
   }
-  MILL_END(f);
+  MILL_END;
 }
 
 #endif

@@ -223,23 +223,23 @@ MILL_HD_CALLED static inline void mill_epochs_digest(mill_slot *slot)
 
 /** The velocity of each epoch from the solution, and where one is in doubt again from the least of a
  *  scan. */
-MILL_RESUMABLE(mill_epochs_search, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+MILL_RESUMABLE(mill_epochs_search)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   if (!mill_epochs_begin(m, slot))
-    MILL_RETURN(f);
+    MILL_RETURN;
   do {
-    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    MILL_ASK(MILL_REQ_EPOCHS);
     mill_epochs_digest(slot);
   } while (mill_epochs_request(m, slot));
-  if (slot->epochs.is_shifted || !mill_epochs_doubt(slot))
-    MILL_RETURN(f);
+  if (slot->epochs_shifted || !mill_epochs_doubt(slot))
+    MILL_RETURN;
   mill_epochs_scan(m, slot);
   do {
-    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    MILL_ASK(MILL_REQ_EPOCHS);
     mill_epochs_digest(slot);
   } while (mill_epochs_request(m, slot));
-  MILL_END(f);
+  MILL_END;
 }
 
 /** Where the epochs differ, give each its velocity.  1: for a fit with them, from their mean; 0: for
@@ -248,7 +248,7 @@ MILL_RESUMABLE(mill_epochs_search, const mill_model *m, mill_slot *slot, mill_ca
  *  for what the model error weighs otherwise. */
 MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slot *slot)
 {
-  const int is_first = !slot->epochs.is_shifted;
+  const int is_first = !slot->epochs_shifted;
   mill_epochs_mean mean;
   for (int i = 0; i < slot->n_segment; i++)
     slot->epoch[slot->segment[i].epoch].first = slot->segment[i].shift_km_s;
@@ -266,27 +266,27 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
     slot->best.at.theta[MILL_PAR_VRAD] += mean.first;
   }
   slot->profile.has_arm = 0; /* it is about another place */
-  slot->epochs.is_shifted = 1;
+  slot->epochs_shifted = 1;
   slot->result.info |= MILL_INFO_EPOCHS;
   return is_first;
 }
 
 /** Velocities of the epochs; where they differ, the fit with each epoch at its own, and theirs with its
  *  template. */
-MILL_RESUMABLE(mill_epochs_run, const mill_model *m, mill_slot *slot, mill_epochs *f)
+MILL_RESUMABLE(mill_epochs_run)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   if (slot->n_epoch == 0)
-    MILL_RETURN(f);
-  MILL_CALL(f, mill_epochs_search(m, slot, &f->search));
+    MILL_RETURN;
+  MILL_CALL(mill_epochs_search);
   if (!mill_epochs_shift(m, slot))
-    MILL_RETURN(f);
+    MILL_RETURN;
   slot->starts.brief = 0; /* as the guess knew no shifts */
-  MILL_CALL(f, mill_polish_again(m, slot, &f->again));
-  MILL_CALL(f, mill_profile_run(m, slot, &slot->profile));
-  MILL_CALL(f, mill_epochs_search(m, slot, &f->search));
+  MILL_CALL(mill_polish_again);
+  MILL_CALL(mill_profile_run);
+  MILL_CALL(mill_epochs_search);
   (void)mill_epochs_shift(m, slot);
-  MILL_END(f);
+  MILL_END;
 }
 
 /** Velocities of the epochs and what they say together, for the star's row. */

@@ -78,60 +78,60 @@ MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  slot->fit.warn = r->warn;
-  slot->fit.info = r->info;
+  slot->best.warn = r->warn;
+  slot->best.info = r->info;
   mill_fit_finish(m, slot, slot->eval.f + mill_penalty(m, slot, slot->theta));
   if (!slot->starts.brief || r->warn & MILL_WARN_NO_STAR)
     return 1;
-  r->warn = slot->fit.warn;
-  r->info = slot->fit.info;
+  r->warn = slot->best.warn;
+  r->info = slot->best.info;
   slot->starts.brief = 0;
   return 0;
 }
 
 /** The fit of a prepared star from its guess to its row. */
-MILL_RESUMABLE(mill_fit_star, const mill_model *m, mill_slot *slot, mill_fit *f)
+MILL_RESUMABLE(mill_fit_star)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   if (!mill_fit_admit(m, slot))
-    MILL_RETURN(f);
+    MILL_RETURN;
   do {
     mill_search_begin(slot);
     do {
       mill_start_begin(m, slot);
-      MILL_CALL(f, mill_descend(m, slot, &slot->descent));
-      mill_start_end(m, slot, slot->descent.end);
+      MILL_CALL(mill_descend);
+      mill_start_end(m, slot, slot->polish.outcome);
     } while (mill_start_wanted(m, slot) || mill_start_faster(m, slot));
     if (mill_starts_compare(m, slot))
-      MILL_CALL(f, mill_polish_again(m, slot, &f->again));
+      MILL_CALL(mill_polish_again);
     if (!slot->best.have) {
       slot->result.warn |= MILL_WARN_NONFINITE;
       mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
-      MILL_RETURN(f);
+      MILL_RETURN;
     }
     if (!m->set.fixed[MILL_PAR_VRAD]) {
-      MILL_CALL(f, mill_profile_run(m, slot, &slot->profile));
-      MILL_CALL(f, mill_epochs_run(m, slot, &slot->epochs));
+      MILL_CALL(mill_profile_run);
+      MILL_CALL(mill_epochs_run);
     }
     do {
       mill_go_to_best(m, slot);
-      MILL_ASK(f, m, slot, MILL_REQ_FINAL);
+      MILL_ASK(MILL_REQ_FINAL);
     } while (mill_step_back(m, slot));
   } while (!mill_fit_row(m, slot));
   if (slot->result.status != MILL_STATUS_FITTED)
-    MILL_RETURN(f);
+    MILL_RETURN;
   if (m->set.binaries)
-    MILL_CALL(f, mill_pair_run(m, slot, &slot->pair));
+    MILL_CALL(mill_pair_run);
   if (m->set.sample.max_eval > 0)
-    MILL_CALL(f, mill_sample_run(m, slot, &slot->sample));
-  MILL_END(f);
+    MILL_CALL(mill_sample_run);
+  MILL_END;
 }
 
 /** After the guess, and when the request has its answer in slot->eval: go on to the next request, or to
  *  the end of the star.  A star that is held answers its caller's requests alone. */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
-  if (!slot->is_held && mill_fit_star(m, slot, &slot->fit) == MILL_HAS_ENDED)
+  if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)
     slot->request = MILL_REQ_NONE;
 }
 

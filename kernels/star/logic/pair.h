@@ -120,24 +120,23 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
   mill_pair_epochs_place(slot);
 }
 
-/** Keep the rows of a star at the pixels; the Jacobians of the other one are made with them. */
-MILL_RESUMABLE(mill_pair_keep_rows, const mill_model *m, mill_slot *slot, int star,
-               mill_call_frame *f)
+/** Keep the rows of the star at the pixels, and go to the other one, whose Jacobians are made with
+ *  them. */
+MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
-  MILL_BEGIN(f);
-  p->star = star;
+  MILL_BEGIN;
   p->store = 1;
   for (int i = 0; i < slot->n_segment; i++)
     slot->segment[i].paired = 0;
   mill_pair_epochs_place(slot);
   for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = p->theta[star][j];
-  MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+    slot->theta[j] = p->theta[p->star][j];
+  MILL_ASK(MILL_REQ_JACOBIAN);
   p->store = 0;
   p->star = 1 - p->star;
   mill_pair_relate(slot);
-  MILL_END(f);
+  MILL_END;
 }
 
 /** Clear the sums of the next Jacobian. */
@@ -199,22 +198,24 @@ MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot 
 
 /** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that settle
  *  them. */
-MILL_RESUMABLE(mill_pair_epochs_look, const mill_model *m, mill_slot *slot, mill_call_frame *f)
+MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   while (mill_pair_scan(m, slot)) {
-    MILL_ASK(f, m, slot, MILL_REQ_EPOCHS);
+    MILL_ASK(MILL_REQ_EPOCHS);
     mill_pair_scanned(slot);
-    MILL_CALL(f, mill_pair_keep_rows(m, slot, 0, &p->rows));
+    p->star = 0;
+    MILL_CALL(mill_pair_keep_rows);
   }
   while (p->n_settle > 0) {
     mill_pair_turn(m, slot);
-    MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
+    MILL_ASK(MILL_REQ_JACOBIAN);
     mill_pair_settled(slot);
-    MILL_CALL(f, mill_pair_keep_rows(m, slot, 0, &p->rows));
+    p->star = 0;
+    MILL_CALL(mill_pair_keep_rows);
   }
-  MILL_END(f);
+  MILL_END;
 }
 
 /** Mean over pixels of ln of the second star's flux over the first one's, by the last Jacobian. */
@@ -291,8 +292,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
 {
   mill_pair *p = &slot->pair;
   const mill_polish *polish = &slot->polish;
-  const int converged = p->outcome == MILL_POLISH_CONVERGED;
-  if (!polish->have || p->outcome == MILL_POLISH_GIVEN_UP)
+  const int converged = slot->polish.outcome == MILL_POLISH_CONVERGED;
+  if (!polish->have || slot->polish.outcome == MILL_POLISH_GIVEN_UP)
     return mill_pair_drop(slot);
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
@@ -344,48 +345,49 @@ MILL_HD_CALLED static inline int mill_pair_weigh(const mill_model *m, mill_slot 
     return mill_pair_drop(slot);
   r->pair = 1;
   r->pair_gain = r->m2ll - f;
-  r->warn = slot->fit.warn;
-  r->info = slot->fit.info;
+  r->warn = slot->best.warn;
+  r->info = slot->best.info;
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, p->theta[0]);
   for (int a = 0; a < m->n_arm; a++)
     if (r->n_pix[a] > 0)
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
-  r->info = slot->fit.info | MILL_INFO_PAIR;
+  r->info = slot->best.info | MILL_INFO_PAIR;
   mill_pair_epochs_row(slot);
   return 1;
 }
 
 /** Look for a second star in a finished row, and make the row that of both. */
-MILL_RESUMABLE(mill_pair_run, const mill_model *m, mill_slot *slot, mill_pair *f)
+MILL_RESUMABLE(mill_pair_run)
 {
-  MILL_BEGIN(f);
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
   if (!mill_pair_begin(m, slot))
-    MILL_RETURN(f);
-  MILL_ASK(f, m, slot, MILL_REQ_PEAK);
+    MILL_RETURN;
+  MILL_ASK(MILL_REQ_PEAK);
   if (!mill_pair_start(m, slot))
-    MILL_RETURN(f);
-  while (f->n_turn < mill_pair_turns(f, MILL_PAIR_TURNS)) {
-    MILL_CALL(f, mill_pair_keep_rows(m, slot, f->star, &f->rows));
-    MILL_CALL(f, mill_pair_epochs_look(m, slot, &f->look));
+    MILL_RETURN;
+  while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
+    MILL_CALL(mill_pair_keep_rows);
+    MILL_CALL(mill_pair_epochs_look);
     mill_pair_turn(m, slot);
     do {
-      mill_pair_clear(f);
-      MILL_ASK(f, m, slot, MILL_REQ_JACOBIAN);
-      f->outcome = mill_pair_digest(m, slot);
-    } while (f->outcome == MILL_POLISH_GO);
+      mill_pair_clear(p);
+      MILL_ASK(MILL_REQ_JACOBIAN);
+      slot->polish.outcome = mill_pair_digest(m, slot);
+    } while (slot->polish.outcome == MILL_POLISH_GO);
     if (!mill_pair_turned(m, slot))
-      MILL_RETURN(f);
+      MILL_RETURN;
   }
   mill_pair_relate(slot);
   for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = f->theta[0][j];
-  MILL_ASK(f, m, slot, MILL_REQ_VALUE);
+    slot->theta[j] = p->theta[0][j];
+  MILL_ASK(MILL_REQ_VALUE);
   if (!mill_pair_weigh(m, slot))
-    MILL_RETURN(f);
-  MILL_ASK(f, m, slot, MILL_REQ_FINAL);
+    MILL_RETURN;
+  MILL_ASK(MILL_REQ_FINAL);
   mill_pair_finish(m, slot);
-  MILL_END(f);
+  MILL_END;
 }
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "kernels/math/quartic.h"
 #include "kernels/star/logic/parameters.h"
+#include "kernels/star/resumable.h"
 
 /** Where the quartic through the first grid is believed: F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4,
  * x in widths that the curvature promises, has its minimum within half a width, c2 about 1, and c3
@@ -181,14 +182,14 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
 }
 
 /** The velocity's likelihood about the solution, at few velocities if these tell it. */
-MILL_RESUMABLE(mill_profile_run, const mill_model *m, mill_slot *slot, mill_profile *f)
+MILL_RESUMABLE(mill_profile_run)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   mill_profile_begin(m, slot, MILL_N_PROFILE_FEW);
   do {
-    MILL_ASK(f, m, slot, MILL_REQ_PROFILE);
+    MILL_ASK(MILL_REQ_PROFILE);
   } while (mill_profile_digest(m, slot));
-  MILL_END(f);
+  MILL_END;
 }
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
+#include "kernels/star/resumable.h"
 
 /** Minima that the first proposal is about: above the solution's F by less than this, and further
  *  apart than this in errors. */
@@ -154,27 +155,28 @@ MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slo
 
 /** The posterior of a fitted star: points until their weights suffice.  These questions are counted in
  *  the posterior, and not in the row's evaluations. */
-MILL_RESUMABLE(mill_sample_run, const mill_model *m, mill_slot *slot, mill_sample *f)
+MILL_RESUMABLE(mill_sample_run)
 {
-  MILL_BEGIN(f);
+  mill_sample *s = &slot->sample;
+  MILL_BEGIN;
   if (mill_sample_is_other(slot)) {
     slot->result.status = MILL_STATUS_OTHER_SPECTRUM;
-    MILL_RETURN(f);
+    MILL_RETURN;
   }
   mill_sample_begin(m, slot);
-  while (!f->has_ended) {
-    while (f->n_part > 0 && f->n_point < f->n_target) {
+  while (!s->has_ended) {
+    while (s->n_part > 0 && s->n_point < s->n_target) {
       if (!mill_sample_next(m, slot)) {
-        f->is_last = 1;
+        s->is_last = 1;
         break;
       }
-      MILL_WAIT(f, slot, MILL_REQ_VALUE);
+      MILL_WAIT(MILL_REQ_VALUE);
       mill_sample_keep(m, slot);
     }
-    MILL_WAIT(f, slot, MILL_REQ_WEIGH);
+    MILL_WAIT(MILL_REQ_WEIGH);
   }
   slot->result.status = MILL_STATUS_FITTED;
-  MILL_END(f);
+  MILL_END;
 }
 
 #endif

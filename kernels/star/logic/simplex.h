@@ -4,6 +4,7 @@
 #define MILL_SIMPLEX_H
 
 #include "kernels/star/logic/polish.h"
+#include "kernels/star/resumable.h"
 
 /** First step of a simplex along each axis and its tolerances in value and in each
  *  coordinate; coordinates are such that F rises by about their square. */
@@ -109,16 +110,16 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
 }
 
 /** Look around by the simplex that has begun; then the polish begins at its best point. */
-MILL_RESUMABLE(mill_simplex_run, const mill_model *m, mill_slot *slot, mill_simplex *f)
+MILL_RESUMABLE(mill_simplex_run)
 {
-  MILL_BEGIN(f);
+  MILL_BEGIN;
   do {
     mill_simplex_propose(m, slot);
-    MILL_ASK(f, m, slot, MILL_REQ_VALUE);
-  } while (mill_nm_tell(&f->nm, slot->eval.f + mill_penalty(m, slot, slot->theta) + f->off) ==
-           MILL_NM_GO);
+    MILL_ASK(MILL_REQ_VALUE);
+  } while (mill_nm_tell(&slot->simplex.nm, slot->eval.f + mill_penalty(m, slot, slot->theta) +
+                                               slot->simplex.off) == MILL_NM_GO);
   mill_simplex_end(m, slot);
-  MILL_END(f);
+  MILL_END;
 }
 
 #endif

@@ -45,7 +45,7 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch, mill_s
     segment[i].sn = 10.0 + i;
   }
   segment[0].n_good = 0;
-  for (; mill_epochs_search(&model, &slot, &slot.epochs.search) == MILL_IS_ASKING; n_round++) {
+  for (; mill_epochs_search(&model, &slot, slot.place) == MILL_IS_ASKING; n_round++) {
     assert_true(n_round < 40 && slot.request == MILL_REQ_EPOCHS);
     for (int i = 0; i < n; i++)
       for (int k = 0; k < epoch[i].n; k++) {
@@ -93,7 +93,7 @@ MILL_TEST(epochs_that_agree_are_not_scanned)
   static mill_segment segment[4];
   assert_true(search_epochs(4, minimum, epoch, segment) <= 3);
   assert_false(mill_epochs_shift(&model, &slot));
-  assert_false(slot.epochs.is_shifted);
+  assert_false(slot.epochs_shifted);
 }
 
 MILL_TEST_MAIN(NULL, NULL)

@@ -115,7 +115,7 @@ static void answer(void)
 static int play(void)
 {
   int n = 0;
-  while (mill_pair_run(&model, &slot, &slot.pair) == MILL_IS_ASKING) {
+  while (mill_pair_run(&model, &slot, slot.place) == MILL_IS_ASKING) {
     assert_true(n++ < 200);
     answer();
   }

@@ -73,7 +73,7 @@ static int sample_from(double (*f)(const double *theta), double off)
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
     slot.result.label_err_formal[l] = l == 1 ? formal_error : NAN;
-  while (mill_sample_run(&model, &slot, &slot.sample) == MILL_IS_ASKING) {
+  while (mill_sample_run(&model, &slot, slot.place) == MILL_IS_ASKING) {
     if (slot.request == MILL_REQ_WEIGH) {
       mill_block_run(look, NULL);
       continue;
