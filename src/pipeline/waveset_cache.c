@@ -8,7 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/layout.h"
-#include "kernels/star/lsf.h"
+#include "kernels/star/blocks/lsf.h"
 
 enum { NONE = -1, FIRST_SETS = 64 };
 
