@@ -141,7 +141,7 @@ static void set_row_apart(generic *g, int64_t row, int64_t id, int64_t other)
   g->exposure[g->n_exposure++] = (exposure){.first_row = row, .star_row = row, .id = (int32_t)id};
 }
 
-/* key [n] is sorted, all of one NAME: drop the rows that cannot be distinguished from an earlier
+/* key [n] is sorted, all of one star: drop the rows that cannot be distinguished from an earlier
  * one, or whose TARGETID is not that of the first row, star_row; how many are left. */
 static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
                          const int64_t *target_id)
@@ -165,7 +165,7 @@ static int64_t set_apart(generic *g, row_key *key, int64_t n, int64_t star_row,
   return n_left;
 }
 
-/* key [n], all of one NAME: the star of each row, by its place. */
+/* key [n], all of one NAME: the star of each row, by its place; sorted by stars. */
 static void find_places(row_key *key, int64_t n, const catalog *c, const char **warning)
 {
   mill_places places = {0};
@@ -177,16 +177,14 @@ static void find_places(row_key *key, int64_t n, const catalog *c, const char **
   qsort(key, (size_t)n, sizeof *key, compare_stars);
 }
 
-/* key [n] is sorted, all of one NAME: make the exposures of its stars. */
-static void add_stars(generic *g, row_key *key, int64_t n, const catalog *c, const char **warning)
+/* key [n], all of one star: make its exposures. */
+static void add_star(generic *g, row_key *key, int64_t n, const catalog *c)
 {
-  int64_t star_row = key[0].row;
-  for (int64_t i = 1; i < n; i++)
-    star_row = key[i].row < star_row ? key[i].row : star_row;
-  n = set_apart(g, key, n, star_row, c->target_id);
-  find_places(key, n, c, warning);
+  qsort(key, (size_t)n, sizeof *key, compare_keys);
+  n = set_apart(g, key, n, key[0].star_row, c->target_id);
+  qsort(key, (size_t)n, sizeof *key, compare_stars);
   for (int64_t i = 0, end; i < n; i = end) {
-    for (end = i + 1; end < n && key[end].star_row == key[i].star_row && key[end].id == key[i].id;)
+    for (end = i + 1; end < n && key[end].id == key[i].id;)
       end++;
     g->exposure[g->n_exposure++] =
         (exposure){.first_row = key[i].row, .star_row = key[i].star_row, .id = (int32_t)key[i].id};
@@ -229,7 +227,12 @@ static int group_rows(generic *g, const catalog *c, const char **warning)
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && strcmp(key[end].name, key[i].name) == 0;)
       end++;
-    add_stars(g, key + i, end - i, c, warning);
+    find_places(key + i, end - i, c, warning);
+  }
+  for (int64_t i = 0, end; i < n; i = end) {
+    for (end = i + 1; end < n && key[end].star_row == key[i].star_row;)
+      end++;
+    add_star(g, key + i, end - i, c);
   }
   qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
         g->joint ? compare_joint : compare_exposures);
@@ -500,15 +503,15 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   channel->n_pix = n_pix;
   channel->sigma_aa =
       g->table.vector[MILL_GENERIC_LSF_SIGMA].number > 0 ? spectrum->sigma_aa : NULL;
+  channel->wave_aa = spectrum->wave_aa;
   if (g->table.n_shared > 0) {
-    channel->wave_aa = g->table.shared_wave_aa;
+    memcpy(spectrum->wave_aa, g->table.shared_wave_aa, (size_t)n_pix * sizeof *spectrum->wave_aa);
     channel->wave_token = 1;
     return MILL_OK;
   }
   MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
-  channel->wave_aa = spectrum->wave_aa;
   return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
 }
 
@@ -537,9 +540,8 @@ static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
   char what[64];
   const mill_single_place at = {g->table.file, g->table.i_hdu, what};
   MILL_CHECK(describe_row(g, g->row, &channel));
-  if (g->table.n_shared > 0)
-    return mill_spectra_give(spectra, i_exposure, &channel, read_pixels, g);
-  snprintf(what, sizeof what, "column WAVELENGTH of row %lld (counted from 0)", (long long)g->row);
+  snprintf(what, sizeof what, "%s WAVELENGTH of row %lld (counted from 0)",
+           g->table.n_shared > 0 ? "HDU" : "column", (long long)g->row);
   return mill_single_give(spectra, i_exposure, &channel, &at, &g->spectrum, read_pixels, g);
 }
 

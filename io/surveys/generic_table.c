@@ -177,12 +177,13 @@ static int find_vectors(mill_generic_table *t)
 
 /* ---- wavelengths of all rows ------------------------------------------- */
 
+/* Padding (0, NaN, repeated values) is accepted here: each row says which of its pixels are bad. */
 static int read_shared_wave(mill_generic_table *t, int i_hdu)
 {
   const mill_fits_hdu *hdu = &t->file->guard->hdu[i_hdu];
   const char *name = mill_generic_vector_name[MILL_GENERIC_WAVELENGTH];
   char unit[FLEN_VALUE] = "";
-  double to_aa = 0.0;
+  double to_aa = 0.0, last = 0.0;
   mill_fits_column c;
   if (hdu->kind == MILL_FITS_TABLE) {
     MILL_CHECK(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
@@ -206,7 +207,13 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   MILL_CHECK(unit_to_aa(t, i_hdu, "the wavelength", unit, &to_aa));
   for (int i = 0; i < t->n_shared; i++)
     t->shared_wave_aa[i] *= to_aa;
-  return mill_single_check_wave(t->file, i_hdu, "all rows", t->n_shared, t->shared_wave_aa);
+  for (int i = 0; i < t->n_shared; i++) {
+    if (t->shared_wave_aa[i] > 0.0 && t->shared_wave_aa[i] < last)
+      return mill_single_check_wave(t->file, i_hdu, "all rows", t->n_shared, t->shared_wave_aa);
+    if (t->shared_wave_aa[i] > last)
+      last = t->shared_wave_aa[i];
+  }
+  return MILL_OK;
 }
 
 static int find_wavelengths(mill_generic_table *t)

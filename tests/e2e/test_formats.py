@@ -467,7 +467,7 @@ class Others(Formats):
 
 class Generic(Formats):
     N_ROW, N_PIX = 3, 4
-    TWINS = "".join(f"SPECTRA NAME@{i}={name};SPECTRA TARGETID@{i}=5;"
+    TWINS = "".join(f"SPECTRA NAME@{i}={name};SPECTRA TARGETID@{i}=5;SPECTRA RA@{i}=1;SPECTRA DEC@{i}=1;"
                     for i, name in enumerate(("twin", "lone", "twin")))
 
     def sample(self, edits="", **values):
@@ -535,6 +535,10 @@ class Generic(Formats):
             found = self.read(s, lsf=False)["segments"]
             self.assertEqual(len({p["wave_at"] for p in found}), 1)
             self.assertSame(found[0]["wave"], wave * 10.0)
+        for pad in (0, np.nan, -9999, 402.0):  # bad pixels need none
+            s = self.sample("SPECTRA-WAVELENGTH", MASK=[0, 0, 0, 1] * 3, FLUX=[1] * 12, IVAR=[1] * 12)
+            s.hdus.append(image("WAVELENGTH", "D", [400, 400.5, 402, pad], cards))
+            self.assertEqual([list(p["wave"]) for p in self.read(s)["segments"]], [[4000, 4005, 4020]] * 3)
         for edits, values, unit, *parts in (
                 ("", wave, cards, "a column and an HDU", "WAVELENGTH"),
                 ("SPECTRA-WAVELENGTH", wave, [], "HDU 3 (WAVELENGTH)", "no unit"),
@@ -551,6 +555,9 @@ class Generic(Formats):
         answer = self.read(s)
         self.assertEqual([(r["object"], r["n_exposure"]) for r in answer["rows"]],
                          [("twin", 1), ("lone", 1)])
+        # of one NAME and EXPOSURE, but far apart
+        s = self.sample(self.TWINS + "".join(f"SPECTRA {c}@{i}={10 * i};" for c in ("RA", "DEC") for i in range(1, 3)))
+        self.assertEqual(len(self.read(s, "exposures: joint\n")["segments"]), 3)
         # by exposure, then by arm of the library: b, r
         self.assertSegments(answer["segments"], [
             {**s.spectra[row], "arm": arm, "exposure": e}
