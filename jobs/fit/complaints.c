@@ -25,7 +25,7 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
   static const struct {
     double factor;
     const char *name;
-  } units[] = {{10.0, "nm"}, {1e4, "um"}, {0.1, "tenths of A"}};
+  } units[] = {{10.0, "nm"}, {1e4, "um"}, {1e10, "m"}, {0.1, "tenths of A"}};
   double first = INFINITY, last = 0.0;
   const char *hint = "";
   const int n_digit = left->last_aa < 100.0 ? 3 : 0;
@@ -43,6 +43,8 @@ static void complain_of_range(const mill_complaints *c, const char *path, const 
     }
   if (pow(10.0, left->first_aa) < last && pow(10.0, left->last_aa) > first)
     hint = "; are these log10 of A? Write 10 to that power";
+  if (exp(left->first_aa) < last && exp(left->last_aa) > first)
+    hint = "; are these ln of A? Write e to that power";
   mill_log_warning("%s: skipped: its spectra, %.*f to %.*f A, are outside all arms of the library "
                    "%s, %.0f to %.0f A less a margin for the velocity limits%s",
                    path, n_digit, left->first_aa, n_digit, left->last_aa, c->lib->path, first, last,

@@ -55,7 +55,8 @@ class Messages(ProgramTest):
 
     def test_unit_of_wavelengths(self):
         rows = stars()[:3]
-        for factor, unit in ((0.1, "nm"), (1e-4, "um"), (10, "tenths of A"), (1, "log10 of A")):
+        for factor, unit in ((0.1, "nm"), (1e-4, "um"), (10, "tenths of A"), (1, "log10 of A"),
+                             (2.302585093, "ln of A")):
             if factor == 1:
                 rows = [dict(row, WAVELENGTH=np.log10(row["WAVELENGTH"])) for row in rows]
             path = write("unit.fits", rows, WAVELENGTH=factor, LSF_SIGMA=factor)
