@@ -127,6 +127,8 @@ static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_expo
     if (s->exposure < 0 || s->exposure >= MOST)
       return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: exposure %d; give 0 to %d", i, s->exposure,
                         MOST - 1);
+    if (s->resolution && s->n_diag < 1)
+      return MILL_ERROR(MILL_ERR_USAGE, "spectrum %d: resolution, but n_diag is %d", i, s->n_diag);
     if (s->n_pix < 1 || !s->wave || !s->flux || !s->ivar)
       return MILL_ERROR(MILL_ERR_USAGE,
                         "spectrum %d: pixels, wavelengths, flux and ivar are needed", i);

@@ -20,13 +20,6 @@ static void check(int code)
   }
 }
 
-static int bytes_of(const starmill_column *c)
-{
-  const int wide = c->type == STARMILL_F64 || c->type == STARMILL_I64;
-  const int narrow = c->type == STARMILL_I32 || c->type == STARMILL_U32;
-  return c->n_value * (wide ? 8 : narrow ? 4 : 1);
-}
-
 /* Rows of a gathered column that are not those of the result: row i of the file was fitted by rank
  * i % n_rank. */
 static int n_other(const char *gathered, const char *expected, int n, int n_rank, size_t row_bytes)
@@ -54,6 +47,8 @@ int main(int argc, char **argv)
   const int n = (int)starmill_file_n_row(file);
   for (int i = rank; i < n && n_mine < MOST; i += n_rank)
     check(starmill_file_star(file, i, &star[n_mine++], &error));
+  n_differ +=
+      starmill_mpi_fit(MPI_COMM_SELF, library, NULL, 0, NULL, 0, NULL, &error) != STARMILL_USAGE;
   check(starmill_mpi_fit(MPI_COMM_WORLD, library, (const starmill_star *const *)star, n_mine, NULL,
                          0, &mine, &error));
   check(starmill_table_open(argv[4], &result, &error));
@@ -64,12 +59,16 @@ int main(int argc, char **argv)
     void *data;
     check(starmill_table_column_at(result, k, &column, &error));
     const char *name = argc == 6 && atoi(argv[5]) == rank ? "NOTHING" : column.name;
-    check(starmill_mpi_column(MPI_COMM_WORLD, n_rank - 1, mine, name, bytes_of(&column), &n_row,
-                              &data, &error));
+    const int bytes = starmill_mpi_row_bytes(&column);
+    if (mine && starmill_table_column(mine, name, &column, &error) == STARMILL_OK &&
+        starmill_mpi_column(MPI_COMM_SELF, 0, mine, name, bytes + 1, &n_row, &data, &error) !=
+            STARMILL_USAGE)
+      n_differ++;
+    check(
+        starmill_mpi_column(MPI_COMM_WORLD, n_rank - 1, mine, name, bytes, &n_row, &data, &error));
     if (rank == n_rank - 1) {
       check(starmill_table_column(result, column.name, &column, &error));
-      n_differ +=
-          n_row != n || n_other(data, column.data, n, n_rank, (size_t)bytes_of(&column)) > 0;
+      n_differ += n_row != n || n_other(data, column.data, n, n_rank, (size_t)bytes) > 0;
     }
     free(data);
   }

@@ -655,6 +655,9 @@ MILL_TEST(wrong_arguments_are_named)
                                  &fx.error));
   starmill_library_close(other);
   spectra_of(&fx.made[0], spectrum);
+  spectrum[0].n_diag = 0;
+  refused(STARMILL_USAGE, "n_diag is 0",
+          starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));
   spectrum[0].n_diag = 4;
   refused(STARMILL_INPUT, "odd number",
           starmill_star_create(fx.library, spectrum, 1, &star, &fx.error));

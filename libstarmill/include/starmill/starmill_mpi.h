@@ -44,15 +44,24 @@ static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
                                    const starmill_star *const *star, int n, const double *start,
                                    int n_start, starmill_table **table, starmill_error *error)
 {
-  *table = NULL;
+  if (table)
+    *table = NULL;
   const int code =
-      n > 0 ? starmill_fit(library, star, n, start, n_start, table, error) : STARMILL_OK;
+      n > 0 || !table ? starmill_fit(library, star, n, start, n_start, table, error) : STARMILL_OK;
   const int agreed = starmill_mpi_agree(comm, code, error);
-  if (agreed != STARMILL_OK) {
+  if (agreed != STARMILL_OK && table) {
     starmill_table_free(*table);
     *table = NULL;
   }
   return agreed;
+}
+
+/** Bytes of one row of a column. */
+static inline int starmill_mpi_row_bytes(const starmill_column *column)
+{
+  const int is_8 = column->type == STARMILL_F64 || column->type == STARMILL_I64;
+  const int is_4 = column->type == STARMILL_I32 || column->type == STARMILL_U32;
+  return column->n_value * (is_8 ? 8 : is_4 ? 4 : 1);
 }
 
 /** Gather a column from all ranks on rank root, rank 0's rows first: *n_row rows in *data, which
@@ -60,7 +69,7 @@ static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
  *
  *  table     the table of this rank; NULL: it has no rows
  *  name      the same on all ranks
- *  row_bytes size of one row of the column, type size x n_value; the same on all ranks */
+ *  row_bytes starmill_mpi_row_bytes of the column, else STARMILL_USAGE; the same on all ranks */
 static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *table,
                                       const char *name, int row_bytes, int64_t *n_row, void **data,
                                       starmill_error *error)
@@ -70,11 +79,20 @@ static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *t
   int64_t n_all = 0;
   const int mine = table ? (int)starmill_table_n_row(table) : 0;
   MPI_Datatype row = MPI_DATATYPE_NULL;
-  *n_row = 0;
-  *data = NULL;
+  if (n_row)
+    *n_row = 0;
+  if (data)
+    *data = NULL;
   column.data = NULL;
   if (table)
     code = starmill_table_column(table, name, &column, error);
+  if (code == STARMILL_OK &&
+      (!n_row || !data || (table && row_bytes != starmill_mpi_row_bytes(&column)))) {
+    code = error->code = STARMILL_USAGE;
+    snprintf(error->message, sizeof error->message,
+             "starmill_mpi_column: n_row or data is NULL, or rows of %s do not have %d bytes",
+             name ? name : "NULL", row_bytes);
+  }
   if (MPI_Comm_rank(comm, &rank) != MPI_SUCCESS || MPI_Comm_size(comm, &n_rank) != MPI_SUCCESS)
     n_rank = 0;
   count = (int *)malloc(2 * ((size_t)n_rank + 1) * sizeof *count);
@@ -113,7 +131,7 @@ static inline int starmill_mpi_column(MPI_Comm comm, int root, starmill_table *t
 done:
   if (row != MPI_DATATYPE_NULL)
     MPI_Type_free(&row);
-  if (code != STARMILL_OK) {
+  if (code != STARMILL_OK && n_row && data) {
     free(*data);
     *data = NULL;
     *n_row = 0;
