@@ -72,6 +72,17 @@ def _doubles(values: Optional[ArrayLike], shape: Optional[tuple] = None):
     return array, _ffi.from_buffer("double[]", array)
 
 
+def _in_unit(values, unit, power=1):
+    """Values as numbers in unit ** power, where Astropy's quantities and columns say theirs."""
+    own = getattr(values, "unit", None)
+    if own is None:
+        return values
+    unit = unit if power == 1 else unit ** power
+    if hasattr(values, "to_value"):
+        return values.to_value(unit)
+    return values.astype(np.float64) * own.to(unit)  # a column
+
+
 def version() -> str:
     """Return version and revision of libstarmill."""
     return f"{_text(_lib.starmill_version())} ({_text(_lib.starmill_revision())})"
@@ -121,8 +132,8 @@ class Spectrum:
         unit = getattr(self.flux, "unit", None)
         for name, power in (("ivar", -2), ("error", 1), ("systematic", 1)):
             value = getattr(self, name)
-            if unit is not None and hasattr(value, "to_value"):  # Astropy's quantities
-                setattr(self, name, value.to_value(unit ** power))
+            if unit is not None:
+                setattr(self, name, _in_unit(value, unit, power))
         self.wave = self._pixels(self.wave, np.float64, "wave", np.size(self.wave))
         n_pix = self.wave.size
         self.flux = self._pixels(self.flux, np.float32, "flux", n_pix)
@@ -156,9 +167,9 @@ class Spectrum:
 
     @staticmethod
     def _pixels(values: ArrayLike, dtype, name: str, n_pix: int) -> NDArray:
-        if name in ("wave", "sigma") and hasattr(values, "to_value"):  # Astropy's quantities
-            values = values.to_value("Angstrom")
-        if isinstance(values, np.ma.MaskedArray):
+        if name in ("wave", "sigma"):
+            values = _in_unit(values, "Angstrom")
+        if hasattr(values, "filled"):  # NumPy's masked arrays, and Astropy's
             values = values.astype(np.float64).filled(np.nan)
         array = np.ascontiguousarray(values, dtype=dtype)
         if array.shape != (n_pix,):

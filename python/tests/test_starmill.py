@@ -221,6 +221,29 @@ def test_errors_come_in_the_unit_of_the_flux():
     np.testing.assert_allclose(spectrum.ivar, [4, 1], rtol=1e-6)
 
 
+class Unit(float):
+    """As Astropy's, of columns."""
+
+    def __pow__(self, power):
+        return Unit(float(self) ** power)
+
+    def to(self, other):
+        return self / (1 if other == "Angstrom" else other)
+
+
+def column(values, mask, unit):
+    made = np.ma.MaskedArray(values, mask).view(type("Column", (np.ma.MaskedArray,), {}))
+    made.unit = Unit(unit)
+    return made
+
+
+def test_columns_of_astropy_have_units_and_masks():
+    spectrum = starmill.Spectrum(column([500, 501], False, 10), column([1.0, 2], [0, 1], 1),
+                                 error=column([1.0, 2], [1, 0], 1e-3))
+    assert list(spectrum.wave) == [5000, 5010] and np.isnan(spectrum.flux[1])
+    np.testing.assert_allclose(spectrum.ivar, [0, 2.5e5], rtol=1e-6)
+
+
 def test_threads_take_a_library_each(made):
     spectrum, theta = made
     values = {}
