@@ -40,7 +40,7 @@ struct starmill_star {
   int is_fixed;                  /**< the model error is included */
   double fixed_at[MILL_MAX_PAR]; /**< parameters at which it is evaluated */
   int n_segment;
-  mill_raw_segment *segment; /**< [n_segment] in batch; each references its wavelength set */
+  mill_raw_segment *segment; /**< [n_segment] in batch */
   mill_read_batch batch;     /**< the pixels */
 };
 

@@ -10,8 +10,6 @@
 
 void mill_star_drop(starmill_star *star)
 {
-  for (int i = 0; i < star->n_segment; i++)
-    mill_pipeline_waveset_release(star->library->pipeline, star->segment[i].waveset);
   mill_read_batch_clear(&star->batch);
   mill_free(star);
 }
@@ -30,7 +28,7 @@ static int take_segments(starmill_star *star)
     outside |= s->use == MILL_SEGMENT_OUTSIDE;
     if (s->use != MILL_SEGMENT_FIT)
       continue;
-    err = mill_pipeline_waveset(star->library->pipeline, s->arm, s->n_pix, s->wave_aa, &s->waveset);
+    err = mill_pipeline_accepts(star->library->pipeline, s);
     outside |= err == MILL_ERR_RANGE;
     if (err == MILL_ERR_RANGE) {
       err = MILL_OK;

@@ -58,7 +58,7 @@ typedef struct mill_read_batch {
   const struct mill_backend *backend; /**< as mill_arena has it, borrowed; before the first read */
   int n_segment;
   mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
-                                  *   into the request, waveset and i_file mean nothing */
+                                  *   into the request, i_file means nothing */
   struct mill_read_store *store; /**< the memory behind all pointers, owned */
 } mill_read_batch;
 

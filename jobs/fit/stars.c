@@ -12,54 +12,6 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* The last star has been taken: its slot holds what it needs. */
-static void release_wavesets(mill_stars *stars)
-{
-  for (int i = 0; i < stars->n_held; i++)
-    mill_pipeline_waveset_release(stars->pipeline, stars->segment[i].waveset);
-  stars->n_held = 0;
-}
-
-/* Rows of a batch share their wavelengths, which are looked up only once.  The last set of an
- * arm is held as long as the batch lasts. */
-static void forget_wavesets(mill_stars *stars)
-{
-  for (int a = 0; a < MILL_MAX_ARM; a++) {
-    if (stars->recent[a].wave_aa)
-      mill_pipeline_waveset_release(stars->pipeline, stars->recent[a].id);
-    stars->recent[a].wave_aa = NULL;
-  }
-}
-
-/* Making a set is start-up, finding it again is not. */
-static int find_waveset(mill_stars *stars, const mill_raw_segment *s, int *id)
-{
-  mill_waveset_stats before, after;
-  mill_fit_meters *meters = &stars->task->tally->meters;
-  mill_recent_set *recent = &stars->recent[s->arm];
-  if (recent->wave_aa == s->wave_aa && recent->n_pix == s->n_pix) {
-    mill_pipeline_waveset_hold(stars->pipeline, recent->id);
-    *id = recent->id;
-    return MILL_OK;
-  }
-  mill_pipeline_waveset_stats(stars->pipeline, &before);
-  const double start_s = mill_fit_meter_s(stars->task);
-  const int code = mill_pipeline_waveset(stars->pipeline, s->arm, s->n_pix, s->wave_aa, id);
-  const double spent_s = mill_fit_meter_s(stars->task) - start_s;
-  mill_pipeline_waveset_stats(stars->pipeline, &after);
-  if (code == MILL_OK) {
-    if (recent->wave_aa)
-      mill_pipeline_waveset_release(stars->pipeline, recent->id);
-    *recent = (mill_recent_set){.wave_aa = s->wave_aa, .n_pix = s->n_pix, .id = *id};
-    mill_pipeline_waveset_hold(stars->pipeline, *id);
-  }
-  if (after.n_made > before.n_made) {
-    meters->waveset_s += spent_s;
-    meters->load_s -= spent_s; /* the caller counts it there */
-  }
-  return code;
-}
-
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5; /* pixels; DESI's is below 0.1 */
 
 /* Is the sigma in the middle of a segment implausible for a spectrograph? */
@@ -96,10 +48,11 @@ static int is_shifting(const mill_raw_segment *s, mill_left_out *left)
 }
 
 /* Leave the segments of a row that can be fitted, at the beginning of its own. */
-static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_left_out *left)
+static int take_segments(mill_stars *stars, const mill_reader_row *row, int *n_segment,
+                         mill_left_out *left)
 {
   mill_raw_segment *first = &stars->batch->segment[row->first_segment];
-  stars->segment = first;
+  *n_segment = 0;
   for (mill_raw_segment *s = first; s < first + row->n_segment; s++) {
     if (s->use == MILL_SEGMENT_OUTSIDE) {
       left->beyond = 1;
@@ -111,7 +64,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
       left->i_file = s->i_file;
       continue;
     }
-    const int code = find_waveset(stars, s, &s->waveset);
+    const int code = mill_pipeline_accepts(stars->pipeline, s);
     if (code == MILL_ERR_RANGE) {
       left->outside |= 1u << s->arm;
       left->i_file = s->i_file;
@@ -131,7 +84,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, mill_lef
                     &stars->task->setup->lib, s);
     if (stars->fit.resolution != MILL_RES_NONE)
       mill_narrow_note(&stars->task->tally->narrow, &stars->task->setup->lib, s);
-    first[stars->n_held++] = *s;
+    first[(*n_segment)++] = *s;
   }
   return MILL_OK;
 }
@@ -188,13 +141,11 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   const mill_fit_task *task = stars->task;
   const mill_fit_observer *observer = task->call->observer;
   memset(left, 0, sizeof *left);
-  release_wavesets(stars);
-  MILL_CHECK(take_segments(stars, row, left));
   *star = (mill_star){.row = row->row,
-                      .n_segment = stars->n_held,
-                      .segment = stars->segment,
+                      .segment = &stars->batch->segment[row->first_segment],
                       .stays = 1, /* as long as the next batch */
                       .warn = row->is_other ? MILL_WARN_CLASS : 0};
+  MILL_CHECK(take_segments(stars, row, &star->n_segment, left));
   if (task->setup->start)
     mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
   if (task->setup->priors)
@@ -277,8 +228,6 @@ void mill_stars_note_memory(const mill_stars *stars)
 
 static int next_batch(mill_stars *stars)
 {
-  release_wavesets(stars);
-  forget_wavesets(stars);
   MILL_CHECK(mill_pipeline_settle(stars->pipeline));
   mill_reader_release(stars->reader, stars->before);
   stars->before = stars->batch;
@@ -336,7 +285,6 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
 void mill_stars_end(mill_stars *stars)
 {
   const mill_fit_task *task = stars->task;
-  release_wavesets(stars);
   mill_reader_release(stars->reader, stars->before);
   mill_reader_release(stars->reader, stars->batch);
   if (stars->reader) {
@@ -344,6 +292,5 @@ void mill_stars_end(mill_stars *stars)
     task->tally->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
   }
   mill_reader_stop(stars->reader);
-  forget_wavesets(stars);
   MILL_FREE(stars->epoch, stars->time);
 }

@@ -8,12 +8,6 @@
 #include "jobs/fit/share.h"
 #include "src/pipeline/several.h"
 
-/** A set of wavelengths that a row of the batch had. */
-typedef struct mill_recent_set {
-  const double *wave_aa; /**< of the batch; NULL: none */
-  int n_pix, id;
-} mill_recent_set;
-
 typedef struct mill_exposure_time {
   double mjd; /**< infinite: not known */
   int exposure;
@@ -24,16 +18,13 @@ typedef struct mill_stars {
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
   mill_several *several;   /**< NULL until the caller has made it */
-  mill_pipeline *pipeline; /**< of the first library: its wavelength sets */
+  mill_pipeline *pipeline; /**< of the first library */
   mill_complaints complaints;
   mill_batch *batch;  /**< NULL: none is at hand */
   mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */
   int i_row;          /**< the batch's next row */
   int stops;          /**< the log has the reason */
-  const mill_raw_segment *segment; /**< of the last star, in the batch */
-  int n_held; /**< of them, whose wavelength sets are held until the next star is taken */
-  mill_recent_set recent[MILL_MAX_ARM];
-  int *epoch; /**< [cap_epoch] of each exposure of the last star, -1: it has no spectrum */
+  int *epoch;         /**< [cap_epoch] of each exposure of the last star, -1: it has no spectrum */
   size_t cap_epoch;
   mill_exposure_time *time; /**< [cap_time] of them */
   size_t cap_time;
@@ -49,7 +40,7 @@ int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star);
 /** Note on the board how much memory the pipeline and the reader have. */
 void mill_stars_note_memory(const mill_stars *stars);
 
-/** Stop the reader and give back all wavelength sets; before the pipeline is destroyed. */
+/** Stop the reader. */
 void mill_stars_end(mill_stars *stars);
 
 #endif

@@ -26,7 +26,6 @@ enum mill_segment_use {
  */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
-  int waveset;  /**< id from mill_pipeline_waveset */
   int exposure; /**< 0 ... n_exposure - 1 of this star */
   int epoch;    /**< 0 ... n_epoch - 1, where there are any */
   int n_pix;

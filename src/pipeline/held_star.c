@@ -53,6 +53,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   mill_slot *host = &p->slots.host;
   mill_pipeline_drop(p);
   MILL_TRY(make_views(p));
+  mill_pipeline_fit_pixels(p, star);
   MILL_TRY(mill_slots_load(&p->slots, first, star));
   h->is_there = 1;
   MILL_TRY(mill_pipeline_bind(p, &p->all, p->slots.bound, p->slots.n_slot));

@@ -86,29 +86,24 @@ void mill_pipeline_destroy(mill_pipeline *p)
   MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->posterior, p);
 }
 
-int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)
+int mill_pipeline_accepts(mill_pipeline *p, const mill_raw_segment *segment)
 {
-  mill_model *m = &p->model;
-  if (arm < 0 || arm >= m->n_arm)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
-  MILL_CHECK(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
-  if (mill_row_pitch(n_pix) > m->max_seg_pix) {
-    /* devices are updated between rounds */
-    m->max_seg_pix = mill_row_pitch(n_pix);
-    p->n_change++;
-  }
+  int id;
+  MILL_CHECK(
+      mill_waveset_cache_get(p->waveset, segment->arm, segment->n_pix, segment->wave_aa, &id));
+  mill_waveset_cache_release(p->waveset, id);
   return MILL_OK;
 }
 
-void mill_pipeline_waveset_release(mill_pipeline *p, int id)
+void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star)
 {
-  if (id >= 0)
-    mill_waveset_cache_release(p->waveset, id);
-}
-
-void mill_pipeline_waveset_hold(mill_pipeline *p, int id)
-{
-  mill_waveset_cache_hold(p->waveset, id);
+  for (int i = 0; i < star->n_segment; i++) {
+    const int pitch = mill_row_pitch(star->segment[i].n_pix);
+    if (pitch <= p->model.max_seg_pix)
+      continue;
+    p->model.max_seg_pix = pitch; /* devices learn it between rounds */
+    p->n_change++;
+  }
 }
 
 void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)

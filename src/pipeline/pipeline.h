@@ -19,8 +19,8 @@
 typedef struct mill_pipeline mill_pipeline;
 
 /** Give the next star: 1 and *star filled, 0 at the end, or -code on failure.  The
- *  star's memory, but for pixels that stay, and the wavelength sets of its segments are needed until
- *  the next call (or the end of the run): from then on its slot has a copy and holds the sets. */
+ *  star's memory, but for pixels that stay, is needed until the next call (or the end of the run):
+ *  from then on its slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star *star);
 
 /** For a source: wait until the pixels that stay of the stars that it gave before the last call of
@@ -44,25 +44,19 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
                          mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
-/** Register the wavelengths of an arm's pixels (vacuum A, ascending), hold the set and
- *  get its id; equal ones share an id.  wave_aa is copied.
+/** Can a segment's wavelengths be fitted?  A source leaves out the segments that cannot: a star with
+ *  one ends the run.
  *
- *  Each success is one hold, to be given back by mill_pipeline_waveset_release; the id
- *  is valid while the set is held, and a star under way holds it.  Sets that are not held
- *  stay until all sets together exceed a limit; asking again for known
- *  wavelengths takes microseconds, a new set about a millisecond of CPU for each 1 MB.
- *  Request only the sets that are needed next: held sets are not bounded.
+ *  Makes their wavelength set, which stays at least until the star that the source is preparing is
+ *  in its slot.  Known wavelengths take microseconds, new ones about a millisecond of CPU for each
+ *  MB of the set.
  *
- *  MILL_ERR_RANGE when not ascending, not finite, too short, or when the
- *  velocity limits carry them off the arm's templates: nothing is held. */
-int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
-                          int *id);
-void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0: nothing */
-/** One more hold of a set that is held. */
-void mill_pipeline_waveset_hold(mill_pipeline *pipeline, int id);
+ *  MILL_ERR_RANGE, with the reason, for wavelengths that are not ascending, not finite, too few, or
+ *  that the velocity limits carry off the arm's templates.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_pipeline_accepts(mill_pipeline *pipeline, const mill_raw_segment *segment);
 
 /** Limit of the memory for wavelength sets, bytes, instead of MILL_WAVESET_CACHE_BYTES;
- *  0 keeps only what is held. */
+ *  0 keeps only the sets of the stars under way. */
 void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 

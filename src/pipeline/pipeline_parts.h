@@ -71,6 +71,9 @@ struct mill_pipeline {
   double load_s;             /**< CPU seconds of copying stars into slots */
 };
 
+/** Make room for the longest segment of a star in the devices' work space, at their next bind. */
+void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
+
 /** Bind the model and slots [n] to a crew's device if they have changed. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
 

@@ -68,9 +68,10 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, cons
 }
 
 /** The next star, or the one for which there was no memory; 0: none. */
-static int next_star(mill_stream *from, mill_star *star, int *got)
+static int next_star(mill_pipeline *p, mill_star *star, int *got)
 {
   int err = MILL_OK;
+  mill_stream *from = &p->stream;
   *got = from->is_waiting;
   if (from->is_waiting) {
     *star = from->waiting;
@@ -79,6 +80,7 @@ static int next_star(mill_stream *from, mill_star *star, int *got)
   if (!from->more)
     goto done;
   memset(star, 0, sizeof *star);
+  mill_waveset_cache_next(p->waveset);
   *got = from->source(from->source_context, star);
   if (*got < 0)
     err = -*got;
@@ -95,9 +97,10 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   mill_stream *from = &p->stream;
   mill_star star;
   pthread_mutex_lock(&p->mutex);
-  MILL_TRY(next_star(from, &star, got));
+  MILL_TRY(next_star(p, &star, got));
   if (!*got)
     goto done;
+  mill_pipeline_fit_pixels(p, &star);
   /* work space first: stars take what is left of the memory */
   if (!c->is_under_way)
     MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));

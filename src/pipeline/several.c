@@ -36,9 +36,6 @@ typedef struct member {
   mill_fit_settings set;
   int label[MILL_MAX_LABEL]; /**< of its labels among the first's */
   int next;                  /**< star of the group */
-  int n_held;                /**< wavelength sets of the star that was given last, in held */
-  int *held;
-  size_t cap_held;
   double start[MILL_MAX_PAR];
 } member;
 
@@ -130,10 +127,8 @@ void mill_several_destroy(mill_several *s)
 {
   if (!s)
     return;
-  for (int k = 0; k < s->n_lib; k++) {
+  for (int k = 0; k < s->n_lib; k++)
     mill_pipeline_destroy(s->member[k].pipeline);
-    mill_free(s->member[k].held);
-  }
   for (int i = 0; i < s->n_room && s->group; i++)
     MILL_FREE(s->group[i].segment, s->group[i].pixels, s->group[i].model, s->group[i].epoch);
   MILL_FREE(s->group, (const void *)s->model, s);
@@ -222,48 +217,34 @@ static int is_candidate(const guest *g, int k)
   return g->chisq[k] < INFINITY && g->chisq[k] <= g->tie;
 }
 
-static void release_sets(member *m)
-{
-  while (m->n_held > 0)
-    mill_pipeline_waveset_release(m->pipeline, m->held[--m->n_held]);
-}
-
 /** A star of the group for the library's pipeline; its row is its place in the group. */
-static int give_star(member *m, guest *g, mill_star *star)
+static void give_star(member *m, const guest *g, mill_star *star)
 {
   *star = g->star;
   star->row = g - m->of->group;
   star->has_limit = m->is_guessing || m->index == 0;
   star->guess_limit = m->is_guessing ? -INFINITY : g->tie;
-  MILL_CHECK(MILL_RENEW(&m->held, &m->cap_held, star->n_segment));
-  for (int i = 0; i < star->n_segment; i++) {
-    mill_raw_segment *s = &g->segment[i];
-    MILL_CHECK(mill_pipeline_waveset(m->pipeline, s->arm, s->n_pix, s->wave_aa, &s->waveset));
-    m->held[m->n_held++] = s->waveset;
-  }
   for (int l = 0; l < m->of->lib[m->index].n_label; l++) {
     star->prior_mean[MILL_PAR_LABEL0 + l] = g->star.prior_mean[MILL_PAR_LABEL0 + m->label[l]];
     star->prior_sigma[MILL_PAR_LABEL0 + l] = g->star.prior_sigma[MILL_PAR_LABEL0 + m->label[l]];
   }
   if (!star->start)
-    return MILL_OK;
+    return;
   memcpy(m->start, star->start, MILL_PAR_LABEL0 * sizeof *m->start);
   for (int l = 0; l < m->of->lib[m->index].n_label; l++)
     m->start[MILL_PAR_LABEL0 + l] = star->start[MILL_PAR_LABEL0 + m->label[l]];
   star->start = m->start;
-  return MILL_OK;
 }
 
 static int next_star(void *context, mill_star *star)
 {
   member *m = context;
-  release_sets(m);
   while (m->next < m->of->n_guest) {
     guest *g = &m->of->group[m->next++];
     if (!m->is_guessing && m->index > 0 && !is_candidate(g, m->index))
       continue;
-    const int err = give_star(m, g, star);
-    return err == MILL_OK ? 1 : -err;
+    give_star(m, g, star);
+    return 1;
   }
   return 0;
 }
@@ -377,9 +358,7 @@ static int take_turn(member *m, int is_guessing)
 {
   m->is_guessing = is_guessing;
   m->next = 0;
-  const int err = mill_pipeline_run(m->pipeline, next_star, m, take_result, m);
-  release_sets(m);
-  return err;
+  return mill_pipeline_run(m->pipeline, next_star, m, take_result, m);
 }
 
 int mill_several_run(mill_several *s, mill_star_source source, void *source_context,

@@ -28,7 +28,7 @@ int mill_several_create(const mill_library *lib, int n_lib, const mill_fit_setti
                         mill_several **out);
 void mill_several_destroy(mill_several *several);
 
-/** The first library's pipeline, whose wavelength sets the segments of the stars have. */
+/** The first library's pipeline. */
 mill_pipeline *mill_several_pipeline(const mill_several *several);
 
 /** As mill_pipeline_run. */

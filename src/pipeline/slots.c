@@ -178,9 +178,10 @@ static double width_error(const mill_slots *s, const mill_raw_segment *raw)
 
 /** Difference between a segment's line-spread function and the templates' resolution, and its
  *  number of diagonals (0: none); returns bits of FIT_INFO. */
-static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const double *wave_aa,
-                       double blur_ln, float *lsf_aa, int *n_diag, int *info)
+static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, double blur_ln,
+                       float *lsf_aa, int *n_diag, int *info)
 {
+  const double *wave_aa = raw->wave_aa;
   const double templ = s->lib->arm[raw->arm].template_sigma_aa;
   const int n = raw->n_pix;
   int half = 0, n_unusable = 0, n_narrow = 0;
@@ -278,15 +279,13 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
   double needed = 0.0, step = 0.0;
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
-    mill_waveset_view ws;
     if (raw->arm != arm)
       continue;
     const int by_matrix = with_matrix(s, raw) && templ > 0.0;
-    if (!(by_matrix || with_sigma(s, raw)) ||
-        !mill_waveset_cache_view(s->waveset, raw->waveset, &ws))
+    if (!(by_matrix || with_sigma(s, raw)))
       return 0.0;
     range.last_aa = 0.0;
-    (by_matrix ? look_at_matrix : look_at_sigma)(raw, ws.wave_aa, templ, &range);
+    (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
     step = by_matrix ? 0.125 : step;
     if (range.last_aa > 0.0)
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
@@ -298,7 +297,7 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
   return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
 }
 
-/** Check the segments of a star and plan their line-spread functions. */
+/** Find the wavelength sets of a star, and plan its line-spread functions. */
 static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int *info)
 {
   float *lsf_aa = s->lsf_aa;
@@ -306,14 +305,12 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, i
     s->blur_ln[a] = plan_blur(s, star, a);
   for (int i = 0; i < star->n_segment; i++) {
     const mill_raw_segment *raw = &star->segment[i];
-    mill_waveset_view ws;
-    if (!mill_waveset_cache_view(s->waveset, raw->waveset, &ws) || ws.n_pix != raw->n_pix ||
-        ws.arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
-      return MILL_ERROR(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set",
-                        i, (long long)star->row);
+    MILL_CHECK(mill_waveset_cache_get(s->waveset, raw->arm, raw->n_pix, raw->wave_aa,
+                                      &e->plan[i].waveset));
+    e->n_waveset++;
     e->plan[i].n_diag = with_matrix(s, raw) ? raw->n_diag : 0;
     if (with_sigma(s, raw)) {
-      plan_sigma(s, raw, ws.wave_aa, s->blur_ln[raw->arm], lsf_aa, &e->plan[i].n_diag, info);
+      plan_sigma(s, raw, s->blur_ln[raw->arm], lsf_aa, &e->plan[i].n_diag, info);
       lsf_aa += raw->n_pix;
     }
   }
@@ -366,10 +363,9 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
   size_t count[MILL_N_STAR_COUNT] = {0};
   const int n_array = mill_segment_arrays(&array);
   for (int i = 0; i < star->n_segment; i++) {
-    mill_waveset_view ws;
-    mill_waveset_cache_view(s->waveset, star->segment[i].waveset, &ws);
+    const int n_block = mill_waveset_cache_view(s->waveset, e->plan[i].waveset).n_block;
     count[MILL_COUNT_BLOCKS] =
-        (size_t)mill_guess_lanes(ws.n_block) * 2 * MILL_GUESS_LANE * (size_t)s->model->guess_n;
+        (size_t)mill_guess_lanes(n_block) * 2 * MILL_GUESS_LANE * (size_t)s->model->guess_n;
     count_segment(s, e, &star->segment[i], i, count);
     mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &e->segment[i],
                  sizeof(mill_segment));
@@ -400,13 +396,11 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     const mill_raw_segment *raw = &star->segment[i];
     mill_segment *to = &e->segment[i];
     const size_t n = (size_t)raw->n_pix;
-    mill_waveset_view ws;
-    mill_waveset_cache_view(s->waveset, raw->waveset, &ws);
     to->arm = raw->arm;
     to->epoch = raw->epoch;
     to->n_pix = raw->n_pix;
     to->n_diag = e->plan[i].n_diag;
-    to->ws = ws.device;
+    to->ws = mill_waveset_cache_view(s->waveset, e->plan[i].waveset).device;
     to->blur_ln = s->blur_ln[raw->arm];
     to->width_error = width_error(s, raw);
     add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux, star->stays);
@@ -416,8 +410,8 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
       add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
                 star->stays);
       if (s->lib->arm[raw->arm].template_sigma_aa > 0.0)
-        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, to->blur_ln,
-                                             &to->deconv));
+        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, e->plan[i].waveset, raw->n_diag,
+                                             to->blur_ln, &to->deconv));
     }
     if (to->lsf_aa) {
       add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa, 0);
@@ -457,10 +451,9 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->result.warn |= star->warn;
 }
 
-int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
+static int load(mill_slots *s, int i_slot, const mill_star *star)
 {
   int info = 0;
-  mill_slots *s = slots;
   mill_slot_entry *e = &s->entry[i_slot];
   const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
   size_t at[MILL_N_STAR_REGION] = {0};
@@ -490,13 +483,16 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   e->epoch = s->host.epoch;
   e->n_epoch = star->n_epoch;
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
-  for (int i = 0; i < star->n_segment; i++) {
-    e->plan[i].waveset = star->segment[i].waveset;
-    mill_waveset_cache_hold(s->waveset, e->plan[i].waveset);
-  }
-  e->n_waveset = star->n_segment;
   e->active = e->fresh = 1;
   return MILL_OK;
+}
+
+int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
+{
+  const int err = load(slots, i_slot, star);
+  if (err != MILL_OK)
+    mill_slots_free(slots, i_slot);
+  return err;
 }
 
 void mill_slots_free(mill_slots *slots, int i_slot)
@@ -597,12 +593,11 @@ void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
   const mill_segment *segment =
       (const mill_segment *)(const void *)(s->fetched + e->model_bytes) + i_segment;
   const int n_pix = segment->n_pix;
-  mill_waveset_view ws;
-  mill_waveset_cache_view(s->waveset, e->plan[i_segment].waveset, &ws);
+  const double *wave_aa = mill_waveset_cache_view(s->waveset, e->plan[i_segment].waveset).wave_aa;
   *model = (mill_segment_model){
       .used = segment->used,
       .n_pix = n_pix,
-      .n_cont = mill_continuum_count(&s->model->set, n_pix, ws.wave_aa[n_pix - 1] - ws.wave_aa[0]),
+      .n_cont = mill_continuum_count(&s->model->set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
       .flux = fetched_array(s, e, segment->model),
       .templ_flux = fetched_array(s, e, segment->templ_flux),
       .cont_coef = fetched_array(s, e, segment->cont_coef),

@@ -90,7 +90,7 @@ int mill_slots_create(const mill_library *lib, const mill_model *model, mill_wav
 void mill_slots_clear(mill_slots *slots);
 
 /** Copy a star into slot i_slot, whose mill_slot may move.  MILL_ERR_MEMORY where the backend has
- * none for it: the slot stays as it is.  MILL_ERR_INTERNAL, MILL_ERR_RANGE (see
+ * none for it: the slot stays as it is.  MILL_ERR_RANGE (see mill_waveset_cache_get and
  * mill_waveset_cache_deconv), MILL_ERR_BACKEND.
  */
 int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star);

@@ -4,10 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/math/cells.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "kernels/base/layout.h"
+#include "kernels/base/memory.h"
+#include "kernels/math/cells.h"
 #include "kernels/star/blocks/lsf.h"
 
 enum { NONE = -1, FIRST_SETS = 64 };
@@ -26,6 +27,7 @@ typedef struct entry {
   double *wave_aa; /**< [n_pix], owned; NULL: the entry is free */
   uint64_t hash;
   int n_hold;
+  int turn;         /**< when it was asked for last */
   int next;         /**< of the same bucket, or of the free entries */
   int older, newer; /**< neighbours in the list of idle sets */
   size_t bytes;     /**< of host and backend */
@@ -67,6 +69,7 @@ struct mill_waveset_cache {
   int n_templates;
   int64_t n_templates_room;
   int oldest, newest; /**< of the idle sets, which are not held */
+  int turn;           /**< number of the star that is being prepared */
   size_t limit;
   mill_waveset_stats stats;
   char *staging; /**< where a set is made before it is sent */
@@ -242,10 +245,18 @@ static void evict(mill_waveset_cache *c, int id)
   c->first_free = id;
 }
 
+/** Must the oldest idle set leave so that n_byte more are within the limit?  The star that is being
+ *  prepared keeps its sets. */
+static int must_leave(const mill_waveset_cache *c, size_t n_byte)
+{
+  return c->oldest != NONE && c->entry[c->oldest].turn != c->turn &&
+         c->stats.bytes + n_byte > c->limit;
+}
+
 /** Free idle sets, oldest first, until all is within the limit. */
 static void trim(mill_waveset_cache *c)
 {
-  while (c->oldest != NONE && c->stats.bytes > c->limit)
+  while (must_leave(c, 0))
     evict(c, c->oldest);
 }
 
@@ -253,7 +264,7 @@ static void trim(mill_waveset_cache *c)
  *  fits: new memory costs as much time as filling it. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
-  while (c->oldest != NONE && c->stats.bytes + fresh->bytes > c->limit) {
+  while (must_leave(c, fresh->bytes)) {
     entry *e = &c->entry[c->oldest];
     if (!fresh->block && e->size_block >= fresh->size_block &&
         e->size_block / 2 <= fresh->size_block) {
@@ -272,13 +283,10 @@ void mill_waveset_cache_limit(mill_waveset_cache *c, size_t bytes)
   trim(c);
 }
 
-void mill_waveset_cache_hold(mill_waveset_cache *c, int id)
+void mill_waveset_cache_next(mill_waveset_cache *c)
 {
-  entry *e = &c->entry[id];
-  if (e->n_hold++ == 0) {
-    unlink_idle(c, id);
-    c->stats.n_held++;
-  }
+  c->turn++;
+  trim(c);
 }
 
 void mill_waveset_cache_release(mill_waveset_cache *c, int id)
@@ -291,17 +299,13 @@ void mill_waveset_cache_release(mill_waveset_cache *c, int id)
   trim(c);
 }
 
-int mill_waveset_cache_view(const mill_waveset_cache *c, int id, mill_waveset_view *view)
+mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *c, int id)
 {
-  if (id < 0 || id >= c->n_entry || !c->entry[id].wave_aa || c->entry[id].n_hold < 1)
-    return 0;
   const entry *e = &c->entry[id];
-  *view = (mill_waveset_view){.arm = e->arm,
-                              .n_pix = e->n_pix,
-                              .n_block = c->templates[e->i_guess].range.n_block,
-                              .wave_aa = e->wave_aa,
-                              .device = e->block};
-  return 1;
+  return (mill_waveset_view){.n_pix = e->n_pix,
+                             .n_block = c->templates[e->i_guess].range.n_block,
+                             .wave_aa = e->wave_aa,
+                             .device = e->block};
 }
 
 /* ---- making -------------------------------------------------------------------------------- */
@@ -485,6 +489,16 @@ static int make(mill_waveset_cache *c, entry *e)
   return MILL_OK;
 }
 
+static void hold(mill_waveset_cache *c, int id)
+{
+  entry *e = &c->entry[id];
+  if (e->n_hold++ == 0) {
+    unlink_idle(c, id);
+    c->stats.n_held++;
+  }
+  e->turn = c->turn;
+}
+
 int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa,
                            int *id)
 {
@@ -495,16 +509,18 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   const uint64_t hash = hash_of(arm, n_pix, wave_aa);
   const int known = find(c, hash, arm, n_pix, wave_aa);
   if (known != NONE) {
-    mill_waveset_cache_hold(c, known);
+    hold(c, known);
     *id = known;
     goto done;
   }
+  const double begin_s = mill_thread_cpu_s();
   MILL_TRY(check_waves(c, arm, n_pix, wave_aa));
   MILL_TRY(reserve(c));
   fresh.arm = arm;
   fresh.n_pix = n_pix;
   fresh.hash = hash;
   fresh.n_hold = 1;
+  fresh.turn = c->turn;
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));
@@ -522,6 +538,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   c->stats.n_held++;
   c->stats.n_made++;
   c->stats.bytes += c->entry[slot].bytes;
+  c->stats.make_s += mill_thread_cpu_s() - begin_s;
   *id = slot;
 done:
   free_memory(c, &fresh);

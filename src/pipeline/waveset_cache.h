@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Wavelength sets of a run: found by their wavelengths, held by their users, bounded
- *  in memory.
+/** Wavelength sets of a run: found by their wavelengths, held by the slots, bounded in memory.
  *
  *  A set is everything that depends only on a segment's wavelengths: logarithms, continuum
- *  functions, masks, bins.  Segments with the same wavelengths share one, and sets of about the
- *  same range share the templates of the initial guess (2 MB for an arm of DESI). Every user holds
- *  the sets that it needs; those that are not held stay for the next one that asks, the least
- *  recently used leaving first once all of them together exceed a limit. So a run with one grid per
- *  spectrum needs memory for the stars under way only.
+ *  functions, masks, bins.  Segments with the same wavelengths share a set, and sets of about the
+ *  same range share the templates of the initial guess (2 MB for an arm of DESI).  A slot holds the
+ *  sets of its star.  The others stay until all sets together exceed a limit; then the least
+ *  recently used leaves first.  So a run with one grid per spectrum needs memory for the stars under
+ *  way only.
  */
 #ifndef MILL_WAVESET_CACHE_H
 #define MILL_WAVESET_CACHE_H
@@ -21,18 +20,19 @@
 
 typedef struct mill_waveset_cache mill_waveset_cache;
 
-/** Input and memory of a set. */
+/** What a set was made from, and where it is. */
 typedef struct mill_waveset_view {
-  int arm, n_pix;
+  int n_pix;
   int n_block;                /**< blocks of the guess's bins */
   const double *wave_aa;      /**< [n_pix] host */
   const mill_waveset *device; /**< of the backend's memory */
 } mill_waveset_view;
 
 typedef struct mill_waveset_stats {
-  int n_set, n_held; /**< there; held */
-  size_t bytes;      /**< of all */
+  int n_set, n_held; /**< sets in memory, of them held */
+  size_t bytes;      /**< of all sets */
   int64_t n_made, n_evicted;
+  double make_s; /**< CPU seconds of making sets, of the calling threads */
 } mill_waveset_stats;
 
 /** Everything is borrowed until destroy.  n_thread OpenMP threads make a set.
@@ -48,19 +48,20 @@ void mill_waveset_cache_stats(const mill_waveset_cache *cache, mill_waveset_stat
 
 /** Find or make the set of these wavelengths, hold it, and give its id.
  *
- *  wave_aa [n_pix] vacuum A, ascending; copied.  Ids are small numbers and are given
- *  again after their set has been freed.
- *  MILL_ERR_RANGE (the wavelengths cannot be used), MILL_ERR_MEMORY, MILL_ERR_BACKEND:
- *  nothing is held. */
+ *  wave_aa [n_pix] vacuum A, ascending; copied.  An id is a small number, used again after its set
+ *  has been freed.  MILL_ERR_RANGE (the wavelengths cannot be used), MILL_ERR_MEMORY,
+ *  MILL_ERR_BACKEND: nothing is held. */
 int mill_waveset_cache_get(mill_waveset_cache *cache, int arm, int n_pix, const double *wave_aa,
                            int *id);
 
-/** Hold a held set once more; give a hold back. */
-void mill_waveset_cache_hold(mill_waveset_cache *cache, int id);
+/** Give a hold back. */
 void mill_waveset_cache_release(mill_waveset_cache *cache, int id);
 
-/** 0 when id is not the id of a held set. */
-int mill_waveset_cache_view(const mill_waveset_cache *cache, int id, mill_waveset_view *view);
+/** The next star begins: sets that were asked for since the last call may leave from now on. */
+void mill_waveset_cache_next(mill_waveset_cache *cache);
+
+/** Input and memory of a held set. */
+mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int id);
 
 /** Solvers for the Gaussian that the arm's templates carry, and one of sigma blur_ln in ln wavelength,
  *  for a resolution matrix of n_diag diagonals on these wavelengths, in memory of the backend that

@@ -108,7 +108,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   made_fit_epochs(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result,
                   out->model, out->epoch[0]);
   made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
-  made_star_register(pipeline, 0, &in->star[0], &raw);
+  made_star_raw(0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL, MILL_REQ_VALUE};
   for (int i = 0; i < 4; i++) {
     double theta[WORK_PAR + 1];
@@ -118,7 +118,7 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
     made_check(
         mill_pipeline_evaluate(pipeline, &raw, request[i], 1, theta, &out->eval[i], &prepared));
   }
-  made_star_register(pipeline, 0, &in->thin, &raw);
+  made_star_raw(0, &in->thin, &raw);
   made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_JACOBIAN, 1, in->truth[1], &out->thin,
                                     &prepared));
   mill_pipeline_destroy(pipeline);

@@ -116,7 +116,7 @@ static inline mill_pipeline *pipeline(const mill_backend *backend, int n_slot)
   mill_pipeline *p = NULL;
   made_check(mill_pipeline_create(&data.lib, &data.set, backend, n_slot, 1, 1, &p));
   for (int i = 0; i < N_STAR; i++)
-    made_star_register(p, i, &data.made[i], &data.star[i]);
+    made_star_raw(i, &data.made[i], &data.star[i]);
   data.made[7].raw[1].mask = NULL;
   data.star[1].prior_mean[MILL_PAR_VRAD] = data.truth[1][MILL_PAR_VRAD] + 5.0; /* its own */
   data.star[1].prior_sigma[MILL_PAR_VRAD] = 2.0;

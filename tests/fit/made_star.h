@@ -25,7 +25,7 @@
 enum { MADE_MAX_PIX = 512, MADE_MAX_SEG = 6, MADE_N_DIAG = 11, MADE_GRID = 1024 };
 
 typedef struct made_segment {
-  int arm, exposure, n_pix, n_diag, waveset;
+  int arm, exposure, n_pix, n_diag;
   double wave_aa[MADE_MAX_PIX];
   float flux[MADE_MAX_PIX], ivar[MADE_MAX_PIX], res[MADE_N_DIAG * MADE_MAX_PIX];
   int32_t mask[MADE_MAX_PIX];
@@ -307,19 +307,17 @@ static inline void made_star_fill(const mill_library *lib, const double *theta, 
   made_star_fill_offset(lib, 0, theta, sn, noise, random, star);
 }
 
-/** Register wavelengths and make the pipeline's view of the star. */
-static inline void made_star_register(mill_pipeline *pipeline, int64_t row, made_star *star,
-                                      mill_star *out)
+/** The star as the pipeline takes it. */
+static inline void made_star_raw(int64_t row, made_star *star, mill_star *out)
 {
   for (int i = 0; i < star->n_segment; i++) {
     made_segment *s = &star->segment[i];
-    made_check(mill_pipeline_waveset(pipeline, s->arm, s->n_pix, s->wave_aa, &s->waveset));
     star->raw[i] = (mill_raw_segment){.arm = s->arm,
-                                      .waveset = s->waveset,
                                       .exposure = s->exposure,
                                       .epoch = s->exposure,
                                       .n_pix = s->n_pix,
                                       .n_diag = s->n_diag,
+                                      .wave_aa = s->wave_aa,
                                       .flux = s->flux,
                                       .ivar = s->ivar,
                                       .mask = s->mask,
@@ -524,7 +522,7 @@ static inline void made_fit_epochs(const mill_library *lib, const mill_fit_setti
   made_check(MILL_ALLOC(n, &raw));
   made_check(mill_pipeline_create(lib, set, backend, n_slot, n_thread, model != NULL, &pipeline));
   for (int i = 0; i < n; i++) {
-    made_star_register(pipeline, i, &star[i], &raw[i]);
+    made_star_raw(i, &star[i], &raw[i]);
     for (int k = 0; k < star[i].n_segment && set->epochs; k++)
       if (star[i].segment[k].exposure >= raw[i].n_epoch)
         raw[i].n_epoch = star[i].segment[k].exposure + 1;

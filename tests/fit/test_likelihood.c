@@ -130,7 +130,7 @@ static void evaluate(const mill_library *lib, const char *coadd, int rotation, i
   mill_pipeline *pipeline = NULL;
   desi_rows rows;
   int64_t row[MAX_POINT];
-  int n_row = 0, waveset[3], n_pix = 0;
+  int n_row = 0, n_pix = 0;
   for (int i = 0; i < n; i++)
     n_row = point[i].row >= n_row ? point[i].row + 1 : n_row;
   for (int i = 0; i < n_row; i++)
@@ -143,18 +143,14 @@ static void evaluate(const mill_library *lib, const char *coadd, int rotation, i
   must(mill_pipeline_create(lib, &config.fit, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   must(desi_rows_open(&rows, coadd, lib));
   must(desi_rows_read(&rows, row, n_row));
-  for (int a = 0; a < 3; a++) {
-    const mill_raw_segment *s = desi_rows_of(&rows, 0, a);
-    must(mill_pipeline_waveset(pipeline, a, s->n_pix, s->wave_aa, &waveset[a]));
-    n_pix += s->n_pix;
-  }
+  for (int a = 0; a < 3; a++)
+    n_pix += desi_rows_of(&rows, 0, a)->n_pix;
   for (int i = 0; i < n; i++) {
     mill_raw_segment segment[3];
     mill_eval eval;
     mill_fit_result prepared;
     for (int a = 0; a < 3; a++) {
       segment[a] = *desi_rows_of(&rows, point[i].row, a);
-      segment[a].waveset = waveset[a];
       segment[a].exposure = 0;
     }
     const mill_star star = {.row = point[i].row, .n_segment = 3, .segment = segment};

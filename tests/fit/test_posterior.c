@@ -74,7 +74,7 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
   made_check(
       mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0, &pipeline));
   for (int i = 0; i < n; i++) {
-    made_star_register(pipeline, i, &star[i], &raw[i]);
+    made_star_raw(i, &star[i], &raw[i]);
     raw[i].identity = 100 + (uint64_t)i;
   }
   stream s = {.star = raw, .order = order, .n = n, .out = out};
@@ -196,7 +196,7 @@ static int answer_points(int i, double sn)
   set.sample.max_eval = 0;
   make_star(i, sn, &star, truth);
   made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
-  made_star_register(pipeline, 0, &star, &raw);
+  made_star_raw(0, &star, &raw);
   for (int n; scanf("%d", &n) == 1 && n > 0 && n <= MOST; fflush(stdout)) {
     for (int k = 0; k < n * N_PAR; k++)
       if (scanf("%lf", &theta[k]) != 1)

@@ -28,7 +28,7 @@ static mill_timing timed_fit(int optimizer, int n_thread, double *wall_s)
     made_star_init(&lib, 1, 0.6, 1, &random, &star[i]);
     made_theta(&lib, 0.6, 300, 60, &random, theta);
     made_star_fill(&lib, theta, 15, 1, &random, &star[i]);
-    made_star_register(pipeline, i, &star[i], &raw[i]);
+    made_star_raw(i, &star[i], &raw[i]);
   }
   memset(&timing, 0xff, sizeof timing);
   mill_pipeline_timing(pipeline, &timing);

@@ -5,6 +5,7 @@
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
 
+#include "src/pipeline/pipeline_parts.h"
 #include "tests/fit/made_survey.h"
 
 static made_star star[N_STAR];
@@ -35,42 +36,30 @@ static int make_stars(void **state)
   return 0;
 }
 
-/** A source that asks for the sets of a star when it hands it out, and gives them back
- *  at the next call, as src/pipeline/pipeline.h says. */
+/** A source that watches the sets. */
 typedef struct lazy_run {
   mill_pipeline *pipeline;
   const int *order;
-  int n, next, n_out, given; /**< given: index of the star whose sets are held; -1 */
+  int n, next, n_out;
   mill_fit_result *result;
-  mill_star raw;
   mill_waveset_stats most; /**< largest of every number seen */
 } lazy_run;
-
-static void give_back(lazy_run *run)
-{
-  if (run->given < 0)
-    return;
-  made_star *s = &star[run->given];
-  for (int k = 0; k < s->n_segment; k++)
-    mill_pipeline_waveset_release(run->pipeline, s->segment[k].waveset);
-  run->given = -1;
-}
 
 static int lazy_source(void *context, mill_star *out)
 {
   lazy_run *run = context;
-  give_back(run);
   if (run->next == run->n)
     return 0;
   const int i = run->order ? run->order[run->next] : run->next;
   run->next++;
-  made_star_register(run->pipeline, i, &star[i], out);
-  run->given = i;
   mill_waveset_stats now;
   mill_pipeline_waveset_stats(run->pipeline, &now);
   run->most.n_set = now.n_set > run->most.n_set ? now.n_set : run->most.n_set;
   run->most.n_held = now.n_held > run->most.n_held ? now.n_held : run->most.n_held;
   run->most.bytes = now.bytes > run->most.bytes ? now.bytes : run->most.bytes;
+  made_star_raw(i, &star[i], out);
+  for (int k = 0; k < out->n_segment; k++)
+    made_check(mill_pipeline_accepts(run->pipeline, &out->segment[k]));
   return 1;
 }
 
@@ -88,12 +77,11 @@ static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int 
                                     mill_fit_result *out, lazy_run *run)
 {
   mill_waveset_stats end;
-  *run = (lazy_run){.order = order, .n = n, .given = -1, .result = out};
+  *run = (lazy_run){.order = order, .n = n, .result = out};
   made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
                                   &run->pipeline));
   mill_pipeline_waveset_limit(run->pipeline, limit);
   made_check(mill_pipeline_run(run->pipeline, lazy_source, run, lazy_sink, run));
-  give_back(run);
   mill_pipeline_waveset_stats(run->pipeline, &end);
   mill_pipeline_destroy(run->pipeline);
   assert_int_equal(run->n_out, n);
@@ -130,10 +118,10 @@ MILL_TEST(bits_do_not_depend_on_the_batch_or_on_eviction)
   assert_int_equal(none.n_evicted, none.n_made);
   assert_true(none.n_made >= all.n_made);
   assert_int_equal(run.most.n_set, run.most.n_held);
-  /* one slot: two stars at most have sets, the one that is fitted and the next */
+  /* one slot: when a star is asked for, at most the one before has sets */
   run_stars(1, 1, 0, N_STAR, NULL, result[1], &run);
   assert_same(N_STAR, NULL);
-  assert_true(run.most.n_held <= 2 * MADE_MAX_SEG);
+  assert_true(run.most.n_held <= MADE_MAX_SEG);
   /* a part of the sets fits */
   const mill_waveset_stats part = run_stars(3, 1, all.bytes / 3, N_STAR, mixed, result[1], &run);
   assert_same(N_STAR, NULL);
@@ -158,101 +146,59 @@ MILL_TEST(shared_wavelengths_are_made_once)
   assert_int_equal(end.n_made, lib.n_arm);
 }
 
-/** Thousands of sets, looked up among each other and freed in between. */
-MILL_TEST(thousands_of_sets)
+/** A segment of an arm's wavelengths that begin at first_aa. */
+static mill_raw_segment segment_at(double first_aa)
 {
-  enum { N = 3000, N_PIX = 40 };
-  static int id[N];
-  mill_pipeline *pipeline = NULL;
-  mill_waveset_stats stats;
-  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
-  double wave_aa[N_PIX];
-  for (int round = 0; round < 2; round++)
-    for (int i = 0; i < N; i++) {
-      for (int p = 0; p < N_PIX; p++)
-        wave_aa[p] = 4040 + p + 1e-9 * i; /* bits decide, not closeness */
-      int known;
-      made_check(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &known));
-      if (round == 0)
-        id[i] = known;
-      assert_int_equal(id[i], known);
-      for (int k = i % 50; round == 0 && k < i; k += 50)
-        assert_true(id[k] != known);
-    }
-  mill_pipeline_waveset_stats(pipeline, &stats);
-  assert_int_equal(stats.n_made, N);
-  assert_int_equal(stats.n_held, N);
-  /* two holds each: after one release all are there, after two none */
-  mill_pipeline_waveset_limit(pipeline, 0);
-  for (int i = 0; i < N; i++)
-    mill_pipeline_waveset_release(pipeline, id[i]);
-  mill_pipeline_waveset_stats(pipeline, &stats);
-  assert_int_equal(stats.n_set, N);
-  for (int i = 0; i < N; i++)
-    mill_pipeline_waveset_release(pipeline, id[(i * 7) % N]);
-  mill_pipeline_waveset_stats(pipeline, &stats);
-  assert_int_equal(stats.n_set, 0);
-  assert_int_equal(stats.bytes, 0);
-  mill_pipeline_destroy(pipeline);
+  enum { N_PIX = 60 };
+  static double wave_aa[N_PIX];
+  for (int p = 0; p < N_PIX; p++)
+    wave_aa[p] = first_aa + p;
+  return (mill_raw_segment){.n_pix = N_PIX, .wave_aa = wave_aa};
 }
 
 MILL_TEST(the_least_recently_used_goes_first)
 {
-  enum { N_PIX = 60 };
   mill_pipeline *pipeline = NULL;
   mill_waveset_stats stats;
-  double wave_aa[N_PIX];
-  int id, made = 0;
+  int made = 0;
   made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
   size_t bytes_one = 0; /* of a set without the templates of the guess, which all share */
   /* 0 1 2, 0 again, then room for two: 1 goes, the oldest; 3 pushes 2 out */
   static const int ask[] = {0, 1, 2, 0, -1, 0, 2, 3, 2, 0};
   static const int fresh[] = {1, 1, 1, 0, 0, 0, 0, 1, 0, 1};
   for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
+    mill_waveset_cache_next(pipeline->waveset);
     mill_pipeline_waveset_stats(pipeline, &stats);
     if (ask[i] < 0) {
       mill_pipeline_waveset_limit(pipeline, stats.bytes - bytes_one);
       continue;
     }
-    for (int p = 0; p < N_PIX; p++)
-      wave_aa[p] = 4050 + p + 1e-6 * ask[i];
-    made_check(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id));
-    mill_pipeline_waveset_release(pipeline, id);
+    /* bits decide, not closeness */
+    const mill_raw_segment segment = segment_at(4050 + 1e-9 * ask[i]);
+    made_check(mill_pipeline_accepts(pipeline, &segment));
     made += fresh[i];
     const size_t before = stats.bytes;
     mill_pipeline_waveset_stats(pipeline, &stats);
     if (i == 1)
       bytes_one = stats.bytes - before;
     assert_int_equal(stats.n_made, made);
+    assert_int_equal(stats.n_held, 0);
   }
   mill_pipeline_destroy(pipeline);
 }
 
-MILL_TEST(failures_hold_nothing_and_lost_ids_are_refused)
+MILL_TEST(wavelengths_off_the_templates_leave_nothing_behind)
 {
-  enum { N_PIX = 60 };
   mill_pipeline *pipeline = NULL;
   mill_waveset_stats stats;
-  double wave_aa[N_PIX], theta[MILL_MAX_PAR] = {0};
-  int id = 7;
   made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
-  for (int p = 0; p < N_PIX; p++)
-    wave_aa[p] = 3000 + p; /* bluer than the templates */
-  assert_int_equal(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id), MILL_ERR_RANGE);
-  wave_aa[3] = NAN;
-  assert_int_equal(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id), MILL_ERR_RANGE);
+  const double first_aa[] = {3000 /* bluer than the templates */, NAN};
+  for (int i = 0; i < 2; i++) {
+    const mill_raw_segment segment = segment_at(first_aa[i]);
+    assert_int_equal(mill_pipeline_accepts(pipeline, &segment), MILL_ERR_RANGE);
+  }
   mill_pipeline_waveset_stats(pipeline, &stats);
   assert_int_equal(stats.n_set, 0);
-  mill_pipeline_waveset_release(pipeline, -1);
-  /* a star whose sets were given back too early */
-  mill_star raw;
-  mill_eval eval;
-  mill_fit_result prepared;
-  made_star_register(pipeline, 0, &star[0], &raw);
-  mill_pipeline_waveset_release(pipeline, star[0].segment[1].waveset);
-  assert_int_equal(
-      mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_VALUE, 1, theta, &eval, &prepared),
-      MILL_ERR_INTERNAL);
   mill_pipeline_destroy(pipeline);
 }
 
