@@ -76,7 +76,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 /** Free a star.  The caller holds library->mutex. */
 void mill_star_drop(starmill_star *star);
 
-/** Return the star in the pipeline's form, as row `row`; it borrows the segments and start. */
+/** Return the star in the pipeline's form, as row `row`; segments and start are borrowed. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
 /** Load the star into the pipeline.  MILL_ERR_INPUT if it cannot be evaluated. */

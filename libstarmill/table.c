@@ -92,6 +92,7 @@ typedef struct fit_task {
   const double *start;
   size_t n_deriv;
   int64_t next;          /* i_star x n_start + i_start */
+  mill_star *raw;        /* [n][n_start] */
   mill_fit_result *best; /* [n] */
 } fit_task;
 
@@ -106,7 +107,7 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
   return row->m2ll < best->m2ll || (row->m2ll == best->m2ll && row->n_eval < best->n_eval);
 }
 
-static int next_star(void *context, mill_star *star)
+static int next_star(void *context, mill_star **star)
 {
   fit_task *f = context;
   for (; f->next < (int64_t)f->n * f->n_start; f->next++) {
@@ -114,18 +115,18 @@ static int next_star(void *context, mill_star *star)
     if (s->n_segment == 0)
       continue;
     const double *start = f->start ? f->start + (size_t)f->next * f->n_deriv : NULL;
-    *star = mill_star_raw(s, f->next++ / f->n_start, start);
+    *star = &f->raw[f->next];
+    **star = mill_star_raw(s, f->next++ / f->n_start, start);
     return 1;
   }
   return 0;
 }
 
-static int take_result(void *context, const mill_fit_result *result, const float *const *model)
+static int take_result(void *context, mill_star *star)
 {
   fit_task *f = context;
-  (void)model;
-  if (is_better(result, &f->best[result->row]))
-    f->best[result->row] = *result;
+  if (is_better(star->result, &f->best[star->row]))
+    f->best[star->row] = *star->result;
   return MILL_OK;
 }
 
@@ -156,6 +157,7 @@ static int fit(starmill_library *h, fit_task *f, starmill_table **table)
   MILL_TRY(make_columns(h, f->n, &columns, t));
   MILL_TRY(MILL_ALLOC(columns.row_size, &row));
   MILL_TRY(MILL_ALLOC(f->n, &f->best));
+  MILL_TRY(MILL_ALLOC((int64_t)f->n * f->n_start, &f->raw));
   for (int i = 0; i < f->n; i++)
     mill_fit_result_init(&f->best[i], &h->lib, i,
                          f->star[i]->n_segment ? MILL_STATUS_NOT_DONE : f->star[i]->status);
@@ -175,7 +177,7 @@ static int fit(starmill_library *h, fit_task *f, starmill_table **table)
   *table = t;
   t = NULL;
 done:
-  MILL_FREE(row, f->best);
+  MILL_FREE(row, f->best, f->raw);
   starmill_table_free(t);
   return err;
 }

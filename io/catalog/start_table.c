@@ -15,6 +15,7 @@
 #include "io/result/stored_rows.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "kernels/math/counter_random.h"
 #include "src/system/log.h"
 
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
@@ -402,6 +403,20 @@ enum mill_start_found mill_start_table_find(const mill_start_table *table, int64
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta)
 {
   return table->fit ? &table->fit[(theta - table->theta) / table->n_par] : NULL;
+}
+
+uint64_t mill_star_identity(int64_t target_id, const char *object)
+{
+  enum { PURPOSE = 20 /* of random words: sampled_fit.c has the next */ };
+  uint64_t identity = (uint64_t)target_id;
+  if (target_id != -1)
+    return identity;
+  for (const char *c = object; *c; c++) { /* letter by letter through the generator */
+    const mill_counter_key key =
+        mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, PURPOSE);
+    identity = (uint64_t)key.v[0] << 32 | key.v[1];
+  }
+  return identity;
 }
 
 int64_t mill_start_table_n_repeated(const mill_start_table *table)

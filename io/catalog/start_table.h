@@ -51,6 +51,9 @@ typedef struct mill_start_fit {
 /** The row that theta of mill_start_table_find is of; NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
+/** Identity of a star for its random numbers: target_id unless it is -1, else of its name. */
+uint64_t mill_star_identity(int64_t target_id, const char *object);
+
 /** Rows of stars that have an earlier row in the table. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 

@@ -28,6 +28,13 @@ typedef struct source {
   char error[512];
 } source;
 
+/* A star, with room for its segments. */
+typedef struct ticket {
+  mill_star star; /* the first member */
+  int64_t segment_room;
+  struct ticket *next_made, *next_idle;
+} ticket;
+
 /* Where an exposure of the batch is. */
 typedef struct place {
   int part, at; /* of the batch; among the exposures asked for there */
@@ -68,6 +75,7 @@ struct mill_reader {
   int n_ready;
   mill_batch *idle[MAX_BATCHES];
   int n_idle;
+  ticket *made, *idle_ticket; /* all, and those that no star has */
   int stop, n_running;
   int64_t n_opened;
   mill_error_kept failure; /* of the first thread that failed */
@@ -175,6 +183,26 @@ static mill_batch *take_idle(mill_reader *reader)
   return batch;
 }
 
+/* A star of row `row` without spectra yet. */
+static int take_star(mill_reader *reader, int64_t row, mill_star **star)
+{
+  int err = MILL_OK;
+  pthread_mutex_lock(&reader->mutex);
+  ticket *t = reader->idle_ticket;
+  if (t) {
+    reader->idle_ticket = t->next_idle;
+  } else {
+    MILL_TRY(MILL_ALLOC(1, &t));
+    t->next_made = reader->made;
+    reader->made = t;
+  }
+  t->star = (mill_star){.row = row, .first_exposure = -1, .segment = t->star.segment};
+  *star = &t->star;
+done:
+  pthread_mutex_unlock(&reader->mutex);
+  return err;
+}
+
 static void hand_over(mill_reader *reader, mill_batch *batch)
 {
   pthread_mutex_lock(&reader->mutex);
@@ -198,17 +226,18 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
   }
 }
 
-/* Number of exposures of a row of the open file i, and the first one in the catalog. */
+/* Number of exposures of a row of the open file i, and the first of them in the catalog. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
-                           int64_t *model_row)
+                           int64_t *first_exposure)
 {
   const mill_join *join = reader->plan.inputs->join;
   if (join) {
     const int64_t k = join->row_start[s->i_file] + row;
-    *model_row = join->first_exposure[k];
+    *first_exposure = join->first_exposure[k];
     return (int)(join->first_exposure[k + 1] - join->first_exposure[k]);
   }
-  *model_row = reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
+  *first_exposure =
+      reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
   return s->index.row[row].n_exposure;
 }
 
@@ -263,35 +292,43 @@ done:
   return err;
 }
 
-/* The segments of all parts, row after row. */
+/* The segments of all parts, star after star. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
-  int n_segment = 0, e = 0;
-  for (int p = 0; p < batch->n_part; p++)
-    n_segment += batch->part[p].n_segment;
-  MILL_CHECK(MILL_GROW(&batch->segment, &batch->cap_segment, n_segment));
+  int e = 0;
   MILL_CHECK(MILL_GROW(&w->cursor, &w->cursor_room, batch->n_part));
   for (int p = 0; p < batch->n_part; p++)
     w->cursor[p] = 0;
-  batch->n_segment = 0;
   for (int k = 0; k < batch->n_row; k++) {
-    mill_reader_row *row = &batch->row[k];
-    row->first_segment = batch->n_segment;
-    for (int i = 0; i < row->n_exposure; i++, e++) {
+    mill_star *star = batch->star[k];
+    for (int i = 0; i < star->n_exposure; i++, e++) {
       const place at = w->place[e];
       const mill_read_batch *part = &batch->part[at.part];
       for (int *c = &w->cursor[at.part];
            *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
-        mill_raw_segment *to = &batch->segment[batch->n_segment++];
+        MILL_CHECK(MILL_GROW(&star->segment, &((ticket *)star)->segment_room, star->n_segment + 1));
+        mill_raw_segment *to = &star->segment[star->n_segment++];
         *to = part->segment[*c];
         to->i_file = w->part_file[at.part];
         to->exposure = i;
         to->mjd = at.mjd;
       }
     }
-    row->n_segment = batch->n_segment - row->first_segment;
   }
   return MILL_OK;
+}
+
+/* What a row of the catalog and the tables by star have of a star. */
+static void describe_star(const mill_reader_plan *plan, const mill_catalog_row *row,
+                          mill_star *star)
+{
+  star->identity = mill_star_identity(row->target_id, row->object);
+  star->warn = row->is_other ? MILL_WARN_CLASS : 0;
+  star->stays = 1; /* as long as the batch */
+  if (plan->start)
+    mill_start_table_find(plan->start, row->target_id, row->object, &star->start);
+  if (plan->priors)
+    mill_prior_table_find(plan->priors, row->target_id, row->identifier, star);
 }
 
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
@@ -299,15 +336,13 @@ static int collect_segments(worker *w, mill_batch *batch)
 static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
-  const mill_reader *reader = w->reader;
+  mill_reader *reader = w->reader;
   batch->i_file = i;
   batch->error[0] = '\0';
-  batch->n_part = batch->n_segment = batch->n_exposure = 0;
-  batch->n_row = n;
-  for (int k = 0; k < n; k++)
-    batch->row[k] = (mill_reader_row){.row = reader->plan.inputs->file[i].row_start + wanted[k],
-                                      .target_id = -1,
-                                      .model_row = -1};
+  batch->n_part = batch->n_exposure = 0;
+  for (; batch->n_row < n; batch->n_row++)
+    MILL_CHECK(take_star(reader, reader->plan.inputs->file[i].row_start + wanted[batch->n_row],
+                         &batch->star[batch->n_row]));
   if (!s->spectra)
     return MILL_ERROR(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
@@ -315,15 +350,12 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     mill_join_part alone;
     int64_t n_part;
     int i_part;
-    mill_reader_row *row = &batch->row[k];
-    row->n_exposure = count_exposures(reader, s, wanted[k], &row->model_row);
-    batch->n_exposure += row->n_exposure;
+    mill_star *star = batch->star[k];
+    star->n_exposure = count_exposures(reader, s, wanted[k], &star->first_exposure);
+    batch->n_exposure += star->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     /* the first of its rows is in this file: the object's row stayed there */
-    row->target_id = s->index.row[part[0].row].target_id;
-    row->is_other = s->index.row[part[0].row].is_other;
-    memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
-    memcpy(row->identifier, s->index.row[part[0].row].identifier, sizeof row->identifier);
+    describe_star(&reader->plan, &s->index.row[part[0].row], star);
     for (int64_t q = 0; q < n_part; q++)
       MILL_CHECK(find_part(w, batch, part[q].file, &i_part));
   }
@@ -372,11 +404,11 @@ done:
 static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
 {
   int n_exposure = 0, i = 0;
-  int64_t model_row;
+  int64_t first_exposure;
   if (!s->spectra)
     return n;
   for (; i < n; i++) {
-    n_exposure += count_exposures(reader, s, wanted[i], &model_row);
+    n_exposure += count_exposures(reader, s, wanted[i], &first_exposure);
     if (i > 0 && n_exposure > MILL_BATCH_EXPOSURES)
       break;
   }
@@ -577,9 +609,22 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch)
 {
   if (!batch)
     return;
+  for (int k = 0; k < batch->n_row; k++)
+    if (batch->star[k])
+      mill_reader_release_star(reader, batch->star[k]);
+  batch->n_row = 0;
   pthread_mutex_lock(&reader->mutex);
   reader->idle[reader->n_idle++] = batch;
   pthread_cond_broadcast(&reader->changed);
+  pthread_mutex_unlock(&reader->mutex);
+}
+
+void mill_reader_release_star(mill_reader *reader, mill_star *star)
+{
+  ticket *t = (ticket *)star;
+  pthread_mutex_lock(&reader->mutex);
+  t->next_idle = reader->idle_ticket;
+  reader->idle_ticket = t;
   pthread_mutex_unlock(&reader->mutex);
 }
 
@@ -587,7 +632,7 @@ static void free_batch(mill_batch *batch)
 {
   for (int64_t p = 0; p < batch->cap_part; p++)
     mill_read_batch_clear(&batch->part[p]);
-  MILL_FREE(batch->part, batch->segment, batch);
+  MILL_FREE(batch->part, batch);
 }
 
 void mill_reader_stop(mill_reader *reader)
@@ -605,6 +650,11 @@ void mill_reader_stop(mill_reader *reader)
     free_batch(reader->ready[--reader->n_ready]);
   while (reader->n_idle > 0)
     free_batch(reader->idle[--reader->n_idle]);
+  while (reader->made) {
+    ticket *t = reader->made;
+    reader->made = t->next_made;
+    MILL_FREE(t->star.segment, t);
+  }
   mill_free(reader->worker);
   pthread_mutex_destroy(&reader->draw);
   pthread_mutex_destroy(&reader->mutex);

@@ -177,7 +177,7 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   mill_log_close();
   mill_inputs_clear(&p->inputs);
   mill_fit_setup_clear(&p->setup);
-  mill_flights_clear(&p->out.flights);
+  mill_star_output_clear(&p->out.star);
   p->tally.meters.cpu_s = mill_process_cpu_s() - start_cpu_s;
   p->tally.meters.wall_s = mill_wall_s() - call.start_wall_s;
   if (observer)

@@ -175,9 +175,8 @@ int mill_fit_open_work(const mill_fit_call *call, const mill_fit_setup *setup,
                        const mill_inputs *inputs, const mill_fit_device *device,
                        mill_fit_output *out)
 {
-  MILL_CHECK(mill_mpi_agree(call->mpi, mill_flights_open(&out->flights, &setup->lib, inputs,
-                                                         out->result, call->options->models != NULL,
-                                                         setup->config.fit.epochs)));
+  MILL_CHECK(mill_mpi_agree(call->mpi,
+                            mill_star_output_open(&setup->lib, inputs, out->result, &out->star)));
   if (call->options->models)
     MILL_CHECK(open_models(call, setup, inputs, out));
   MILL_CHECK(open_board(call, setup, inputs, device, out));

@@ -6,13 +6,13 @@
 #include "io/stars/work.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/device.h"
-#include "jobs/fit/flights.h"
+#include "jobs/fit/star_output.h"
 
 typedef struct mill_fit_output {
   mill_existing existing; /**< on rank 0; once the result is open: only where it is continued */
   int outcome;            /**< of mill_result_open */
   mill_result_file *result;
-  mill_flights flights;
+  mill_star_output star;
   /* while there is something to fit */
   mill_board *board;
   mill_work *work;

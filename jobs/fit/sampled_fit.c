@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io/catalog/start_table.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inputs.h"
@@ -18,21 +19,7 @@
 
 #define FORMAT_NAME "starmill result"
 
-/* Purposes of random words, in addition to that of the points. */
-enum { NAME_PURPOSE = 20, SHARE_PURPOSE = 21 };
-
-uint64_t mill_sampled_identity(int64_t target_id, const char *object)
-{
-  uint64_t identity = (uint64_t)target_id;
-  if (target_id != -1)
-    return identity;
-  for (const char *c = object; *c; c++) { /* letter by letter through the generator */
-    const mill_counter_key key =
-        mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, NAME_PURPOSE);
-    identity = (uint64_t)key.v[0] << 32 | key.v[1];
-  }
-  return identity;
-}
+enum { SHARE_PURPOSE = 21 /* of random words, in addition to that of the points */ };
 
 static int open_fit(const char *path, mill_h5_file *file)
 {
@@ -288,7 +275,7 @@ static int keep_rows(const mill_fit_options *options, const mill_selection *sele
         (options->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
         (options->has_sn_range &&
          !(rows->sn[i] >= options->least_sn && rows->sn[i] <= options->most_sn)) ||
-        !is_in_share(options, mill_sampled_identity(rows->id[i], object)))
+        !is_in_share(options, mill_star_identity(rows->id[i], object)))
       continue;
     if (rows->id[i] != -1)
       kept->target_id[kept->n_target_id++] = rows->id[i];

@@ -33,7 +33,4 @@ void mill_sampled_print(const mill_fit_options *options, FILE *out);
 int mill_sampled_extend(const mill_fit_options *options, const mill_selection *select,
                         char **identity);
 
-/** Of a star's random numbers: by TARGETID unless it is -1, else by its name. */
-uint64_t mill_sampled_identity(int64_t target_id, const char *object);
-
 #endif

@@ -12,21 +12,12 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-/* When a star was taken, by its row; another that falls on its place forgets it. */
-typedef struct star_start {
-  int64_t row;
-  double s;
-} star_start;
-
-enum { N_STAR_START = 1 << 14 };
-
 static const double EVALUATION_S = 3e-3; /* and rvspecfit's takes less */
 
 typedef struct share {
   const mill_fit_task *task;
   mill_stars stars;
-  star_start *star_start; /* [N_STAR_START] */
-  int watch;              /* token of the round of fits under way; -1: none */
+  int watch; /* token of the round of fits under way; -1: none */
   mill_progress progress;
 } share;
 
@@ -42,47 +33,39 @@ static void watch_fits(share *s)
   s->watch = mill_watch_begin(MILL_WATCH_WORK, extra_s, "rank %d: fitting", task->call->mpi->rank);
 }
 
-static int next_star(void *context, mill_star *star)
+static int next_star(void *context, mill_star **star)
 {
   share *s = context;
-  int is_star = 0;
   const double start_s = mill_fit_meter_s(s->task);
   mill_watch_end(s->watch); /* the reader has a watch of its own */
-  const int err = mill_stars_next(&s->stars, star, &is_star);
+  const int err = mill_stars_next(&s->stars, star);
   s->task->tally->meters.load_s += mill_fit_meter_s(s->task) - start_s;
-  if (err == MILL_OK && is_star)
-    s->star_start[star->row % N_STAR_START] = (star_start){star->row, mill_wall_s()};
   watch_fits(s);
-  return err == MILL_OK ? is_star : -err;
+  return err == MILL_OK ? *star != NULL : -err;
 }
 
-static int take_result(void *context, const mill_fit_result *result, const float *const *model)
+static int take_result(void *context, mill_star *star)
 {
   share *s = context;
   const mill_fit_task *task = s->task;
   int err = MILL_OK;
   int64_t n_done, n_failed;
-  const star_start *begun = &s->star_start[result->row % N_STAR_START];
-  mill_watch_end(s->watch); /* and so has the I/O thread */
-  if (!task->call->options->fit && begun->row == result->row &&
-      begun->s > 0) /* a stop gives those up */
-    mill_stop_watch_star(task->setup->stop, mill_wall_s() - begun->s);
+  const mill_fit_result *result = star->result;
+  mill_watch_end(s->watch);      /* and so has the I/O thread */
+  if (!task->call->options->fit) /* a stop gives the stars of a sample up */
+    mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
   if (result->warn & MILL_WARN_NONFINITE)
     mill_complain_nonfinite(task->inputs, result);
-  /* the models go first: a row marked done must be complete */
   const double wait_s = mill_wall_s();
-  mill_fit_result row = *result;
   if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
     mill_log_error("row %lld (counted from 0): its spectrum is not that of %s: restore the inputs, "
                    "or fit them again",
                    (long long)result->row, task->call->options->fit);
-    mill_fit_result_init(&row, &task->setup->lib, result->row, result->status);
+    mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
-  if (task->call->options->models || s->stars.fit.epochs)
-    MILL_TRY(mill_flights_put(&task->out->flights, result, model, &row.epoch_crc));
-  MILL_TRY(mill_result_put(task->out->result, &row));
+  MILL_TRY(mill_star_output_put(&task->out->star, star));
   task->tally->balance.put_wait_s += mill_wall_s() - wait_s;
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);
@@ -93,6 +76,7 @@ done:
   if (task->call->observer && task->call->observer->put)
     task->call->observer->put(task->call->observer->context, &task->setup->lib, &s->stars.fit,
                               result);
+  mill_reader_release_star(s->stars.reader, star);
   task->tally->meters.put_s += mill_fit_meter_s(task) - start_s;
   watch_fits(s);
   return err;
@@ -119,7 +103,6 @@ static int fit_rows(share *s)
 {
   const mill_fit_task *task = s->task;
   const mill_fit_device *device = task->device;
-  MILL_CHECK(MILL_ALLOC(N_STAR_START, &s->star_start));
   MILL_CHECK(mill_stars_begin(task, &s->stars));
   const double start_s = mill_thread_cpu_s();
   s->watch =
@@ -154,7 +137,6 @@ int mill_fit_share(const mill_fit_task *task)
   }
   mill_stars_end(&s.stars);
   mill_several_destroy(s.stars.several);
-  mill_free(s.star_start);
   if (err != MILL_OK || mill_stop_signal_seen())
     mill_fit_stop_others(task->call, err);
   mill_progress_end(&s.progress);

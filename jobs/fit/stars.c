@@ -47,13 +47,12 @@ static int is_shifting(const mill_raw_segment *s, mill_left_out *left)
   return is_far;
 }
 
-/* Leave the segments of a row that can be fitted, at the beginning of its own. */
-static int take_segments(mill_stars *stars, const mill_reader_row *row, int *n_segment,
-                         mill_left_out *left)
+/* Keep the segments of a star that can be fitted; left says what could not be used. */
+static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left)
 {
-  mill_raw_segment *first = &stars->batch->segment[row->first_segment];
-  *n_segment = 0;
-  for (mill_raw_segment *s = first; s < first + row->n_segment; s++) {
+  const int n = star->n_segment;
+  star->n_segment = 0;
+  for (mill_raw_segment *s = star->segment; s < star->segment + n; s++) {
     if (s->use == MILL_SEGMENT_OUTSIDE) {
       left->beyond = 1;
       left->first_aa = s->first_aa;
@@ -84,7 +83,7 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, int *n_s
                     &stars->task->setup->lib, s);
     if (stars->fit.resolution != MILL_RES_NONE)
       mill_narrow_note(&stars->task->tally->narrow, &stars->task->setup->lib, s);
-    first[(*n_segment)++] = *s;
+    star->segment[star->n_segment++] = *s;
   }
   return MILL_OK;
 }
@@ -99,12 +98,11 @@ static int by_mjd(const void *a, const void *b)
                           : (x->exposure > y->exposure) - (x->exposure < y->exposure);
 }
 
-/* Number the epochs of a star, whose segments are those at the beginning of the row's: its exposures
-   or their nights, those without a time each by itself. */
-static int number_epochs(mill_stars *stars, const mill_reader_row *row, mill_star *star)
+/* Number the epochs of a star: its exposures or their nights, an exposure without a time by itself. */
+static int number_epochs(mill_stars *stars, mill_star *star)
 {
-  mill_raw_segment *segment = &stars->batch->segment[row->first_segment];
-  const int n = row->n_exposure, by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
+  mill_raw_segment *segment = star->segment;
+  const int n = star->n_exposure, by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
   MILL_CHECK(MILL_RENEW(&stars->epoch, &stars->cap_epoch, n));
   MILL_CHECK(MILL_RENEW(&stars->time, &stars->cap_time, n));
   for (int i = 0; i < n; i++) {
@@ -133,41 +131,7 @@ static int number_epochs(mill_stars *stars, const mill_reader_row *row, mill_sta
   return MILL_OK;
 }
 
-/* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
- * left says what could not be used. */
-static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *star,
-                     mill_left_out *left)
-{
-  const mill_fit_task *task = stars->task;
-  const mill_fit_observer *observer = task->call->observer;
-  memset(left, 0, sizeof *left);
-  *star = (mill_star){.row = row->row,
-                      .segment = &stars->batch->segment[row->first_segment],
-                      .stays = 1, /* as long as the next batch */
-                      .warn = row->is_other ? MILL_WARN_CLASS : 0};
-  MILL_CHECK(take_segments(stars, row, &star->n_segment, left));
-  if (task->setup->start)
-    mill_start_table_find(task->setup->start, row->target_id, row->object, &star->start);
-  if (task->setup->priors)
-    mill_prior_table_find(task->setup->priors, row->target_id, row->identifier, star);
-  if (task->call->options->fit && star->start) {
-    const mill_start_fit *fit = mill_start_table_fit(task->setup->start, star->start);
-    star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
-    star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
-    star->start_chisq = fit->chisq_c_data;
-    star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
-  }
-  star->identity = mill_sampled_identity(row->target_id, row->object);
-  if (stars->fit.epochs && star->n_segment > 0)
-    MILL_CHECK(number_epochs(stars, row, star));
-  if ((task->call->options->models || stars->fit.epochs) && star->n_segment > 0)
-    MILL_CHECK(mill_flights_remember(&task->out->flights, star, row->model_row, row->n_exposure,
-                                     stars->epoch));
-  if (observer && star->n_segment > 0)
-    observer->took(observer->context, &task->setup->lib, &stars->fit, star);
-  return MILL_OK;
-}
-
+/* Finish a star that is not fitted. */
 static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
 {
   mill_fit_result result;
@@ -178,33 +142,59 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
   return MILL_OK;
 }
 
-/* Turn the next row of the batch into a star, or finish it here. */
-static int take_row(mill_stars *stars, mill_star *star, int *is_star)
+/* Make a star that was read ready for the fit, or finish it here. */
+static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
 {
-  const mill_batch *batch = stars->batch;
-  const int is_first = stars->i_row == 0;
-  const mill_reader_row *row = &batch->row[stars->i_row++];
-  mill_left_out left;
-  mill_board_took(stars->task->out->board, batch->i_file);
-  if (batch->error[0] != '\0') {
-    if (is_first)
-      mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
-                     batch->n_row == 1 ? "row is" : "rows are");
-    return put_unfitted(stars->task, row->row, MILL_STATUS_UNREADABLE);
+  const mill_fit_task *task = stars->task;
+  const mill_fit_observer *observer = task->call->observer;
+  mill_left_out left = {0};
+  if (task->call->options->fit) {
+    if (!star->start)
+      return put_unfitted(task, star->row, MILL_STATUS_NO_FIT);
+    const mill_start_fit *fit = mill_start_table_fit(task->setup->start, star->start);
+    star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
+    star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
+    star->start_chisq = fit->chisq_c_data;
+    star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
-  MILL_CHECK(make_star(stars, row, star, &left));
-  if (stars->task->call->options->fit && !star->start) {
-    return put_unfitted(stars->task, row->row, MILL_STATUS_NO_FIT);
-  }
+  MILL_CHECK(keep_segments(stars, star, &left));
   if (left.no_lsf || left.outside || left.beyond || left.odd_lsf || left.shifted)
     mill_complain(&stars->complaints, &left);
-  *is_star = star->n_segment > 0;
-  if (!*is_star)
-    MILL_CHECK(put_unfitted(stars->task, row->row,
-                            /* the first reason can be fixed by the user */
-                            left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
-                            : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
-                                                          : MILL_STATUS_NO_ARM));
+  *is_ready = star->n_segment > 0;
+  if (!*is_ready)
+    return put_unfitted(task, star->row,
+                        /* the first reason can be fixed by the user */
+                        left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
+                        : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
+                                                      : MILL_STATUS_NO_ARM);
+  if (stars->fit.epochs)
+    MILL_CHECK(number_epochs(stars, star));
+  if (observer)
+    observer->took(observer->context, &task->setup->lib, &stars->fit, star);
+  star->taken_s = mill_wall_s();
+  return MILL_OK;
+}
+
+/* Take the next star of the batch; NULL: it was finished here. */
+static int take_next(mill_stars *stars, mill_star **star)
+{
+  mill_batch *batch = stars->batch;
+  int is_ready = 0;
+  mill_star *next = batch->star[stars->i_row];
+  mill_board_took(stars->task->out->board, batch->i_file);
+  if (batch->error[0] != '\0') {
+    if (stars->i_row == 0)
+      mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
+                     batch->n_row == 1 ? "row is" : "rows are");
+    MILL_CHECK(put_unfitted(stars->task, next->row, MILL_STATUS_UNREADABLE));
+  } else {
+    MILL_CHECK(take_star(stars, next, &is_ready));
+  }
+  if (is_ready) {
+    *star = next;
+    batch->star[stars->i_row] = NULL;
+  }
+  stars->i_row++;
   return MILL_OK;
 }
 
@@ -219,7 +209,6 @@ void mill_stars_note_memory(const mill_stars *stars)
   mill_board_memory(board, MILL_MEMORY_WAVELENGTHS, bytes.wavesets);
   if (!stars->batch)
     return;
-  n_batch += (size_t)stars->batch->cap_segment * sizeof *stars->batch->segment;
   for (int p = 0; p < stars->batch->n_part; p++)
     n_batch += mill_read_batch_bytes(&stars->batch->part[p]);
   mill_board_memory(board, MILL_MEMORY_READER,
@@ -241,11 +230,11 @@ static int next_batch(mill_stars *stars)
   return MILL_OK;
 }
 
-int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
+int mill_stars_next(mill_stars *stars, mill_star **star)
 {
   const mill_fit_task *task = stars->task;
-  *is_star = 0;
-  while (!*is_star) {
+  *star = NULL;
+  while (!*star) {
     if (mill_stop_reason() != MILL_STOP_NONE) {
       char why[MILL_STATUS_PATH + 64];
       mill_stop_watch_text(task->setup->stop, why, sizeof why);
@@ -260,7 +249,7 @@ int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
       if (!stars->batch)
         break;
     }
-    MILL_CHECK(take_row(stars, star, is_star));
+    MILL_CHECK(take_next(stars, star));
   }
   return MILL_OK;
 }
@@ -273,6 +262,8 @@ int mill_stars_begin(const mill_fit_task *task, mill_stars *stars)
       .work = task->out->work,
       .n_thread = task->device->n_reader,
       .backend = task->device->backend,
+      .start = task->setup->start,
+      .priors = task->setup->priors,
   };
   *stars = (mill_stars){.task = task, .fit = task->setup->config.fit};
   stars->complaints = (mill_complaints){

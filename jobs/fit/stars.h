@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rows from the reader, made into stars for the pipeline. */
+/** Stars from the reader, made ready for the pipeline. */
 #ifndef MILL_STARS_H
 #define MILL_STARS_H
 
@@ -33,9 +33,9 @@ typedef struct mill_stars {
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_stars_begin(const mill_fit_task *task, mill_stars *stars);
 
-/** The next row that can be fitted; other rows are finished here.  *is_star 0: there are no more,
- *  or there is a reason to stop.  *star is the pipeline's until the next call. */
-int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star);
+/** The next star that can be fitted; other rows are finished here.  NULL: there are no more, or
+ *  there is a reason to stop.  It is to be given back by mill_reader_release_star. */
+int mill_stars_next(mill_stars *stars, mill_star **star);
 
 /** Note on the board how much memory the pipeline and the reader have. */
 void mill_stars_note_memory(const mill_stars *stars);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One star's spectra as a reader passes them to the fit, on the host, and its start. */
+/** A star on its way from the reader through the fit to its row, on the host. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H
 
-#include "kernels/base/common.h"
+#include "kernels/data/result.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -21,8 +21,8 @@ enum mill_segment_use {
  *  for none; resolution [n_diag][n_pix] as DESI stores it (scipy dia layout,
  *  offsets +n_diag/2 ... -n_diag/2), NULL for none; sigma_aa [n_pix] Gaussian sigma
  *  of the line-spread function in A, pixel included, NULL for none (a resolution
- *  matrix comes first).  Borrowed until the star has been taken by the pipeline's
- *  next call.
+ *  matrix comes first).  The arrays are the reader's and need not outlive the source's next
+ *  call (src/pipeline/pipeline.h).
  */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
@@ -37,7 +37,7 @@ typedef struct mill_raw_segment {
   const float *resolution;
   const float *sigma_aa;
   double width_error; /**< relative, of the line-spread function: standard deviation; 0: none */
-  /* what its reader knows of it; the pipeline does not ask */
+  /* for the reader and the job; the pipeline does not ask */
   enum mill_segment_use use; /**< other than MILL_SEGMENT_FIT: no pixels */
   int i_file;                /**< of the catalog */
   int has_own_lsf;           /**< 1: its line-spread function is the file's */
@@ -47,14 +47,23 @@ typedef struct mill_raw_segment {
   double first_aa, last_aa;  /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
 } mill_raw_segment;
 
+/** Best-fit model of a segment, [n_pix] each: flux in the unit of the input, NaN where the arm was
+ *  dropped, and wavelengths in A. */
+typedef struct mill_star_model {
+  const float *flux;
+  const double *wave_aa;
+} mill_star_model;
+
 typedef struct mill_star {
-  int64_t row;       /**< of /fits */
-  uint64_t identity; /**< identity of the star for its random numbers; used by samples only */
+  int64_t row;            /**< of /fits */
+  int64_t first_exposure; /**< among all exposures of the catalog; -1: its file is unreadable */
+  int n_exposure;
+  uint64_t identity; /**< of its random numbers; used by samples only */
   int n_segment;
-  const mill_raw_segment *segment;
-  int n_epoch;   /**< that get a velocity of their own; 0: none is wanted */
-  int64_t warn;  /**< bits of RVS_WARN that are known before the fit */
-  int has_limit; /**< only fitted where the guess's chi-square is at most guess_limit */
+  mill_raw_segment *segment; /**< [n_segment] by exposure, then arm */
+  int n_epoch;               /**< epochs that get a velocity of their own; 0: none is wanted */
+  int64_t warn;              /**< bits of RVS_WARN that are known before the fit */
+  int has_limit;             /**< only fitted where the guess's chi-square is at most guess_limit */
   double guess_limit;
   int try_all;        /**< also starts from the guess: it has several minima */
   int is_several;     /**< in the row that a sample starts from: two stars, or epochs that differ */
@@ -64,6 +73,10 @@ typedef struct mill_star {
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
   /** Gaussian priors of its own, instead of those of the settings; sigma 0: none */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
+  double taken_s; /**< wall clock when its fit began */
+  /* for the sink, until it returns */
+  mill_fit_result *result;
+  const mill_star_model *model; /**< [n_segment]; NULL: not wanted, or the star was not fitted */
 } mill_star;
 
 MILL_EXTERN_C_END

@@ -44,7 +44,7 @@ done:
   return err;
 }
 
-int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
+int mill_pipeline_hold(mill_pipeline *p, mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
   const int first = 0;
@@ -195,7 +195,7 @@ int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, dou
   return n;
 }
 
-int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
+int mill_pipeline_evaluate(mill_pipeline *p, mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared)
 {
   int err = MILL_OK;

@@ -18,23 +18,17 @@
 
 typedef struct mill_pipeline mill_pipeline;
 
-/** Give the next star: 1 and *star filled, 0 at the end, or -code on failure.  The
- *  star's memory, but for pixels that stay, is needed until the next call (or the end of the run):
- *  from then on its slot has a copy. */
-typedef int (*mill_star_source)(void *context, mill_star *star);
+/** Give the next star: 1 and *star, 0 at the end, or -code on failure.  The pipeline has *star until
+ *  it gives it to the sink, or the run fails; arrays of pixels, unless they stay, and start until
+ *  the next call (or the end of the run): from then on its slot has a copy. */
+typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source: wait until the pixels that stay of the stars that it gave before the last call of
  *  this may change.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
-/** Take a finished row; MILL_OK or a code, which ends the run.
- *
- *  model [n_segment] holds one pointer per segment of the star, each [n_pix]
- *  best-fit flux in the unit of the input, NaN where the arm was dropped; NULL
- *  unless models were asked for, or when the star was not fitted.  Borrowed.
- */
-typedef int (*mill_result_sink)(void *context, const mill_fit_result *result,
-                                const float *const *model);
+/** Take a star that is finished, with its result and model; MILL_OK or a code, which ends the run. */
+typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
  *  n_thread >= 1 OpenMP threads, want_models: enum mill_want_models.
@@ -71,7 +65,7 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
  *                 asked for anything
  *
  *  Errors as of mill_pipeline_run. */
-int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
+int mill_pipeline_hold(mill_pipeline *pipeline, mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
 /** Evaluate the held star.
@@ -103,7 +97,7 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
  *  prepared                      out  S/N, counts and status after preparation;
  *                                     eval is untouched unless NOT_DONE
  *  Not while mill_pipeline_run is under way. */
-int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
+int mill_pipeline_evaluate(mill_pipeline *pipeline, mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows leave in the order in which they finish.  Source and sink are

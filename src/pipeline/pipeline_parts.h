@@ -45,9 +45,8 @@ typedef struct mill_stream {
   mill_star_source source;
   mill_result_sink sink;
   void *source_context, *sink_context;
-  int more;          /**< the source may have a star */
-  mill_star waiting; /**< a star for which there was no memory */
-  int is_waiting;
+  int more;                /**< the source may have a star */
+  mill_star *waiting;      /**< a star for which there was no memory; NULL: none */
   mill_error_kept failure; /**< of a thread's crew, the first one */
 } mill_stream;
 

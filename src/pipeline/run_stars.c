@@ -52,7 +52,7 @@ static int fewer_slots(mill_pipeline *p, mill_crew *c)
 
 /** There is no memory for a star in slot i: take the crew's free slot with the most, or, where no
  *  slot has a star, all that they have kept. */
-static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, const mill_star *star)
+static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, mill_star *star)
 {
   int err = MILL_ERR_MEMORY;
   const mill_slot_entry *e = p->slots.entry;
@@ -67,53 +67,48 @@ static int load_elsewhere(mill_pipeline *p, const mill_crew *c, int i_slot, cons
   return err;
 }
 
-/** The next star, or the one for which there was no memory; 0: none. */
-static int next_star(mill_pipeline *p, mill_star *star, int *got)
+/** The star for which there was no memory, or the source's next; NULL: none. */
+static int next_star(mill_pipeline *p, mill_star **star)
 {
-  int err = MILL_OK;
   mill_stream *from = &p->stream;
-  *got = from->is_waiting;
-  if (from->is_waiting) {
-    *star = from->waiting;
-    goto done;
-  }
-  if (!from->more)
-    goto done;
-  memset(star, 0, sizeof *star);
+  *star = from->waiting;
+  from->waiting = NULL;
+  if (*star || !from->more)
+    return MILL_OK;
   mill_waveset_cache_next(p->waveset);
-  *got = from->source(from->source_context, star);
-  if (*got < 0)
-    err = -*got;
-  else if (*got == 0)
-    from->more = 0;
-done:
-  return err;
+  const int got = from->source(from->source_context, star);
+  if (got < 0)
+    return -got;
+  from->more = got;
+  if (got)
+    mill_pipeline_fit_pixels(p, *star);
+  else
+    *star = NULL;
+  return MILL_OK;
 }
 
 /** Copy the next star into slot i of a crew; *got: there was one and there is memory for it. */
 static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
 {
   int err = MILL_OK;
-  mill_stream *from = &p->stream;
-  mill_star star;
+  mill_star *star;
   pthread_mutex_lock(&p->mutex);
-  MILL_TRY(next_star(p, &star, got));
-  if (!*got)
+  MILL_TRY(next_star(p, &star));
+  *got = star != NULL;
+  if (!star)
     goto done;
-  mill_pipeline_fit_pixels(p, &star);
   /* work space first: stars take what is left of the memory */
   if (!c->is_under_way)
     MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
   mill_range_begin(MILL_RANGE_UPLOAD);
-  err = mill_slots_load(&p->slots, i, &star);
+  err = mill_slots_load(&p->slots, i, star);
   if (err == MILL_ERR_MEMORY)
-    err = load_elsewhere(p, c, i, &star);
+    err = load_elsewhere(p, c, i, star);
   mill_range_end();
   p->load_s += mill_thread_cpu_s() - before_s;
-  from->is_waiting = err == MILL_ERR_MEMORY;
-  if (from->is_waiting) {
-    from->waiting = star;
+  if (err == MILL_ERR_MEMORY) {
+    p->stream.waiting = star;
     *got = 0;
     err = fewer_slots(p, c);
   }
@@ -143,7 +138,7 @@ static int fill(mill_pipeline *p, mill_crew *c)
 static int has_more(mill_pipeline *p)
 {
   pthread_mutex_lock(&p->mutex);
-  const int more = p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.is_waiting);
+  const int more = p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.waiting);
   pthread_mutex_unlock(&p->mutex);
   return more;
 }
@@ -211,30 +206,32 @@ static int fetches(const mill_pipeline *p)
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
-  const float *const *next = NULL;
+  const mill_star_model *next = NULL;
   int i_fetched = 0;
   if (c->n_done == 0)
     return MILL_OK;
   pthread_mutex_lock(&p->mutex);
   for (int i = 0; i < c->n_done; i++) {
-    const float *const *model = NULL;
+    mill_star *star = p->slots.entry[c->done[i]].star;
+    star->result = &c->row[i];
+    star->model = NULL;
     if (fetches(p) && i % MODELS_PER_CALL == 0) {
       MILL_TRY(fetch_models(p, c, i));
-      next = p->slots.model_row;
+      next = p->slots.star_model;
       i_fetched = 0;
     }
     if (p->model.set.epochs && c->row[i].status == MILL_STATUS_FITTED)
       MILL_TRY(mill_slots_fetched_epochs(&p->slots, c->done[i], i_fetched++, &c->row[i].epoch));
     if (p->slots.want_models && c->row[i].status == MILL_STATUS_FITTED) {
-      model = next;
-      next += mill_slots_n_segment(&p->slots, c->done[i]);
+      star->model = next;
+      next += star->n_segment;
     }
     if (p->posterior && c->row[i].status == MILL_STATUS_FITTED) {
       MILL_TRY(mill_slots_fetch_posterior(&p->slots, c->done[i], p->posterior));
       c->row[i].posterior = p->posterior;
     }
+    MILL_TRY(p->stream.sink(p->stream.sink_context, star));
     mill_slots_free(&p->slots, c->done[i]);
-    MILL_TRY(p->stream.sink(p->stream.sink_context, &c->row[i], model));
   }
 done:
   pthread_mutex_unlock(&p->mutex);
@@ -247,9 +244,13 @@ done:
  *  device.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
-  for (int i = 0; i < c->n_done && !fetches(p) && !p->posterior; i++)
-    if (p->stream.sink(p->stream.sink_context, &c->row[i], NULL) != MILL_OK)
+  for (int i = 0; i < c->n_done && !fetches(p) && !p->posterior; i++) {
+    mill_star *star = p->slots.entry[c->done[i]].star;
+    star->result = &c->row[i];
+    star->model = NULL;
+    if (p->stream.sink(p->stream.sink_context, star) != MILL_OK)
       break;
+  }
   c->n_done = 0;
 }
 
@@ -297,7 +298,7 @@ static int work(mill_pipeline *p, mill_crew *c)
       free_slots(p, c);
       pthread_mutex_lock(&p->mutex);
       /* ask the source once more for its error */
-      p->stream.is_waiting = 0;
+      p->stream.waiting = NULL;
       p->stream.more = 1;
       pthread_mutex_unlock(&p->mutex);
     }

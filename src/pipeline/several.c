@@ -14,7 +14,8 @@ static const double EDGE = 1.25; /**< factor on the misfit of a row with HULL */
 
 /** A star of the group, with copies of its spectra. */
 typedef struct guest {
-  mill_star star;
+  mill_star lent;            /**< the first member: as a library's pipeline has it */
+  mill_star *star;           /**< the source's */
   mill_raw_segment *segment; /**< [cap_segment], owned */
   size_t cap_segment;
   char *pixels; /**< their arrays [cap_pixels], owned */
@@ -45,7 +46,7 @@ struct mill_several {
   member member[MILL_MAX_LIBRARY];
   guest *group; /**< [n_room] */
   int n_room, n_guest;
-  const float **model; /**< [cap_model] one pointer for each segment of a row */
+  mill_star_model *model; /**< [cap_model] of the segments of a star */
   size_t cap_model;
   mill_result_sink sink;
   void *sink_context;
@@ -131,7 +132,7 @@ void mill_several_destroy(mill_several *s)
     mill_pipeline_destroy(s->member[k].pipeline);
   for (int i = 0; i < s->n_room && s->group; i++)
     MILL_FREE(s->group[i].segment, s->group[i].pixels, s->group[i].model, s->group[i].epoch);
-  MILL_FREE(s->group, (const void *)s->model, s);
+  MILL_FREE(s->group, s->model, s);
 }
 
 mill_pipeline *mill_several_pipeline(const mill_several *s)
@@ -163,7 +164,7 @@ static void move(const void **from, size_t n_byte, char **to)
   *to += mill_round_up(n_byte, sizeof(double));
 }
 
-static int copy_star(const mill_star *star, guest *g)
+static int copy_star(mill_star *star, guest *g)
 {
   size_t n_byte = 0;
   MILL_CHECK(MILL_RENEW(&g->segment, &g->cap_segment, star->n_segment));
@@ -183,9 +184,7 @@ static int copy_star(const mill_star *star, guest *g)
     move((const void **)&s->resolution, (size_t)s->n_diag * n * sizeof *s->resolution, &at);
     move((const void **)&s->sigma_aa, n * sizeof *s->sigma_aa, &at);
   }
-  g->star = *star;
-  g->star.segment = g->segment;
-  g->star.stays = 0;
+  g->star = star;
   g->best.status = MILL_STATUS_NOT_DONE;
   g->tie = INFINITY;
   g->last = 0;
@@ -196,15 +195,14 @@ static int copy_star(const mill_star *star, guest *g)
 
 static int collect_group(mill_several *s, mill_star_source source, void *context)
 {
-  mill_star star;
+  mill_star *star;
   for (s->n_guest = 0; s->n_guest < s->n_room; s->n_guest++) {
-    memset(&star, 0, sizeof star);
     const int got = source(context, &star);
     if (got < 0)
       return -got;
     if (got == 0)
       break;
-    MILL_CHECK(copy_star(&star, &s->group[s->n_guest]));
+    MILL_CHECK(copy_star(star, &s->group[s->n_guest]));
   }
   return MILL_OK;
 }
@@ -217,33 +215,36 @@ static int is_candidate(const guest *g, int k)
   return g->chisq[k] < INFINITY && g->chisq[k] <= g->tie;
 }
 
-/** A star of the group for the library's pipeline; its row is its place in the group. */
-static void give_star(member *m, const guest *g, mill_star *star)
+/** A star of the group as the library's pipeline has it. */
+static mill_star *lend_star(member *m, guest *g)
 {
-  *star = g->star;
-  star->row = g - m->of->group;
+  mill_star *star = &g->lent;
+  *star = *g->star;
+  star->segment = g->segment;
+  star->stays = 0;
   star->has_limit = m->is_guessing || m->index == 0;
   star->guess_limit = m->is_guessing ? -INFINITY : g->tie;
   for (int l = 0; l < m->of->lib[m->index].n_label; l++) {
-    star->prior_mean[MILL_PAR_LABEL0 + l] = g->star.prior_mean[MILL_PAR_LABEL0 + m->label[l]];
-    star->prior_sigma[MILL_PAR_LABEL0 + l] = g->star.prior_sigma[MILL_PAR_LABEL0 + m->label[l]];
+    star->prior_mean[MILL_PAR_LABEL0 + l] = g->star->prior_mean[MILL_PAR_LABEL0 + m->label[l]];
+    star->prior_sigma[MILL_PAR_LABEL0 + l] = g->star->prior_sigma[MILL_PAR_LABEL0 + m->label[l]];
   }
   if (!star->start)
-    return;
+    return star;
   memcpy(m->start, star->start, MILL_PAR_LABEL0 * sizeof *m->start);
   for (int l = 0; l < m->of->lib[m->index].n_label; l++)
     m->start[MILL_PAR_LABEL0 + l] = star->start[MILL_PAR_LABEL0 + m->label[l]];
   star->start = m->start;
+  return star;
 }
 
-static int next_star(void *context, mill_star *star)
+static int next_star(void *context, mill_star **star)
 {
   member *m = context;
   while (m->next < m->of->n_guest) {
     guest *g = &m->of->group[m->next++];
     if (!m->is_guessing && m->index > 0 && !is_candidate(g, m->index))
       continue;
-    give_star(m, g, star);
+    *star = lend_star(m, g);
     return 1;
   }
   return 0;
@@ -300,45 +301,49 @@ static int is_better(const mill_fit_result *row, const mill_fit_result *best)
 }
 
 /** Keep a row with its models and epochs, which are borrowed. */
-static int keep(guest *g, const mill_fit_result *row, const float *const *model)
+static int keep(guest *g, const mill_fit_result *row)
 {
   size_t n = 0;
+  const mill_star_model *model = g->lent.model;
   g->best = *row;
-  for (int i = 0; i < g->star.n_segment && model; i++)
+  for (int i = 0; i < g->lent.n_segment && model; i++)
     n += (size_t)g->segment[i].n_pix;
   MILL_CHECK(MILL_RENEW(&g->model, &g->cap_model, n));
   if (row->epoch) {
-    const size_t n_epoch = (size_t)g->star.n_epoch;
+    const size_t n_epoch = (size_t)g->lent.n_epoch;
     MILL_CHECK(MILL_RENEW(&g->epoch, &g->cap_epoch, n_epoch));
     memcpy(g->epoch, row->epoch, n_epoch * sizeof *g->epoch);
     g->best.epoch = g->epoch;
   }
   float *to = g->model;
-  for (int i = 0; i < g->star.n_segment && model; i++) {
-    memcpy(to, model[i], (size_t)g->segment[i].n_pix * sizeof *to);
+  for (int i = 0; i < g->lent.n_segment && model; i++) {
+    memcpy(to, model[i].flux, (size_t)g->segment[i].n_pix * sizeof *to);
     to += g->segment[i].n_pix;
   }
   return MILL_OK;
 }
 
 /** Hand over the best row of a star. */
-static int hand_over(mill_several *s, const guest *g)
+static int hand_over(mill_several *s, guest *g)
 {
   const float *at = g->model;
   const int has_models = s->want_models && g->best.status == MILL_STATUS_FITTED;
-  MILL_CHECK(MILL_RENEW(&s->model, &s->cap_model, g->star.n_segment));
-  for (int i = 0; i < g->star.n_segment && has_models; i++) {
-    s->model[i] = at;
+  MILL_CHECK(MILL_RENEW(&s->model, &s->cap_model, g->lent.n_segment));
+  for (int i = 0; i < g->lent.n_segment && has_models; i++) {
+    s->model[i] = (mill_star_model){at, g->segment[i].wave_aa};
     at += g->segment[i].n_pix;
   }
-  return s->sink(s->sink_context, &g->best, has_models ? s->model : NULL);
+  g->star->result = &g->best;
+  g->star->model = has_models ? s->model : NULL;
+  return s->sink(s->sink_context, g->star);
 }
 
-static int take_result(void *context, const mill_fit_result *result, const float *const *model)
+static int take_result(void *context, mill_star *star)
 {
   member *m = context;
   mill_several *s = m->of;
-  guest *g = &s->group[result->row];
+  guest *g = (guest *)star;
+  const mill_fit_result *result = star->result;
   g->chisq[m->index] = result->guess_chisq;
   g->tie = fmin(g->tie, result->guess_tie);
   if (m->is_guessing)
@@ -348,9 +353,8 @@ static int take_result(void *context, const mill_fit_result *result, const float
       g->last = is_candidate(g, k) ? k : g->last;
   mill_fit_result row;
   take_row(m, result, &row);
-  row.row = g->star.row;
   if (result->status != MILL_STATUS_NOT_DONE && is_better(&row, &g->best))
-    MILL_CHECK(keep(g, &row, model));
+    MILL_CHECK(keep(g, &row));
   return m->index == g->last ? hand_over(s, g) : MILL_OK;
 }
 

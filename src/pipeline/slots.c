@@ -61,8 +61,7 @@ void mill_slots_clear(mill_slots *slots)
     mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
-  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, (void *)s->model_row,
-            s->epoch);
+  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, s->star_model, s->epoch);
   memset(s, 0, sizeof *s);
 }
 
@@ -451,7 +450,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->result.warn |= star->warn;
 }
 
-static int load(mill_slots *s, int i_slot, const mill_star *star)
+static int load(mill_slots *s, int i_slot, mill_star *star)
 {
   int info = 0;
   mill_slot_entry *e = &s->entry[i_slot];
@@ -483,11 +482,12 @@ static int load(mill_slots *s, int i_slot, const mill_star *star)
   e->epoch = s->host.epoch;
   e->n_epoch = star->n_epoch;
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
+  e->star = star;
   e->active = e->fresh = 1;
   return MILL_OK;
 }
 
-int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
+int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star)
 {
   const int err = load(slots, i_slot, star);
   if (err != MILL_OK)
@@ -509,11 +509,6 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n)
   for (int i = first; i < first + n; i++)
     n_active += slots->entry[i].active;
   return n_active;
-}
-
-int mill_slots_n_segment(const mill_slots *slots, int i_slot)
-{
-  return slots->entry[i_slot].n_waveset;
 }
 
 /** Bytes downloaded of a star: its models, followed by its segments. */
@@ -541,7 +536,7 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
   }
   MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, n));
   MILL_CHECK(MILL_RENEW(&s->fetched, &s->cap_fetched, n_byte));
-  MILL_CHECK(MILL_RENEW(&s->model_row, &s->cap_model_row, n_row));
+  MILL_CHECK(MILL_RENEW(&s->star_model, &s->cap_star_model, n_row));
   char *to = s->fetched;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
@@ -549,14 +544,15 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
     to += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
   }
   MILL_CHECK(be->download_all(s->memory.device, s->piece, n));
-  const float **row = s->model_row;
+  mill_star_model *row = s->star_model;
   for (int i = 0; i < n && s->want_models; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
     char *const star = s->piece[i].to;
     const mill_segment *segment = (const mill_segment *)(void *)(star + e->model_bytes);
     for (int k = 0; k < e->n_waveset; k++, segment++) {
       float *model = (float *)(void *)(star + ((char *)segment->model - e->memory.at));
-      *row++ = model;
+      *row++ =
+          (mill_star_model){model, mill_waveset_cache_view(s->waveset, e->plan[k].waveset).wave_aa};
       for (int p = 0; p < segment->n_pix && !segment->used; p++)
         model[p] = NAN;
     }

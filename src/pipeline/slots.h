@@ -34,6 +34,7 @@ typedef struct mill_slot_entry {
   size_t cap_segment;
   mill_slot_plan *plan; /**< of each segment [cap_plan], owned */
   size_t cap_plan;
+  mill_star *star;    /**< borrowed */
   int n_waveset;      /**< segments whose wavelength sets it holds */
   size_t model_bytes; /**< of all segments' models and the epochs together */
   mill_epoch *epoch;  /**< [n_epoch] in the backend's memory */
@@ -63,8 +64,8 @@ typedef struct mill_slots {
   /* of the stars whose models were fetched */
   char *fetched; /**< models and segments of each [cap_fetched], owned */
   size_t cap_fetched;
-  const float **model_row; /**< [cap_model_row] one pointer per segment of each, owned */
-  size_t cap_model_row;
+  mill_star_model *star_model; /**< [cap_star_model] of the segments of each, owned */
+  size_t cap_star_model;
   mill_epoch_result *epoch; /**< [cap_epoch] of one star, owned */
   size_t cap_epoch;
 } mill_slots;
@@ -89,11 +90,11 @@ int mill_slots_create(const mill_library *lib, const mill_model *model, mill_wav
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star into slot i_slot, whose mill_slot may move.  MILL_ERR_MEMORY where the backend has
+/** Copy a star, which is borrowed, into slot i_slot, whose mill_slot may move.  MILL_ERR_MEMORY where the backend has
  * none for it: the slot stays as it is.  MILL_ERR_RANGE (see mill_waveset_cache_get and
  * mill_waveset_cache_deconv), MILL_ERR_BACKEND.
  */
-int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star);
+int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star);
 
 /** The slot may take another star. */
 void mill_slots_free(mill_slots *slots, int i_slot);
@@ -101,7 +102,7 @@ void mill_slots_free(mill_slots *slots, int i_slot);
 /** How many of the n slots from first on hold a star. */
 int mill_slots_count_active(const mill_slots *slots, int first, int n);
 
-/** Best-fit models of the stars in n slots into slots->model_row, star by star, where they are
+/** Best-fit models of the stars in n slots into slots->star_model, star by star, where they are
  * wanted, and their epochs; the device is waited for once. */
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
 
@@ -116,9 +117,6 @@ int mill_slots_fetched_epochs(mill_slots *slots, int i_slot, int i,
 
 /** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);
-
-/** Segments of the star in a slot, which are its rows of slots->model_row. */
-int mill_slots_n_segment(const mill_slots *slots, int i_slot);
 
 /** Free the memory that slots without a star own. */
 void mill_slots_trim(mill_slots *slots);

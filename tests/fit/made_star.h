@@ -483,30 +483,30 @@ typedef struct made_run {
   mill_epoch_result *epoch; /**< [n][MADE_MAX_SEG], where stars have epochs */
 } made_run;
 
-static inline int made_source(void *context, mill_star *star)
+static inline int made_source(void *context, mill_star **star)
 {
   made_run *run = context;
   if (run->next == run->n)
     return 0;
-  *star = run->star[run->order ? run->order[run->next] : run->next];
+  *star = &run->star[run->order ? run->order[run->next] : run->next];
   run->next++;
   return 1;
 }
 
-static inline int made_sink(void *context, const mill_fit_result *result, const float *const *model)
+static inline int made_sink(void *context, mill_star *star)
 {
   made_run *run = context;
-  const mill_star *star = &run->star[result->row];
+  const mill_fit_result *result = star->result;
   run->result[result->row] = *result;
   run->result[result->row].epoch = NULL; /* borrowed */
   if (result->epoch)
     memcpy(run->epoch + result->row * MADE_MAX_SEG, result->epoch,
            (size_t)star->n_epoch * sizeof *run->epoch);
   run->n_out++;
-  if (model && run->model)
+  if (star->model && run->model)
     for (int i = 0; i < star->n_segment; i++)
-      memcpy(run->model + ((size_t)result->row * MADE_MAX_SEG + (size_t)i) * MADE_MAX_PIX, model[i],
-             (size_t)star->segment[i].n_pix * sizeof(float));
+      memcpy(run->model + ((size_t)result->row * MADE_MAX_SEG + (size_t)i) * MADE_MAX_PIX,
+             star->model[i].flux, (size_t)star->segment[i].n_pix * sizeof(float));
   return MILL_OK;
 }
 

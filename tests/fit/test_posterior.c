@@ -41,21 +41,22 @@ typedef struct stream {
   answer *out; /* [n], by row */
 } stream;
 
-static int source(void *context, mill_star *star)
+static int source(void *context, mill_star **star)
 {
   stream *s = context;
   if (s->next == s->n)
     return 0;
-  *star = s->star[s->order ? s->order[s->next] : s->next];
+  *star = &s->star[s->order ? s->order[s->next] : s->next];
   s->next++;
   return 1;
 }
 
-static int sink(void *context, const mill_fit_result *result, const float *const *model)
+static int sink(void *context, mill_star *star)
 {
   stream *s = context;
+  const mill_fit_result *result = star->result;
   answer *a = &s->out[result->row];
-  assert_null(model);
+  assert_null(star->model);
   a->result = *result;
   a->result.posterior = NULL;
   if (result->posterior) {

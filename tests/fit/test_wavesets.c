@@ -42,10 +42,11 @@ typedef struct lazy_run {
   const int *order;
   int n, next, n_out;
   mill_fit_result *result;
+  mill_star raw[N_STAR];
   mill_waveset_stats most; /**< largest of every number seen */
 } lazy_run;
 
-static int lazy_source(void *context, mill_star *out)
+static int lazy_source(void *context, mill_star **out)
 {
   lazy_run *run = context;
   if (run->next == run->n)
@@ -57,17 +58,17 @@ static int lazy_source(void *context, mill_star *out)
   run->most.n_set = now.n_set > run->most.n_set ? now.n_set : run->most.n_set;
   run->most.n_held = now.n_held > run->most.n_held ? now.n_held : run->most.n_held;
   run->most.bytes = now.bytes > run->most.bytes ? now.bytes : run->most.bytes;
-  made_star_raw(i, &star[i], out);
-  for (int k = 0; k < out->n_segment; k++)
-    made_check(mill_pipeline_accepts(run->pipeline, &out->segment[k]));
+  *out = &run->raw[i];
+  made_star_raw(i, &star[i], *out);
+  for (int k = 0; k < (*out)->n_segment; k++)
+    made_check(mill_pipeline_accepts(run->pipeline, &(*out)->segment[k]));
   return 1;
 }
 
-static int lazy_sink(void *context, const mill_fit_result *r, const float *const *model)
+static int lazy_sink(void *context, mill_star *done)
 {
   lazy_run *run = context;
-  (void)model;
-  run->result[r->row] = *r;
+  run->result[done->row] = *done->result;
   run->n_out++;
   return MILL_OK;
 }

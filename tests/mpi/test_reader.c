@@ -147,13 +147,13 @@ static mill_batch *next(mill_reader *reader)
 
 /* Against a plain reading of the same row. */
 static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *batch,
-                         const mill_reader_row *row)
+                         const mill_star *star)
 {
-  const int64_t in_file = row->row - c->file[batch->i_file].row_start;
+  const int64_t in_file = star->row - c->file[batch->i_file].row_start;
   const int64_t fits_row = c->index[batch->i_file].row[in_file].fits_row;
   /* b, r, z of its only exposure */
-  assert_int_equal(row->n_segment, 3);
-  const mill_raw_segment *got = &batch->segment[row->first_segment + ARM_R];
+  assert_int_equal(star->n_segment, 3);
+  const mill_raw_segment *got = &star->segment[ARM_R];
   assert_int_equal(desi_rows_read(desi, &fits_row, 1), MILL_OK);
   const mill_raw_segment *plainly = desi_rows_of(desi, 0, ARM_R);
   const size_t n_pix = (size_t)got->n_pix, n_diag = (size_t)got->n_diag;
@@ -162,7 +162,7 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   assert_int_equal(got->arm, ARM_R);
   assert_int_equal(n_pix, plainly->n_pix);
   assert_int_equal(batch->n_part, 1);
-  assert_ptr_equal(got->wave_aa, batch->segment[ARM_R].wave_aa); /* shared by all rows */
+  assert_ptr_equal(got->wave_aa, batch->star[0]->segment[ARM_R].wave_aa); /* shared by all */
   assert_memory_equal(got->wave_aa, plainly->wave_aa, n_pix * sizeof(double));
   assert_int_equal(n_diag, 11);
   assert_null(got->sigma_aa);
@@ -171,7 +171,7 @@ static void check_pixels(const catalog *c, desi_rows *desi, const mill_batch *ba
   assert_memory_equal(got->mask, plainly->mask, n_pix * sizeof(int32_t));
   assert_memory_equal(got->resolution, plainly->resolution, n_pix * n_diag * sizeof(float));
   /* one behind the other as in a slot, so that a GPU gets them by one copy */
-  const mill_raw_segment *s = &batch->segment[row->first_segment];
+  const mill_raw_segment *s = star->segment;
   const char *begin = (const char *)s->flux;
   size_t at = 0;
   for (int a = 0; a < 3; a++, s++) {
@@ -201,11 +201,15 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
     if (!desi[i].spectra)
       assert_int_equal(desi_rows_open(&desi[i], plain[i], &c.lib), MILL_OK);
     for (int k = 0; k < batch->n_row; k++) {
-      const mill_reader_row *row = &batch->row[k];
-      assert_int_equal(row->model_row, row->row); /* one exposure each */
-      n_seen[row->row]++;
-      check_pixels(&c, &desi[i], batch, row);
+      mill_star *star = batch->star[k];
+      assert_int_equal(star->first_exposure, star->row); /* one exposure each */
+      assert_int_equal(star->identity, c.index[i].row[star->row - c.file[i].row_start].target_id);
+      n_seen[star->row]++;
+      check_pixels(&c, &desi[i], batch, star);
     }
+    mill_star *last = batch->star[batch->n_row - 1]; /* goes on without its batch */
+    batch->star[batch->n_row - 1] = NULL;
+    mill_reader_release_star(reader, last);
   }
   mill_reader_stop(reader);
   MPI_Allreduce(MPI_IN_PLACE, n_seen, 512, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -269,7 +273,7 @@ MILL_TEST(rows_that_are_done_are_passed_over)
   for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
     assert_int_equal(batch->i_file, 1);
     for (int k = 0; k < batch->n_row; k++)
-      assert_true(batch->row[k].row > c.file[1].row_start);
+      assert_true(batch->star[k]->row > c.file[1].row_start);
     n_row += batch->n_row;
   }
   mill_reader_stop(reader);
@@ -309,7 +313,7 @@ MILL_TEST(threads_that_fail)
   c.inputs.settings.limits.scratch = "/nonexistent/scratch";
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
-    fail_msg("row %lld was read", (long long)batch->row[0].row);
+    fail_msg("row %lld was read", (long long)batch->star[0]->row);
   assert_int_equal(err, MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "/nonexistent/scratch"));
   mill_reader_stop(reader);

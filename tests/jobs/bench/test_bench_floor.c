@@ -41,7 +41,7 @@ static int teardown(void **state)
 static mill_bench_shape shape_of(int n_star, int with_lsf, int with_mask)
 {
   mill_bench_shape shape;
-  const mill_raw_segment segment = {.arm = 0,
+  mill_raw_segment segment = {.arm = 0,
                                     .n_pix = N_PIX,
                                     .n_diag = with_lsf == 1 ? N_DIAG : 0,
                                     .wave_aa = wave_aa,
