@@ -31,7 +31,7 @@ typedef struct mill_backend {
   int kind;         /**< enum mill_backend_kind */
   int overlaps;     /**< work runs while the host continues */
   int default_slot; /**< preferred number of stars at once; 0: depends on the threads */
-  int (*open)(int n_thread, mill_device **out);
+  int (*open)(int n_thread, mill_device **out); /**< several share their memory */
   void (*close)(mill_device *device);
   /** Thread i of a device as a separate device that shares its memory and timing.  Parts work
    *  concurrently, but not while the whole device works; close them first.  NULL: it has none. */

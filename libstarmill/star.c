@@ -220,7 +220,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
   if (star->n_segment == 0)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",
                       status_text(star->status));
-  mill_star raw = mill_star_raw(star, 0, NULL);
+  const mill_star raw = mill_star_raw(star, 0, NULL);
   MILL_CHECK(mill_pipeline_hold(h->pipeline, &raw, &h->prepared));
   if (h->prepared.status != MILL_STATUS_NOT_DONE)
     return MILL_ERROR(MILL_ERR_INPUT, "the star cannot be evaluated: %s",

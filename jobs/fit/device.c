@@ -10,7 +10,6 @@
 #include "kernels/base/memory.h"
 #include "kernels/cuda/device_choice.h"
 #include "kernels/find_backend.h"
-#include "src/pipeline/several.h"
 #include "src/system/log.h"
 #include "src/system/thread.h"
 
@@ -28,7 +27,7 @@ enum { MOST_SAMPLED = 2 }; /**< threads whose default of slots a sample has at m
 
 int64_t mill_fit_held_rows(const mill_fit_device *device)
 {
-  return device->n_held + mill_reader_rows_ahead(device->n_reader);
+  return device->n_slot + mill_reader_rows_ahead(device->n_reader);
 }
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
@@ -188,7 +187,9 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   /* posteriors take minutes and are lost with a stop: fewer at once */
   const int n_of = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_of);
-  device->n_held = mill_several_held(setup->n_library, device->n_slot);
+  /* a batch of the emulator has the stars of one library */
+  if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
+    device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));
 }
 

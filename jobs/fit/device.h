@@ -10,7 +10,6 @@ typedef struct mill_fit_device {
   const mill_backend *backend;
   const char *name; /**< what all ranks fit on: the backend's, with cuda+cpu those of both */
   int n_thread, n_reader, n_slot;
-  int n_held;  /**< stars that are taken before any is finished */
   int has_gpu; /**< with cuda+cpu: this rank has one */
   char cpu[64], gpu[64],
       both[144]; /**< with cuda+cpu: the names, the same on all ranks; else empty */

@@ -107,14 +107,13 @@ static int fit_rows(share *s)
   const double start_s = mill_thread_cpu_s();
   s->watch =
       mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: preparing templates", task->call->mpi->rank);
-  MILL_CHECK(mill_several_create(task->setup->library, task->setup->n_library, &s->stars.fit,
-                                 device->backend, device->n_slot, device->n_thread,
-                                 task->call->options->models != NULL, &s->stars.several));
-  s->stars.pipeline = mill_several_pipeline(s->stars.several);
+  MILL_CHECK(mill_pipeline_create_several(
+      task->setup->library, task->setup->n_library, &s->stars.fit, device->backend, device->n_slot,
+      device->n_thread, task->call->options->models != NULL, &s->stars.pipeline));
   task->tally->meters.model_s = mill_thread_cpu_s() - start_s;
   mill_board_stage(task->out->board, MILL_RANK_FITTING);
   const double run_s = mill_wall_s();
-  MILL_CHECK(mill_several_run(s->stars.several, next_star, s, take_result, s));
+  MILL_CHECK(mill_pipeline_run(s->stars.pipeline, next_star, s, take_result, s));
   task->tally->meters.run_wall_s = mill_wall_s() - run_s;
   note_run(s);
   mill_stars_note_memory(&s->stars);
@@ -136,7 +135,7 @@ int mill_fit_share(const mill_fit_task *task)
     mill_fit_tell_failure(task->call, err);
   }
   mill_stars_end(&s.stars);
-  mill_several_destroy(s.stars.several);
+  mill_pipeline_destroy(s.stars.pipeline);
   if (err != MILL_OK || mill_stop_signal_seen())
     mill_fit_stop_others(task->call, err);
   mill_progress_end(&s.progress);

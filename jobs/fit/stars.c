@@ -203,7 +203,7 @@ void mill_stars_note_memory(const mill_stars *stars)
   mill_board *board = stars->task->out->board;
   mill_pipeline_bytes bytes;
   size_t n_batch = sizeof *stars->batch;
-  mill_several_memory(stars->several, &bytes);
+  mill_pipeline_memory(stars->pipeline, &bytes);
   mill_board_memory(board, MILL_MEMORY_EMULATOR, bytes.model);
   mill_board_memory(board, MILL_MEMORY_SLOTS, bytes.slots);
   mill_board_memory(board, MILL_MEMORY_WAVELENGTHS, bytes.wavesets);

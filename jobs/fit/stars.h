@@ -6,7 +6,7 @@
 #include "io/stars/reader.h"
 #include "jobs/fit/complaints.h"
 #include "jobs/fit/share.h"
-#include "src/pipeline/several.h"
+#include "src/pipeline/pipeline.h"
 
 typedef struct mill_exposure_time {
   double mjd; /**< infinite: not known */
@@ -17,8 +17,7 @@ typedef struct mill_stars {
   const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
-  mill_several *several;   /**< NULL until the caller has made it */
-  mill_pipeline *pipeline; /**< of the first library */
+  mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
   mill_batch *batch;  /**< NULL: none is at hand */
   mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */

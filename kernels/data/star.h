@@ -63,9 +63,7 @@ typedef struct mill_star {
   mill_raw_segment *segment; /**< [n_segment] by exposure, then arm */
   int n_epoch;               /**< epochs that get a velocity of their own; 0: none is wanted */
   int64_t warn;              /**< bits of RVS_WARN that are known before the fit */
-  int has_limit;             /**< only fitted where the guess's chi-square is at most guess_limit */
-  double guess_limit;
-  int try_all;        /**< also starts from the guess: it has several minima */
+  int try_all;               /**< also starts from the guess: it has several minima */
   int is_several;     /**< in the row that a sample starts from: two stars, or epochs that differ */
   double start_chisq; /**< its CHISQ_C_DATA, 0: not known */
   double start_f;     /**< its M2LL, infinite: of another model than the sample's */

@@ -248,15 +248,14 @@ MILL_HD static inline double mill_shifted(const mill_model *m, const mill_segmen
   return s->shift_km_s == 0.0 ? vel_km_s : mill_within_velocities(m, vel_km_s + s->shift_km_s);
 }
 
-/** Regions of a star's memory.  The host's inputs are contiguous and so are the models, with the
- *  epochs: each is copied as one piece. */
+/** Regions of a star's memory.  The pixels are contiguous and so are the models, with the epochs:
+ *  each is copied as one piece. */
 enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
 
 /** Numbers of elements of a star's arrays. */
 enum mill_star_count {
   MILL_COUNT_PIX,
   MILL_COUNT_MATRIX,    /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
-  MILL_COUNT_SIGMA,     /**< n_pix where a line-spread function is used, else 0 */
   MILL_COUNT_RES,       /**< n_diag * mill_row_pitch(n_pix) */
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
@@ -276,7 +275,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** The arrays of a segment. */
+/** The arrays of a segment, but for lsf_aa. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -284,7 +283,6 @@ static inline int mill_segment_arrays(const mill_array **table)
       {offsetof(mill_segment, raw_ivar), sizeof(float), MILL_STAR_RAW, MILL_COUNT_PIX},
       {offsetof(mill_segment, raw_mask), sizeof(int32_t), MILL_STAR_RAW, MILL_COUNT_PIX},
       {offsetof(mill_segment, raw_res), sizeof(float), MILL_STAR_RAW, MILL_COUNT_MATRIX},
-      {offsetof(mill_segment, lsf_aa), sizeof(float), MILL_STAR_RAW, MILL_COUNT_SIGMA},
       {offsetof(mill_segment, res), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_RES},
       {offsetof(mill_segment, d), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
       {offsetof(mill_segment, is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},

@@ -34,7 +34,8 @@ static int make_views(mill_pipeline *p)
   MILL_TRY(MILL_ALLOC(n, &h->n_shared));
   MILL_TRY(MILL_ALLOC((size_t)n * VIEW_HEAD_BYTES, &h->head));
   MILL_TRY(mill_alloc_bytes((size_t)n, sizeof *h->view, (void **)&h->view));
-  MILL_TRY(mill_device_memory_take(&p->model_memory, (size_t)n * sizeof(mill_slot), NULL, &memory));
+  MILL_TRY(
+      mill_device_memory_take(&p->member[0].memory, (size_t)n * sizeof(mill_slot), NULL, &memory));
   for (int i = 0; i < n; i++)
     h->view[i] = (mill_slot *)memory + i;
   h->n_view = n;
@@ -44,7 +45,7 @@ done:
   return err;
 }
 
-int mill_pipeline_hold(mill_pipeline *p, mill_star *star, mill_fit_result *prepared)
+int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
   const int first = 0;
@@ -54,12 +55,13 @@ int mill_pipeline_hold(mill_pipeline *p, mill_star *star, mill_fit_result *prepa
   mill_pipeline_drop(p);
   MILL_TRY(make_views(p));
   mill_pipeline_fit_pixels(p, star);
-  MILL_TRY(mill_slots_load(&p->slots, first, star));
+  h->star = *star;
+  MILL_TRY(mill_slots_load(&p->slots, first, &h->star));
   h->is_there = 1;
   MILL_TRY(mill_pipeline_bind(p, &p->all, p->slots.bound, p->slots.n_slot));
-  MILL_TRY(be->start(p->all.device, &first, 1));
-  MILL_TRY(be->wait(p->all.device));
-  MILL_TRY(be->download(p->all.device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  MILL_TRY(be->start(p->all.seat[0].device, &first, 1));
+  MILL_TRY(be->wait(p->all.seat[0].device));
+  MILL_TRY(be->download(p->all.seat[0].device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
   *prepared = host->result;
   h->is_ready = host->request != MILL_REQ_NONE;
   h->n_copied = 0;
@@ -84,8 +86,8 @@ void mill_pipeline_drop(mill_pipeline *p)
  *  template.  One by one on a GPU, where a profile's velocities have other sums than a value. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
-  const size_t n_par = (size_t)p->model.n_par;
-  const mill_fit_settings *set = &p->model.set;
+  const size_t n_par = (size_t)p->member[0].model.n_par;
+  const mill_fit_settings *set = &p->member[0].model.set;
   int k = 0;
   if (request != MILL_REQ_VALUE || p->backend->kind != MILL_BACKEND_CPU)
     return 1;
@@ -105,9 +107,9 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
   const mill_backend *be = p->backend;
   mill_held *h = &p->held;
   mill_slot *host = &p->slots.host;
-  const size_t n_par = (size_t)p->model.n_par;
+  const size_t n_par = (size_t)p->member[0].model.n_par;
   for (; h->n_copied < n; h->n_copied++)
-    MILL_CHECK(be->upload(p->all.device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
+    MILL_CHECK(be->upload(p->all.seat[0].device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
     host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
@@ -120,13 +122,13 @@ static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
     p->all.list[i] = i;
     theta += (size_t)h->n_shared[i] * n_par;
   }
-  MILL_CHECK(be->upload_all(p->all.device, h->piece, n));
+  MILL_CHECK(be->upload_all(p->all.seat[0].device, h->piece, n));
   MILL_CHECK(mill_pipeline_bind(p, &p->all, h->view, h->n_view));
-  MILL_CHECK(be->advance(p->all.device, p->all.list, n, n, 1));
-  MILL_CHECK(be->collect(p->all.device, p->all.done, p->all.row, &n_done));
+  MILL_CHECK(be->advance(p->all.seat[0].device, p->all.list, n, n, 1));
+  MILL_CHECK(be->collect(p->all.seat[0].device, p->all.done, p->all.row, &n_done));
   for (int i = 0; i < n; i++)
     h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i], 0};
-  MILL_CHECK(be->download_all(p->all.device, h->piece, n));
+  MILL_CHECK(be->download_all(p->all.seat[0].device, h->piece, n));
   return MILL_OK;
 }
 
@@ -149,8 +151,8 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
 {
   mill_held *h = &p->held;
   /* a copy whose hulls are the host's, for the penalty */
-  mill_model m = p->model;
-  memcpy(m.hull, p->lib->hull, sizeof m.hull);
+  mill_model m = p->member[0].model;
+  memcpy(m.hull, p->member[0].lib->hull, sizeof m.hull);
   if (!h->is_ready)
     return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
   mill_eval *next = eval;
@@ -175,7 +177,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
 int mill_pipeline_models(mill_pipeline *p)
 {
   const int first = 0;
-  return mill_slots_fetch_models(&p->slots, &first, 1);
+  return mill_slots_fetch(&p->slots, &first, 1);
 }
 
 void mill_pipeline_model(const mill_pipeline *p, int i_segment, mill_segment_model *model)
@@ -186,7 +188,7 @@ void mill_pipeline_model(const mill_pipeline *p, int i_segment, mill_segment_mod
 int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, double *chisq)
 {
   const mill_slot *host = &p->slots.host;
-  const size_t n_par = (size_t)p->model.n_par;
+  const size_t n_par = (size_t)p->member[0].model.n_par;
   const int n = host->starts.n < n_most ? host->starts.n : n_most;
   for (int i = 0; i < n; i++) {
     memcpy(theta + (size_t)i * n_par, host->starts.theta[i], n_par * sizeof *theta);
@@ -195,7 +197,7 @@ int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, dou
   return n;
 }
 
-int mill_pipeline_evaluate(mill_pipeline *p, mill_star *star, int request, int n_point,
+int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared)
 {
   int err = MILL_OK;

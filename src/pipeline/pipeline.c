@@ -14,53 +14,71 @@ static int make_parts(mill_pipeline *p, int n_thread)
   if (!p->backend->part || n < 2)
     return MILL_OK;
   MILL_CHECK(MILL_ALLOC(n, &p->part));
-  for (; p->n_part < n; p->n_part++) {
-    mill_crew *c = &p->part[p->n_part];
-    void *block = NULL;
-    const int first = (int)((int64_t)p->all.n_slot * p->n_part / n);
+  while (p->n_part < n) {
+    const int i = p->n_part++, first = (int)((int64_t)p->all.n_slot * i / n);
+    mill_crew *c = &p->part[i];
     *c = (mill_crew){.first = first,
-                     .n_slot = (int)((int64_t)p->all.n_slot * (p->n_part + 1) / n) - first,
+                     .n_slot = (int)((int64_t)p->all.n_slot * (i + 1) / n) - first,
                      .list = p->all.list + first,
                      .done = p->all.done + first,
                      .row = p->all.row + first};
-    MILL_CHECK(mill_device_memory_take(&p->model_memory, sizeof p->model, &p->model, &block));
-    c->d_model = block;
-    MILL_CHECK(p->backend->part(p->all.device, p->n_part, &c->device));
+    for (int k = 0; k < p->n_lib; k++) {
+      mill_member *m = &p->member[k];
+      void *block = NULL;
+      MILL_CHECK(mill_device_memory_take(&m->memory, sizeof m->model, &m->model, &block));
+      c->seat[k].d_model = block;
+      MILL_CHECK(p->backend->part(p->all.seat[k].device, i, &c->seat[k].device));
+    }
   }
   return MILL_OK;
 }
 
-int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
-                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
-                         mill_pipeline **out)
+/** Add a library, on a device of its own. */
+static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit_settings *settings,
+                       int n_thread)
+{
+  mill_member *m = &p->member[p->n_lib];
+  mill_seat *seat = &p->all.seat[p->n_lib];
+  m->lib = lib;
+  MILL_CHECK(mill_several_match(p->member[0].lib, lib, m->label));
+  const mill_fit_settings set = mill_several_settings(settings, lib->n_label, m->label);
+  MILL_CHECK(mill_device_model_check(lib, &set));
+  MILL_CHECK(p->backend->open(n_thread, &seat->device));
+  p->n_lib++;
+  m->memory = (mill_device_memory){.backend = p->backend, .device = seat->device};
+  MILL_CHECK(mill_guess_table_create(lib, &set, n_thread, &m->guess));
+  MILL_CHECK(mill_device_model_load(lib, &set, &m->guess, n_thread, &m->memory, &m->model,
+                                    &seat->d_model));
+  return mill_waveset_cache_create(lib, &m->model.set, &m->guess, p->backend, seat->device,
+                                   n_thread, &m->waveset);
+}
+
+int mill_pipeline_create_several(const mill_library *lib, int n_lib,
+                                 const mill_fit_settings *settings, const mill_backend *backend,
+                                 int n_slot, int n_thread, int want_models, mill_pipeline **out)
 {
   int err = MILL_OK;
   mill_pipeline *p = NULL;
   *out = NULL;
-  MILL_TRY(mill_device_model_check(lib, settings));
   if (n_slot < 1)
     MILL_FAIL(MILL_ERR_RANGE, "%d slots; at least one is needed", n_slot);
   MILL_TRY(MILL_ALLOC(1, &p));
-  p->lib = lib;
   p->backend = backend;
   pthread_mutex_init(&p->mutex, NULL);
   p->all.n_slot = p->all.n_usable = n_slot;
-  MILL_TRY(backend->open(n_thread, &p->all.device));
-  p->model_memory = (mill_device_memory){.backend = backend, .device = p->all.device};
-  MILL_TRY(mill_guess_table_create(lib, settings, n_thread, &p->guess));
-  MILL_TRY(mill_device_model_load(lib, settings, &p->guess, n_thread, &p->model_memory, &p->model,
-                                  &p->all.d_model));
-  MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->all.device,
-                                     n_thread, &p->waveset));
+  for (int k = 0; k < n_lib; k++)
+    MILL_TRY(add_library(p, &lib[k], settings, n_thread));
   MILL_TRY(MILL_ALLOC(n_slot, &p->all.list));
   MILL_TRY(MILL_ALLOC(n_slot, &p->all.done));
   MILL_TRY(MILL_ALLOC(n_slot, &p->all.row));
   MILL_TRY(make_parts(p, n_thread));
+  if (n_lib > 1)
+    MILL_TRY(MILL_ALLOC(n_slot, &p->contest));
   if (settings->sample.max_eval > 0)
-    MILL_TRY(mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->model.n_deriv), 1,
-                              (void **)&p->posterior));
-  MILL_TRY(mill_slots_create(lib, &p->model, p->waveset, backend, p->all.device, n_slot,
-                             want_models, &p->slots));
+    MILL_TRY(
+        mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->member[0].model.n_deriv),
+                         1, (void **)&p->posterior));
+  MILL_TRY(mill_slots_create(p->member, n_lib, n_slot, want_models, &p->slots));
   *out = p;
   p = NULL;
 done:
@@ -68,96 +86,120 @@ done:
   return err;
 }
 
+int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
+                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
+                         mill_pipeline **out)
+{
+  return mill_pipeline_create_several(lib, 1, settings, backend, n_slot, n_thread, want_models,
+                                      out);
+}
+
 void mill_pipeline_destroy(mill_pipeline *p)
 {
   if (!p)
     return;
-  if (p->all.device) {
-    mill_slots_clear(&p->slots);
-    mill_waveset_cache_destroy(p->waveset);
-    mill_device_memory_clear(&p->model_memory);
+  mill_slots_clear(&p->slots);
+  for (int k = 0; k < p->n_lib; k++) {
+    mill_member *m = &p->member[k];
+    mill_waveset_cache_destroy(m->waveset);
+    mill_device_memory_clear(&m->memory);
+    mill_guess_table_clear(&m->guess);
     for (int i = 0; i < p->n_part; i++)
-      p->backend->close(p->part[i].device);
-    p->backend->close(p->all.device);
+      p->backend->close(p->part[i].seat[k].device);
+    p->backend->close(p->all.seat[k].device);
   }
+  for (int i = 0; i < p->all.n_slot && p->contest; i++)
+    mill_contest_clear(&p->contest[i]);
   mill_held_clear(&p->held);
-  mill_guess_table_clear(&p->guess);
   pthread_mutex_destroy(&p->mutex);
-  MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->posterior, p);
+  MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->contest, p->posterior, p);
 }
 
 int mill_pipeline_accepts(mill_pipeline *p, const mill_raw_segment *segment)
 {
   int id;
-  MILL_CHECK(
-      mill_waveset_cache_get(p->waveset, segment->arm, segment->n_pix, segment->wave_aa, &id));
-  mill_waveset_cache_release(p->waveset, id);
+  for (int k = 0; k < p->n_lib; k++) {
+    mill_waveset_cache *c = p->member[k].waveset;
+    MILL_CHECK(mill_waveset_cache_get(c, segment->arm, segment->n_pix, segment->wave_aa, &id));
+    mill_waveset_cache_release(c, id);
+  }
   return MILL_OK;
 }
 
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star)
 {
-  for (int i = 0; i < star->n_segment; i++) {
-    const int pitch = mill_row_pitch(star->segment[i].n_pix);
-    if (pitch <= p->model.max_seg_pix)
+  int most = 0;
+  for (int i = 0; i < star->n_segment; i++)
+    most = star->segment[i].n_pix > most ? star->segment[i].n_pix : most;
+  for (int k = 0; k < p->n_lib; k++) {
+    mill_member *m = &p->member[k];
+    if (mill_row_pitch(most) <= m->model.max_seg_pix)
       continue;
-    p->model.max_seg_pix = pitch; /* devices learn it between rounds */
-    p->n_change++;
+    m->model.max_seg_pix = mill_row_pitch(most); /* devices learn it between rounds */
+    m->n_change++;
   }
 }
 
 void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)
 {
-  mill_waveset_cache_limit(p->waveset, bytes);
+  for (int k = 0; k < p->n_lib; k++)
+    mill_waveset_cache_limit(p->member[k].waveset, bytes);
 }
 
 void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *stats)
 {
-  mill_waveset_cache_stats(p->waveset, stats);
+  *stats = (mill_waveset_stats){0};
+  for (int k = 0; k < p->n_lib; k++)
+    mill_waveset_cache_add_stats(p->member[k].waveset, stats);
 }
 
 int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
 {
-  mill_fit_settings *set = &p->model.set;
-  MILL_CHECK(mill_device_model_check(p->lib, settings));
+  mill_fit_settings *set = &p->member[0].model.set;
+  MILL_CHECK(mill_device_model_check(p->member[0].lib, settings));
   memcpy(set->fixed, settings->fixed, sizeof set->fixed);
   memcpy(set->fixed_value, settings->fixed_value, sizeof set->fixed_value);
   memcpy(set->prior_mean, settings->prior_mean, sizeof set->prior_mean);
   memcpy(set->prior_sigma, settings->prior_sigma, sizeof set->prior_sigma);
-  p->n_change++;
+  p->member[0].n_change++;
   return MILL_OK;
 }
 
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n)
 {
-  if (c->bound == slot && c->n_change == p->n_change)
-    return MILL_OK;
-  c->bound = NULL;
-  MILL_CHECK(p->backend->upload(c->device, c->d_model, &p->model, sizeof p->model));
-  MILL_CHECK(p->backend->bind(c->device, &p->model, c->d_model, slot, n));
-  c->bound = slot;
-  c->n_change = p->n_change;
-  const char *remark = p->backend->remark ? p->backend->remark(c->device) : NULL;
-  if (remark && !p->has_remarked)
-    mill_log_warning("%s: %s", p->backend->name, remark);
-  p->has_remarked = remark != NULL;
+  const mill_backend *be = p->backend;
+  for (int k = 0; k < p->n_lib; k++) {
+    const mill_member *m = &p->member[k];
+    mill_seat *seat = &c->seat[k];
+    if (seat->bound == slot && seat->n_change == m->n_change)
+      continue;
+    seat->bound = NULL;
+    MILL_CHECK(be->upload(seat->device, seat->d_model, &m->model, sizeof m->model));
+    MILL_CHECK(be->bind(seat->device, &m->model, seat->d_model, slot, n));
+    seat->bound = slot;
+    seat->n_change = m->n_change;
+    const char *remark = be->remark ? be->remark(seat->device) : NULL;
+    if (remark && !seat->has_remarked)
+      mill_log_warning("%s: %s", be->name, remark);
+    seat->has_remarked = remark != NULL;
+  }
   return MILL_OK;
 }
 
 void mill_pipeline_timing(const mill_pipeline *p, mill_timing *total)
 {
   memset(total, 0, sizeof *total);
-  if (p->backend->timing)
-    p->backend->timing(p->all.device, total);
+  for (int k = 0; k < p->n_lib && p->backend->timing; k++)
+    p->backend->timing(p->all.seat[k].device, total);
 }
 
 void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
 {
   mill_waveset_stats sets;
-  mill_waveset_cache_stats(p->waveset, &sets);
-  *bytes = (mill_pipeline_bytes){.model = p->model_memory.uploaded,
-                                 .slots = mill_slots_bytes(&p->slots),
-                                 .wavesets = sets.bytes};
+  mill_pipeline_waveset_stats(p, &sets);
+  *bytes = (mill_pipeline_bytes){.slots = mill_slots_bytes(&p->slots), .wavesets = sets.bytes};
+  for (int k = 0; k < p->n_lib; k++)
+    bytes->model += p->member[k].memory.uploaded;
 }
 
 int mill_pipeline_slots(const mill_pipeline *p)

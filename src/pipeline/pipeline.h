@@ -36,6 +36,13 @@ typedef int (*mill_result_sink)(void *context, mill_star *star);
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out);
+
+/** The same for stars that are fitted with the library of n_lib that suits them
+ *  (src/pipeline/several.h).  settings and rows have the first library's labels.
+ *  MILL_ERR_CONFIG as of mill_several_match.  A star cannot be held. */
+int mill_pipeline_create_several(const mill_library *lib, int n_lib,
+                                 const mill_fit_settings *settings, const mill_backend *backend,
+                                 int n_slot, int n_thread, int want_models, mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
 /** Can a segment's wavelengths be fitted?  A source leaves out the segments that cannot: a star with
@@ -65,7 +72,7 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
  *                 asked for anything
  *
  *  Errors as of mill_pipeline_run. */
-int mill_pipeline_hold(mill_pipeline *pipeline, mill_star *star, mill_fit_result *prepared);
+int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
 /** Evaluate the held star.
@@ -97,7 +104,7 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
  *  prepared                      out  S/N, counts and status after preparation;
  *                                     eval is untouched unless NOT_DONE
  *  Not while mill_pipeline_run is under way. */
-int mill_pipeline_evaluate(mill_pipeline *pipeline, mill_star *star, int request, int n_point,
+int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows leave in the order in which they finish.  Source and sink are

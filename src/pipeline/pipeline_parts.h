@@ -6,15 +6,15 @@
 #include <pthread.h>
 
 #include "kernels/base/error.h"
-#include "src/pipeline/device_model.h"
 #include "src/pipeline/pipeline.h"
-#include "src/pipeline/slots.h"
+#include "src/pipeline/several.h"
 
 /** Bytes uploaded to a view with a point: the members of a slot before its answer. */
 #define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
 
 /** The held star in the first slot, and copies of its slot. */
 typedef struct mill_held {
+  mill_star star;
   int is_there, is_ready; /**< it is loaded; it can be evaluated */
   int n_view, n_copied;   /**< number of copies, and of those made for this star */
   mill_slot **view;       /**< [n_view] memory of the backend */
@@ -24,19 +24,25 @@ typedef struct mill_held {
   int *n_shared;          /**< [n_view] points that it answers, alike but for their velocity */
 } mill_held;
 
-/** Slots side by side and the device that fits their stars: all slots, or the share of one thread.
- *  Only a crew uses its slots; it uses shared data under the pipeline's mutex. */
-typedef struct mill_crew {
+/** A device that fits with one library. */
+typedef struct mill_seat {
   mill_device *device;
-  mill_model *d_model; /**< the model in the device's memory */
-  int first, n_slot;
-  int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
+  mill_model *d_model;     /**< the library's model in the device's memory */
   mill_slot *const *bound; /**< slots that the device knows; NULL: none yet */
   int n_change;            /**< version of the model that the device has */
   int is_under_way;        /**< rounds are */
-  int *list;               /**< [n_slot] */
-  int *done;               /**< [n_slot] slots whose rows wait to be handed over */
-  mill_fit_result *row;    /**< [n_slot] their rows */
+  int has_remarked;        /**< the log has the device's remark */
+} mill_seat;
+
+/** Slots side by side and the devices that fit their stars: all slots, or the share of one thread.
+ *  Only a crew uses its slots; it uses shared data under the pipeline's mutex. */
+typedef struct mill_crew {
+  mill_seat seat[MILL_MAX_LIBRARY]; /**< [n_lib] */
+  int first, n_slot;
+  int n_usable;         /**< slots that may take a star: all, fewer when memory is full */
+  int *list;            /**< [n_slot] */
+  int *done;            /**< [n_slot] slots whose rows wait to be handed over */
+  mill_fit_result *row; /**< [n_slot] their rows */
   int n_done;
 } mill_crew;
 
@@ -51,15 +57,11 @@ typedef struct mill_stream {
 } mill_stream;
 
 struct mill_pipeline {
-  const mill_library *lib;
   const mill_backend *backend;
-  mill_model model; /**< host copy, its pointers are device memory */
-  int n_change;     /**< of the model */
-  mill_device_memory model_memory;
-  mill_guess_table guess;
-  mill_waveset_cache *waveset;
+  mill_member member[MILL_MAX_LIBRARY];
+  int n_lib;
   mill_slots slots;
-  int has_remarked; /**< the log has the backend's remark */
+  mill_contest *contest; /**< [n_slot] of the libraries, where there are several */
   mill_held held;
   mill_crew all;             /**< of all slots and threads */
   mill_crew *part;           /**< [n_part] of the threads, where the backend has parts */
@@ -73,7 +75,7 @@ struct mill_pipeline {
 /** Make room for the longest segment of a star in the devices' work space, at their next bind. */
 void mill_pipeline_fit_pixels(mill_pipeline *p, const mill_star *star);
 
-/** Bind the model and slots [n] to a crew's device if they have changed. */
+/** Bind the models and slots [n] to a crew's devices if they have changed. */
 int mill_pipeline_bind(mill_pipeline *p, mill_crew *c, mill_slot *const *slot, int n);
 
 /** Free what a held star has on the host. */

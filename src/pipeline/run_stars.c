@@ -14,6 +14,8 @@ enum {
   ROUNDS_PER_CALL = 4,
   /** ... and at most where it does not, as long as too few have become free. */
   ROUNDS_PER_LOOP = 64,
+  /** Stars that a CPU starts together while others are under way: they share the guess's templates. */
+  START_TOGETHER = 16,
   /** Stars whose models come back together. */
   MODELS_PER_CALL = 64,
   /** Fraction of the slots that triggers a look, and that is filled between two looks. */
@@ -27,7 +29,8 @@ static int count_busy(const mill_pipeline *p, const mill_crew *c)
 
 int mill_pipeline_settle(mill_pipeline *p)
 {
-  return p->backend->settle ? p->backend->settle(p->all.device) : MILL_OK;
+  /* stars go up by the last library's device */
+  return p->backend->settle ? p->backend->settle(p->all.seat[p->n_lib - 1].device) : MILL_OK;
 }
 
 /** There is no memory for another star: continue with half of the filled slots.  A thread that has
@@ -75,7 +78,8 @@ static int next_star(mill_pipeline *p, mill_star **star)
   from->waiting = NULL;
   if (*star || !from->more)
     return MILL_OK;
-  mill_waveset_cache_next(p->waveset);
+  for (int k = 0; k < p->n_lib; k++)
+    mill_waveset_cache_next(p->member[k].waveset);
   const int got = from->source(from->source_context, star);
   if (got < 0)
     return -got;
@@ -85,6 +89,15 @@ static int next_star(mill_pipeline *p, mill_star **star)
   else
     *star = NULL;
   return MILL_OK;
+}
+
+/** Are rounds of a crew under way? */
+static int is_under_way(const mill_pipeline *p, const mill_crew *c)
+{
+  int is = 0;
+  for (int k = 0; k < p->n_lib; k++)
+    is |= c->seat[k].is_under_way;
+  return is;
 }
 
 /** Copy the next star into slot i of a crew; *got: there was one and there is memory for it. */
@@ -98,7 +111,7 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   if (!star)
     goto done;
   /* work space first: stars take what is left of the memory */
-  if (!c->is_under_way)
+  if (!is_under_way(p, c))
     MILL_TRY(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
   mill_range_begin(MILL_RANGE_UPLOAD);
@@ -111,6 +124,8 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
     p->stream.waiting = star;
     *got = 0;
     err = fewer_slots(p, c);
+  } else if (err == MILL_OK && p->contest) {
+    mill_contest_begin(&p->contest[i]);
   }
 done:
   pthread_mutex_unlock(&p->mutex);
@@ -143,95 +158,127 @@ static int has_more(mill_pipeline *p)
   return more;
 }
 
+/** Start a library's fresh stars, unless they are fewer than n_least, and ask for rounds over those
+ *  that it has started; *n_active: these. */
+static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, int *n_active)
+{
+  const mill_backend *be = p->backend;
+  mill_slot_entry *entry = p->slots.entry;
+  mill_seat *seat = &c->seat[k];
+  int n_fresh = 0, n = 0;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && entry[i].library == k && entry[i].fresh)
+      c->list[n_fresh++] = i;
+  if (n_fresh >= n_least)
+    MILL_CHECK(be->start(seat->device, c->list, n_fresh));
+  for (int i = 0; i < n_fresh && n_fresh >= n_least; i++)
+    entry[c->list[i]].fresh = 0;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    if (entry[i].active && entry[i].library == k && !entry[i].finished && !entry[i].fresh)
+      c->list[n++] = i;
+  *n_active = n;
+  if (n == 0)
+    return MILL_OK;
+  seat->is_under_way = 1;
+  if (!be->overlaps)
+    return be->advance(seat->device, c->list, n, n, ROUNDS_PER_CALL);
+  /* at the end of the stars there is nothing to fill slots with */
+  const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
+  return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
+}
+
 /** Start fresh stars and ask for rounds over all. */
 static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
 {
-  int err = MILL_OK;
-  const mill_backend *be = p->backend;
-  mill_slot_entry *entry = p->slots.entry;
-  int n_fresh = 0, n = 0;
+  int err = MILL_OK, n_started = 0;
+  const mill_slot_entry *entry = p->slots.entry;
+  *n_active = 0;
+  if (count_busy(p, c) == 0)
+    return MILL_OK;
   for (int i = c->first; i < c->first + c->n_slot; i++)
-    if (entry[i].active && entry[i].fresh)
-      c->list[n_fresh++] = i;
-  if (count_busy(p, c) > 0) {
-    pthread_mutex_lock(&p->mutex);
-    err = mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot);
-    pthread_mutex_unlock(&p->mutex);
-    MILL_TRY(err);
+    n_started += entry[i].active && !entry[i].fresh;
+  const int n_least = n_started > 0 && !p->backend->overlaps && has_more(p) ? START_TOGETHER : 1;
+  pthread_mutex_lock(&p->mutex);
+  err = mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot);
+  pthread_mutex_unlock(&p->mutex);
+  for (int k = 0; k < p->n_lib && err == MILL_OK; k++) {
+    int n = 0;
+    err = launch_library(p, c, k, n_least, &n);
+    *n_active += n;
   }
-  if (n_fresh > 0)
-    MILL_TRY(be->start(c->device, c->list, n_fresh));
-  for (int i = c->first; i < c->first + c->n_slot; i++)
-    if (entry[i].active && !entry[i].finished) {
-      entry[i].fresh = 0;
-      c->list[n++] = i;
-    }
-  *n_active = n;
-  if (n == 0)
-    goto done;
-  if (!be->overlaps) {
-    MILL_TRY(be->advance(c->device, c->list, n, n, ROUNDS_PER_CALL));
-    goto done;
-  }
-  /* at the end of the stars there is nothing to fill slots with */
-  const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
-  MILL_TRY(be->advance(c->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP));
-  c->is_under_way = 1;
-done:
   return err;
 }
 
-/** Models and epochs of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
-static int fetch_models(mill_pipeline *p, const mill_crew *c, int first)
+/** Give stars whose next turn is another library's to that: the others stay in c->done. */
+static int take_turns(mill_pipeline *p, mill_crew *c)
 {
-  int fitted[MODELS_PER_CALL], n = 0;
-  for (int i = first; i < c->n_done && i < first + MODELS_PER_CALL; i++)
-    if (c->row[i].status == MILL_STATUS_FITTED)
-      fitted[n++] = c->done[i];
-  if (n == 0)
-    return MILL_OK;
-  mill_range_begin(MILL_RANGE_DOWNLOAD);
-  const int err = mill_slots_fetch_models(&p->slots, fitted, n);
-  mill_range_end();
-  return err;
+  int n = 0;
+  for (int i = 0; i < c->n_done; i++) {
+    const int i_slot = c->done[i];
+    int next;
+    double limit;
+    MILL_CHECK(mill_contest_take(&p->contest[i_slot], &p->slots, i_slot, &next, &limit));
+    if (next >= 0) {
+      MILL_CHECK(mill_slots_turn(&p->slots, i_slot, next, limit));
+      continue;
+    }
+    c->row[n] = c->row[i];
+    c->done[n] = i_slot;
+    p->slots.entry[i_slot].star->result = &c->row[n++];
+  }
+  c->n_done = n;
+  return MILL_OK;
 }
 
 /** Has a star more than its row that comes back? */
 static int fetches(const mill_pipeline *p)
 {
-  return p->slots.want_models || p->model.set.epochs;
+  return p->slots.want_models || p->member[0].model.set.epochs;
+}
+
+/** Models and epochs of those of the stars done[first] .. done[end - 1] that have any in their
+ *  slots. */
+static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
+{
+  int fitted[MODELS_PER_CALL], n = 0;
+  for (int i = first; i < end && fetches(p); i++)
+    if (c->row[i].status == MILL_STATUS_FITTED && !(p->contest && p->contest[c->done[i]].is_kept))
+      fitted[n++] = c->done[i];
+  if (n == 0)
+    return MILL_OK;
+  mill_range_begin(MILL_RANGE_DOWNLOAD);
+  const int err = mill_slots_fetch(&p->slots, fitted, n);
+  mill_range_end();
+  return err;
+}
+
+/** Pass a star to the sink, and free its slot. */
+static int pass_on(mill_pipeline *p, int i_slot)
+{
+  mill_star *star = p->slots.entry[i_slot].star;
+  if (p->posterior && star->result->status == MILL_STATUS_FITTED) {
+    MILL_CHECK(mill_slots_fetch_posterior(&p->slots, i_slot, p->posterior));
+    star->result->posterior = p->posterior;
+  }
+  MILL_CHECK(p->stream.sink(p->stream.sink_context, star));
+  mill_slots_free(&p->slots, i_slot);
+  return MILL_OK;
 }
 
 /** Pass the collected rows to the sink, and free their slots. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
-  const mill_star_model *next = NULL;
-  int i_fetched = 0;
   if (c->n_done == 0)
     return MILL_OK;
   pthread_mutex_lock(&p->mutex);
-  for (int i = 0; i < c->n_done; i++) {
-    mill_star *star = p->slots.entry[c->done[i]].star;
-    star->result = &c->row[i];
-    star->model = NULL;
-    if (fetches(p) && i % MODELS_PER_CALL == 0) {
-      MILL_TRY(fetch_models(p, c, i));
-      next = p->slots.star_model;
-      i_fetched = 0;
-    }
-    if (p->model.set.epochs && c->row[i].status == MILL_STATUS_FITTED)
-      MILL_TRY(mill_slots_fetched_epochs(&p->slots, c->done[i], i_fetched++, &c->row[i].epoch));
-    if (p->slots.want_models && c->row[i].status == MILL_STATUS_FITTED) {
-      star->model = next;
-      next += star->n_segment;
-    }
-    if (p->posterior && c->row[i].status == MILL_STATUS_FITTED) {
-      MILL_TRY(mill_slots_fetch_posterior(&p->slots, c->done[i], p->posterior));
-      c->row[i].posterior = p->posterior;
-    }
-    MILL_TRY(p->stream.sink(p->stream.sink_context, star));
-    mill_slots_free(&p->slots, c->done[i]);
+  if (p->contest)
+    MILL_TRY(take_turns(p, c));
+  for (int first = 0, end; first < c->n_done; first = end) {
+    end = c->n_done - first < MODELS_PER_CALL ? c->n_done : first + MODELS_PER_CALL;
+    MILL_TRY(fetch(p, c, first, end));
+    for (int i = first; i < end; i++)
+      MILL_TRY(pass_on(p, c->done[i]));
   }
 done:
   pthread_mutex_unlock(&p->mutex);
@@ -244,12 +291,13 @@ done:
  *  device.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_crew *c)
 {
-  for (int i = 0; i < c->n_done && !fetches(p) && !p->posterior; i++) {
-    mill_star *star = p->slots.entry[c->done[i]].star;
-    star->result = &c->row[i];
-    star->model = NULL;
-    if (p->stream.sink(p->stream.sink_context, star) != MILL_OK)
-      break;
+  int err = MILL_OK, next = -1;
+  double limit;
+  for (int i = 0; i < c->n_done && !fetches(p) && !p->posterior && err == MILL_OK; i++) {
+    if (p->contest)
+      err = mill_contest_take(&p->contest[c->done[i]], &p->slots, c->done[i], &next, &limit);
+    if (err == MILL_OK && next < 0)
+      err = pass_on(p, c->done[i]);
   }
   c->n_done = 0;
 }
@@ -266,10 +314,19 @@ static void free_slots(mill_pipeline *p, const mill_crew *c)
 /** Collect what has finished; *gives_up: the stars under way are not fitted to their end. */
 static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
 {
-  MILL_CHECK(p->backend->collect(c->device, c->done, c->row, &c->n_done));
-  c->is_under_way = 0;
-  for (int i = 0; i < c->n_done; i++)
-    p->slots.entry[c->done[i]].finished = 1;
+  for (int k = 0; k < p->n_lib; k++) {
+    int n = 0;
+    if (!c->seat[k].is_under_way)
+      continue;
+    MILL_CHECK(p->backend->collect(c->seat[k].device, c->done + c->n_done, c->row + c->n_done, &n));
+    c->seat[k].is_under_way = 0;
+    for (; n > 0; n--) {
+      mill_slot_entry *e = &p->slots.entry[c->done[c->n_done]];
+      e->finished = 1;
+      e->star->result = &c->row[c->n_done++];
+      e->star->model = NULL;
+    }
+  }
   *gives_up = p->posterior && mill_stop_reason() != MILL_STOP_NONE;
   return MILL_OK;
 }
@@ -336,10 +393,14 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
                             .sink_context = sink_context,
                             .more = 1};
   p->all.n_usable = p->all.n_slot; /* other stars may take less memory */
-  p->all.n_done = p->all.is_under_way = 0;
+  p->all.n_done = 0;
+  for (int k = 0; k < p->n_lib; k++)
+    p->all.seat[k].is_under_way = 0;
   for (int i = 0; i < p->n_part; i++) {
     p->part[i].n_usable = p->part[i].n_slot;
     p->part[i].n_done = 0;
+    for (int k = 0; k < p->n_lib; k++)
+      p->part[i].seat[k].is_under_way = 0;
   }
   MILL_TRY(fill(p, &p->all));
   if (p->n_part > 0 && has_more(p))
@@ -348,7 +409,8 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
 done:
   /* later calls may fail for the same reason; the first failure counts */
   mill_error_save(err, &kept);
-  (void)p->backend->wait(p->all.device); /* pixels that stay need not, from now on */
+  for (int k = 0; k < p->n_lib; k++) /* pixels that stay need not, from now on */
+    (void)p->backend->wait(p->all.seat[k].device);
   for (int i = 0; i < p->n_part; i++)
     deliver_last(p, &p->part[i]);
   deliver_last(p, &p->all);

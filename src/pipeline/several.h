@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Stars fitted with the library of several that suits them: a pipeline for each.
+/** Which of several libraries a star is fitted with, and which row is the star's.
  *
- *  A group of stars is copied and goes through the pipelines one after the other.  All libraries
- *  guess; a star is fitted with the one whose guess is best and with those that tie with it, and
- *  its row is that of the least mill_fit_result.excess, larger where the solution has HULL; the
- *  first of equal ones.  So a row depends on its star alone.  With one library this is its pipeline.
+ *  A star stays in its slot.  All libraries guess, the first one last; then the star is fitted with
+ *  the library whose guess is best and with those that tie with it, in their order.  Its row is that
+ *  of the least mill_fit_result.excess, larger where the solution has HULL; the first of equal ones.
+ *  So a row depends on its star alone.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
 
-#include "src/pipeline/pipeline.h"
-
-typedef struct mill_several mill_several;
+#include "src/pipeline/member.h"
+#include "src/pipeline/slots.h"
 
 /** Can a library be fitted along with the first?  It has the same arms, all of them with or without
  *  a resolution of its own, and no other labels.
@@ -21,24 +20,29 @@ typedef struct mill_several mill_several;
  *  MILL_ERR_CONFIG with what to do. */
 int mill_several_match(const mill_library *first, const mill_library *other, int *label);
 
-/** lib [n_lib] and settings, of the first library's parameters, are borrowed until destroy.  Rows
- *  have the first one's labels.  Else as mill_pipeline_create. */
-int mill_several_create(const mill_library *lib, int n_lib, const mill_fit_settings *settings,
-                        const mill_backend *backend, int n_slot, int n_thread, int want_models,
-                        mill_several **out);
-void mill_several_destroy(mill_several *several);
+/** Settings of a library's parameters from those of the first's; label as of mill_several_match. */
+mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_label,
+                                        const int *label);
 
-/** The first library's pipeline. */
-mill_pipeline *mill_several_pipeline(const mill_several *several);
+/** What the libraries have made of a slot's star so far. */
+typedef struct mill_contest {
+  double chisq[MILL_MAX_LIBRARY], tie; /**< of the guesses; the least of the libraries' */
+  int is_guessing;                     /**< the library whose turn it is only guesses */
+  int is_kept;                         /**< best is the star's row, not that of the last library */
+  mill_fit_result best;                /**< so far; NOT_DONE: none */
+  const mill_star_model *model;        /**< of best, in kept */
+  mill_fetched kept;
+} mill_contest;
 
-/** As mill_pipeline_run. */
-int mill_several_run(mill_several *several, mill_star_source source, void *source_context,
-                     mill_result_sink sink, void *sink_context);
+/** Begin with the last library, which guesses. */
+void mill_contest_begin(mill_contest *contest);
 
-/** Sums over the pipelines (see pipeline.h). */
-void mill_several_memory(const mill_several *several, mill_pipeline_bytes *bytes);
+/** Take the result of the library whose turn it was with the star in a slot.  *next: the library
+ *  whose turn is next, and *limit the guess's chi-square up to which it fits; -1: star->result is the
+ *  star's, with its models and epochs if contest->is_kept.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int *next,
+                      double *limit);
 
-/** Stars that are taken before any is finished. */
-int mill_several_held(int n_lib, int n_slot);
+void mill_contest_clear(mill_contest *contest);
 
 #endif

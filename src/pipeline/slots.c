@@ -20,19 +20,18 @@
 #define SHARPEST_MATRIX 0.6
 enum { N_LOOK = 20 };
 
-/** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution or sigma), and
- *  once with a star. */
-enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
+/** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution), and once with a
+ *  star (segments, slot, line-spread functions). */
+enum { SEGMENT_PIECES = 4, STAR_PIECES = 3 };
 
-int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
-                      const mill_backend *backend, mill_device *device, int n_slot, int want_models,
+int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want_models,
                       mill_slots *slots)
 {
   mill_slots *s = slots;
-  s->lib = lib;
-  s->model = model;
-  s->waveset = waveset;
-  s->memory = (mill_device_memory){.backend = backend, .device = device};
+  const mill_device_memory *last = &member[n_lib - 1].memory;
+  s->member = member;
+  s->n_lib = n_lib;
+  s->memory = (mill_device_memory){.backend = last->backend, .device = last->device};
   s->n_slot = n_slot;
   s->want_models = want_models;
   MILL_CHECK(MILL_ALLOC(n_slot, &s->entry));
@@ -51,6 +50,11 @@ static void drop_own(mill_slots *s, mill_slot_memory *memory)
   *memory = (mill_slot_memory){0};
 }
 
+void mill_fetched_clear(mill_fetched *fetched)
+{
+  MILL_FREE(fetched->copy, fetched->model, fetched->epoch);
+}
+
 void mill_slots_clear(mill_slots *slots)
 {
   mill_slots *s = slots;
@@ -61,7 +65,8 @@ void mill_slots_clear(mill_slots *slots)
     mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
-  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, s->star_model, s->epoch);
+  mill_fetched_clear(&s->fetched);
+  MILL_FREE(s->entry, (void *)s->bound, s->lsf, s->piece);
   memset(s, 0, sizeof *s);
 }
 
@@ -134,54 +139,60 @@ done:
   return err;
 }
 
+/** Bytes of a segment's array of sigmas, up to the next one's. */
+static size_t lsf_bytes(const mill_raw_segment *raw)
+{
+  return mill_round_up((size_t)raw->n_pix * sizeof(float), MILL_ARRAY_BYTES);
+}
+
 /** Room for the segments of a star in a slot, for its line-spread functions and for the list of
  *  what is uploaded. */
 static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
-  size_t n_lsf = 0;
   const int n = star->n_segment;
+  e->lsf_bytes = 0;
   for (int i = 0; i < n; i++)
-    n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
+    e->lsf_bytes += star->segment[i].sigma_aa ? lsf_bytes(&star->segment[i]) : 0;
   MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
-  MILL_CHECK(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
+  MILL_CHECK(MILL_RENEW(&s->lsf, &s->cap_lsf, e->lsf_bytes * (size_t)s->n_lib));
   MILL_CHECK(MILL_RENEW(&e->segment, &e->cap_segment, n));
-  MILL_CHECK(MILL_RENEW(&e->plan, &e->cap_plan, n));
+  MILL_CHECK(MILL_RENEW(&e->plan, &e->cap_plan, n * s->n_lib));
   return MILL_OK;
 }
 
 /* ---- line-spread functions ---- */
 
 /** Does the run take templates to the instrument's resolution in this arm? */
-static int convolves(const mill_slots *s, int arm)
+static int convolves(const mill_member *m, int arm)
 {
-  return s->model->set.resolution != MILL_RES_NONE && s->lib->arm[arm].template_sigma_aa >= 0.0;
+  return m->model.set.resolution != MILL_RES_NONE && m->lib->arm[arm].template_sigma_aa >= 0.0;
 }
 
 /** Is this segment's resolution matrix used? */
-static int with_matrix(const mill_slots *s, const mill_raw_segment *raw)
+static int with_matrix(const mill_member *m, const mill_raw_segment *raw)
 {
-  return raw->resolution && raw->n_diag > 0 && convolves(s, raw->arm);
+  return raw->resolution && raw->n_diag > 0 && convolves(m, raw->arm);
 }
 
 /** Is this segment's sigma used? */
-static int with_sigma(const mill_slots *s, const mill_raw_segment *raw)
+static int with_sigma(const mill_member *m, const mill_raw_segment *raw)
 {
-  return raw->sigma_aa && !with_matrix(s, raw) && convolves(s, raw->arm);
+  return raw->sigma_aa && !with_matrix(m, raw) && convolves(m, raw->arm);
 }
 
 /** Error of the width of this segment's line-spread function; 0 where it has none. */
-static double width_error(const mill_slots *s, const mill_raw_segment *raw)
+static double width_error(const mill_member *m, const mill_raw_segment *raw)
 {
-  return with_matrix(s, raw) || with_sigma(s, raw) ? raw->width_error : 0.0;
+  return with_matrix(m, raw) || with_sigma(m, raw) ? raw->width_error : 0.0;
 }
 
 /** Difference between a segment's line-spread function and the templates' resolution, and its
  *  number of diagonals (0: none); returns bits of FIT_INFO. */
-static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, double blur_ln,
+static void plan_sigma(const mill_member *m, const mill_raw_segment *raw, double blur_ln,
                        float *lsf_aa, int *n_diag, int *info)
 {
   const double *wave_aa = raw->wave_aa;
-  const double templ = s->lib->arm[raw->arm].template_sigma_aa;
+  const double templ = m->lib->arm[raw->arm].template_sigma_aa;
   const int n = raw->n_pix;
   int half = 0, n_unusable = 0, n_narrow = 0;
   for (int i = 0; i < n; i++) {
@@ -269,19 +280,19 @@ static void look_at_matrix(const mill_raw_segment *raw, const double *wave, doub
  *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
  *  they are broad enough.  On a grid coarser than the library's at least what its splines need.
  *  With a matrix in steps, for solvers are kept for each. */
-static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
+static double plan_blur(const mill_member *m, const mill_star *star, int arm)
 {
-  const double templ = s->lib->arm[arm].template_sigma_aa;
+  const double templ = m->lib->arm[arm].template_sigma_aa;
   const double grid =
-      s->lib->arm[arm].sampling > 1 ? MILL_GRID_SIGMA * s->lib->arm[arm].ln_step : 0;
+      m->lib->arm[arm].sampling > 1 ? MILL_GRID_SIGMA * m->lib->arm[arm].ln_step : 0;
   blur_range range = {INFINITY, 0.0, 0.0};
   double needed = 0.0, step = 0.0;
   for (int k = 0; k < star->n_segment; k++) {
     const mill_raw_segment *raw = &star->segment[k];
     if (raw->arm != arm)
       continue;
-    const int by_matrix = with_matrix(s, raw) && templ > 0.0;
-    if (!(by_matrix || with_sigma(s, raw)))
+    const int by_matrix = with_matrix(m, raw) && templ > 0.0;
+    if (!(by_matrix || with_sigma(m, raw)))
       return 0.0;
     range.last_aa = 0.0;
     (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
@@ -293,24 +304,29 @@ static double plan_blur(const mill_slots *s, const mill_star *star, int arm)
   if (step > 0.0 && range.wanted > 0.0)
     square = range.wanted * step * floor(square / (range.wanted * step));
   const double blur = sqrt(fmax(needed, square));
-  return isfinite(blur) && blur > s->lib->arm[arm].ln_step ? blur : 0.0;
+  return isfinite(blur) && blur > m->lib->arm[arm].ln_step ? blur : 0.0;
 }
 
-/** Find the wavelength sets of a star, and plan its line-spread functions. */
-static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int *info)
+/** Find the wavelength sets of a star for all libraries, and plan its line-spread functions. */
+static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
-  float *lsf_aa = s->lsf_aa;
-  for (int a = 0; a < s->lib->n_arm; a++)
-    s->blur_ln[a] = plan_blur(s, star, a);
-  for (int i = 0; i < star->n_segment; i++) {
-    const mill_raw_segment *raw = &star->segment[i];
-    MILL_CHECK(mill_waveset_cache_get(s->waveset, raw->arm, raw->n_pix, raw->wave_aa,
-                                      &e->plan[i].waveset));
-    e->n_waveset++;
-    e->plan[i].n_diag = with_matrix(s, raw) ? raw->n_diag : 0;
-    if (with_sigma(s, raw)) {
-      plan_sigma(s, raw, s->blur_ln[raw->arm], lsf_aa, &e->plan[i].n_diag, info);
-      lsf_aa += raw->n_pix;
+  char *lsf = s->lsf;
+  memset(e->info, 0, sizeof e->info);
+  for (int k = 0; k < s->n_lib; k++) {
+    const mill_member *m = &s->member[k];
+    for (int a = 0; a < m->lib->n_arm; a++)
+      e->blur_ln[k][a] = plan_blur(m, star, a);
+    for (int i = 0; i < star->n_segment; i++) {
+      const mill_raw_segment *raw = &star->segment[i];
+      mill_slot_plan *plan = &e->plan[e->n_waveset];
+      MILL_CHECK(
+          mill_waveset_cache_get(m->waveset, raw->arm, raw->n_pix, raw->wave_aa, &plan->waveset));
+      e->n_waveset++;
+      plan->n_diag = with_matrix(m, raw) ? raw->n_diag : 0;
+      if (with_sigma(m, raw))
+        plan_sigma(m, raw, e->blur_ln[k][raw->arm], (float *)(void *)lsf, &plan->n_diag,
+                   &e->info[k]);
+      lsf += raw->sigma_aa ? lsf_bytes(raw) : 0;
     }
   }
   return MILL_OK;
@@ -319,25 +335,26 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, i
 /* ---- loading ---- */
 
 /** Elements of a segment's arrays. */
-static void count_segment(const mill_slots *s, const mill_slot_entry *e,
-                          const mill_raw_segment *raw, int i, size_t *count)
+static void count_segment(const mill_slots *s, const mill_member *m, const mill_slot_plan *plan,
+                          const mill_raw_segment *raw, size_t *count)
 {
-  const size_t n = (size_t)raw->n_pix, n_diag = (size_t)e->plan[i].n_diag;
-  count[MILL_COUNT_PIX] = n;
-  count[MILL_COUNT_MATRIX] = with_matrix(s, raw) ? n_diag * n : 0;
-  count[MILL_COUNT_SIGMA] = with_sigma(s, raw) ? n : 0;
-  count[MILL_COUNT_RES] = n_diag * (size_t)mill_row_pitch(raw->n_pix);
-  count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
+  const size_t n = (size_t)raw->n_pix, n_diag = (size_t)plan->n_diag;
+  const size_t pitch = (size_t)mill_row_pitch(raw->n_pix);
+  const int n_block = mill_waveset_cache_view(m->waveset, plan->waveset).n_block;
   const int with_parts = s->want_models == MILL_MODELS_WITH_PARTS;
+  const mill_model_arm *arm = &m->model.arm[raw->arm];
+  const int n_error = mill_n_error(arm, width_error(m, raw));
+  count[MILL_COUNT_PIX] = n;
+  count[MILL_COUNT_MATRIX] = with_matrix(m, raw) ? n_diag * n : 0;
+  count[MILL_COUNT_RES] = n_diag * pitch;
+  count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
   count[MILL_COUNT_PARTS] = with_parts ? n : 0;
   count[MILL_COUNT_COEF] = with_parts ? MILL_MAX_CONT : 0;
-  const mill_model_arm *arm = &s->model->arm[raw->arm];
-  const int n_error = mill_n_error(arm, width_error(s, raw));
   count[MILL_COUNT_OWN] = arm->error.fraction || n_error > 0 ? n : 0;
-  count[MILL_COUNT_PAIR] =
-      s->model->set.binaries ? (size_t)(1 + s->model->n_deriv) * (size_t)mill_row_pitch(raw->n_pix)
-                             : 0;
-  count[MILL_COUNT_ERROR] = (size_t)mill_row_pitch(raw->n_pix) * (size_t)n_error;
+  count[MILL_COUNT_PAIR] = m->model.set.binaries ? (size_t)(1 + m->model.n_deriv) * pitch : 0;
+  count[MILL_COUNT_ERROR] = pitch * (size_t)n_error;
+  count[MILL_COUNT_BLOCKS] =
+      (size_t)mill_guess_lanes(n_block) * 2 * MILL_GUESS_LANE * (size_t)m->model.guess_n;
 }
 
 /** Elements of the arrays of a star's posterior. */
@@ -353,32 +370,53 @@ static void count_posterior(const mill_model *m, size_t *count)
   count[MILL_COUNT_POSTERIOR] = mill_posterior_bytes(set->n_draw, m->n_deriv);
 }
 
-/** Lay out the arrays of a star in a block of memory, pointers of e->segment and s->host out; NULL:
- *  only measure.  at [MILL_N_STAR_REGION] where each region begins in, where it ends out. */
-static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, char *block,
-                         size_t *at)
+/** Lay out the arrays of a star for library k in a block of memory, pointers of e->segment and
+ *  s->host out; NULL: only measure.  at [MILL_N_STAR_REGION] where each region begins in, where it
+ *  ends out. */
+static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int k,
+                         char *block, size_t *at)
 {
   const mill_array *array;
   size_t count[MILL_N_STAR_COUNT] = {0};
+  const mill_model *m = &s->member[k].model;
+  const mill_slot_plan *plan = &e->plan[k * star->n_segment];
   const int n_array = mill_segment_arrays(&array);
   for (int i = 0; i < star->n_segment; i++) {
-    const int n_block = mill_waveset_cache_view(s->waveset, e->plan[i].waveset).n_block;
-    count[MILL_COUNT_BLOCKS] =
-        (size_t)mill_guess_lanes(n_block) * 2 * MILL_GUESS_LANE * (size_t)s->model->guess_n;
-    count_segment(s, e, &star->segment[i], i, count);
+    count_segment(s, &s->member[k], &plan[i], &star->segment[i], count);
     mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &e->segment[i],
                  sizeof(mill_segment));
   }
-  count[MILL_COUNT_TEMPL] = (size_t)s->model->n_templ;
-  count[MILL_COUNT_GUESS] = (size_t)s->model->n_templ * (2 * (size_t)s->model->guess_half + 1);
-  count[MILL_COUNT_KEPT] =
-      (size_t)s->model->n_arm * (size_t)s->model->max_pix_pad *
-      (s->model->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
+  count[MILL_COUNT_TEMPL] = (size_t)m->n_templ;
+  count[MILL_COUNT_GUESS] = (size_t)m->n_templ * (2 * (size_t)m->guess_half + 1);
+  count[MILL_COUNT_KEPT] = (size_t)m->n_arm * (size_t)m->max_pix_pad *
+                           (m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
   count[MILL_COUNT_EPOCH] = (size_t)star->n_epoch;
-  count_posterior(s->model, count);
+  count_posterior(m, count);
   const int n_slot_array = mill_slot_arrays(&array);
   mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,
                sizeof(mill_slot));
+}
+
+/** Place a star in the memory of a slot: the same place of pixels for all libraries. */
+static int place_star(mill_slots *s, int i_slot, const mill_star *star)
+{
+  mill_slot_entry *e = &s->entry[i_slot];
+  size_t at[MILL_N_STAR_REGION] = {0}, n_device = 0;
+  for (int k = 0; k < s->n_lib; k++) {
+    memset(at, 0, sizeof at);
+    lay_out_star(s, e, star, k, NULL, at);
+    n_device = at[MILL_STAR_DEVICE] > n_device ? at[MILL_STAR_DEVICE] : n_device;
+  }
+  const size_t n_model = at[MILL_STAR_MODELS];
+  const size_t slot_at =
+      n_model + mill_round_up((size_t)star->n_segment * sizeof(mill_segment), MILL_ARRAY_BYTES);
+  e->raw_at = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
+  e->lsf_at = e->raw_at + at[MILL_STAR_RAW];
+  e->device_at = e->lsf_at + (size_t)s->n_lib * e->lsf_bytes;
+  MILL_CHECK(reserve_memory(s, e, e->device_at + n_device));
+  e->model_bytes = n_model;
+  s->bound[i_slot] = (mill_slot *)(void *)(e->memory.at + slot_at);
+  return MILL_OK;
 }
 
 /** Add a piece to the upload of the star; stays: as mill_upload has it. */
@@ -387,102 +425,118 @@ static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes, i
   s->piece[s->n_piece++] = (mill_upload){to, from, bytes, stays};
 }
 
-/** Describe the segments, whose arrays have their place, and list what is uploaded. */
-static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
+/** Describe the segments, whose arrays have their place, to a library. */
+static int fill_segments(mill_slots *s, mill_slot_entry *e)
 {
-  const float *lsf_aa = s->lsf_aa;
-  for (int i = 0; i < star->n_segment; i++) {
-    const mill_raw_segment *raw = &star->segment[i];
+  const int k = e->library;
+  const mill_member *m = &s->member[k];
+  char *lsf = e->memory.at + e->lsf_at + (size_t)k * e->lsf_bytes;
+  for (int i = 0; i < e->n_segment; i++) {
+    const mill_raw_segment *raw = &e->star->segment[i];
+    const mill_slot_plan *plan = &e->plan[k * e->n_segment + i];
+    const double templ = m->lib->arm[raw->arm].template_sigma_aa;
     mill_segment *to = &e->segment[i];
-    const size_t n = (size_t)raw->n_pix;
     to->arm = raw->arm;
     to->epoch = raw->epoch;
     to->n_pix = raw->n_pix;
-    to->n_diag = e->plan[i].n_diag;
-    to->ws = mill_waveset_cache_view(s->waveset, e->plan[i].waveset).device;
-    to->blur_ln = s->blur_ln[raw->arm];
-    to->width_error = width_error(s, raw);
-    add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux, star->stays);
-    add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar, star->stays);
-    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask, star->stays); /* none: zeros */
-    if (to->raw_res) {
-      add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
-                star->stays);
-      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0)
-        MILL_CHECK(mill_waveset_cache_deconv(s->waveset, e->plan[i].waveset, raw->n_diag,
-                                             to->blur_ln, &to->deconv));
-    }
-    if (to->lsf_aa) {
-      add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa, 0);
-      lsf_aa += n;
-    }
+    to->n_diag = plan->n_diag;
+    to->ws = mill_waveset_cache_view(m->waveset, plan->waveset).device;
+    to->blur_ln = e->blur_ln[k][raw->arm];
+    to->width_error = width_error(m, raw);
+    if (to->raw_res && templ > 0.0)
+      MILL_CHECK(mill_waveset_cache_deconv(m->waveset, plan->waveset, raw->n_diag, to->blur_ln,
+                                           &to->deconv));
+    if (with_sigma(m, raw))
+      to->lsf_aa = (float *)(void *)lsf;
+    lsf += raw->sigma_aa ? lsf_bytes(raw) : 0;
   }
   return MILL_OK;
 }
 
-/** Describe the slot, whose arrays have their place. */
-static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *star, int info)
+/** Describe the slot, whose arrays have their place, to a library. */
+static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
 {
   mill_slot *to = &s->host;
+  const mill_star *star = e->star;
+  const mill_member *m = &s->member[e->library];
+  int info = e->info[e->library];
   to->n_segment = star->n_segment;
   to->n_epoch = star->n_epoch;
   to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
-  to->starts.has_limit = star->has_limit;
-  to->starts.limit = star->guess_limit;
-  if (star->start) {
-    to->starts.has_given = 1;
-    to->starts.try_all = star->try_all;
-    to->starts.is_several = star->is_several;
-    to->starts.given_chisq = star->start_chisq;
-    to->starts.given_f = star->start_f;
-    memcpy(to->starts.given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
+  to->starts.has_limit = limit < (double)INFINITY;
+  to->starts.limit = limit;
+  to->starts.has_given = star->start != NULL;
+  to->starts.try_all = star->start && star->try_all;
+  to->starts.is_several = star->start && star->is_several;
+  to->starts.given_chisq = star->start_chisq;
+  to->starts.given_f = star->start_f;
+  for (int j = 0; j < m->model.n_deriv; j++) {
+    const int from = j < MILL_PAR_LABEL0 ? j : MILL_PAR_LABEL0 + m->label[j - MILL_PAR_LABEL0];
+    to->starts.given[j] = star->start ? star->start[from] : 0.0;
+    to->prior_mean[j] = star->prior_mean[from];
+    to->prior_sigma[j] = star->prior_sigma[from];
+    info |= star->prior_sigma[from] > 0.0 ? MILL_INFO_PRIOR : 0;
   }
-  for (int j = 0; j < s->model->n_deriv; j++) {
-    to->prior_mean[j] = star->prior_mean[j];
-    to->prior_sigma[j] = star->prior_sigma[j];
-    info |= star->prior_sigma[j] > 0.0 ? MILL_INFO_PRIOR : 0;
-  }
-  for (int a = 0; a < s->lib->n_arm; a++)
-    to->blur[a] = s->blur_ln[a] / s->lib->arm[a].ln_step;
+  for (int a = 0; a < m->lib->n_arm; a++)
+    to->blur[a] = e->blur_ln[e->library][a] / m->lib->arm[a].ln_step;
   to->sample.identity = star->identity;
-  mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
+  mill_fit_result_init(&to->result, m->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;
   to->result.warn |= star->warn;
 }
 
-static int load(mill_slots *s, int i_slot, mill_star *star)
+/** Describe a star, which has its place, to library k: the first pieces of an upload. */
+static int describe_star(mill_slots *s, int i_slot, int k, double limit)
 {
-  int info = 0;
   mill_slot_entry *e = &s->entry[i_slot];
-  const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
-  size_t at[MILL_N_STAR_REGION] = {0};
-  MILL_CHECK(reserve_segments(s, e, star));
-  MILL_CHECK(plan_star(s, e, star, &info));
-  lay_out_star(s, e, star, NULL, at);
-  const size_t n_raw = at[MILL_STAR_RAW], n_model = at[MILL_STAR_MODELS];
-  at[MILL_STAR_MODELS] = 0;
-  const size_t slot_at = n_model + mill_round_up(segment_bytes, MILL_ARRAY_BYTES);
-  const size_t n_device = at[MILL_STAR_DEVICE];
-  at[MILL_STAR_RAW] = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
-  at[MILL_STAR_DEVICE] = at[MILL_STAR_RAW] + n_raw;
-  MILL_CHECK(reserve_memory(s, e, at[MILL_STAR_DEVICE] + n_device));
-  char *block = e->memory.at;
-  e->model_bytes = n_model;
-  s->bound[i_slot] = (mill_slot *)(void *)(block + slot_at);
-  memset(e->segment, 0, segment_bytes);
+  const size_t bytes = (size_t)e->n_segment * sizeof(mill_segment);
+  size_t at[MILL_N_STAR_REGION] = {[MILL_STAR_RAW] = e->raw_at, [MILL_STAR_DEVICE] = e->device_at};
+  e->library = k;
+  memset(e->segment, 0, bytes);
   memset(&s->host, 0, MILL_SLOT_COPY_BYTES);
-  lay_out_star(s, e, star, block, at);
-  s->n_piece = 0;
-  /* in the order in which they lie in the memory, so that they are one copy and the pixels another */
-  add_piece(s, block + n_model, e->segment, segment_bytes, 0);
-  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES, 0);
-  MILL_CHECK(fill_segments(s, e, star));
-  fill_slot(s, e, star, info);
+  lay_out_star(s, e, e->star, k, e->memory.at, at);
+  MILL_CHECK(fill_segments(s, e));
+  fill_slot(s, e, limit);
   e->posterior = s->host.sample.posterior;
   e->epoch = s->host.epoch;
-  e->n_epoch = star->n_epoch;
-  MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
+  s->n_piece = 0;
+  add_piece(s, e->memory.at + e->model_bytes, e->segment, bytes, 0);
+  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES, 0);
+  return MILL_OK;
+}
+
+/** List the pixels and the line-spread functions, in the order in which they lie in the memory, so
+ *  that pixels are one copy. */
+static void add_pixels(mill_slots *s, const mill_slot_entry *e)
+{
+  const mill_star *star = e->star;
+  for (int i = 0; i < star->n_segment; i++) {
+    const mill_raw_segment *raw = &star->segment[i];
+    const mill_segment *to = &e->segment[i];
+    const size_t n = (size_t)raw->n_pix;
+    add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux, star->stays);
+    add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar, star->stays);
+    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask, star->stays); /* none: zeros */
+    if (to->raw_res)
+      add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution,
+                star->stays);
+  }
+  if (e->lsf_bytes > 0)
+    add_piece(s, e->memory.at + e->lsf_at, s->lsf, (size_t)s->n_lib * e->lsf_bytes, 0);
+}
+
+static int load(mill_slots *s, int i_slot, mill_star *star)
+{
+  mill_slot_entry *e = &s->entry[i_slot];
+  e->n_segment = star->n_segment;
+  MILL_CHECK(reserve_segments(s, e, star));
+  MILL_CHECK(plan_star(s, e, star));
+  MILL_CHECK(place_star(s, i_slot, star));
   e->star = star;
+  e->n_epoch = star->n_epoch;
+  MILL_CHECK(describe_star(s, i_slot, s->n_lib - 1, s->n_lib > 1 ? -INFINITY : INFINITY));
+  add_pixels(s, e);
+  MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   e->active = e->fresh = 1;
   return MILL_OK;
 }
@@ -495,11 +549,21 @@ int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star)
   return err;
 }
 
+int mill_slots_turn(mill_slots *slots, int i_slot, int library, double limit)
+{
+  mill_slot_entry *e = &slots->entry[i_slot];
+  MILL_CHECK(describe_star(slots, i_slot, library, limit));
+  e->fresh = 1;
+  e->finished = 0;
+  return slots->memory.backend->upload_all(slots->member[library].memory.device, slots->piece,
+                                           slots->n_piece);
+}
+
 void mill_slots_free(mill_slots *slots, int i_slot)
 {
   mill_slot_entry *e = &slots->entry[i_slot];
   for (int i = 0; i < e->n_waveset; i++)
-    mill_waveset_cache_release(slots->waveset, e->plan[i].waveset);
+    mill_waveset_cache_release(slots->member[i / e->n_segment].waveset, e->plan[i].waveset);
   e->n_waveset = e->active = e->fresh = e->finished = 0;
 }
 
@@ -514,7 +578,7 @@ int mill_slots_count_active(const mill_slots *slots, int first, int n)
 /** Bytes downloaded of a star: its models, followed by its segments. */
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
-  return e->model_bytes + (size_t)e->n_waveset * sizeof(mill_segment);
+  return e->model_bytes + (size_t)e->n_segment * sizeof(mill_segment);
 }
 
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to)
@@ -522,63 +586,58 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
   const mill_device_memory *memory = &slots->memory;
   return memory->backend->download(
       memory->device, to, slots->entry[i_slot].posterior,
-      mill_posterior_bytes(slots->model->set.sample.n_draw, slots->model->n_deriv));
+      mill_posterior_bytes(slots->member->model.set.sample.n_draw, slots->member->model.n_deriv));
 }
 
-int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
+int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
 {
   mill_slots *s = slots;
-  const mill_backend *be = s->memory.backend;
-  size_t n_byte = 0, n_row = 0;
+  mill_fetched *f = &s->fetched;
+  size_t n_byte = 0, n_model = 0, n_epoch = 0;
   for (int i = 0; i < n; i++) {
-    n_byte += mill_round_up(fetched_bytes(&s->entry[i_slot[i]]), MILL_ARRAY_BYTES);
-    n_row += (size_t)s->entry[i_slot[i]].n_waveset;
+    const mill_slot_entry *e = &s->entry[i_slot[i]];
+    n_byte += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
+    n_model += s->want_models ? (size_t)e->n_segment : 0;
+    n_epoch += (size_t)e->n_epoch;
   }
   MILL_CHECK(MILL_RENEW(&s->piece, &s->cap_piece, n));
-  MILL_CHECK(MILL_RENEW(&s->fetched, &s->cap_fetched, n_byte));
-  MILL_CHECK(MILL_RENEW(&s->star_model, &s->cap_star_model, n_row));
-  char *to = s->fetched;
+  MILL_CHECK(MILL_RENEW(&f->copy, &f->cap_copy, n_byte));
+  MILL_CHECK(MILL_RENEW(&f->model, &f->cap_model, n_model));
+  MILL_CHECK(MILL_RENEW(&f->epoch, &f->cap_epoch, n_epoch));
+  char *to = f->copy;
   for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
     s->piece[i] = (mill_upload){to, e->memory.at, fetched_bytes(e), 0};
     to += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
   }
-  MILL_CHECK(be->download_all(s->memory.device, s->piece, n));
-  mill_star_model *row = s->star_model;
-  for (int i = 0; i < n && s->want_models; i++) {
+  MILL_CHECK(s->memory.backend->download_all(s->memory.device, s->piece, n));
+  mill_star_model *model = f->model;
+  mill_epoch_result *epoch = f->epoch;
+  for (int i = 0; i < n; i++) {
     const mill_slot_entry *e = &s->entry[i_slot[i]];
-    char *const star = s->piece[i].to;
-    const mill_segment *segment = (const mill_segment *)(void *)(star + e->model_bytes);
-    for (int k = 0; k < e->n_waveset; k++, segment++) {
-      float *model = (float *)(void *)(star + ((char *)segment->model - e->memory.at));
-      *row++ =
-          (mill_star_model){model, mill_waveset_cache_view(s->waveset, e->plan[k].waveset).wave_aa};
+    char *const copy = s->piece[i].to;
+    const mill_segment *segment = (const mill_segment *)(void *)(copy + e->model_bytes);
+    const mill_epoch *of = (const mill_epoch *)(void *)(copy + ((char *)e->epoch - e->memory.at));
+    e->star->model = s->want_models ? model : NULL;
+    for (int k = 0; k < e->n_segment && s->want_models; k++, segment++) {
+      float *flux = (float *)(void *)(copy + ((char *)segment->model - e->memory.at));
       for (int p = 0; p < segment->n_pix && !segment->used; p++)
-        model[p] = NAN;
+        flux[p] = NAN;
+      *model++ = (mill_star_model){
+          flux, mill_waveset_cache_view(s->member->waveset, e->plan[k].waveset).wave_aa};
     }
+    if (e->n_epoch > 0)
+      e->star->result->epoch = epoch;
+    for (int k = 0; k < e->n_epoch; k++)
+      *epoch++ = of[k].result;
   }
-  return MILL_OK;
-}
-
-int mill_slots_fetched_epochs(mill_slots *slots, int i_slot, int i, const mill_epoch_result **epoch)
-{
-  mill_slots *s = slots;
-  const mill_slot_entry *e = &s->entry[i_slot];
-  *epoch = NULL;
-  if (e->n_epoch == 0)
-    return MILL_OK;
-  const char *at = (const char *)s->piece[i].to + ((const char *)e->epoch - e->memory.at);
-  MILL_CHECK(MILL_RENEW(&s->epoch, &s->cap_epoch, e->n_epoch));
-  for (int k = 0; k < e->n_epoch; k++)
-    s->epoch[k] = ((const mill_epoch *)(const void *)at)[k].result;
-  *epoch = s->epoch;
   return MILL_OK;
 }
 
 /** Address of a fetched array of a star's models; NULL: it has none. */
 static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
 {
-  return array ? s->fetched + ((const char *)array - e->memory.at) : NULL;
+  return array ? s->fetched.copy + ((const char *)array - e->memory.at) : NULL;
 }
 
 void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
@@ -587,13 +646,14 @@ void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
   const mill_slots *s = slots;
   const mill_slot_entry *e = &s->entry[i_slot];
   const mill_segment *segment =
-      (const mill_segment *)(const void *)(s->fetched + e->model_bytes) + i_segment;
+      (const mill_segment *)(const void *)(s->fetched.copy + e->model_bytes) + i_segment;
   const int n_pix = segment->n_pix;
-  const double *wave_aa = mill_waveset_cache_view(s->waveset, e->plan[i_segment].waveset).wave_aa;
+  const double *wave_aa =
+      mill_waveset_cache_view(s->member->waveset, e->plan[i_segment].waveset).wave_aa;
   *model = (mill_segment_model){
       .used = segment->used,
       .n_pix = n_pix,
-      .n_cont = mill_continuum_count(&s->model->set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
+      .n_cont = mill_continuum_count(&s->member->model.set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
       .flux = fetched_array(s, e, segment->model),
       .templ_flux = fetched_array(s, e, segment->templ_flux),
       .cont_coef = fetched_array(s, e, segment->cont_coef),

@@ -137,9 +137,14 @@ void mill_waveset_cache_destroy(mill_waveset_cache *c)
   MILL_FREE(c->entry, c->bucket, c->templates, c->staging, c->coef, c);
 }
 
-void mill_waveset_cache_stats(const mill_waveset_cache *c, mill_waveset_stats *stats)
+void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stats *sum)
 {
-  *stats = c->stats;
+  sum->n_set += c->stats.n_set;
+  sum->n_held += c->stats.n_held;
+  sum->bytes += c->stats.bytes;
+  sum->n_made += c->stats.n_made;
+  sum->n_evicted += c->stats.n_evicted;
+  sum->make_s += c->stats.make_s;
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */

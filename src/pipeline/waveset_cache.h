@@ -44,7 +44,7 @@ void mill_waveset_cache_destroy(mill_waveset_cache *cache); /* NULL is allowed *
 
 /** Limit in bytes; 0 keeps only what is held. */
 void mill_waveset_cache_limit(mill_waveset_cache *cache, size_t bytes);
-void mill_waveset_cache_stats(const mill_waveset_cache *cache, mill_waveset_stats *stats);
+void mill_waveset_cache_add_stats(const mill_waveset_cache *cache, mill_waveset_stats *sum);
 
 /** Find or make the set of these wavelengths, hold it, and give its id.
  *

@@ -153,7 +153,7 @@ static void evaluate(const mill_library *lib, const char *coadd, int rotation, i
       segment[a] = *desi_rows_of(&rows, point[i].row, a);
       segment[a].exposure = 0;
     }
-    mill_star star = {.row = point[i].row, .n_segment = 3, .segment = segment};
+    const mill_star star = {.row = point[i].row, .n_segment = 3, .segment = segment};
     must(mill_pipeline_evaluate(pipeline, &star, MILL_REQ_FINAL, 1, point[i].theta, &eval,
                                 &prepared));
     assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);

@@ -168,7 +168,7 @@ MILL_TEST(the_least_recently_used_goes_first)
   static const int ask[] = {0, 1, 2, 0, -1, 0, 2, 3, 2, 0};
   static const int fresh[] = {1, 1, 1, 0, 0, 0, 0, 1, 0, 1};
   for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
-    mill_waveset_cache_next(pipeline->waveset);
+    mill_waveset_cache_next(pipeline->member[0].waveset);
     mill_pipeline_waveset_stats(pipeline, &stats);
     if (ask[i] < 0) {
       mill_pipeline_waveset_limit(pipeline, stats.bytes - bytes_one);

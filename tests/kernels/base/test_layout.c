@@ -65,7 +65,7 @@ MILL_TEST(arrays_of_a_segment_do_not_overlap)
   size_t count[MILL_N_STAR_COUNT] = {0}, at[MILL_N_STAR_REGION] = {0, 4096, 8192};
   mill_segment s;
   memset(&s, 0, sizeof s);
-  count[MILL_COUNT_PIX] = count[MILL_COUNT_SIGMA] = count[MILL_COUNT_MODEL] = N_PIX;
+  count[MILL_COUNT_PIX] = count[MILL_COUNT_MODEL] = N_PIX;
   count[MILL_COUNT_OWN] = count[MILL_COUNT_PARTS] = N_PIX;
   count[MILL_COUNT_COEF] = N_COEF;
   count[MILL_COUNT_BLOCKS] = N_BLOCKS;
@@ -80,7 +80,6 @@ MILL_TEST(arrays_of_a_segment_do_not_overlap)
               {s.raw_ivar, N_PIX * sizeof *s.raw_ivar},
               {s.raw_mask, N_PIX * sizeof *s.raw_mask},
               {s.raw_res, N_DIAG * N_PIX * sizeof *s.raw_res},
-              {s.lsf_aa, N_PIX * sizeof *s.lsf_aa},
               {s.d, N_PIX * sizeof *s.d},
               {s.is, N_PIX * sizeof *s.is},
               {s.good, N_PIX * sizeof *s.good},
