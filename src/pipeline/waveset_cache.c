@@ -11,7 +11,7 @@
 #include "kernels/math/cells.h"
 #include "kernels/star/blocks/lsf.h"
 
-enum { NONE = -1, FIRST_SETS = 64 };
+enum { NONE = -1 };
 
 /** Continuum functions below this all over a unit of pixels are left out there, by precision of the
  *  templates: Gaussians reach some sigmas. */
@@ -24,14 +24,11 @@ static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 typedef struct entry {
   int arm, n_pix;
   int i_guess;     /**< whose templates it has; NONE: of none yet */
-  double *wave_aa; /**< [n_pix], owned; NULL: the entry is free */
-  uint64_t hash;
+  double *wave_aa; /**< [n_pix], owned */
   int n_hold;
-  int turn;         /**< when it was asked for last */
-  int next;         /**< of the same bucket, or of the free entries */
-  int older, newer; /**< neighbours in the list of idle sets */
-  size_t bytes;     /**< of host and backend */
-  void *block;      /**< backend memory of the set and its arrays, owned */
+  int64_t turn, given_back; /**< when it was asked for, and given back, last */
+  size_t bytes;             /**< of host and backend */
+  void *block;              /**< backend memory of the set and its arrays, owned */
   size_t size_block;
   struct solvers *solvers; /**< list, owned */
 } entry;
@@ -59,17 +56,15 @@ struct mill_waveset_cache {
   const mill_backend *backend;
   mill_device *device;
   int n_thread;
-  entry *entry;
+  entry *entry;   /**< [n_entry] */
+  uint64_t *hash; /**< [n_entry] of their wavelengths; 0: the entry is free */
   int n_entry;
-  int64_t n_room; /**< of entry */
-  int first_free;
-  int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
-  int n_bucket;
+  int64_t entry_room, hash_room;
   guess_templates *templates;
   int n_templates;
   int64_t n_templates_room;
-  int oldest, newest; /**< of the idle sets, which are not held */
-  int turn;           /**< number of the star that is being prepared */
+  int64_t turn;         /**< number of the star that is being prepared */
+  int64_t n_given_back; /**< holds that were given back so far */
   size_t limit;
   mill_waveset_stats stats;
   char *staging; /**< where a set is made before it is sent */
@@ -91,9 +86,6 @@ int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *
                             .backend = backend,
                             .device = device,
                             .n_thread = n_thread < 1 ? 1 : n_thread,
-                            .first_free = NONE,
-                            .oldest = NONE,
-                            .newest = NONE,
                             .limit = MILL_WAVESET_CACHE_BYTES};
 done:
   *out = c;
@@ -134,7 +126,7 @@ void mill_waveset_cache_destroy(mill_waveset_cache *c)
     return;
   for (int i = 0; i < c->n_entry; i++)
     free_memory(c, &c->entry[i]);
-  MILL_FREE(c->entry, c->bucket, c->templates, c->staging, c->coef, c);
+  MILL_FREE(c->entry, c->hash, c->templates, c->staging, c->coef, c);
 }
 
 void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stats *sum)
@@ -149,7 +141,7 @@ void mill_waveset_cache_add_stats(const mill_waveset_cache *c, mill_waveset_stat
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/** Four chains over the bits of the wavelengths, so that their multiplications overlap. */
+/** Not 0.  Four chains over the bits of the wavelengths, so that their multiplications overlap. */
 static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
 {
   static const uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -166,111 +158,62 @@ static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
     all = (all ^ h[k]) * odd;
     all ^= all >> 32;
   }
-  return all;
+  return all | 1;
 }
 
-static int *bucket_of(const mill_waveset_cache *c, uint64_t hash)
-{
-  return &c->bucket[hash & (uint64_t)(c->n_bucket - 1)];
-}
-
+/** The entry of these wavelengths; NONE: there is none. */
 static int find(const mill_waveset_cache *c, uint64_t hash, int arm, int n_pix,
                 const double *wave_aa)
 {
-  if (c->n_bucket == 0)
-    return NONE;
-  int id = *bucket_of(c, hash);
-  for (; id != NONE; id = c->entry[id].next) {
-    const entry *e = &c->entry[id];
-    if (e->hash == hash && e->arm == arm && e->n_pix == n_pix &&
-        memcmp(e->wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa) == 0)
-      break;
-  }
-  return id;
-}
-
-/** Room for one more entry, and as many buckets as entries. */
-static int reserve(mill_waveset_cache *c)
-{
-  int err = MILL_OK;
-  int *bucket = NULL;
-  if (c->first_free != NONE || c->n_entry < c->n_bucket)
-    goto done;
-  const int n = c->n_bucket ? 2 * c->n_bucket : FIRST_SETS;
-  MILL_TRY(MILL_ALLOC(n, &bucket));
-  MILL_TRY(MILL_GROW(&c->entry, &c->n_room, n));
-  mill_free(c->bucket);
-  c->bucket = bucket;
-  c->n_bucket = n;
-  bucket = NULL;
-  for (int i = 0; i < n; i++)
-    c->bucket[i] = NONE;
-  /* no entry is free here */
   for (int id = 0; id < c->n_entry; id++) {
-    int *first = bucket_of(c, c->entry[id].hash);
-    c->entry[id].next = *first;
-    *first = id;
+    const entry *e = &c->entry[id];
+    if (c->hash[id] == hash && e->arm == arm && e->n_pix == n_pix &&
+        memcmp(e->wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa) == 0)
+      return id;
   }
-done:
-  mill_free(bucket);
-  return err;
+  return NONE;
 }
 
 /* ---- idle sets ------------------------------------------------------------------------------ */
 
-static void unlink_idle(mill_waveset_cache *c, int id)
+/** The idle set that must leave so that n_byte more are within the limit: the one that was given
+ *  back first, but none of the star that is being prepared.  NONE: none must, or can. */
+static int leaving(const mill_waveset_cache *c, size_t n_byte)
 {
-  const entry *e = &c->entry[id];
-  *(e->older == NONE ? &c->oldest : &c->entry[e->older].newer) = e->newer;
-  *(e->newer == NONE ? &c->newest : &c->entry[e->newer].older) = e->older;
-}
-
-static void link_newest(mill_waveset_cache *c, int id)
-{
-  entry *e = &c->entry[id];
-  e->older = c->newest;
-  e->newer = NONE;
-  *(c->newest == NONE ? &c->oldest : &c->entry[c->newest].newer) = id;
-  c->newest = id;
+  int first = NONE;
+  if (c->stats.bytes + n_byte <= c->limit)
+    return NONE;
+  for (int id = 0; id < c->n_entry; id++) {
+    const entry *e = &c->entry[id];
+    if (c->hash[id] != 0 && e->n_hold == 0 && e->turn != c->turn &&
+        (first == NONE || e->given_back < c->entry[first].given_back))
+      first = id;
+  }
+  return first;
 }
 
 static void evict(mill_waveset_cache *c, int id)
 {
-  entry *e = &c->entry[id];
-  unlink_idle(c, id);
-  int *at = bucket_of(c, e->hash);
-  while (*at != id)
-    at = &c->entry[*at].next;
-  *at = e->next;
-  c->stats.bytes -= e->bytes;
+  c->stats.bytes -= c->entry[id].bytes;
   c->stats.n_set--;
   c->stats.n_evicted++;
-  free_memory(c, e);
-  e->next = c->first_free;
-  c->first_free = id;
+  free_memory(c, &c->entry[id]);
+  c->hash[id] = 0;
 }
 
-/** Must the oldest idle set leave so that n_byte more are within the limit?  The star that is being
- *  prepared keeps its sets. */
-static int must_leave(const mill_waveset_cache *c, size_t n_byte)
-{
-  return c->oldest != NONE && c->entry[c->oldest].turn != c->turn &&
-         c->stats.bytes + n_byte > c->limit;
-}
-
-/** Free idle sets, oldest first, until all is within the limit. */
+/** Free idle sets until all is within the limit. */
 static void trim(mill_waveset_cache *c)
 {
-  while (must_leave(c, 0))
-    evict(c, c->oldest);
+  for (int id; (id = leaving(c, 0)) != NONE;)
+    evict(c, id);
 }
 
 /** Make room for a new entry.  Its block is taken from a set that must go where one
  *  fits: new memory costs as much time as filling it. */
 static void make_room(mill_waveset_cache *c, entry *fresh)
 {
-  while (must_leave(c, fresh->bytes)) {
-    entry *e = &c->entry[c->oldest];
+  for (int id; (id = leaving(c, fresh->bytes)) != NONE;) {
+    entry *e = &c->entry[id];
     if (!fresh->block && e->size_block >= fresh->size_block &&
         e->size_block / 2 <= fresh->size_block) {
       fresh->bytes += e->size_block - fresh->size_block;
@@ -278,7 +221,7 @@ static void make_room(mill_waveset_cache *c, entry *fresh)
       fresh->block = e->block;
       e->block = NULL;
     }
-    evict(c, c->oldest);
+    evict(c, id);
   }
 }
 
@@ -300,7 +243,7 @@ void mill_waveset_cache_release(mill_waveset_cache *c, int id)
   if (--e->n_hold > 0)
     return;
   c->stats.n_held--;
-  link_newest(c, id);
+  e->given_back = ++c->n_given_back;
   trim(c);
 }
 
@@ -494,16 +437,6 @@ static int make(mill_waveset_cache *c, entry *e)
   return MILL_OK;
 }
 
-static void hold(mill_waveset_cache *c, int id)
-{
-  entry *e = &c->entry[id];
-  if (e->n_hold++ == 0) {
-    unlink_idle(c, id);
-    c->stats.n_held++;
-  }
-  e->turn = c->turn;
-}
-
 int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa,
                            int *id)
 {
@@ -514,37 +447,34 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   const uint64_t hash = hash_of(arm, n_pix, wave_aa);
   const int known = find(c, hash, arm, n_pix, wave_aa);
   if (known != NONE) {
-    hold(c, known);
+    c->stats.n_held += c->entry[known].n_hold++ == 0;
+    c->entry[known].turn = c->turn;
     *id = known;
     goto done;
   }
   const double begin_s = mill_thread_cpu_s();
   MILL_TRY(check_waves(c, arm, n_pix, wave_aa));
-  MILL_TRY(reserve(c));
+  MILL_TRY(MILL_GROW(&c->entry, &c->entry_room, c->n_entry + 1));
+  MILL_TRY(MILL_GROW(&c->hash, &c->hash_room, c->n_entry + 1));
   fresh.arm = arm;
   fresh.n_pix = n_pix;
-  fresh.hash = hash;
   fresh.n_hold = 1;
   fresh.turn = c->turn;
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
   memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   MILL_TRY(make(c, &fresh));
-  /* making room may have freed entries: take one of them, else the next */
-  const int slot = c->first_free != NONE ? c->first_free : c->n_entry++;
-  if (slot == c->first_free)
-    c->first_free = c->entry[slot].next;
-  int *first = bucket_of(c, hash);
-  fresh.next = *first;
-  *first = slot;
-  c->entry[slot] = fresh;
-  memset(&fresh, 0, sizeof fresh);
-  fresh.i_guess = NONE;
+  for (*id = 0; *id < c->n_entry && c->hash[*id] != 0;)
+    ++*id;
+  c->n_entry += *id == c->n_entry;
+  c->entry[*id] = fresh;
+  c->hash[*id] = hash;
   c->stats.n_set++;
   c->stats.n_held++;
   c->stats.n_made++;
-  c->stats.bytes += c->entry[slot].bytes;
+  c->stats.bytes += fresh.bytes;
   c->stats.make_s += mill_thread_cpu_s() - begin_s;
-  *id = slot;
+  memset(&fresh, 0, sizeof fresh);
+  fresh.i_guess = NONE;
 done:
   free_memory(c, &fresh);
   return err;
