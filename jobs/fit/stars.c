@@ -98,36 +98,27 @@ static int by_mjd(const void *a, const void *b)
                           : (x->exposure > y->exposure) - (x->exposure < y->exposure);
 }
 
-/* Number the epochs of a star: its exposures or their nights, an exposure without a time by itself. */
+/* Number the epochs of a star: its exposures, or their nights; an exposure without a time is an
+ * epoch of its own. */
 static int number_epochs(mill_stars *stars, mill_star *star)
 {
-  mill_raw_segment *segment = star->segment;
-  const int n = star->n_exposure, by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
-  MILL_CHECK(MILL_RENEW(&stars->epoch, &stars->cap_epoch, n));
-  MILL_CHECK(MILL_RENEW(&stars->time, &stars->cap_time, n));
-  for (int i = 0; i < n; i++) {
-    stars->time[i] = (mill_exposure_time){.mjd = INFINITY, .exposure = i};
-    stars->epoch[i] = -1;
-  }
-  for (int i = 0; i < star->n_segment; i++) {
-    const int e = segment[i].exposure;
-    stars->epoch[e] = 0;
-    if (by_night && isfinite(segment[i].mjd))
-      stars->time[e].mjd = segment[i].mjd;
-  }
+  mill_raw_segment *end = star->segment + star->n_segment;
+  const int by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
+  int n = 0;
+  MILL_CHECK(MILL_RENEW(&stars->time, &stars->cap_time, star->n_segment));
+  for (const mill_raw_segment *s = star->segment; s < end; s++)
+    if (n == 0 || s->exposure != stars->time[n - 1].exposure)
+      stars->time[n++] = (mill_exposure_time){
+          .mjd = by_night && isfinite(s->mjd) ? s->mjd : (double)INFINITY, .exposure = s->exposure};
   if (by_night)
     qsort(stars->time, (size_t)n, sizeof *stars->time, by_mjd);
-  for (int i = 0, last = -1; i < n; i++) {
+  for (int i = 0; i < n; i++) {
     const mill_exposure_time *t = &stars->time[i];
-    if (stars->epoch[t->exposure] < 0)
-      continue;
-    if (last < 0 || !(t->mjd - stars->time[last].mjd < NIGHT_GAP))
-      star->n_epoch++;
-    stars->epoch[t->exposure] = star->n_epoch - 1;
-    last = i;
+    star->n_epoch += i == 0 || !(t->mjd - t[-1].mjd < NIGHT_GAP);
+    for (mill_raw_segment *s = star->segment; s < end; s++)
+      if (s->exposure == t->exposure)
+        s->epoch = star->n_epoch - 1;
   }
-  for (int i = 0; i < star->n_segment; i++)
-    segment[i].epoch = stars->epoch[segment[i].exposure];
   return MILL_OK;
 }
 
@@ -283,5 +274,5 @@ void mill_stars_end(mill_stars *stars)
     task->tally->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
   }
   mill_reader_stop(stars->reader);
-  MILL_FREE(stars->epoch, stars->time);
+  mill_free(stars->time);
 }

@@ -19,13 +19,11 @@ typedef struct mill_stars {
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
-  mill_batch *batch;  /**< NULL: none is at hand */
-  mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */
-  int i_row;          /**< the batch's next row */
-  int stops;          /**< the log has the reason */
-  int *epoch;         /**< [cap_epoch] of each exposure of the last star, -1: it has no spectrum */
-  size_t cap_epoch;
-  mill_exposure_time *time; /**< [cap_time] of them */
+  mill_batch *batch;        /**< NULL: none is at hand */
+  mill_batch *before;       /**< the last one, which may still be uploaded from; NULL: none */
+  int i_row;                /**< the batch's next row */
+  int stops;                /**< the log has the reason */
+  mill_exposure_time *time; /**< [cap_time] of the exposures of the last star */
   size_t cap_time;
 } mill_stars;
 
