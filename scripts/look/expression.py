@@ -98,6 +98,9 @@ class Expression:
         """a < b < c: a < b and b < c."""
         sides = [self._value(side) for side in (node.left, *node.comparators)]
         for a, op, b in zip(sides, node.ops, sides[1:]):
+            if (np.asarray(a).dtype.kind == "S") != (np.asarray(b).dtype.kind == "S"):
+                raise self._failure(f"has {ast.unparse(node)}: a text is never equal to a number, "
+                                    "nor above or below it")
             if isinstance(op, (ast.Eq, ast.NotEq)):
                 self._check_exact(np.asarray(a), np.asarray(b))
         return np.logical_and.reduce([self._operator(node, op)(left, right)
@@ -128,6 +131,9 @@ class Expression:
         name = node.func.id.lower() if isinstance(node.func, ast.Name) else ast.unparse(node.func)
         if name not in FUNCTIONS or node.keywords:
             raise self._failure(f"has {name}(), which is not one of {' '.join(sorted(FUNCTIONS))}")
+        n = getattr(FUNCTIONS[name], "nin", 3)  # where takes 3
+        if len(node.args) != n:  # NumPy would write its result into one too many
+            raise self._failure(f"has {ast.unparse(node)}: {name} takes {n} value{'s' * (n > 1)}")
         return FUNCTIONS[name](*(self._value(a) for a in node.args))
 
     def _Constant(self, node):

@@ -236,6 +236,9 @@ class Select(Look):
                 ("9**9**9**9 > TEFF", ["9 ** 9 ** 9, which is beyond integers of 64 bits"]),
                 ("TARGETID < 10**19", ["10 ** 19, which is beyond integers of 64 bits"]),
                 ("'%1000000000d' % 1 == SPECTYPE", ["cannot be evaluated"]),
+                ("TARGETID == '100' or TEFF > 0", ["TARGETID == '100': a text is never equal"]),
+                ("sqrt(TEFF, LOGG) > 0", ["sqrt(TEFF, LOGG): sqrt takes 1 value"]),
+                ("where(TEFF > 0)", ["where takes 3 values"]),
                 ("[TEFF for TEFF in 'ab']", ["which means nothing here"])):
             with self.assertRaises(Failure) as caught:
                 Expression(expression, result)
