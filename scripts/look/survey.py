@@ -21,6 +21,7 @@ MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
 NEAR_AS, FAR_AS = 1.5, 60  # arcsec between rows of one star, and of one name
 CROWD = 100  # rows in a cell of NEAR_AS: more share a placeholder, not a star
 NO_SN = -1e9  # S/N of an arm without a good pixel
+HUGE = 1e100  # of a value that counts as missing: no square of another one overflows
 N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
 VELOCITIES = {0: ("GOOD", "VRAD_GOOD is 1"), 1: ("NOT_STELLAR", "NO_STAR or CLASS is set"),
               2: ("WARNED", "another warning concerns the velocity")}
@@ -121,6 +122,9 @@ class Survey:
             for n in self._names():
                 sampled[n].append(block[n][at])
         self.sample = {n: np.concatenate(v) for n, v in sampled.items()}
+        for values in self.sample.values():
+            if values.dtype.kind == "f":
+                values[np.abs(values) > HUGE] = np.nan
         self.rows = np.concatenate(rows)
         self.fitted = self.sample["STATUS"] == FITTED
         self.good = self.fitted & (self.sample["RVS_WARN"] == 0)
