@@ -34,7 +34,7 @@ def scaled(pairs, knots, factor, floor):
 def fitted(pairs, knots):
     """(factor, floor) of all pairs."""
     n = len(pairs.delta)
-    if n < LEAST:
+    if n < LEAST or not half_width(pairs.delta) > 0:  # equal values would say: no error
         return np.full(len(knots), np.nan), np.nan
     unit = np.median(pairs.error)
 

@@ -601,6 +601,7 @@ class Calibration(Look):
         fits["TEFF"][-400:], fits["FIT_INFO"][-400:] = 5000, 1024  # PRIOR
         fits["FEH_ERR"][:] = np.nan
         fits["FEH_ERR"][:16] = 0.1
+        fits["ALPHAFE"][:] = 0.4  # of no width: no error is 0
         for name in (*self.TRUE, "FEH", "ALPHAFE"):  # one spectrum in two inputs
             fits[name][1001:1041:2] = fits[name][1000:1040:2]
 
@@ -627,7 +628,8 @@ class Calibration(Look):
                 line = re.search(rf"^{name}_ERR .*$", out, re.MULTILINE).group().split()
                 self.assertTrue(all(0.8 < float(third) < 1.2 for third in line[4:7]), line)
         self.assertEqual(said["CAL_PAIRS"][names.index("FEH")], 8)
-        self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index("FEH")]))
+        for name in "FEH", "ALPHAFE":
+            self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
         self.job("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
         with pyfits.open(tmp("calibrated.fits")) as f:
             table, header = f[1].data, f[1].header
