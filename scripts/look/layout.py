@@ -35,6 +35,8 @@ class Wrong(ValueError):
 def check_object(item):
     """Look at all of an object but its data: HDF5 may crash, or Python know no such type."""
     dict(item.attrs)
+    if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
+        raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
     if not isinstance(item, h5py.Dataset):
         return
     kind, plist = item.id.get_type(), item.id.get_create_plist()

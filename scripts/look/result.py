@@ -57,6 +57,7 @@ def symmetric(triangle, n):
 
 def walk(file):
     """All objects but their data: an error tells of a damaged one."""
+    layout.check_object(file)
     file.visititems(lambda _, item: layout.check_object(item))
 
 

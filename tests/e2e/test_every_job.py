@@ -167,6 +167,9 @@ class EveryJob(ProgramTest):
                 ("NAMES", lambda f: f["fits/RVS_WARN"].attrs.__setitem__("NAMES", 7)),
                 ("VRAD", instead("fits/VRAD", np.full(4, b"1"))),
                 ("SN_B", instead("fits/SN_B", np.zeros((4, 3)))),
+                ("no UTF-8", lambda f: f.move("fits/VSINI", b"VS\xffNI")),
+                ("no UTF-8", lambda f: h5py.h5a.create(
+                    f["fits"].id, b"\xff", h5py.h5t.STD_I8LE, h5py.h5s.create(h5py.h5s.SCALAR))),
                 ("epochs", lambda f: f.create_group("epochs")), ("TEFF", flipped)):
             shutil.copy(RESULT, tmp("lacking.h5"))
             with h5py.File(tmp("lacking.h5"), "r+") as f:
