@@ -108,7 +108,7 @@ def read_file(path, arm_name, sigma):
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
         raise Failure(USAGE, f"{path}: cannot be read: {reason}") from error
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
         raise Failure(USAGE, f"{path}: {error}") from error
 
 

@@ -69,7 +69,7 @@ def open_grid(path):
         raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
     except KeyError as error:
         raise Failure(INPUT, f"{path}: {error.args[0]}") from error
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
         raise Failure(INPUT, f"{path}: {error}") from error
 
 
@@ -90,6 +90,8 @@ def read_grid(path, file):
         raise ValueError("a model has an unknown status, or a label that is not finite")
     texts = {name: [text.decode("ascii", "replace") for text in file[f"models/{name}"][...]]
              for name in ("name", "why")}
+    if {len(text) for text in texts.values()} != {len(status)}:
+        raise ValueError(f"datasets /models/name and why are not of {len(status)} models")
     arms = []
     while f"arms/arm{len(arms)}" in file:
         arms.append(read_arm(file[f"arms/arm{len(arms)}"], len(status), os.path.basename(path)))
@@ -112,7 +114,7 @@ def read_arm(group, n_model, source):
         raise ValueError(f"arm {name} has no possible wavelengths or resolution: ln_wave0 "
                          f"{ln_wave0:g}, ln_step {ln_step:g}, template_sigma_aa {sigma:g}")
     for what in ("flux", "continuum"):
-        if what in group and group[what].shape != (n_model, n_pix):
+        if (what == "flux" or what in group) and group[what].shape != (n_model, n_pix):
             raise ValueError(f"dataset {group[what].name} has the shape {group[what].shape}, "
                              f"expected {(n_model, n_pix)}")
     return Arm(name, name, ln_wave0, ln_step, wavelengths(ln_wave0, ln_step, n_pix),

@@ -98,7 +98,7 @@ def read(path):
             stored = text_of(file, "hash")
     except KeyError as error:
         raise Failure(USAGE, f"{path}: {error.args[0]}") from error
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
         reason = os.strerror(error.errno) if getattr(error, "errno", None) else error
         raise Failure(USAGE, f"{path}: cannot be read: {reason}") from error
     check(library, path)

@@ -205,6 +205,7 @@ class LibraryTest(ProgramTest):
         for name in ("lam", "layer2/weight", "mapper/std", "mapper/log_ids", "outside/points",
                      "check/spectra"):
             damaged(name, lambda f: f.pop(name))
+        damaged("size", lambda f: (f.pop("mapper/log_ids"), f.create_group("mapper/log_ids")))
         damaged("log_step is false", lambda f: f.attrs.modify("log_step", False))
 
     def test_disagreeing_arms(self):

@@ -65,6 +65,7 @@ class LibraryFile(ProgramTest):
         edit(lambda f: f["labels"].attrs.modify("n_label", 17), "n_label")
         edit(lambda f: f["guess/labels"].write_direct(np.array([[1e9]])), "outside the hulls")
         edit(lambda f: f.pop("guess/vsini"), "vsini")
+        edit(lambda f: f["labels"].attrs.create("n_label", np.inf), "infinity")
         edit(link, "link")
 
     def test_foreign_files_stay(self):

@@ -366,12 +366,24 @@ class TrainFunctions(ProgramTest):
             f["models/status"][:] = 2
             f["models/status"][:11] = 1
 
+        def instead(name, make):
+            return lambda f: (f.pop(name), make(f, name))
+
         few = label[(label[:, 2] > -1) & (label[:, 1] != 2.5)]
         for path, way, words in (
             (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
             (write_grid("no-grid.h5", scattered(60)), "linear", ("more than half", "radial")),
             (write_grid("few.h5", few), "splines", ("label feh has 3 values", "linear")),
             (write_grid("bad.h5", label, edit=bad), "radial", ("11 good models", "at least 12")),
+            (write_grid("name.h5", label, edit=instead(
+                "models/name", lambda f, name: f.create_dataset(name, data=[b"a"]))), "radial",
+             ("/models/name and why are not of 125 models",)),
+            (write_grid("group.h5", label, edit=instead("arms/arm0/flux", h5py.Group.create_group)),
+             "radial", ("group.h5: ", "Group")),
+            (write_grid("flux.h5", label, edit=lambda f: f.pop("arms/arm1/flux")), "radial",
+             ("flux.h5: ", "flux")),
+            (write_grid("n_pix.h5", label, edit=lambda f: f["arms/arm0"].attrs.create(
+                "n_pix", np.inf)), "radial", ("n_pix.h5: ", "infinity")),
         ):
             self.assertOneLine(train("no.h5", path, way), *words, status=3)
         path = full_grid()
