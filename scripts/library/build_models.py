@@ -20,7 +20,8 @@ def read_names(option, path):
         return None
     try:
         with open(path, "rb") as file:
-            lines = [line.partition(b"#")[0].strip() for line in file]
+            lines = [line.partition(b"#")[0].strip()
+                     for line in file.read().removeprefix(b"\xef\xbb\xbf").splitlines()]
     except OSError as error:
         raise Failure(INPUT, f"{path}: cannot be read: {error.strerror}") from error
     names = {line[1 - NAME:] for line in lines if line}  # as names in the file are cut

@@ -311,7 +311,7 @@ class LibraryBuild(unittest.TestCase):
     def test_selection(self):
         labels = labels_of(12)
         write_phoenix("select", labels)
-        put("no.txt", "# not these\nm003\n  m004  # a remark\n")
+        put("no.txt", "\ufeffm003\n# not these\n  m004  # a remark\n")
         self.good(phoenix("select", "s.h5", "--keep", "teff=4500:7000", "--exclude",
                           "teff=6000:7000,logg=1:3;feh=-2:-1.5", "--exclude-list", tmp("no.txt")))
         t, g, m = labels.T
