@@ -15,8 +15,11 @@ import errno
 import gc
 import importlib
 import os
+import signal
 import sys
 import types
+
+_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # until main no one would catch it
 
 # Python starts with -E: folders of PYTHONPATH replace packages, but no modules of Python or ours
 _place = [i for i, folder in enumerate(sys.path) if folder.endswith("-packages")] + [len(sys.path)]
@@ -37,6 +40,7 @@ def read_options(program, words):
 
 def main():
     module, job, program, *words = sys.argv[1:]
+    signal.signal(signal.SIGINT, _interrupt)
     if sys.stdout:
         sys.stdout.reconfigure(errors="backslashreplace")  # names may be no UTF-8
     options = read_options(program, words)
