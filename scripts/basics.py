@@ -110,7 +110,7 @@ def printable(words):
         else c.encode("unicode_escape").decode() for c in words)
 
 
-def refuse_input(path, reads, ends=("",)):
+def refuse_input(path, reads, ends=("", ".lock")):
     """Refuse an output that is one of the files read, or would be; also a file beside it, path with
     one of the ends.  reads: (what it is, path or None) of each."""
     written = [path + end for end in ends]
