@@ -235,7 +235,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "threads per rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one per 16 threads, with a GPU one per two threads, at most 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars that a rank fits at once; 0: the default",
-     .more = ", on the CPU 32 per thread (`sample`: at most 64), on a GPU 4,096, or fewer if the "
+     .more = ", on the CPU 32 per thread and library (`sample`: at most 64), on a GPU 4,096, or "
+             "fewer if the "
              "rank's share of its memory is below 3 MiB for each"},
     {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
      .help = "time between writes of finished rows"},

@@ -118,6 +118,7 @@ void mill_contest_begin(mill_contest *c)
     c->chisq[k] = INFINITY;
   c->tie = INFINITY;
   c->is_guessing = 1;
+  c->scaled = 0;
   c->is_kept = 0;
   c->best.status = MILL_STATUS_NOT_DONE;
 }
@@ -140,6 +141,8 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   mill_star *star = slots->entry[i_slot].star;
   mill_fit_result *row = star->result;
   const int k = slots->entry[i_slot].library, is_guess = c->is_guessing;
+  c->scaled |= row->info & MILL_INFO_LSF_SCALED;
+  row->info |= c->scaled;
   c->chisq[k] = row->guess_chisq;
   c->tie = fmin(c->tie, row->guess_tie);
   *next = next_library(c, slots->n_lib, k);

@@ -28,6 +28,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 typedef struct mill_contest {
   double chisq[MILL_MAX_LIBRARY], tie; /**< of the guesses; the least of the libraries' */
   int is_guessing;                     /**< the library whose turn it is only guesses */
+  int scaled;                          /**< MILL_INFO_LSF_SCALED of the first turn, which scales the
+                                            rows of the slot's matrices for all; else 0 */
   int is_kept;                         /**< best is the star's row, not that of the last library */
   mill_fit_result best;                /**< so far; NOT_DONE: none */
   const mill_star_model *model;        /**< of best, in kept */

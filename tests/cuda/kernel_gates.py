@@ -171,8 +171,10 @@ def empty_functions(code, labels):
     begins = sorted((at, name) for name, at in labels.items() if "$_Z" in name)
     for k, (begin, name) in enumerate(begins):
         end = begins[k + 1][0] if k + 1 < len(begins) else len(code)
-        returns = [i for i in range(begin, end) if code[i][0].startswith(("RET", "EXIT", "BPT"))]
-        if not returns or returns[0] - begin < 4:
+        ends = [i for i in range(begin, end)
+                if code[i][0].lstrip("@").startswith(("RET", "EXIT", "BPT"))]
+        sure = [i for i in ends if not code[i][0].startswith("@")]  # a loop may end by a guarded one
+        if not ends or (sure and sure[0] - begin < 4):
             yield name.rsplit("$", 1)[-1]
 
 

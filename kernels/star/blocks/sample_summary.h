@@ -6,6 +6,8 @@
 #ifndef MILL_SAMPLE_SUMMARY_H
 #define MILL_SAMPLE_SUMMARY_H
 
+#include "kernels/math/select.h"
+#include "kernels/math/weights.h"
 #include "kernels/star/blocks/marginal.h"
 #include "kernels/star/logic/proposal.h"
 
