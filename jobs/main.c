@@ -179,9 +179,9 @@ static void begin_again(const char *name, const char *value, char **argv)
 }
 
 /* Under a limit on address space each thread of OpenBLAS, started when it is loaded, asks for
- * 128 MiB again and again for ever, and malloc reserves as much for each thread that calls it; other
- * libraries then crash.  The program's own threads call BLAS (mill_blas_begin): it begins again
- * without OpenBLAS's. */
+ * 128 MiB again and again for ever, and malloc reserves as much for each thread that calls it;
+ * other libraries then crash.  The program's own threads call BLAS (mill_blas_begin): it begins
+ * again without OpenBLAS's. */
 static void save_address_space(char **argv)
 {
   const char *n_thread = getenv("OPENBLAS_NUM_THREADS");

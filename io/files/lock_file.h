@@ -34,8 +34,8 @@ int mill_lock_keep(const mill_lock *lock);
 /** Remove the lock file if it is still ours; nothing where the lock is not held. */
 void mill_lock_release(mill_lock *lock);
 
-/** Remove the lock and half-made files that a job, killed at its very end, left of a finished output;
- *  nothing where another job holds the lock. */
+/** Remove the lock and half-made files that a job, killed at its very end, left of a finished
+ *  output; nothing where another job holds the lock. */
 void mill_lock_tidy(const char *output);
 
 /** Remove the half-made files OUTPUT.tmp-JOB that killed jobs left.  Only with the lock of the

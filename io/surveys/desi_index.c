@@ -92,7 +92,8 @@ static int read_division(mill_desi_file *file, division *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have TARGETID. */
+/* Without FIBERMAP all spectra are taken, and SCORES, which has the same rows, may have
+ * TARGETID. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map,
                                const char **warning)
 {

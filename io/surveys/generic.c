@@ -421,7 +421,8 @@ static int read_mask(generic *g, int64_t row, int n_pix)
 }
 
 /* IVAR, or 1 / ERROR^2 and 0 where ERROR is no error.  A unit of flux in which float32 does not
- * hold it (as erg / s / cm2 / A of faint stars) would cost the pixels of the highest S/N: refused. */
+ * hold it (as erg / s / cm2 / A of faint stars) would cost the pixels of the highest S/N:
+ * refused. */
 static int read_ivar(generic *g, int64_t row, int n_pix, float *ivar)
 {
   const int is_error = g->table.vector[MILL_GENERIC_ERROR].number > 0;

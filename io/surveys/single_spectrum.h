@@ -95,8 +95,9 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
 int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
                        mill_single_spectrum *spectrum, float *out);
 
-/** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is not
- *  0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another length. */
+/** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is
+ *  not 0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another
+ *  length. */
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 

@@ -2,10 +2,10 @@
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
  *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c, fourmost.c
- *  and generic.c of this folder) knows where things are in its files.  It delivers CHANNELS: one spectrum of one
- *  exposure with its own wavelengths, as in the file except for vacuum wavelengths and ivar.  This
- *  module recognises the format, gives each channel to the library's arms and keeps the pixels of a
- *  batch.
+ *  and generic.c of this folder) knows where things are in its files.  It delivers CHANNELS: one
+ *  spectrum of one exposure with its own wavelengths, as in the file except for vacuum wavelengths
+ *  and ivar.  This module recognises the format, gives each channel to the library's arms and
+ *  keeps the pixels of a batch.
  *
  *  A channel whose name is that of an arm of the library goes to that arm whole, or where the
  *  configuration gives the arm a range, what of it is in the range and in the templates' reach.

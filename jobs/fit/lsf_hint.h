@@ -20,7 +20,8 @@ typedef struct mill_narrow_widths {
  *  neither. */
 double mill_lsf_width(const mill_raw_segment *segment);
 
-/** Count a segment that is narrower than the templates of its arm, unless it is one of very many. */
+/** Count a segment that is narrower than the templates of its arm, unless it is one of very
+ *  many. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment);
 

@@ -132,8 +132,8 @@ static int are_alike(int n, mill_slot *const *slot)
   return 1;
 }
 
-/** slot->guess.chisq of all stars.  Those that are alike are taken together: templates, which are too
- *  many for the first cache, are loaded once for them. */
+/** slot->guess.chisq of all stars.  Those that are alike are taken together: templates, which are
+ *  too many for the first cache, are loaded once for them. */
 static void match_stars(mill_block *b, const mill_start_task *t, int k0)
 {
   float *sum[MILL_GUESS_STARS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The logic of a fit (kernels/star/logic) as the CPU backend calls it, one set of names per instruction
- *  set. */
+/** The logic of a fit (kernels/star/logic) as the CPU backend calls it, one set of names per
+ *  instruction set. */
 #ifndef MILL_CPU_LOGIC_H
 #define MILL_CPU_LOGIC_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products on a CPU: vectors of templates.  Included by kernels/star/blocks/guess.h. */
+/** The guess's products on a CPU: vectors of templates.  Included by
+ *  kernels/star/blocks/guess.h. */
 #ifndef MILL_CPU_GUESS_TILE_H
 #define MILL_CPU_GUESS_TILE_H
 
@@ -72,8 +73,8 @@ MILL_INLINE void mill_guess_turn(const float *root, mill_vec_f32 *x, mill_vec_f3
   x[1] += im;
 }
 
-/** Two steps of the inverse transform, whose pairs lie half and 2 half apart, in one: fours number 0
- *  to n_four - 1.  Of the last steps only real parts of the first numbers are wanted. */
+/** Two steps of the inverse transform, whose pairs lie half and 2 half apart, in one: fours number
+ *  0 to n_four - 1.  Of the last steps only real parts of the first numbers are wanted. */
 MILL_INLINE void mill_guess_fours(mill_block *b, int n, int half, int n_four, int is_last,
                                   const float *root, float *x)
 {

@@ -141,9 +141,9 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
-/** The normal matrix a [nk][nk] and right-hand side v of a segment from the sums of mill_normal_sums,
- *  model error taken out, and what it has of the rows: with_s [n_error][nk], with_residual.  No
- *  barrier at the end: mill_block_normal has the next one. */
+/** The normal matrix a [nk][nk] and right-hand side v of a segment from the sums of
+ *  mill_normal_sums, model error taken out, and what it has of the rows: with_s [n_error][nk],
+ *  with_residual.  No barrier at the end: mill_block_normal has the next one. */
 MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, const double *sums,
                                             double *a, double *v, double *with_s,
                                             double *with_residual)
@@ -191,8 +191,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Rows first .. n_row - 1 of solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have of S
- *  with a parameter's V, model error taken out.  No barrier at the end. */
+/** Rows first .. n_row - 1 of solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have
+ *  of S with a parameter's V, model error taken out.  No barrier at the end. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int first, int n_row,
                                           const mill_workspace *work, double *solve)
 {

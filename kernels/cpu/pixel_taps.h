@@ -3,8 +3,8 @@
  *  kernels/cpu/pixel_sums.h.
  *
  *  A pixel's cubic is linear in what the kernel K makes of the row and in the coefficients of the
- *  spline through that, which a kernel B makes of the row as well.  So its weight of a grid point is
- *  a cubic of its place in its interval, of which t grid points after the pixel's own
+ *  spline through that, which a kernel B makes of the row as well.  So its weight of a grid point
+ *  is a cubic of its place in its interval, of which t grid points after the pixel's own
  *
  *    P0 = K[t], P1 = K[t-1] - K[t] - B[t] / 3 - s B[t-1] / 6, P2 = B[t] / 2,
  *    P3 = (s B[t-1] - B[t]) / 6
@@ -23,7 +23,8 @@ enum {
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points from an end that feel it, and two */
 };
-/** Grid points to a pixel from which a sum a pixel is less work than a convolution of all of them. */
+/** Grid points to a pixel from which a sum a pixel is less work than a convolution of all of
+ *  them. */
 #define MILL_TAPS_GAIN 2.5
 
 /** Coefficients of a kernel's weights, zero from 2 reach + 2 on. */
@@ -54,8 +55,8 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** The taps of a symmetric kernel [half + 1], which end where K and B are below MILL_BLUR_LEAST of K's
- *  middle: flux has at most 0.06 of B.  0: they reach too far. */
+/** The taps of a symmetric kernel [half + 1], which end where K and B are below MILL_BLUR_LEAST of
+ *  K's middle: flux has at most 0.06 of B.  0: they reach too far. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -126,8 +127,8 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
   return mill_vec_fold_f32(sum);
 }
 
-/** Rows of a kernel at as many pixels from `first` on, into rows of to: value, d/d(velocity), labels;
- *  slope_ln 0: the value alone. */
+/** Rows of a kernel at as many pixels from `first` on, into rows of to: value, d/d(velocity),
+ *  labels; slope_ln 0: the value alone. */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,
                                 float *to)
@@ -161,16 +162,17 @@ MILL_BLOCK_FN void mill_taps_tile(const mill_model *m, const mill_taps *taps, do
     mill_taps_rows(MILL_TAPS / MILL_VEC_N_F32, m, taps, slope_ln, e, first, work, to);
 }
 
-/** Whether taps, and the zeros after them, are on the grid and not near its ends; low, high: the grid
- *  points of the first pixel and of the last. */
+/** Whether taps, and the zeros after them, are on the grid and not near its ends; low, high: the
+ *  grid points of the first pixel and of the last. */
 MILL_INLINE int mill_taps_inside(const mill_taps *taps, int low, int high, int n_grid)
 {
   return low >= taps->reach && low >= MILL_TAPS_END && high - taps->reach + MILL_TAPS <= n_grid &&
          high + MILL_TAPS_END + 1 < n_grid;
 }
 
-/** mill_block_template_row and mill_block_pixel_row of all rows at once.  0: not done, as the grid is
- *  not much finer than the pixels, the kernel too broad, or a pixel too near an end of the grid. */
+/** mill_block_template_row and mill_block_pixel_row of all rows at once.  0: not done, as the grid
+ *  is not much finer than the pixels, the kernel too broad, or a pixel too near an end of the
+ *  grid. */
 MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, const mill_segment *s,
                                         double vel_km_s, int half, mill_workspace *work)
 {

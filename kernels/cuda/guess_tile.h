@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The guess's products and transforms on a GPU: four templates a thread, in 16 bytes each.  Included
- *  by kernels/star/blocks/guess.h. */
+/** The guess's products and transforms on a GPU: four templates a thread, in 16 bytes each.
+ *  Included by kernels/star/blocks/guess.h. */
 #ifndef MILL_CUDA_GUESS_TILE_H
 #define MILL_CUDA_GUESS_TILE_H
 
@@ -61,8 +61,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
   mill_four_put(&zero, sum);
 }
 
-/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and one star,
- *  as on a CPU (kernels/cpu/guess_tile.h). */
+/** Add conj(D) T of n_block blocks at one frequency, for MILL_GUESS_TEMPLATES templates and one
+ *  star, as on a CPU (kernels/cpu/guess_tile.h). */
 MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
                                      float *const *to_star)
 {

@@ -2,7 +2,8 @@
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
  *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
  *  have a file each, which defines one of MILL_KERNEL_START, MILL_KERNEL_ANSWER (its name),
- *  MILL_KERNEL_WEIGH and MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
+ *  MILL_KERNEL_WEIGH and MILL_KERNEL_DIGEST before; cuda_rounds.cu defines MILL_KERNELS_SHORT and
+ *  has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round, the slots with a request form a list; in a
  *  pass over it, lane i works on entry first + i. */
@@ -330,8 +331,8 @@ static __global__ void __launch_bounds__(STAR_THREADS) star_weigh(device_view v,
 
 #endif
 #ifdef MILL_KERNEL_DIGEST
-/** Go on with the fit of a slot by its answer, or from its guess, to the next request.  A warp per lane,
- *  or per fresh slot. */
+/** Go on with the fit of a slot by its answer, or from its guess, to the next request.  A warp per
+ *  lane, or per fresh slot. */
 static __global__ void __launch_bounds__(DIGEST_THREADS, 16)
     round_digest(device_view v, int first, int is_fresh)
 {

@@ -66,7 +66,7 @@ typedef struct mill_fit_settings {
   double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */
   enum mill_epochs_kind epochs;      /**< exposures of a star that get a velocity of their own */
   double epoch_floor_km_s; /**< added to its error for the probability of a constant velocity */
-  int binaries;            /**< 1: a second star where its lines are seen (kernels/star/logic/pair.h) */
+  int binaries; /**< 1: a second star where its lines are seen (kernels/star/logic/pair.h) */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */

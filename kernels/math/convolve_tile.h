@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tiles of rotation and of the resolution matrix (kernels/star/blocks/template.h), none of them near an end
- *  of their row.  Each backend's convolve_tile.h (kernels/math/primitives.h) gives
+/** Tiles of rotation and of the resolution matrix (kernels/star/blocks/template.h), none of them
+ *  near an end of their row.  Each backend's convolve_tile.h (kernels/math/primitives.h) gives
  *
  *   MILL_ROTATE_TILE, MILL_RESOLVE_TILE  numbers of a tile
  *   MILL_ROTATE_ANYWHERE                 1: a rotation's tiles may also begin between whole ones

@@ -11,9 +11,10 @@
  *        MILL_END;
  *      }
  *
- *  Each has the model m, the star's slot, and *at, its place in the text; the places of the functions
- *  that it calls come after it.  So a slot in a device's memory knows where its star is, and one thread
- *  serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads", SenSys.
+ *  Each has the model m, the star's slot, and *at, its place in the text; the places of the
+ *  functions that it calls come after it.  So a slot in a device's memory knows where its star is,
+ *  and one thread serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads",
+ *  SenSys.
  *
  *  Nothing declared in such a function outlives MILL_ASK or MILL_CALL, which may stand in loops and
  *  conditions, but not in a switch, and once a line.  Places are 0 before the first call.

@@ -51,8 +51,8 @@ typedef struct mill_segment {
   float *guess;
   double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
   double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
-  /* model error (kernels/star/blocks/model_error.h): d and is have the part that is independent from
-   * pixel to pixel in them once it is fixed */
+  /* model error (kernels/star/blocks/model_error.h): d and is have the part that is independent
+   * from pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
   int n_share;           /**< segments that share it, once it is fixed */
   int n_error;           /**< rows of error in use */
@@ -141,8 +141,9 @@ MILL_HD static inline int mill_pair_offset(const mill_model *m, int i_arm)
   return j < 0 ? -1 : j + m->n_arm;
 }
 
-/** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a template
- *  as one with less noise, and so have the weight of one: n times that would outweigh the data. */
+/** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a
+ *  template as one with less noise, and so have the weight of one: n times that would outweigh the
+ *  data. */
 MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_segment *s)
 {
   if (m->set.likelihood != MILL_LIKE_MARGINAL)
@@ -180,7 +181,8 @@ MILL_HD static inline int mill_template_there(const mill_model *m, const mill_sl
   return slot->stored > 0 || mill_template_kept(m, slot);
 }
 
-/** Say whether the Jacobian that is asked next, of start i, is at the template that the guess chose. */
+/** Say whether the Jacobian that is asked next, of start i, is at the template that the guess
+ *  chose. */
 MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
 {
   const int k = slot->starts.label[i];

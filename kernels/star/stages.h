@@ -213,9 +213,9 @@ typedef struct mill_kept {
 /** Velocities of two stars differ by this at most, km/s: in contact they are slower. */
 #define MILL_PAIR_MOST_APART 500.0
 
-/** State of the fit of two stars (kernels/star/logic/pair.h).  Parameters of a star and its companion's:
- *  velocity, v sin i, labels, and for each arm ln of the ratio of the second star's template to
- *  that of the first one. */
+/** State of the fit of two stars (kernels/star/logic/pair.h).  Parameters of a star and its
+ *  companion's: velocity, v sin i, labels, and for each arm ln of the ratio of the second star's
+ *  template to that of the first one. */
 typedef struct mill_pair {
   int is_fitted; /**< parameters and priors are those of one of two stars */
   int star;      /**< 0, 1: whose parameters the requests' theta is */

@@ -14,8 +14,8 @@ enum {
   REACH = 12          /* of the filter, in coarse grid points */
 };
 
-/* Bins of the guess have at least the first number of grid points; what sampling folds into the lines
- * is below exp(-HIDDEN) of them. */
+/* Bins of the guess have at least the first number of grid points; what sampling folds into the
+ * lines is below exp(-HIDDEN) of them. */
 static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
 
 /* The filter passes frequencies up to the first, and stops from the second on, over 1/coarse step:

@@ -18,16 +18,17 @@
 
 typedef struct mill_pipeline mill_pipeline;
 
-/** Give the next star: 1 and *star, 0 at the end, or -code on failure.  The pipeline has *star until
- *  it gives it to the sink, or the run fails; arrays of pixels, unless they stay, and start until
- *  the next call (or the end of the run): from then on its slot has a copy. */
+/** Give the next star: 1 and *star, 0 at the end, or -code on failure.  The pipeline has *star
+ *  until it gives it to the sink, or the run fails; arrays of pixels, unless they stay, and start
+ *  until the next call (or the end of the run): from then on its slot has a copy. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
 /** For a source: wait until the pixels that stay of the stars that it gave before the last call of
  *  this may change.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
-/** Take a star that is finished, with its result and model; MILL_OK or a code, which ends the run. */
+/** Take a star that is finished, with its result and model; MILL_OK or a code, which ends the
+ *  run. */
 typedef int (*mill_result_sink)(void *context, mill_star *star);
 
 /** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
@@ -45,8 +46,8 @@ int mill_pipeline_create_several(const mill_library *lib, int n_lib,
                                  int n_slot, int n_thread, int want_models, mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
-/** Can a segment's wavelengths be fitted?  A source leaves out the segments that cannot: a star with
- *  one ends the run.
+/** Can a segment's wavelengths be fitted?  A source leaves out the segments that cannot: a star
+ *  with one ends the run.
  *
  *  Makes their wavelength set, which stays at least until the star that the source is preparing is
  *  in its slot.  Known wavelengths take microseconds, new ones about a millisecond of CPU for each

@@ -14,7 +14,8 @@ enum {
   ROUNDS_PER_CALL = 4,
   /** ... and at most where it does not, as long as too few have become free. */
   ROUNDS_PER_LOOP = 64,
-  /** Stars that a CPU starts together while others are under way: they share the guess's templates. */
+  /** Stars that a CPU starts together while others are under way: they share the guess's
+   *  templates. */
   START_TOGETHER = 16,
   /** Stars whose models come back together. */
   MODELS_PER_CALL = 64,

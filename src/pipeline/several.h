@@ -2,9 +2,9 @@
 /** Which of several libraries a star is fitted with, and which row is the star's.
  *
  *  A star stays in its slot.  All libraries guess, the first one last; then the star is fitted with
- *  the library whose guess is best and with those that tie with it, in their order.  Its row is that
- *  of the least mill_fit_result.excess, larger where the solution has HULL; the first of equal ones.
- *  So a row depends on its star alone.
+ *  the library whose guess is best and with those that tie with it, in their order.  Its row is
+ *  that of the least mill_fit_result.excess, larger where the solution has HULL; the first of
+ *  equal ones. So a row depends on its star alone.
  */
 #ifndef MILL_SEVERAL_H
 #define MILL_SEVERAL_H
@@ -40,8 +40,9 @@ typedef struct mill_contest {
 void mill_contest_begin(mill_contest *contest);
 
 /** Take the result of the library whose turn it was with the star in a slot.  *next: the library
- *  whose turn is next, and *limit the guess's chi-square up to which it fits; -1: star->result is the
- *  star's, with its models and epochs if contest->is_kept.  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+ *  whose turn is next, and *limit the guess's chi-square up to which it fits; -1: star->result is
+ *  the star's, with its models and epochs if contest->is_kept.  MILL_ERR_MEMORY,
+ *  MILL_ERR_BACKEND. */
 int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int *next,
                       double *limit);
 

@@ -15,8 +15,8 @@
 /** Templates are made at least this broad before they are taken at the pixels, in sigmas over
  *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than MILL_LARGEST_BLUR. */
 #define SHARPEST 0.9
-/** The same with a resolution matrix, which narrower templates would meet undersampled, and rows that
- *  are looked at for how broad it is. */
+/** The same with a resolution matrix, which narrower templates would meet undersampled, and rows
+ *  that are looked at for how broad it is. */
 #define SHARPEST_MATRIX 0.6
 enum { N_LOOK = 20 };
 
@@ -231,8 +231,8 @@ static void plan_sigma(const mill_member *m, const mill_raw_segment *raw, double
     *info |= MILL_INFO_LSF_NARROW;
 }
 
-/** Square of what an arm's line-spread function has beyond the templates, and of what it should have
- *  so that templates are broad enough for its pixels, both over wavelength. */
+/** Square of what an arm's line-spread function has beyond the templates, and of what it should
+ *  have so that templates are broad enough for its pixels, both over wavelength. */
 typedef struct blur_range {
   double least, wanted, last_aa;
 } blur_range;

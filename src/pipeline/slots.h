@@ -12,9 +12,9 @@
 #include "kernels/data/star.h"
 #include "src/pipeline/member.h"
 
-/** Memory of the backend for all of a star: its models, its mill_segment, its mill_slot, its pixels,
- *  its line-spread functions for each library, and the other arrays.  So the first two come back as
- *  one piece, segments and slot go up as one, the pixels as another. */
+/** Memory of the backend for all of a star: its models, its mill_segment, its mill_slot, its
+ *  pixels, its line-spread functions for each library, and the other arrays.  So the first two
+ *  come back as one piece, segments and slot go up as one, the pixels as another. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */
@@ -98,9 +98,9 @@ int mill_slots_create(const mill_member *member, int n_lib, int n_slot, int want
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star, which is borrowed, into slot i_slot, whose mill_slot may move.  The last library has
- *  the first turn; where there are others, it only guesses.  MILL_ERR_MEMORY where the backend has
- *  none for the star: the slot stays as it is.  MILL_ERR_RANGE (see mill_waveset_cache_get and
+/** Copy a star, which is borrowed, into slot i_slot, whose mill_slot may move.  The last library
+ *  has the first turn; where there are others, it only guesses.  MILL_ERR_MEMORY where the backend
+ *  has none for the star: the slot stays as it is.  MILL_ERR_RANGE (see mill_waveset_cache_get and
  *  mill_waveset_cache_deconv), MILL_ERR_BACKEND. */
 int mill_slots_load(mill_slots *slots, int i_slot, mill_star *star);
 
@@ -115,7 +115,8 @@ void mill_slots_free(mill_slots *slots, int i_slot);
 int mill_slots_count_active(const mill_slots *slots, int first, int n);
 
 /** Fetch the best-fit models, where they are wanted, and the epochs of the fitted stars in n slots:
- *  their star->model and star->result->epoch, until the next call.  The device is waited for once. */
+ *  their star->model and star->result->epoch, until the next call.  The device is waited for
+ *  once. */
 int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n);
 
 /** Model of a segment of the star in a slot, the only one of the last mill_slots_fetch. */

@@ -17,8 +17,8 @@ enum { NONE = -1 };
  *  templates: Gaussians reach some sigmas. */
 static const float LEAST_CONT = 1e-12f, LEAST_CONT_WIDE = 1e-17f;
 
-/** Pixels whose widths agree within the first, relative, have one solver for the templates' Gaussian;
- *  others several, from one sigma in pixels to the next, the last at most. */
+/** Pixels whose widths agree within the first, relative, have one solver for the templates'
+ *  Gaussian; others several, from one sigma in pixels to the next, the last at most. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 
 typedef struct entry {
@@ -570,7 +570,8 @@ static int plan_solvers(const entry *e, double templ_aa, double blur_ln, float *
   return (int)n_step + 1;
 }
 
-/** Solvers of n_diag diagonals and a blur into *made, whose deconv.solve is NULL after a failure. */
+/** Solvers of n_diag diagonals and a blur into *made, whose deconv.solve is NULL after a
+ *  failure. */
 static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
 {
   int err = MILL_OK;

@@ -5,8 +5,8 @@
  *  functions, masks, bins.  Segments with the same wavelengths share a set, and sets of about the
  *  same range share the templates of the initial guess (2 MB for an arm of DESI).  A slot holds the
  *  sets of its star.  The others stay until all sets together exceed a limit; then the least
- *  recently used leaves first.  So a run with one grid per spectrum needs memory for the stars under
- *  way only.
+ *  recently used leaves first.  So a run with one grid per spectrum needs memory for the stars
+ *  under way only.
  */
 #ifndef MILL_WAVESET_CACHE_H
 #define MILL_WAVESET_CACHE_H
@@ -63,9 +63,9 @@ void mill_waveset_cache_next(mill_waveset_cache *cache);
 /** Input and memory of a held set. */
 mill_waveset_view mill_waveset_cache_view(const mill_waveset_cache *cache, int id);
 
-/** Solvers for the Gaussian that the arm's templates carry, and one of sigma blur_ln in ln wavelength,
- *  for a resolution matrix of n_diag diagonals on these wavelengths, in memory of the backend that
- *  is the set's.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+/** Solvers for the Gaussian that the arm's templates carry, and one of sigma blur_ln in ln
+ *  wavelength, for a resolution matrix of n_diag diagonals on these wavelengths, in memory of the
+ *  backend that is the set's.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, double blur_ln,
                               mill_deconv *out);
 

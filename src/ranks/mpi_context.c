@@ -140,9 +140,9 @@ static int check_memory(void)
   return MILL_OK;
 }
 
-/* A launcher of another MPI, or one that does not know this one, starts tasks that are each a job of
- * one rank: they would do the same work, and wish to write the same output.  A script of a batch job
- * starts one on purpose, and is no step. */
+/* A launcher of another MPI, or one that does not know this one, starts tasks that are each a job
+ * of one rank: they would do the same work, and wish to write the same output.  A script of a
+ * batch job starts one on purpose, and is no step. */
 static int check_launcher(const mill_mpi *mpi)
 {
   static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",

@@ -42,8 +42,8 @@ int mill_refuse_existing(const char *path, int overwrite);
  *  file there is allowed, and an empty one.  MILL_ERR_USAGE. */
 int mill_refuse_foreign(const char *path, const char *option, const char *made);
 
-/** Does a file have to be unpacked before any of it can be read, so that opening it takes long?  By its
- *  name, which ends in .gz. */
+/** Does a file have to be unpacked before any of it can be read, so that opening it takes long?
+ *  By its name, which ends in .gz. */
 int mill_is_gz(const char *path);
 
 /** The last part of a path, without its folders; within path. */

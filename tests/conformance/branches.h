@@ -45,8 +45,8 @@ static inline void work_make(work_input *in, int kind)
     in->truth[i][WORK_PAR] = 6.5;
     made_star_fill(&in->lib, in->truth[i], work_sn[i], 1, &random, &in->star[i]);
   }
-  /* the second exposure of a star, at another velocity: its epochs are searched for far away, and it
-   * is fitted with both */
+  /* the second exposure of a star, at another velocity: its epochs are searched for far away, and
+   * it is fitted with both */
   static made_star moved;
   moved = in->star[1];
   in->truth[1][MILL_PAR_VRAD] += WORK_SHIFT;

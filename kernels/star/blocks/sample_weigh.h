@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The weights of a posterior's points: what they are enough for, and what a proposal learns of them. */
+/** The weights of a posterior's points: what they are enough for, and what a proposal learns of
+ *  them. */
 #ifndef MILL_SAMPLE_WEIGH_H
 #define MILL_SAMPLE_WEIGH_H
 
@@ -59,8 +60,8 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
   return v < 0 ? 0.0 : mill_part_u(m, slot, slot->best.end[MILL_PAR_VSINI] + (double)x[v]);
 }
 
-/** A part from the mean [n_free + 1] and covariance [n_free + 1][n_free + 1] of its points and of u;
- *  0: it has no axes. */
+/** A part from the mean [n_free + 1] and covariance [n_free + 1][n_free + 1] of its points and of
+ *  u; 0: it has no axes. */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
                                                 mill_part *to)
@@ -82,7 +83,8 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
 }
 
 /** A new part from a part of the proposal: means and covariance of the points by what it claims of
- *  their weights.  Returns its share of the weights; 0: there is none.  sample.sorted is work space.
+ *  their weights.  Returns its share of the weights; 0: there is none.  sample.sorted is work
+ *  space.
  */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is decided of a star between guess and fit: can it be fitted, which parameters are free, where
- *  does it start?
+/** What is decided of a star between guess and fit: can it be fitted, which parameters are free,
+ *  where does it start?
  */
 #ifndef MILL_ADMIT_H
 #define MILL_ADMIT_H
@@ -118,9 +118,9 @@ MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot,
   slot->result.guess_tie = chisq[n > MILL_GUESS_TIE ? MILL_GUESS_TIE : n - 1] + apart;
 }
 
-/** Where the guess's best template lowers the chi-square of a continuum alone by less than this, about
- *  half of what a star needs, the spectrum is hardly a star's: it has one brief start, unless its
- *  solution explains more (mill_fit_no_star). */
+/** Where the guess's best template lowers the chi-square of a continuum alone by less than this,
+ *  about half of what a star needs, the spectrum is hardly a star's: it has one brief start,
+ *  unless its solution explains more (mill_fit_no_star). */
 #define MILL_BRIEF_GAIN 25.0
 
 /** After preparation and guess; 0: the star is not fitted, and its status says why. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The way from a start to a minimum: polish, where it goes wrong a simplex, and the next method where
- *  one fails.
+/** The way from a start to a minimum: polish, where it goes wrong a simplex, and the next method
+ *  where one fails.
  */
 #ifndef MILL_DESCEND_H
 #define MILL_DESCEND_H
@@ -37,9 +37,9 @@ MILL_HD static inline void mill_rough_begin(const mill_model *m, mill_slot *slot
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Let the arm that has most of the star's lines lead, until the polish is near its end: its Jacobian
- *  costs a third of one of all arms, and leads there as well.  Not where the arms have velocities
- *  of their own. */
+/** Let the arm that has most of the star's lines lead, until the polish is near its end: its
+ *  Jacobian costs a third of one of all arms, and leads there as well.  Not where the arms have
+ *  velocities of their own. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0;
@@ -55,8 +55,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     slot->lead.arm = lead;
 }
 
-/** Begin a start with its method.  Starts after the first do without a simplex: several of them look
- *  around more cheaply. */
+/** Begin a start with its method.  Starts after the first do without a simplex: several of them
+ *  look around more cheaply. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = slot->best.have || slot->starts.brief ? MILL_OPT_LM : m->set.optimizer;
@@ -113,12 +113,12 @@ MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot 
   return 1;
 }
 
-/** hybrid inserts its short simplex where two steps in a row lead uphill, the second of which promised
- *  more than this: there F is not what its derivatives say. */
+/** hybrid inserts its short simplex where two steps in a row lead uphill, the second of which
+ *  promised more than this: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_PROMISE 1.0
 
-/** Have the last steps of hybrid's polish gone so wrong, in spite of what the first of them taught of
- *  the curvature, that the simplex should look around? */
+/** Have the last steps of hybrid's polish gone so wrong, in spite of what the first of them taught
+ *  of the curvature, that the simplex should look around? */
 MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
@@ -127,7 +127,8 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
 }
 
 /** Farther away, the same to these, where the start is already this near in largest steps of the
- *  polish, and F there is that of the solution and between these parts of what the curvature adds. */
+ *  polish, and F there is that of the solution and between these parts of what the curvature
+ *  adds. */
 #define MILL_BASIN_GAP   16.0
 #define MILL_BASIN_LESS  4.0
 #define MILL_BASIN_LEAST 0.5
@@ -147,8 +148,8 @@ MILL_HD static inline int mill_start_in_basin(const mill_model *m, const mill_sl
 
 /** A start repeats the best one when its next step leads to within this squared distance in errors
  *  of its solution and promises an F above it by less than that, and below it by no more than the
- *  other, all in units of the reduced chi-square: far from a minimum steps promise too much, but what
- *  F is at that place is known. */
+ *  other, all in units of the reduced chi-square: far from a minimum steps promise too much, but
+ *  what F is at that place is known. */
 #define MILL_REPEAT_GAP  0.25
 #define MILL_REPEAT_LESS 1.0
 
@@ -165,8 +166,8 @@ MILL_HD_CALLED static inline int mill_start_repeats(const mill_model *m, const m
           mill_start_in_basin(m, slot));
 }
 
-/** A start has lost when so many times what its next step promises would leave it above the best one
- *  by more than two minima that tie, after so many Jacobians of all arms. */
+/** A start has lost when so many times what its next step promises would leave it above the best
+ *  one by more than two minima that tie, after so many Jacobians of all arms. */
 #define MILL_RACE_PROMISE 10.0
 enum { MILL_RACE_JAC = 3 };
 
@@ -210,7 +211,8 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
   mill_polish_restart(m, slot, slot->theta);
 }
 
-/** Would a later start end where an earlier one did, or above the best?  Then F of its end is noted. */
+/** Would a later start end where an earlier one did, or above the best?  Then F of its end is
+ *  noted. */
 MILL_HD_CALLED static inline int mill_start_is_needless(const mill_model *m, mill_slot *slot)
 {
   double *end = &slot->starts.f[slot->starts.i];

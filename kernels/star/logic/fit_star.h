@@ -26,8 +26,8 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
   slot->fix_error = 1;
 }
 
-/** A start has ended, here or where an earlier one did: note its F, and of the first one how much it
- *  is to be doubted. */
+/** A start has ended, here or where an earlier one did: note its F, and of the first one how much
+ *  it is to be doubted. */
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;
@@ -127,8 +127,8 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** After the guess, and when the request has its answer in slot->eval: go on to the next request, or to
- *  the end of the star.  A star that is held answers its caller's requests alone. */
+/** After the guess, and when the request has its answer in slot->eval: go on to the next request,
+ *  or to the end of the star.  A star that is held answers its caller's requests alone. */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

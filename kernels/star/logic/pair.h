@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two stars in one spectrum (a double-lined binary, SB2), where the row's fit has left the lines of
- *  a second one.
+/** Two stars in one spectrum (a double-lined binary, SB2), where the row's fit has left the lines
+ *  of a second one.
  *
- *  The model is P a (T1(v1) + r T2(v2)), with the continuum functions of one star and r free in each
- *  arm.  Stars take turns: a turn polishes one star, whose Jacobians come with the companion's rows
- *  and those of ln r, kept at the place where they were made, so that the curvature of all
- *  parameters is known; the companion's are then at their best within an uncertainty of their
- *  place (a Schur complement), and F, gradient and curvature of the star are those of the fit of
- *  both.  A few turns end in the joint minimum, with the joint covariance.
+ *  The model is P a (T1(v1) + r T2(v2)), with the continuum functions of one star and r free in
+ *  each arm.  Stars take turns: a turn polishes one star, whose Jacobians come with the
+ *  companion's rows and those of ln r, kept at the place where they were made, so that the
+ *  curvature of all parameters is known; the companion's are then at their best within an
+ *  uncertainty of their place (a Schur complement), and F, gradient and curvature of the star are
+ *  those of the fit of both.  A few turns end in the joint minimum, with the joint covariance.
  *
  *  docs/science/numerics.md, "Two stars".
  */
@@ -19,12 +19,12 @@
 #include "kernels/star/logic/pair_row.h"
 
 /** Two stars are tried where the residuals' peak has this significance, or the lesser one where
- *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one, by the root of the reduced
- *  chi-square (of what MILL_PAIR_PEAK_WRONG and MILL_PAIR_SHARP are of: mill_pair_misled).  They are
- *  kept where they lower -2 ln L by MILL_PAIR_GAIN, in units of the reduced chi-square.  A first turn ends
- *  early that is further from half of that than so many times what the next step promises (later on
- *  once), or leads to lines too broad to become a star's, and has no more than MILL_PAIR_MOST_JAC
- *  Jacobians. */
+ *  v sin i is above MILL_PAIR_BROAD, km/s, as two lines make one broad one, by the root of the
+ *  reduced chi-square (of what MILL_PAIR_PEAK_WRONG and MILL_PAIR_SHARP are of: mill_pair_misled).
+ *  They are kept where they lower -2 ln L by MILL_PAIR_GAIN, in units of the reduced chi-square.
+ *  A first turn ends early that is further from half of that than so many times what the next step
+ *  promises (later on once), or leads to lines too broad to become a star's, and has no more than
+ *  MILL_PAIR_MOST_JAC Jacobians. */
 #define MILL_PAIR_PEAK_LEAST 4.0
 #define MILL_PAIR_PEAK_BROAD 3.0
 #define MILL_PAIR_PEAK_WRONG 2.5
@@ -50,8 +50,8 @@ enum {
   MILL_PAIR_MOST_JAC = 12
 };
 
-/** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a second
- *  one lowers F by their errors too. */
+/** Chi-square that one star leaves a pixel, without model error: where templates are wrong, a
+ *  second one lowers F by their errors too. */
 MILL_HD static inline double mill_pair_unit_of(const mill_slot *slot)
 {
   const double unit = slot->result.chisq_data / (double)slot->result.n_pix_tot;
@@ -150,9 +150,9 @@ MILL_HD_CALLED static inline void mill_pair_clear(mill_pair *p)
     p->flux[a][0] = p->flux[a][1] = 0.0;
 }
 
-/** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for the
- *  chi-square that they leave, or within a line's width of a star whose lines no companion there makes
- *  broader?  Not with epochs, which one star at one velocity fits as badly. */
+/** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for
+ *  the chi-square that they leave, or within a line's width of a star whose lines no companion
+ *  there makes broader?  Not with epochs, which one star at one velocity fits as badly. */
 MILL_HD static inline int mill_pair_misled(const mill_model *m, const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
@@ -196,8 +196,8 @@ MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot 
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
-/** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that settle
- *  them. */
+/** Before a turn of stars that move: scans for the velocities of their epochs, and Jacobians that
+ *  settle them. */
 MILL_RESUMABLE(mill_pair_epochs_look)
 {
   mill_pair *p = &slot->pair;

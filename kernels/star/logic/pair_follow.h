@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How a star's companion follows it: by the curvature of all parameters, each of the companion's is at
- *  its best for any step of the star (a Schur complement).
+/** How a star's companion follows it: by the curvature of all parameters, each of the companion's
+ *  is at its best for any step of the star (a Schur complement).
  *
  *  docs/science/numerics.md, "Two stars".
  */
@@ -10,7 +10,8 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of both. */
+/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of
+ *  both. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;
@@ -36,7 +37,8 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** Offsets move both stars: the sums of each, and their priors, among the companion's parameters. */
+/** Offsets move both stars: the sums of each, and their priors, among the companion's
+ *  parameters. */
 MILL_HD_CALLED static inline void mill_pair_join_offsets(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -101,8 +101,8 @@ MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slo
   }
 }
 
-/** Step from the point that steps start from to the Jacobian at slot->theta, and by how much half the
- *  gradient rises more along it than both curvatures say. */
+/** Step from the point that steps start from to the Jacobian at slot->theta, and by how much half
+ *  the gradient rises more along it than both curvatures say. */
 MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const mill_slot *slot,
                                                      double *step, double *rise)
 {

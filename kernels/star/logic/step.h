@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A step of the polish: damped, within the box, and held by the facets of hulls that it crosses. */
+/** A step of the polish: damped, within the box, and held by the facets of hulls that it
+ *  crosses. */
 #ifndef MILL_STEP_H
 #define MILL_STEP_H
 

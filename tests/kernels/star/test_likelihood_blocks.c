@@ -354,7 +354,8 @@ MILL_TEST(velocity_of_an_arm)
 
 enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
 
-/** F and derivatives of two stars whose rows are row[star]; star: whose parameters are the answer's. */
+/** F and derivatives of two stars whose rows are row[star]; star: whose parameters are the
+ *  answer's. */
 static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
                          mill_eval *eval, mill_pair *pair)
 {

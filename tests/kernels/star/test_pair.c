@@ -13,8 +13,8 @@ enum { OFFSET = 2 * NP + 1, N_ALL, ARM = 1 };
 static double both_centre[N_ALL], curve[N_ALL * N_ALL], single_f, peak_km_s = 130;
 static int peak_stands = 1;
 
-/** A star at 12 km/s and one at 95, v sin i of both resolved; correlations of 0.3 within a star, 0.2
- *  between stars and -0.4 with the ratio.  One star alone is worse by gain. */
+/** A star at 12 km/s and one at 95, v sin i of both resolved; correlations of 0.3 within a star,
+ *  0.2 between stars and -0.4 with the ratio.  One star alone is worse by gain. */
 static void make(double gain)
 {
   paraboloid(20, 1);

@@ -16,8 +16,8 @@ static void make(void)
   paraboloid(30, 8);
 }
 
-/** F = d H d (+ bend d_2^4 + hidden d_2^2), d in the inner parameters: value, gradient and curvature to
- *  slot->eval. */
+/** F = d H d (+ bend d_2^4 + hidden d_2^2), d in the inner parameters: value, gradient and
+ *  curvature to slot->eval. */
 static double answer(double bend)
 {
   double d[NP], f = 0;
@@ -85,8 +85,8 @@ MILL_TEST(a_minimum_inside_is_found)
   }
 }
 
-/* residuals times second derivatives, which Gauss and Newton leave out: without them steps overshoot
- * or creep */
+/* residuals times second derivatives, which Gauss and Newton leave out: without them steps
+ * overshoot or creep */
 MILL_TEST(a_wrong_curvature_is_learned)
 {
   static const double share[] = {-0.7, 1.5, 4, 30};
