@@ -173,9 +173,10 @@ static int identify(lamost *l, mill_catalog_row *row)
   MILL_CHECK(key_int32(l, "LMJD", &day));
   MILL_CHECK(key_text(l, "PLANID", plan, sizeof plan));
   MILL_CHECK(key_int32(l, "SPID", &spectrograph));
-  if (day >= 0 && plan[0] && spectrograph >= 0 && row->fiber >= 0)
-    snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
-             spectrograph, row->fiber);
+  if (day >= 0 && plan[0] && spectrograph >= 0 && row->fiber >= 0 &&
+      snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
+               spectrograph, row->fiber) >= (int)sizeof row->identifier)
+    row->identifier[0] = '\0'; /* then by file and row, as without these cards */
   return MILL_OK;
 }
 
