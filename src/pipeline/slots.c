@@ -617,7 +617,6 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
     const mill_slot_entry *e = &s->entry[i_slot[i]];
     char *const copy = s->piece[i].to;
     const mill_segment *segment = (const mill_segment *)(void *)(copy + e->model_bytes);
-    const mill_epoch *of = (const mill_epoch *)(void *)(copy + ((char *)e->epoch - e->memory.at));
     e->star->model = s->want_models ? model : NULL;
     for (int k = 0; k < e->n_segment && s->want_models; k++, segment++) {
       float *flux = (float *)(void *)(copy + ((char *)segment->model - e->memory.at));
@@ -626,8 +625,10 @@ int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n)
       *model++ = (mill_star_model){
           flux, mill_waveset_cache_view(s->member->waveset, e->plan[k].waveset).wave_aa};
     }
-    if (e->n_epoch > 0)
-      e->star->result->epoch = epoch;
+    if (e->n_epoch == 0)
+      continue;
+    const mill_epoch *of = (const mill_epoch *)(void *)(copy + ((char *)e->epoch - e->memory.at));
+    e->star->result->epoch = epoch;
     for (int k = 0; k < e->n_epoch; k++)
       *epoch++ = of[k].result;
   }
