@@ -122,8 +122,7 @@ MILL_HD static inline int mill_epochs_request(const mill_model *m, mill_slot *sl
       mill_epoch_ask(m, e, 3, e->search.v - h, h);
     n_asked += e->n;
   }
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->best.end[j];
+  mill_go_to_best(m, slot);
   return n_asked > 0;
 }
 

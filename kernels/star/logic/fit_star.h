@@ -52,13 +52,6 @@ MILL_HD_CALLED static inline int mill_starts_compare(const mill_model *m, mill_s
          mill_has_model_error(m, slot);
 }
 
-/** The solution in slot->theta. */
-MILL_HD static inline void mill_go_to_best(const mill_model *m, mill_slot *slot)
-{
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->best.end[j];
-}
-
 /** Take the last step back where it led uphill: it was not evaluated before. */
 MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
 {

@@ -148,4 +148,11 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
   return f;
 }
 
+/** Copy the solution to slot->theta, where the next request is evaluated. */
+MILL_HD static inline void mill_go_to_best(const mill_model *m, mill_slot *slot)
+{
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->best.end[j];
+}
+
 #endif

@@ -27,8 +27,7 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
 {
   const int n = slot->profile.n_vel;
   const double step = (n == MILL_N_PROFILE ? 0.5 : MILL_PROFILE_FEW_STEP) * slot->profile.width;
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->best.end[j];
+  mill_go_to_best(m, slot);
   for (int i = 0; i < MILL_N_PROFILE; i++)
     slot->profile.vel[i] =
         i < n ? slot->best.end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
