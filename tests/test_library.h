@@ -18,7 +18,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/data/library.h"
 #include "kernels/math/rbf.h"
-#include "src/libraries/emulator.h"
+#include "src/pipeline/emulator.h"
 
 /* xorshift64*: the same numbers on every machine, in [-1, 1) */
 static inline double test_library_random(uint64_t *state)

@@ -5,7 +5,7 @@
 #define MILL_TRAIN_FILE_H
 
 #include "kernels/data/library.h"
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 
 /** Write the states of the arms under a temporary name, then path; a file that is there must be a
  *  checkpoint too.

@@ -13,7 +13,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
 #include "kernels/particles/particles.h"
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
 #include "src/run/crossover.h"
 #include "src/system/blas_threads.h"

@@ -17,7 +17,7 @@
 #include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_labels.h"
+#include "src/train/train_labels.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"

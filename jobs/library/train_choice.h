@@ -3,7 +3,7 @@
 #ifndef MILL_TRAIN_CHOICE_H
 #define MILL_TRAIN_CHOICE_H
 
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 
 /** Neurons of the hidden layers of a text as 256,256,200, into n_hidden and width.
  *  MILL_ERR_USAGE names the option (without its dashes). */

@@ -7,7 +7,7 @@
 #include "io/library/grid_file.h"
 #include "jobs/library/library_train.h"
 #include "kernels/data/library.h"
-#include "src/libraries/train_arm.h"
+#include "src/train/train_arm.h"
 
 /** All borrowed. */
 typedef struct mill_train_networks {

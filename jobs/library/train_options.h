@@ -4,7 +4,7 @@
 #define MILL_TRAIN_OPTIONS_H
 
 #include "jobs/options/option_table.h"
-#include "src/libraries/train_arm.h"
+#include "src/train/train_arm.h"
 
 /** Kinds of emulators; all but networks are made by scripts/library/train.py, which also makes the
  *  library of trained networks.  What only that uses is checked and left to it. */

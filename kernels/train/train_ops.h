@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The arithmetic of training a network on one rank, as one table of functions: the CPU's, and a
- *  GPU's (kernels/cuda/train_cuda.cu).  src/libraries/train_network.c is written over this table.
+ *  GPU's (kernels/cuda/train_cuda.cu).  src/train/train_network.c is written over this table.
  *
  *  Matrices are row-major float32.
  */

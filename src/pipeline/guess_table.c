@@ -12,54 +12,7 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
-#include "src/libraries/emulator.h"
-
-_Static_assert((int)MILL_HALF_LANE == (int)MILL_EMULATOR_LANE,
-               "templates come in the groups of the table");
-
-/** Continuum functions whose sums are made in one pass. */
-enum { TILE = 5 };
-
-/** Inputs of a set of bins from one arm, and its outputs. */
-typedef struct fill_task {
-  int nk, pitch;      /**< continuum functions, and with padding to whole tiles */
-  int half, n, width; /**< bins on each side; of the data; all */
-  const mill_guess_arm *bins;
-  long first;           /**< index of the first of all in bins; may lie before it */
-  const double *basis;  /**< [width][pitch] continuum functions */
-  const double *factor; /**< [nk][nk] Cholesky factor of their normal matrix */
-  float *templ;         /**< [width][MILL_GUESS_LANE] of one group */
-} fill_task;
-
-/** Templates of one group that are transformed. */
-typedef struct transform_task {
-  int n, n_block, n_kept; /**< length, blocks, bins of the data in a block */
-  int width;
-  const float *root;
-  const float *from; /**< [width][MILL_GUESS_LANE] */
-  float *work;       /**< [n][2][MILL_GUESS_LANE] */
-  float *to;         /**< [n][n_block][2][MILL_GUESS_LANE] */
-} transform_task;
-
-/** An arm's templates rotated and averaged into bins. */
-typedef struct rotate_task {
-  int n_pix, n_bin, half;
-  const double *kernel;   /**< [half + 1] */
-  const mill_lanes *flux; /**< [n_pix] */
-  const int *bin;         /**< [n_pix] */
-  mill_lanes *sum;        /**< [n_bin] */
-} rotate_task;
-
-static int bin_count(const fill_task *f, int i)
-{
-  const long b = f->first + i;
-  return b >= 0 && b < f->bins->n_bin ? f->bins->count[b] : 0;
-}
-
-_Static_assert(TILE == 5, "guess_lanes_impl.h writes these sums out");
-
-#define LANES_IMPL "src/pipeline/guess_lanes_impl.h"
-#include "src/libraries/lanes_impl.h"
+#include "src/pipeline/emulator.h"
 
 void mill_guess_table_clear(mill_guess_table *table)
 {
@@ -84,7 +37,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
   int failed = MILL_OK;
   const mill_arm *arm = &lib->arm[i_arm];
   const int n_rotation = lib->n_guess_vsini, n_bin = bins->n_bin;
-  const int n_group = (lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
+  const int n_group = (lib->n_guess + MILL_LANE - 1) / MILL_LANE;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < n_group * n_rotation; i++) {
     const int g = i / n_rotation, v = i % n_rotation;
@@ -102,21 +55,19 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
       failed = code;
       continue;
     }
-    const rotate_task task = {.n_pix = arm->n_pix,
-                              .n_bin = n_bin,
-                              .half = half,
-                              .kernel = kernel,
-                              .flux = flux + (size_t)g * (size_t)arm->n_pix,
-                              .bin = bin,
-                              .sum = sum};
-    MILL_LANES_BEST(rotate_and_bin)(&task);
-    for (int q = 0; q < MILL_HALF_LANE && g * MILL_HALF_LANE + q < lib->n_guess; q++) {
-      const int t = (g * MILL_HALF_LANE + q) * n_rotation + v;
-      double *mean = bins->mean + (size_t)(t / MILL_HALF_LANE) * (size_t)n_bin * MILL_HALF_LANE +
-                     t % MILL_HALF_LANE;
+    const mill_lanes_rotation task = {.n_pix = arm->n_pix,
+                                      .half = half,
+                                      .kernel = kernel,
+                                      .flux = flux + (size_t)g * (size_t)arm->n_pix,
+                                      .bin = bin,
+                                      .sum = sum};
+    mill_lanes_rotate(&task);
+    for (int q = 0; q < MILL_LANE && g * MILL_LANE + q < lib->n_guess; q++) {
+      const int t = (g * MILL_LANE + q) * n_rotation + v;
+      mill_lanes *mean = bins->mean + (size_t)(t / MILL_LANE) * (size_t)n_bin;
       for (int b = 0; b < n_bin; b++)
         if (bins->count[b] > 0)
-          mean[(size_t)b * MILL_HALF_LANE] = sum[b].v[q / 4][q % 4] / (double)bins->count[b];
+          mean[b].v[t % MILL_LANE / 4][t % 4] = sum[b].v[q / 4][q % 4] / (double)bins->count[b];
     }
     mill_free(sum);
   }
@@ -171,7 +122,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
   table->n_fourier = (int)mill_guess_fourier_length(2.0 * table->half + 1.0);
   MILL_TRY(MILL_ALLOC(table->n_fourier, &table->root));
   mill_fourier_roots(table->n_fourier, table->root);
-  const size_t n_group = (size_t)(lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
+  const size_t n_group = (size_t)(lib->n_guess + MILL_LANE - 1) / MILL_LANE;
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
     const int n = arm->n_pix;
@@ -186,8 +137,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
     MILL_TRY(MILL_ALLOC(n_group * (size_t)n, &flux));
     MILL_TRY(MILL_ALLOC(n, &bin));
     MILL_TRY(MILL_ALLOC(bins->n_bin, &bins->count));
-    MILL_TRY(
-        MILL_ALLOC((size_t)table->n_group * (size_t)bins->n_bin * MILL_GUESS_LANE, &bins->mean));
+    MILL_TRY(MILL_ALLOC((size_t)table->n_group * (size_t)bins->n_bin * 2, &bins->mean));
     for (int i = 0; i < n; i++) {
       bin[i] = (int)(bin_of(arm->ln_wave0 + (double)i * arm->ln_step, step) - bins->bin0);
       bins->count[bin[i]]++;
@@ -257,8 +207,9 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
 {
   int err = MILL_OK;
   const double step = table->ln_step;
+  const mill_guess_arm *arm = &table->arm[range->arm];
   const int nk = range->n_cont, half = table->half, n_fourier = table->n_fourier;
-  const int pitch = (nk + TILE - 1) / TILE * TILE;
+  const int pitch = (nk + MILL_LANES_TILE - 1) / MILL_LANES_TILE * MILL_LANES_TILE;
   const long bin0 = range->bin0;
   const int n = range->n_bin, width = n + 2 * half;
   const size_t n_normal = (size_t)width * MILL_GUESS_LANE,
@@ -279,19 +230,21 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
     for (int k = 0; k < nk; k++)
       basis[(size_t)i * (size_t)pitch + (size_t)k] = mill_continuum(set->continuum, nk, k, x);
   }
-  const fill_task task = {.nk = nk,
-                          .pitch = pitch,
-                          .half = half,
-                          .n = n,
-                          .width = width,
-                          .bins = &table->arm[range->arm],
-                          .first = bin0 - half - table->arm[range->arm].bin0,
-                          .basis = basis,
-                          .factor = normal};
+  const mill_lanes_fill task = {.nk = nk,
+                                .pitch = pitch,
+                                .half = half,
+                                .n = n,
+                                .width = width,
+                                .n_bin = arm->n_bin,
+                                .count = arm->count,
+                                .mean = arm->mean,
+                                .first = bin0 - half - arm->bin0,
+                                .basis = basis,
+                                .factor = normal};
   /* bins are full for all templates or for none, so one matrix serves them all */
   memset(normal, 0, sizeof normal);
   for (int i = half; i < half + n; i++)
-    for (int k = 0; k < nk && bin_count(&task, i) > 0; k++)
+    for (int k = 0; k < nk && mill_lanes_count(&task, i) > 0; k++)
       for (int l = 0; l <= k; l++)
         normal[k * nk + l] += basis[(size_t)i * (size_t)pitch + (size_t)k] *
                               basis[(size_t)i * (size_t)pitch + (size_t)l];
@@ -302,19 +255,19 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
   const size_t n_group_number = mill_guess_table_numbers(table, range) / (size_t)table->n_group;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int g = 0; g < table->n_group; g++) {
-    fill_task fill = task;
+    mill_lanes_fill fill = task;
     fill.templ = own + (size_t)omp_get_thread_num() * n_own;
     for (int i = 0; i < 2; i++)
-      MILL_LANES_BEST(fill_half)(&fill, 2 * g + i);
-    const transform_task transform = {.n = n_fourier,
-                                      .n_block = range->n_block,
-                                      .n_kept = n_fourier - 2 * half,
-                                      .width = width,
-                                      .root = table->root,
-                                      .from = fill.templ,
-                                      .work = fill.templ + n_normal,
-                                      .to = templ + (size_t)g * n_group_number};
-    MILL_LANES_BEST(transform_group)(&transform);
+      mill_lanes_fill_half(&fill, 2 * g + i);
+    const mill_lanes_transform transform = {.n = n_fourier,
+                                            .n_block = range->n_block,
+                                            .n_kept = n_fourier - 2 * half,
+                                            .width = width,
+                                            .root = table->root,
+                                            .from = fill.templ,
+                                            .work = fill.templ + n_normal,
+                                            .to = templ + (size_t)g * n_group_number};
+    mill_lanes_transform_group(&transform);
   }
 done:
   mill_free(basis);

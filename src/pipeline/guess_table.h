@@ -10,19 +10,15 @@
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
-#include "kernels/star/slot.h"
-
-/** Means are kept in groups of this many templates, side by side; two groups make one of
- *  the backend's. */
-enum { MILL_HALF_LANE = MILL_GUESS_LANE / 2 };
+#include "kernels/cpu/lanes.h"
 
 /** An arm's templates over all bins that its grid reaches: they have one origin, so
  *  that every wavelength set takes a range of the same means. */
 typedef struct mill_guess_arm {
   long bin0; /**< floor(ln wavelength / ln_step) of the first */
   int n_bin;
-  int *count;   /**< [n_bin] grid points in a bin, owned */
-  double *mean; /**< [2 n_group][n_bin][MILL_HALF_LANE], 0 beyond n_templ, owned */
+  int *count;       /**< [n_bin] grid points in a bin, owned */
+  mill_lanes *mean; /**< [2 n_group][n_bin], 0 beyond n_templ, owned */
 } mill_guess_arm;
 
 typedef struct mill_guess_table {

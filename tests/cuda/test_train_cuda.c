@@ -10,7 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 #include "kernels/gpu.h"
 
 /* no multiple of a warp or a block; the last batch is smaller */

@@ -29,7 +29,7 @@ static void begin(int n_label, int n_exposure, int with_matrix, double sn)
   begin_with(MILL_EMULATOR_MLP, n_label, n_exposure, with_matrix, sn);
 }
 
-/** Of every kind; tests/src/libraries compares the emulators that made_template has with the
+/** Of every kind; tests/src/pipeline compares the emulators that made_template has with the
  *  definitions of splines and of radial functions. */
 static const int emulators[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF};
 

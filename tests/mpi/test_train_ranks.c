@@ -7,7 +7,7 @@
 #include <mpi.h>
 
 #include "kernels/base/error.h"
-#include "src/libraries/train_arm.h"
+#include "src/train/train_arm.h"
 #include "src/system/blas_threads.h"
 
 enum { N_MODEL = 90, N_TRAIN = 77, N_PIX = 60, N_LABEL = 2, N_WIDE = 12 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/emulator.h"
+#include "src/pipeline/emulator.h"
 
 #include <math.h>
 #include <omp.h>
@@ -11,34 +11,17 @@
 #include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 
-_Static_assert(MILL_EMULATOR_LANE == 8, "the sums of emulator_lanes_impl.h are written out");
-
-/** Pixels whose sums are made in one pass over a layer's weights. */
-enum { PIXELS = 4, PIXEL_BLOCK = 64 };
-
-/** A layer for groups of templates: what goes in [n_group][n_in], what comes out
- *  [n_group][n_out]. */
-typedef struct layer_task {
-  int n_in, n_out, n_group;
-  const float *weight, *bias;
-  const mill_lanes *in;
-  mill_lanes *out;
-} layer_task;
-
-#define LANES_IMPL "src/libraries/emulator_lanes_impl.h"
-#include "src/libraries/lanes_impl.h"
-
 /** One layer, by threads over blocks of its outputs. */
-static int layer_product(const layer_task *task, int n_thread)
+static int layer_product(const mill_lanes_layer *task, int n_thread)
 {
   int err = MILL_OK;
-  const int n_block = (task->n_out + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
-  const size_t n_weight = (size_t)PIXELS * (size_t)task->n_in;
+  const int n_block = (task->n_out + MILL_LANES_BLOCK - 1) / MILL_LANES_BLOCK;
+  const size_t n_weight = (size_t)MILL_LANES_PIXELS * (size_t)task->n_in;
   double *weight = NULL;
   MILL_TRY(MILL_ALLOC((size_t)n_thread * n_weight, &weight));
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int block = 0; block < n_block; block++)
-    MILL_LANES_BEST(layer_block)(task, block, weight + (size_t)omp_get_thread_num() * n_weight);
+    mill_lanes_layer_block(task, block, weight + (size_t)omp_get_thread_num() * n_weight);
 done:
   mill_free(weight);
   return err;
@@ -65,7 +48,7 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
 {
   int err = MILL_OK;
   const mill_emulator *e = &lib->arm[i_arm].emulator;
-  const int n_group = (n + MILL_EMULATOR_LANE - 1) / MILL_EMULATOR_LANE, n_front = e->n_in[0];
+  const int n_group = (n + MILL_LANE - 1) / MILL_LANE, n_front = e->n_in[0];
   mill_lanes *x = NULL, *y = NULL;
   double *front = NULL;
   MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
@@ -77,23 +60,23 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
                    front + (size_t)t * MILL_MAX_WIDTH);
   for (int t = 0; t < n; t++)
     for (int k = 0; k < n_front; k++)
-      x[t / MILL_EMULATOR_LANE * n_front + k].v[t % MILL_EMULATOR_LANE / 4][t % 4] =
+      x[t / MILL_LANE * n_front + k].v[t % MILL_LANE / 4][t % 4] =
           front[(size_t)t * MILL_MAX_WIDTH + (size_t)k];
   for (int l = 0; l < e->n_layer; l++) {
     const int last = l == e->n_layer - 1;
-    const layer_task task = {.n_in = e->n_in[l],
-                             .n_out = e->n_out[l],
-                             .n_group = n_group,
-                             .weight = e->weight[l],
-                             .bias = e->bias[l],
-                             .in = x,
-                             .out = last ? flux : y};
+    const mill_lanes_layer task = {.n_in = e->n_in[l],
+                                   .n_out = e->n_out[l],
+                                   .n_group = n_group,
+                                   .weight = e->weight[l],
+                                   .bias = e->bias[l],
+                                   .in = x,
+                                   .out = last ? flux : y};
     MILL_TRY(layer_product(&task, n_thread));
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
     for (int i = 0; i < n_value; i++) {
-      const int n_lane = n - i / task.n_out * MILL_EMULATOR_LANE; /* the others have no exp */
-      for (int q = 0; q < MILL_EMULATOR_LANE; q++) {
+      const int n_lane = n - i / task.n_out * MILL_LANE; /* the others have no exp */
+      for (int q = 0; q < MILL_LANE; q++) {
         const double z = task.out[i].v[q / 4][q % 4];
         task.out[i].v[q / 4][q % 4] = q >= n_lane   ? last && e->log_flux
                                       : !last       ? z / (1.0 + exp(-z))

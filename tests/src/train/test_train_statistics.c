@@ -4,7 +4,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_statistics.h"
+#include "src/train/train_statistics.h"
 #include "reference/train.h" /* made in the build folder by tests/reference/make_train.py */
 
 /* as make_train.py has them */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/train_statistics.h"
+#include "src/train/train_statistics.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_work.h"
+#include "src/train/train_work.h"
 #include "src/system/random.h"
 
 /* purposes of the random numbers: "init", "shuf" */

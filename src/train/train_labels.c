@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/train_labels.h"
+#include "src/train/train_labels.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/train_work.h"
+#include "src/train/train_work.h"
 
 #include <limits.h>
 #include <string.h>

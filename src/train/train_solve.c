@@ -10,8 +10,8 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_network.h"
-#include "src/libraries/train_work.h"
+#include "src/train/train_network.h"
+#include "src/train/train_work.h"
 
 /* Ridges tried, as parts of the mean square of what goes into the layer. */
 static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};

@@ -4,7 +4,7 @@
 #ifndef MILL_TRAIN_WORK_H
 #define MILL_TRAIN_WORK_H
 
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 
 typedef struct mill_train_team {
   const mill_train_ops *ops;

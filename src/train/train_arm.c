@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "src/libraries/train_arm.h"
+#include "src/train/train_arm.h"
 
 #include <float.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/libraries/train_statistics.h"
+#include "src/train/train_statistics.h"
 #include "src/system/random.h"
 
 enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };

@@ -4,7 +4,7 @@
 #ifndef MILL_TRAIN_ARM_H
 #define MILL_TRAIN_ARM_H
 
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 
 /** Unit of a pixel's residual. */
 enum mill_train_unit {

@@ -6,7 +6,7 @@
 #include <mpi.h>
 
 #include "kernels/base/error.h"
-#include "src/libraries/train_network.h"
+#include "src/train/train_network.h"
 #include "reference/train.h" /* made in the build folder by tests/reference/make_train.py */
 
 /* as make_train.py has them */
