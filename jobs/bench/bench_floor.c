@@ -11,6 +11,7 @@
 #include "kernels/math/rbf.h"
 #include "kernels/star/slot.h"
 #include "src/pipeline/guess_table.h"
+#include "src/stars/line_spread.h"
 
 /* ---- sizes of the stars ---- */
 
@@ -23,10 +24,7 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
   for (int i = 0; i < star->n_segment; i++) {
     const mill_raw_segment *s = &star->segment[i];
     const int64_t n = s->n_pix;
-    const int convolves =
-        set->resolution != MILL_RES_NONE && lib->arm[s->arm].template_sigma_aa >= 0.0;
-    const int matrix = convolves && s->resolution && s->n_diag > 0;
-    const int sigma = convolves && !matrix && s->sigma_aa;
+    const enum mill_lsf_use use = mill_lsf_use_of(lib, set, s);
     shape->arm[s->arm].n_star += !(seen >> s->arm & 1);
     seen |= 1u << s->arm;
     shape->arm[s->arm].n_segment++;
@@ -34,11 +32,11 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
     shape->arm[s->arm].n_guess_bin +=
         (int64_t)floor(log(s->wave_aa[n - 1]) / bin) - (int64_t)floor(log(s->wave_aa[0]) / bin) + 1;
     shape->arm[s->arm].raw_bytes += n * (s->mask ? 12 : 8);
-    if (matrix) {
+    if (use == MILL_LSF_BY_MATRIX) {
       shape->arm[s->arm].n_res += n * s->n_diag;
       shape->arm[s->arm].raw_bytes += n * s->n_diag * 4;
     }
-    if (sigma) {
+    if (use == MILL_LSF_BY_SIGMA) {
       /* five weights a pixel at least: fewer make no Gaussian */
       shape->arm[s->arm].n_res += n * 5;
       shape->arm[s->arm].raw_bytes += n * 4;

@@ -10,13 +10,14 @@
 enum { LIST_SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
 
 /* The names of arms, a bit for each. */
-static void list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZE])
+static const char *list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZE])
 {
   size_t n = 0;
   list[0] = '\0';
   for (int a = 0; a < lib->n_arm; a++)
     if (arms & 1u << a)
       n += (size_t)snprintf(list + n, LIST_SIZE - n, "%s%s", n > 0 ? ", " : "", lib->arm[a].name);
+  return list;
 }
 
 /* Wavelengths where the library has none: what they would be in another unit. */
@@ -55,41 +56,41 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
 {
   const char *path = c->inputs->file[left->i_file].path;
   const int lsf = c->config->lsf;
-  char no_lsf[LIST_SIZE], outside[LIST_SIZE];
-  if (c->i_file != left->i_file) {
-    c->i_file = left->i_file;
-    c->told_no_lsf = c->told_outside = c->told_odd_lsf = c->told_shifted = 0;
-    c->told_beyond = 0;
+  char arms[LIST_SIZE];
+  unsigned fresh[MILL_N_COMPLAINT], any = 0;
+  for (int why = 0; why < MILL_N_COMPLAINT; why++)
+    any |= left->arms[why];
+  if (!any)
+    return;
+  if (c->i_file != left->i_file)
+    memset(c->told, 0, sizeof c->told);
+  c->i_file = left->i_file;
+  for (int why = 0; why < MILL_N_COMPLAINT; why++) {
+    fresh[why] = left->arms[why] & ~c->told[why];
+    c->told[why] |= left->arms[why];
   }
-  list_arms(c->lib, left->no_lsf & ~c->told_no_lsf, no_lsf);
-  list_arms(c->lib, left->outside & ~c->told_outside, outside);
-  if (no_lsf[0])
+  if (fresh[MILL_NO_LSF])
     mill_log_warning("%s: no %s, which the library %s needs, in arm %s: skipped (set "
                      "resolving_power, or lsf: off to fit without)",
                      path,
                      lsf == MILL_LSF_MATRIX  ? "resolution matrix"
                      : lsf == MILL_LSF_SIGMA ? "sigma of the line-spread function"
                                              : "resolution matrix or other line-spread function",
-                     c->lib->path, no_lsf);
-  if (outside[0])
+                     c->lib->path, list_arms(c->lib, fresh[MILL_NO_LSF], arms));
+  if (fresh[MILL_OUTSIDE])
     mill_log_warning("%s: outside the library %s, skipped: arm %s (%s)", path, c->lib->path,
-                     outside, left->reason);
-  if (left->beyond && !c->told_beyond)
+                     list_arms(c->lib, fresh[MILL_OUTSIDE], arms), left->reason);
+  if (fresh[MILL_BEYOND])
     complain_of_range(c, path, left);
-  if (left->odd_lsf & ~c->told_odd_lsf)
+  if (fresh[MILL_ODD_LSF])
     mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
                      "%.3g A wide: implausible for a spectrograph; check its unit",
                      path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
-  if (left->shifted & ~c->told_shifted)
+  if (fresh[MILL_SHIFTED])
     mill_log_warning(
         "%s: the resolution matrix moves light by %.1f pixels, and so velocities: are its "
         "diagonals in the order of DESI?",
         path, left->shift_pix);
-  c->told_no_lsf |= left->no_lsf;
-  c->told_outside |= left->outside;
-  c->told_odd_lsf |= left->odd_lsf;
-  c->told_shifted |= left->shifted;
-  c->told_beyond |= left->beyond;
 }
 
 void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result)

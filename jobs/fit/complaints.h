@@ -7,25 +7,32 @@
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
 
-/** Arms of a row that cannot be fitted, by reason; a bit for each arm. */
+/** Why arms of a row cannot be fitted, or are suspect. */
+enum mill_complaint {
+  MILL_NO_LSF,  /**< no line-spread function, which the library needs */
+  MILL_OUTSIDE, /**< outside the library */
+  MILL_BEYOND,  /**< a channel lies beyond all arms: bit 0 */
+  MILL_ODD_LSF, /**< no spectrograph has such a sigma */
+  MILL_SHIFTED, /**< the resolution matrix moves light */
+  MILL_N_COMPLAINT
+};
+/** Such arms of a row. */
 typedef struct mill_left_out {
-  unsigned no_lsf, outside, odd_lsf, shifted;
-  int beyond;               /**< a channel lies beyond all arms: */
-  double first_aa, last_aa; /**< its range, of the last such one */
-  /** where no spectrograph has such a sigma: it, its wavelength and the width of pixels */
-  double sigma_aa, sigma_wave_aa, pixel_aa;
-  double shift_pix; /**< by which a matrix moves light, of the last such arm */
-  int i_file;       /**< of the catalog, of the last of them */
-  char reason[512]; /**< why outside, of the last such arm */
+  unsigned arms[MILL_N_COMPLAINT]; /**< a bit for each arm */
+  int i_file;                      /**< of the catalog, of the last of them */
+  /* of the last arm of a kind */
+  double first_aa, last_aa;                 /**< BEYOND: the channel's range */
+  double sigma_aa, sigma_wave_aa, pixel_aa; /**< ODD_LSF: where, and the width of pixels */
+  double shift_pix;                         /**< SHIFTED: by how much */
+  char reason[512];                         /**< OUTSIDE: why */
 } mill_left_out;
 
 typedef struct mill_complaints {
   const mill_config *config;
   const mill_library *lib;
   const mill_inputs *inputs;
-  int i_file; /**< file of the warnings so far; -1: none yet */
-  unsigned told_no_lsf, told_outside, told_odd_lsf, told_shifted;
-  int told_beyond;
+  int i_file;                      /**< file of the warnings so far; -1: none yet */
+  unsigned told[MILL_N_COMPLAINT]; /**< of which arms */
 } mill_complaints;
 
 /** Warn about a row's arms, unless this file had the same warning. */

@@ -1,48 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/lsf_hint.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"
-#include "src/system/order.h"
+#include "src/stars/line_spread.h"
 #include "src/system/log.h"
 
-/* pixels looked at, and the one in order of width below which a tenth of them are */
-enum { N_LOOK = 20, I_TENTH = 2 };
-
-enum { MOST_SEEN = 1000 /* segments of a rank, for a look takes as long as filling a slot */ };
-
-/* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
-static double row_width(const mill_raw_segment *s, int i)
-{
-  double sum, square;
-  mill_sum_row(s->n_diag, s->n_pix, s->resolution, i, &sum, &square);
-  return square > 0.0 ? sum * sum / (2.0 * sqrt(M_PI) * square) : (double)NAN;
-}
-
-double mill_lsf_width(const mill_raw_segment *s)
-{
-  const int is_matrix = s->resolution && s->n_diag > 0;
-  const int edge = is_matrix ? s->n_diag / 2 : 0;
-  const int n_whole = s->n_pix - 2 * edge;
-  double width[N_LOOK];
-  int n = 0;
-  for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
-    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const int left = i > 0 ? i - 1 : 0, right = i < s->n_pix - 1 ? i + 1 : i;
-    const double pixel_aa = (s->wave_aa[right] - s->wave_aa[left]) / (double)(right - left);
-    const double sigma = is_matrix ? pixel_aa * row_width(s, i) : (double)s->sigma_aa[i];
-    if (isfinite(sigma) && sigma > 0.0)
-      width[n++] = sigma;
-  }
-  if (n <= I_TENTH)
-    return (double)NAN;
-  qsort(width, (size_t)n, sizeof *width, mill_by_double);
-  return width[n * I_TENTH / N_LOOK];
-}
+/* Segments of a rank, for a look takes as long as filling a slot. */
+enum { MOST_SEEN = 1000 };
 
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_raw_segment *segment)

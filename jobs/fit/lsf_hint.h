@@ -15,11 +15,6 @@ typedef struct mill_narrow_widths {
   int n_seen;
 } mill_narrow_widths;
 
-/** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
- *  its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
- *  neither. */
-double mill_lsf_width(const mill_raw_segment *segment);
-
 /** Count a segment that is narrower than the templates of its arm, unless it is one of very
  *  many. */
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,

@@ -2,122 +2,51 @@
 #include "jobs/fit/stars.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
-#include "kernels/star/blocks/prepare.h"
+#include "src/stars/epochs.h"
+#include "src/stars/line_spread.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5; /* pixels; DESI's is below 0.1 */
-
-/* Is the sigma in the middle of a segment implausible for a spectrograph? */
-static int is_odd_sigma(const mill_raw_segment *s, mill_left_out *left)
+/* Note that a row's segment cannot be used, or is suspect. */
+static void leave_out(mill_left_out *left, enum mill_complaint why, const mill_raw_segment *s)
 {
-  const int i = s->n_pix / 2;
-  const double sigma = (double)s->sigma_aa[i];
-  const double pixel =
-      s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
-  /* beyond the largest kernel (src/pipeline/slots.c), or narrower than any pixel can be */
-  const int is_odd = MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
-                     (sigma > 0.0 && sigma < LEAST_SIGMA * pixel);
-  if (is_odd) {
-    left->sigma_aa = sigma;
-    left->sigma_wave_aa = s->wave_aa[i];
-    left->pixel_aa = pixel;
-  }
-  return is_odd;
-}
-
-/* Does the resolution matrix in the middle of a segment move light? */
-static int is_shifting(const mill_raw_segment *s, mill_left_out *left)
-{
-  double sum = 0.0, moment = 0.0;
-  for (int d = 0; d < s->n_diag; d++) {
-    const double r = (double)s->resolution[(size_t)d * (size_t)s->n_pix + (size_t)s->n_pix / 2];
-    sum += r;
-    moment += r * (double)(s->n_diag / 2 - d);
-  }
-  const int is_far = sum > 0.0 && fabs(moment) > MOST_SHIFT * sum;
-  if (is_far)
-    left->shift_pix = fabs(moment) / sum;
-  return is_far;
+  left->arms[why] |= s->arm < 0 ? 1u : 1u << s->arm;
+  left->i_file = s->i_file;
 }
 
 /* Keep the segments of a star that can be fitted; left says what could not be used. */
 static int keep_segments(mill_stars *stars, mill_star *star, mill_left_out *left)
 {
   const int n = star->n_segment;
+  const mill_fit_setup *setup = stars->task->setup;
   star->n_segment = 0;
   for (mill_raw_segment *s = star->segment; s < star->segment + n; s++) {
     if (s->use == MILL_SEGMENT_OUTSIDE) {
-      left->beyond = 1;
+      leave_out(left, MILL_BEYOND, s);
       left->first_aa = s->first_aa;
       left->last_aa = s->last_aa;
     } else if (s->use == MILL_SEGMENT_NO_LSF)
-      left->no_lsf |= 1u << s->arm;
-    if (s->use != MILL_SEGMENT_FIT) {
-      left->i_file = s->i_file;
+      leave_out(left, MILL_NO_LSF, s);
+    if (s->use != MILL_SEGMENT_FIT)
       continue;
-    }
     const int code = mill_pipeline_accepts(stars->pipeline, s);
     if (code == MILL_ERR_RANGE) {
-      left->outside |= 1u << s->arm;
-      left->i_file = s->i_file;
+      leave_out(left, MILL_OUTSIDE, s);
       snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
       continue;
     }
     MILL_CHECK(code);
-    if (s->sigma_aa && is_odd_sigma(s, left)) {
-      left->odd_lsf |= 1u << s->arm;
-      left->i_file = s->i_file;
-    }
-    if (s->resolution && is_shifting(s, left)) {
-      left->shifted |= 1u << s->arm;
-      left->i_file = s->i_file;
-    }
-    mill_width_note(&stars->task->tally->width, &stars->task->setup->config,
-                    &stars->task->setup->lib, s);
+    if (s->sigma_aa && mill_lsf_is_odd(s, &left->sigma_aa, &left->sigma_wave_aa, &left->pixel_aa))
+      leave_out(left, MILL_ODD_LSF, s);
+    if (s->resolution && mill_lsf_is_shifting(s, &left->shift_pix))
+      leave_out(left, MILL_SHIFTED, s);
+    mill_width_note(&stars->task->tally->width, &setup->config, &setup->lib, s);
     if (stars->fit.resolution != MILL_RES_NONE)
-      mill_narrow_note(&stars->task->tally->narrow, &stars->task->setup->lib, s);
+      mill_narrow_note(&stars->task->tally->narrow, &setup->lib, s);
     star->segment[star->n_segment++] = *s;
-  }
-  return MILL_OK;
-}
-
-/* A night ends where no exposure begins for so long, in days. */
-static const double NIGHT_GAP = 0.5;
-
-static int by_mjd(const void *a, const void *b)
-{
-  const mill_exposure_time *x = a, *y = b;
-  return x->mjd != y->mjd ? (x->mjd > y->mjd) - (x->mjd < y->mjd)
-                          : (x->exposure > y->exposure) - (x->exposure < y->exposure);
-}
-
-/* Number the epochs of a star: its exposures, or their nights; an exposure without a time is an
- * epoch of its own. */
-static int number_epochs(mill_stars *stars, mill_star *star)
-{
-  mill_raw_segment *end = star->segment + star->n_segment;
-  const int by_night = stars->fit.epochs == MILL_EPOCHS_NIGHT;
-  int n = 0;
-  MILL_CHECK(MILL_RENEW(&stars->time, &stars->cap_time, star->n_segment));
-  for (const mill_raw_segment *s = star->segment; s < end; s++)
-    if (n == 0 || s->exposure != stars->time[n - 1].exposure)
-      stars->time[n++] = (mill_exposure_time){
-          .mjd = by_night && isfinite(s->mjd) ? s->mjd : (double)INFINITY, .exposure = s->exposure};
-  if (by_night)
-    qsort(stars->time, (size_t)n, sizeof *stars->time, by_mjd);
-  for (int i = 0; i < n; i++) {
-    const mill_exposure_time *t = &stars->time[i];
-    star->n_epoch += i == 0 || !(t->mjd - t[-1].mjd < NIGHT_GAP);
-    for (mill_raw_segment *s = star->segment; s < end; s++)
-      if (s->exposure == t->exposure)
-        s->epoch = star->n_epoch - 1;
   }
   return MILL_OK;
 }
@@ -149,17 +78,17 @@ static int take_star(mill_stars *stars, mill_star *star, int *is_ready)
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(stars, star, &left));
-  if (left.no_lsf || left.outside || left.beyond || left.odd_lsf || left.shifted)
-    mill_complain(&stars->complaints, &left);
+  mill_complain(&stars->complaints, &left);
   *is_ready = star->n_segment > 0;
   if (!*is_ready)
     return put_unfitted(task, star->row,
                         /* the first reason can be fixed by the user */
-                        left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
-                        : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
-                                                      : MILL_STATUS_NO_ARM);
+                        left.arms[MILL_NO_LSF] ? MILL_STATUS_NO_RESOLUTION
+                        : left.arms[MILL_OUTSIDE] || left.arms[MILL_BEYOND]
+                            ? MILL_STATUS_OUTSIDE_LIBRARY
+                            : MILL_STATUS_NO_ARM);
   if (stars->fit.epochs)
-    MILL_CHECK(number_epochs(stars, star));
+    MILL_CHECK(mill_star_number_epochs(star, stars->fit.epochs == MILL_EPOCHS_NIGHT));
   if (observer)
     observer->took(observer->context, &task->setup->lib, &stars->fit, star);
   star->taken_s = mill_wall_s();
@@ -274,5 +203,4 @@ void mill_stars_end(mill_stars *stars)
     task->tally->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
   }
   mill_reader_stop(stars->reader);
-  mill_free(stars->time);
 }

@@ -8,23 +8,16 @@
 #include "jobs/fit/share.h"
 #include "src/pipeline/pipeline.h"
 
-typedef struct mill_exposure_time {
-  double mjd; /**< infinite: not known */
-  int exposure;
-} mill_exposure_time;
-
 typedef struct mill_stars {
   const mill_fit_task *task;
   mill_fit_settings fit; /**< of the pipeline */
   mill_reader *reader;
   mill_pipeline *pipeline; /**< NULL until the caller has made it */
   mill_complaints complaints;
-  mill_batch *batch;        /**< NULL: none is at hand */
-  mill_batch *before;       /**< the last one, which may still be uploaded from; NULL: none */
-  int i_row;                /**< the batch's next row */
-  int stops;                /**< the log has the reason */
-  mill_exposure_time *time; /**< [cap_time] of the exposures of the last star */
-  size_t cap_time;
+  mill_batch *batch;  /**< NULL: none is at hand */
+  mill_batch *before; /**< the last one, which may still be uploaded from; NULL: none */
+  int i_row;          /**< the batch's next row */
+  int stops;          /**< the log has the reason */
 } mill_stars;
 
 /** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */

@@ -7,18 +7,10 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/math/continuum.h"
-#include "kernels/star/blocks/prepare.h"
+#include "src/stars/line_spread.h"
 
 /** Slots get their first memory in blocks of about this many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
-
-/** Templates are made at least this broad before they are taken at the pixels, in sigmas over
- *  pixels (docs/science/numerics.md, "Line-spread function"), by no more than MILL_LARGEST_BLUR. */
-#define SHARPEST 0.9
-/** The same with a resolution matrix, which narrower templates would meet undersampled, and rows
- *  that are looked at for how broad it is. */
-#define SHARPEST_MATRIX 0.6
-enum { N_LOOK = 20 };
 
 /** Most pieces uploaded with a segment (flux, inverse variance, mask, resolution), and once with a
  *  star (segments, slot, line-spread functions). */
@@ -162,149 +154,15 @@ static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *
 
 /* ---- line-spread functions ---- */
 
-/** Does the run take templates to the instrument's resolution in this arm? */
-static int convolves(const mill_member *m, int arm)
+static enum mill_lsf_use use_of(const mill_member *m, const mill_raw_segment *raw)
 {
-  return m->model.set.resolution != MILL_RES_NONE && m->lib->arm[arm].template_sigma_aa >= 0.0;
-}
-
-/** Is this segment's resolution matrix used? */
-static int with_matrix(const mill_member *m, const mill_raw_segment *raw)
-{
-  return raw->resolution && raw->n_diag > 0 && convolves(m, raw->arm);
-}
-
-/** Is this segment's sigma used? */
-static int with_sigma(const mill_member *m, const mill_raw_segment *raw)
-{
-  return raw->sigma_aa && !with_matrix(m, raw) && convolves(m, raw->arm);
+  return mill_lsf_use_of(m->lib, &m->model.set, raw);
 }
 
 /** Error of the width of this segment's line-spread function; 0 where it has none. */
 static double width_error(const mill_member *m, const mill_raw_segment *raw)
 {
-  return with_matrix(m, raw) || with_sigma(m, raw) ? raw->width_error : 0.0;
-}
-
-/** Difference between a segment's line-spread function and the templates' resolution, and its
- *  number of diagonals (0: none); returns bits of FIT_INFO. */
-static void plan_sigma(const mill_member *m, const mill_raw_segment *raw, double blur_ln,
-                       float *lsf_aa, int *n_diag, int *info)
-{
-  const double *wave_aa = raw->wave_aa;
-  const double templ = m->lib->arm[raw->arm].template_sigma_aa;
-  const int n = raw->n_pix;
-  int half = 0, n_unusable = 0, n_narrow = 0;
-  for (int i = 0; i < n; i++) {
-    const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
-    const double lack2 = sigma * sigma - templ * templ - blur * blur;
-    lsf_aa[i] = NAN;
-    if (!(sigma > 0.0) || !isfinite(sigma)) {
-      n_unusable++;
-      continue;
-    }
-    if (!(lack2 > 0.0)) {
-      n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
-      lsf_aa[i] = 0.0f;
-      continue;
-    }
-    const double lack = sqrt(lack2);
-    const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
-    const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
-    const double reach = MILL_LSF_REACH * lack / pixel;
-    if (reach > (double)(MILL_MAX_DIAG / 2)) {
-      n_unusable++;
-      continue;
-    }
-    /* half of the kernel is off the arm */
-    if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
-        wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
-      continue;
-    lsf_aa[i] = (float)lack;
-    const int needed = reach > MILL_LSF_HALF ? (int)ceil(reach) : MILL_LSF_HALF;
-    half = needed > half ? needed : half;
-  }
-  *n_diag = half > 0 ? 2 * half + 1 : 0;
-  if ((double)n_unusable >= MILL_LSF_SIZEABLE * (double)n)
-    *info |= MILL_INFO_LSF_UNUSABLE;
-  if ((double)n_narrow >= MILL_LSF_SIZEABLE * (double)n)
-    *info |= MILL_INFO_LSF_NARROW;
-}
-
-/** Square of what an arm's line-spread function has beyond the templates, and of what it should
- *  have so that templates are broad enough for its pixels, both over wavelength. */
-typedef struct blur_range {
-  double least, wanted, last_aa;
-} blur_range;
-
-static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
-                          blur_range *range)
-{
-  for (int i = 1; i < raw->n_pix - 1; i++) {
-    const double sigma = (double)raw->sigma_aa[i];
-    const double pixel = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
-    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (pixel * pixel - templ * templ) / (wave[i] * wave[i]);
-    if (!(sigma > 0.0) || !isfinite(sigma))
-      continue;
-    range->least = own < range->least ? own : range->least;
-    range->wanted = broad > range->wanted ? broad : range->wanted;
-    range->last_aa = wave[i];
-  }
-}
-
-/** The same of a matrix, some of whose rows are looked at: the least but one of them. */
-static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
-                           blur_range *range)
-{
-  const int h = raw->n_diag / 2, n_whole = raw->n_pix - 2 * h;
-  double least[2] = {INFINITY, INFINITY};
-  for (int k = 0; k < N_LOOK && n_whole > 2 && h > 0; k++) {
-    const int i = h + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharp = SHARPEST_MATRIX * pixel;
-    double sum, square;
-    mill_sum_row(raw->n_diag, raw->n_pix, raw->resolution, i, &sum, &square);
-    const double sigma = pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
-    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
-    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
-    if (!(square > 0.0) || !isfinite(own))
-      continue;
-    least[1] = fmin(least[1], fmax(own, least[0]));
-    least[0] = fmin(own, least[0]);
-    range->wanted = fmax(broad, range->wanted);
-  }
-  range->least = fmin(least[1], range->least);
-}
-
-/** Sigma in ln wavelength of the part of an arm's line-spread functions that acts on the grid: as
- *  much as makes templates broad enough for the pixels, and less than the pixels' least; 0 where
- *  they are broad enough.  On a grid coarser than the library's at least what its splines need.
- *  With a matrix in steps, for solvers are kept for each. */
-static double plan_blur(const mill_member *m, const mill_star *star, int arm)
-{
-  const double templ = m->lib->arm[arm].template_sigma_aa;
-  const double grid =
-      m->lib->arm[arm].sampling > 1 ? MILL_GRID_SIGMA * m->lib->arm[arm].ln_step : 0;
-  blur_range range = {INFINITY, 0.0, 0.0};
-  double needed = 0.0, step = 0.0;
-  for (int k = 0; k < star->n_segment; k++) {
-    const mill_raw_segment *raw = &star->segment[k];
-    if (raw->arm != arm)
-      continue;
-    const int by_matrix = with_matrix(m, raw) && templ > 0.0;
-    if (!(by_matrix || with_sigma(m, raw)))
-      return 0.0;
-    range.last_aa = 0.0;
-    (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
-    step = by_matrix ? 0.125 : step;
-    if (range.last_aa > 0.0)
-      needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
-  }
-  double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
-  if (step > 0.0 && range.wanted > 0.0)
-    square = range.wanted * step * floor(square / (range.wanted * step));
-  const double blur = sqrt(fmax(needed, square));
-  return isfinite(blur) && blur > m->lib->arm[arm].ln_step ? blur : 0.0;
+  return use_of(m, raw) == MILL_LSF_NO_USE ? 0.0 : raw->width_error;
 }
 
 /** Find the wavelength sets of a star for all libraries, and plan its line-spread functions. */
@@ -315,17 +173,17 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
   for (int k = 0; k < s->n_lib; k++) {
     const mill_member *m = &s->member[k];
     for (int a = 0; a < m->lib->n_arm; a++)
-      e->blur_ln[k][a] = plan_blur(m, star, a);
+      e->blur_ln[k][a] = mill_lsf_plan_blur(m->lib, &m->model.set, star, a);
     for (int i = 0; i < star->n_segment; i++) {
       const mill_raw_segment *raw = &star->segment[i];
       mill_slot_plan *plan = &e->plan[e->n_waveset];
       MILL_CHECK(
           mill_waveset_cache_get(m->waveset, raw->arm, raw->n_pix, raw->wave_aa, &plan->waveset));
       e->n_waveset++;
-      plan->n_diag = with_matrix(m, raw) ? raw->n_diag : 0;
-      if (with_sigma(m, raw))
-        plan_sigma(m, raw, e->blur_ln[k][raw->arm], (float *)(void *)lsf, &plan->n_diag,
-                   &e->info[k]);
+      plan->n_diag = use_of(m, raw) == MILL_LSF_BY_MATRIX ? raw->n_diag : 0;
+      if (use_of(m, raw) == MILL_LSF_BY_SIGMA)
+        mill_lsf_plan_sigma(m->lib, raw, e->blur_ln[k][raw->arm], (float *)(void *)lsf,
+                            &plan->n_diag, &e->info[k]);
       lsf += raw->sigma_aa ? lsf_bytes(raw) : 0;
     }
   }
@@ -345,7 +203,7 @@ static void count_segment(const mill_slots *s, const mill_member *m, const mill_
   const mill_model_arm *arm = &m->model.arm[raw->arm];
   const int n_error = mill_n_error(arm, width_error(m, raw));
   count[MILL_COUNT_PIX] = n;
-  count[MILL_COUNT_MATRIX] = with_matrix(m, raw) ? n_diag * n : 0;
+  count[MILL_COUNT_MATRIX] = use_of(m, raw) == MILL_LSF_BY_MATRIX ? n_diag * n : 0;
   count[MILL_COUNT_RES] = n_diag * pitch;
   count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
   count[MILL_COUNT_PARTS] = with_parts ? n : 0;
@@ -446,7 +304,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e)
     if (to->raw_res && templ > 0.0)
       MILL_CHECK(mill_waveset_cache_deconv(m->waveset, plan->waveset, raw->n_diag, to->blur_ln,
                                            &to->deconv));
-    if (with_sigma(m, raw))
+    if (use_of(m, raw) == MILL_LSF_BY_SIGMA)
       to->lsf_aa = (float *)(void *)lsf;
     lsf += raw->sigma_aa ? lsf_bytes(raw) : 0;
   }

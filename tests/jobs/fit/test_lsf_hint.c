@@ -3,6 +3,7 @@
 #include "tests/mill_test.h"
 
 #include "jobs/fit/lsf_hint.h"
+#include "src/stars/line_spread.h"
 
 enum { N = 400, N_DIAG = 11, HALF = N_DIAG / 2 };
 static const double PIXEL_AA = 0.8;

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/stars/line_spread.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/star/blocks/prepare.h"
+#include "src/system/order.h"
+
+/** Templates are made at least this broad before they are taken at the pixels, in sigmas over
+ *  pixels, by no more than MILL_LARGEST_BLUR.  With a resolution matrix, which narrower templates
+ *  would meet undersampled, the second. */
+static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
+/** Pixels that are looked at for how broad a segment is, and the one in order of width below which a
+ *  tenth of them are. */
+enum { N_LOOK = 20, I_TENTH = 2 };
+/** Narrower than any pixel can be; a matrix moves light further than this: pixels, DESI's is below
+ *  0.1. */
+static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
+
+enum mill_lsf_use mill_lsf_use_of(const mill_library *lib, const mill_fit_settings *set,
+                                  const mill_raw_segment *raw)
+{
+  if (set->resolution == MILL_RES_NONE || lib->arm[raw->arm].template_sigma_aa < 0.0)
+    return MILL_LSF_NO_USE;
+  return raw->resolution && raw->n_diag > 0 ? MILL_LSF_BY_MATRIX
+         : raw->sigma_aa                    ? MILL_LSF_BY_SIGMA
+                                            : MILL_LSF_NO_USE;
+}
+
+void mill_lsf_plan_sigma(const mill_library *lib, const mill_raw_segment *raw, double blur_ln,
+                         float *lsf_aa, int *n_diag, int *info)
+{
+  const double *wave_aa = raw->wave_aa;
+  const double templ = lib->arm[raw->arm].template_sigma_aa;
+  const int n = raw->n_pix;
+  int half = 0, n_unusable = 0, n_narrow = 0;
+  for (int i = 0; i < n; i++) {
+    const double sigma = (double)raw->sigma_aa[i], blur = blur_ln * wave_aa[i];
+    const double lack2 = sigma * sigma - templ * templ - blur * blur;
+    lsf_aa[i] = NAN;
+    if (!(sigma > 0.0) || !isfinite(sigma)) {
+      n_unusable++;
+      continue;
+    }
+    if (!(lack2 > 0.0)) {
+      n_narrow += sigma < MILL_LSF_NARROW * sqrt(templ * templ + blur * blur);
+      lsf_aa[i] = 0.0f;
+      continue;
+    }
+    const double lack = sqrt(lack2);
+    const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
+    const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
+    const double reach = MILL_LSF_REACH * lack / pixel;
+    if (reach > (double)(MILL_MAX_DIAG / 2)) {
+      n_unusable++;
+      continue;
+    }
+    /* half of the kernel is off the arm */
+    if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
+        wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
+      continue;
+    lsf_aa[i] = (float)lack;
+    const int needed = reach > MILL_LSF_HALF ? (int)ceil(reach) : MILL_LSF_HALF;
+    half = needed > half ? needed : half;
+  }
+  *n_diag = half > 0 ? 2 * half + 1 : 0;
+  if ((double)n_unusable >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_UNUSABLE;
+  if ((double)n_narrow >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_NARROW;
+}
+
+/** Square of what an arm's line-spread function has beyond the templates, and of what it should
+ *  have so that templates are broad enough for its pixels, both over wavelength. */
+typedef struct blur_range {
+  double least, wanted, last_aa;
+} blur_range;
+
+static void look_at_sigma(const mill_raw_segment *raw, const double *wave, double templ,
+                          blur_range *range)
+{
+  for (int i = 1; i < raw->n_pix - 1; i++) {
+    const double sigma = (double)raw->sigma_aa[i];
+    const double pixel = SHARPEST * 0.5 * (wave[i + 1] - wave[i - 1]);
+    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (pixel * pixel - templ * templ) / (wave[i] * wave[i]);
+    if (!(sigma > 0.0) || !isfinite(sigma))
+      continue;
+    range->least = own < range->least ? own : range->least;
+    range->wanted = broad > range->wanted ? broad : range->wanted;
+    range->last_aa = wave[i];
+  }
+}
+
+/** Sigma of the Gaussian with the sum of squares of a row of the matrix, where a pixel is that wide, as
+ *  mill_find_narrow judges it. */
+static double row_sigma(const mill_raw_segment *s, int i, double pixel)
+{
+  double sum, square;
+  mill_sum_row(s->n_diag, s->n_pix, s->resolution, i, &sum, &square);
+  return pixel * sum * sum / (2.0 * sqrt(M_PI) * square);
+}
+
+/** The same of a matrix, some of whose rows are looked at: the least but one of them. */
+static void look_at_matrix(const mill_raw_segment *raw, const double *wave, double templ,
+                           blur_range *range)
+{
+  const int h = raw->n_diag / 2, n_whole = raw->n_pix - 2 * h;
+  double least[2] = {INFINITY, INFINITY};
+  for (int k = 0; k < N_LOOK && n_whole > 2 && h > 0; k++) {
+    const int i = h + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
+    const double pixel = 0.5 * (wave[i + 1] - wave[i - 1]), sharp = SHARPEST_MATRIX * pixel;
+    const double sigma = row_sigma(raw, i, pixel);
+    const double own = (sigma * sigma - templ * templ) / (wave[i] * wave[i]);
+    const double broad = (sharp * sharp - templ * templ) / (wave[i] * wave[i]);
+    if (!isfinite(own)) /* the row is empty */
+      continue;
+    least[1] = fmin(least[1], fmax(own, least[0]));
+    least[0] = fmin(own, least[0]);
+    range->wanted = fmax(broad, range->wanted);
+  }
+  range->least = fmin(least[1], range->least);
+}
+
+double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
+                          const mill_star *star, int arm)
+{
+  const mill_arm *of = &lib->arm[arm];
+  const double templ = of->template_sigma_aa;
+  const double grid = of->sampling > 1 ? MILL_GRID_SIGMA * of->ln_step : 0;
+  blur_range range = {INFINITY, 0.0, 0.0};
+  double needed = 0.0, step = 0.0;
+  for (int k = 0; k < star->n_segment; k++) {
+    const mill_raw_segment *raw = &star->segment[k];
+    if (raw->arm != arm)
+      continue;
+    const enum mill_lsf_use use = mill_lsf_use_of(lib, set, raw);
+    const int by_matrix = use == MILL_LSF_BY_MATRIX && templ > 0.0;
+    if (!(by_matrix || use == MILL_LSF_BY_SIGMA))
+      return 0.0;
+    range.last_aa = 0.0;
+    (by_matrix ? look_at_matrix : look_at_sigma)(raw, raw->wave_aa, templ, &range);
+    step = by_matrix ? 0.125 : step;
+    if (range.last_aa > 0.0)
+      needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
+  }
+  double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
+  if (step > 0.0 && range.wanted > 0.0)
+    square = range.wanted * step * floor(square / (range.wanted * step));
+  const double blur = sqrt(fmax(needed, square));
+  return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
+}
+
+double mill_lsf_width(const mill_raw_segment *s)
+{
+  const int is_matrix = s->resolution && s->n_diag > 0;
+  const int edge = is_matrix ? s->n_diag / 2 : 0;
+  const int n_whole = s->n_pix - 2 * edge;
+  double width[N_LOOK];
+  int n = 0;
+  for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
+    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
+    const int left = i > 0 ? i - 1 : 0, right = i < s->n_pix - 1 ? i + 1 : i;
+    const double pixel_aa = (s->wave_aa[right] - s->wave_aa[left]) / (double)(right - left);
+    const double sigma = is_matrix ? row_sigma(s, i, pixel_aa) : (double)s->sigma_aa[i];
+    if (isfinite(sigma) && sigma > 0.0)
+      width[n++] = sigma;
+  }
+  if (n <= I_TENTH)
+    return (double)NAN;
+  qsort(width, (size_t)n, sizeof *width, mill_by_double);
+  return width[n * I_TENTH / N_LOOK];
+}
+
+int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa, double *pixel_aa)
+{
+  const int i = s->n_pix / 2;
+  const double sigma = (double)s->sigma_aa[i];
+  const double pixel =
+      s->n_pix > 1 ? (s->wave_aa[s->n_pix - 1] - s->wave_aa[0]) / (s->n_pix - 1) : 0.0;
+  /* beyond the largest kernel, or too narrow */
+  if (!(MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
+        (sigma > 0.0 && sigma < LEAST_SIGMA * pixel)))
+    return 0;
+  *sigma_aa = sigma;
+  *wave_aa = s->wave_aa[i];
+  *pixel_aa = pixel;
+  return 1;
+}
+
+int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
+{
+  double sum = 0.0, moment = 0.0;
+  for (int d = 0; d < s->n_diag; d++) {
+    const double r = (double)s->resolution[(size_t)d * (size_t)s->n_pix + (size_t)s->n_pix / 2];
+    sum += r;
+    moment += r * (double)(s->n_diag / 2 - d);
+  }
+  if (!(sum > 0.0 && fabs(moment) > MOST_SHIFT * sum))
+    return 0;
+  *shift_pix = fabs(moment) / sum;
+  return 1;
+}
