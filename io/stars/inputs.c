@@ -11,7 +11,6 @@
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
 #include "io/stars/input_names.h"
-#include "io/stars/work.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"

@@ -13,17 +13,18 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 
+/* By default at most: readers, and threads whose default of slots a sample has. */
+enum { MOST_READERS = 8, MOST_SAMPLED = 2 };
+
 /* Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
  * a core to read, and a GPU fits stars faster than one core reads them. */
 static int default_readers(const mill_backend *backend, int n_thread)
 {
   /* fitting a star on the CPU takes some 20 times as long as reading it */
   const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
-  const int most = mill_spectra_threads() ? MILL_FIT_MOST_READERS : 1;
+  const int most = mill_spectra_threads() ? MOST_READERS : 1;
   return n < 1 ? 1 : n > most ? most : n;
 }
-
-enum { MOST_SAMPLED = 2 }; /**< threads whose default of slots a sample has at most */
 
 int64_t mill_fit_held_rows(const mill_fit_device *device)
 {

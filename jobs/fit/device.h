@@ -4,7 +4,7 @@
 #define MILL_FIT_DEVICE_H
 
 #include "io/result/existing_result.h"
-#include "jobs/fit/set_up.h"
+#include "jobs/fit/call.h"
 
 typedef struct mill_fit_device {
   const mill_backend *backend;

@@ -3,12 +3,8 @@
 #ifndef MILL_FIT_JOB_H
 #define MILL_FIT_JOB_H
 
-#include <stdio.h>
-
+#include "jobs/fit/observer.h"
 #include "jobs/options/options.h"
-#include "kernels/backend.h"
-#include "kernels/data/result.h"
-#include "kernels/data/star.h"
 #include "src/ranks/mpi_context.h"
 
 /** argv[0] is the job's name.  Returns the exit status of the program. */
@@ -24,48 +20,6 @@ typedef struct mill_fit_command_line {
 /** mill_job_fit with another command line. */
 int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line);
 
-/** Cost of a run on this rank, CPU seconds unless called wall. */
-typedef struct mill_fit_meters {
-  /* what ran */
-  char library[1024]; /**< its path */
-  char backend[64];   /**< its name */
-  int n_thread, n_slot;
-  mill_fit_settings set; /**< of the pipeline */
-
-  /* once a run: start-up and end */
-  double library_s; /**< configuration, log, library */
-  double index_s;   /**< metadata of the inputs */
-  double create_s;  /**< result file */
-  double model_s;   /**< emulator to the device, templates of the initial guess */
-  double waveset_s; /**< sets of wavelengths */
-  double close_s;   /**< result file */
-
-  /* work on stars */
-  double read_s;     /**< reader threads */
-  double load_s;     /**< stars from the reader into slots */
-  double put_s;      /**< handing over results */
-  double run_wall_s; /**< by the clock, from the first star to the last row */
-  double io_s;       /**< I/O thread */
-  mill_timing timing;
-
-  double cpu_s, wall_s; /**< of the process, from the call to its end */
-} mill_fit_meters;
-
-/** A caller that measures a run.  The main thread calls the hooks; what they take is counted as
- *  time of the run. */
-typedef struct mill_fit_observer {
-  void *context;
-  /** A row became a star. */
-  void (*took)(void *context, const mill_library *lib, const mill_fit_settings *set,
-               const mill_star *star);
-  /** A star's result was handed over.  NULL: not wanted. */
-  void (*put)(void *context, const mill_library *lib, const mill_fit_settings *set,
-              const mill_fit_result *result);
-  int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
-  const mill_backend *instead; /**< replaces the configured backend; NULL: not replaced */
-  mill_fit_meters meters;      /**< out */
-} mill_fit_observer;
-
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
@@ -75,7 +29,5 @@ typedef struct mill_fit_observer {
  *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status);
-
-enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
 
 #endif

@@ -4,17 +4,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
+
+/* Settings of a sample that are not those of a fit. */
+static void print_sample(const mill_fit_options *options, FILE *out)
+{
+  const mill_sample_settings *s = &options->sample;
+  if (!options->fit)
+    return;
+  fprintf(out,
+          "sample_max_evaluations: %d\nsample_draws: %d\nsample_ess: %.17g\nsample_seed: %llu\n",
+          s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
+}
 
 static void print_options(const mill_option_table *table, const mill_fit_options *options,
                           FILE *out)
 {
   fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
   mill_option_print_given(table, options, out);
-  mill_sampled_print(options, out);
+  print_sample(options, out);
   for (size_t i = 0; i < options->n_pattern; i++)
     fprintf(out, "--pattern %s\n", options->pattern[i]);
   for (size_t i = 0; i < options->n_object; i++)
@@ -28,7 +38,7 @@ static int close_text(FILE *text)
 {
   const int failed = text && ferror(text);
   if (!text || fclose(text) != 0 || failed)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for what the ranks compare");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of the settings");
   return MILL_OK;
 }
 
@@ -67,6 +77,30 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   MILL_TRY(mill_same_on_ranks(mpi, "settings", text));
 done:
   free(identity);
+  free(text);
+  return err;
+}
+
+int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t n_byte = 0;
+  MILL_TRY(mill_config_identity(config, identity));
+  if (!options->fit)
+    goto done;
+  FILE *out = open_memstream(&text, &n_byte);
+  if (out) {
+    fputs(*identity, out);
+    print_sample(options, out);
+    for (size_t i = 0; i < config->select.n_object; i++)
+      fprintf(out, "sample_object: %s\n", config->select.object[i]);
+  }
+  MILL_TRY(close_text(out));
+  free(*identity);
+  *identity = text;
+  text = NULL;
+done:
   free(text);
   return err;
 }

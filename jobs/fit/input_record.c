@@ -10,7 +10,7 @@
 #include "io/catalog/input_table.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
-#include "jobs/fit/output.h"
+#include "jobs/fit/input_record.h"
 #include "io/stars/input_names.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"

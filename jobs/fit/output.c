@@ -9,7 +9,7 @@
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "io/stars/reader.h"
-#include "jobs/fit/sampled_fit.h"
+#include "jobs/fit/fit_same.h"
 #include "kernels/base/error.h"
 #include "kernels/gpu.h"
 #include "src/config/config.h"
@@ -32,9 +32,7 @@ static int open_result(const mill_fit_call *call, const mill_fit_setup *setup, m
   if (text && fclose(text) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
-    err = mill_config_identity(&setup->config, &identity);
-  if (err == MILL_OK && call->options->fit)
-    err = mill_sampled_extend(call->options, &setup->config.select, &identity);
+    err = mill_fit_identity(call->options, &setup->config, &identity);
   MILL_TRY(mill_mpi_agree(call->mpi, err));
 
   const mill_run_info info = {

@@ -36,11 +36,4 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
 /** Write the last status, once it is known how the run has ended.  Not collective. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);
 
-/* input_record.c */
-
-/** Append the outcome of the inputs to the table of inputs, if there is one and the result is
- *  finished. */
-int mill_fit_record_inputs(const mill_fit_call *call, const mill_inputs *inputs,
-                           const mill_fit_output *out);
-
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/share.h"
+#include "jobs/fit/rows.h"
 
 #include <stdlib.h>
 #include <string.h>

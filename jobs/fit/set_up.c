@@ -12,7 +12,8 @@
 #include "io/stars/input_names.h"
 #include "io/status/status_board.h"
 #include "jobs/fit/fit_same.h"
-#include "jobs/fit/sampled_fit.h"
+#include "jobs/fit/stopping.h"
+#include "io/catalog/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/config/config.h"
@@ -31,6 +32,23 @@ typedef struct loading {
   mill_fit_setup *setup;
 } loading;
 
+static int choose_sampled(const mill_fit_options *options, mill_config *config)
+{
+  const mill_sampled_wish wish = {
+      .is_listing = options->n_target_id > 0 || options->target_id_file,
+      .object = options->object,
+      .n_object = options->n_object,
+      .flag = options->flag,
+      .has_sn_range = options->has_sn_range,
+      .least_sn = options->least_sn,
+      .most_sn = options->most_sn,
+      .part = options->part,
+      .seed = options->sample.seed,
+  };
+  config->fit.sample = options->sample;
+  return mill_sampled_choose(options->fit, &wish, config);
+}
+
 static int load_config(void *context)
 {
   const mill_fit_call *call = ((loading *)context)->call;
@@ -47,7 +65,7 @@ static int load_config(void *context)
     MILL_TRY(mill_sampled_read_config(options->fit, &setup->config));
   MILL_TRY(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
-    MILL_TRY(mill_sampled_choose(options, &setup->config));
+    MILL_TRY(choose_sampled(options, &setup->config));
   if (call->observer && call->observer->instead) /* no GPU is looked for */
     snprintf(setup->config.backend, sizeof setup->config.backend, "cpu");
   MILL_TRY(mill_fit_options_running(options, &setup->running));

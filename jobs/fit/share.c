@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jobs/fit/stars.h"
+#include "jobs/fit/stopping.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"

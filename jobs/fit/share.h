@@ -1,55 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A rank's share of the fits, and its counts for the summary. */
+/** A rank's share of the fits. */
 #ifndef MILL_FIT_SHARE_H
 #define MILL_FIT_SHARE_H
 
-#include "jobs/fit/balance.h"
-#include "jobs/fit/lsf_hint.h"
-#include "jobs/fit/medium_hint.h"
-#include "jobs/fit/output.h"
-#include "kernels/base/clock.h"
-
-/** Counts of a rank. */
-typedef struct mill_fit_tally {
-  int64_t n_put; /**< rows that it has finished */
-  mill_balance balance;
-  mill_velocity_counts velocities;
-  mill_narrow_widths narrow;
-  mill_width_use width;
-  mill_fit_meters meters;
-} mill_fit_tally;
-
-/** Inputs and outputs of a rank's share of the fits; borrowed. */
-typedef struct mill_fit_task {
-  const mill_fit_call *call;
-  const mill_fit_setup *setup;
-  const mill_inputs *inputs;
-  const mill_fit_device *device;
-  mill_fit_output *out;
-  mill_fit_tally *tally;
-} mill_fit_task;
-
-/** CPU seconds of this thread; 0 where they are not wanted, since reading the clock costs time. */
-static inline double mill_fit_meter_s(const mill_fit_task *task)
-{
-  return task->call->observer ? mill_thread_cpu_s() : 0.0;
-}
+#include "jobs/fit/task.h"
 
 /** Fit this rank's share of the rows.  Not collective: a failure here reaches the other ranks as
  *  a request to stop. */
 int mill_fit_share(const mill_fit_task *task);
-
-/* rows.c */
-
-/** Once the inputs are known: the mask of wavelengths, and which rows the tables by star have.
- *  Collective. */
-int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
-                         const mill_inputs *inputs);
-
-/* summary.c */
-
-/** Collective: how the work was shared, and the summary on rank 0's standard output.  fit_s: wall
- *  seconds since the set-up. */
-int mill_fit_print_summary(const mill_fit_task *task, double fit_s);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "io/stars/reader.h"
 #include "jobs/fit/complaints.h"
-#include "jobs/fit/share.h"
+#include "jobs/fit/task.h"
 #include "src/pipeline/pipeline.h"
 
 typedef struct mill_stars {

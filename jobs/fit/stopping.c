@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/set_up.h"
+#include "jobs/fit/stopping.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/share.h"
+#include "jobs/fit/summary.h"
 
 #include <stdio.h>
 

@@ -3,14 +3,6 @@
 #ifndef MILL_LIBRARY_TRAIN_H
 #define MILL_LIBRARY_TRAIN_H
 
-/** Division of a grid file's good models into those that an emulator is made from and those left
- *  out to measure it. */
-typedef struct mill_train_split {
-  int n, n_train;
-  int *model; /**< [n] rows of the grid file: n_train to learn, ascending, then those left out,
-                   ascending; owned */
-} mill_train_split;
-
 /** 1: mill_job_library_train must run before the script, as networks are to be trained or the
  *  command line is wrong; 0: the script does it all.  argv[0] is the sub-command. */
 int mill_library_trains(int argc, char **argv);

@@ -5,9 +5,16 @@
 #define MILL_TRAIN_NETWORKS_H
 
 #include "io/library/grid_file.h"
-#include "jobs/library/library_train.h"
 #include "kernels/data/library.h"
 #include "src/train/train_arm.h"
+
+/** Division of a grid file's good models into those that an emulator is made from and those left
+ *  out to measure it. */
+typedef struct mill_train_split {
+  int n, n_train;
+  int *model; /**< [n] rows of the grid file: n_train to learn, ascending, then those left out,
+                   ascending; owned */
+} mill_train_split;
 
 /** All borrowed. */
 typedef struct mill_train_networks {

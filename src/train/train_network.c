@@ -9,68 +9,10 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/train/train_work.h"
 #include "src/system/random.h"
 
 /* purposes of the random numbers: "init", "shuf" */
 enum { INIT_STREAM = 0x696e6974, SHUFFLE_STREAM = 0x73687566 };
-
-/* ---- settings ------------------------------------------------------------------------------- */
-
-void mill_train_settings_init(mill_train_settings *settings)
-{
-  *settings = (mill_train_settings){.n_hidden = 3,
-                                    .width = {256, 256, 200},
-                                    .batch = 64,
-                                    .n_epoch = 400,
-                                    .schedule = MILL_TRAIN_COSINE,
-                                    .rate = 5e-3,
-                                    .least_rate = 1e-6,
-                                    .patience = 20,
-                                    .factor = 0.5,
-                                    .stop_after = 0,
-                                    .decay = 0,
-                                    .loss = MILL_TRAIN_L2,
-                                    .huber = 1,
-                                    .seed = 1,
-                                    .n_thread = 1};
-}
-
-int mill_train_settings_check(const mill_train_settings *s)
-{
-  if (s->n_hidden < 1 || s->n_hidden >= MILL_MAX_LAYER)
-    return MILL_ERROR(MILL_ERR_USAGE, "hidden layers: expected 1 to %d, got %d", MILL_MAX_LAYER - 1,
-                      s->n_hidden);
-  for (int i = 0; i < s->n_hidden; i++)
-    if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
-      return MILL_ERROR(MILL_ERR_USAGE, "neurons of a hidden layer: expected 1 to %d, got %d",
-                        MILL_MAX_WIDTH, s->width[i]);
-  if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
-    return MILL_ERROR(MILL_ERR_USAGE,
-                      "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
-                      s->batch, s->n_epoch, s->n_thread);
-  if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "learning rates from %g to %g; the first is above 0 and below 1, the least no larger",
-        s->rate, s->least_rate);
-  if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
-      s->patience < 1 || !(s->huber > 0))
-    return MILL_ERROR(
-        MILL_ERR_USAGE,
-        "weight decay %g (0 or more), factor %g (between 0 and 1), patience %d (1 or more), "
-        "Huber's delta %g (above 0)",
-        s->decay, s->factor, s->patience, s->huber);
-  return MILL_OK;
-}
-
-double mill_train_gflop(const mill_train_shape *shape, int n_model)
-{
-  double sum = 0;
-  for (int l = 0; l < shape->n_layer; l++) /* the labels themselves get no slope */
-    sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
-  return 1e-9 * sum * n_model;
-}
 
 /* ---- state ------------------------------------------------------------------------------------
  */
@@ -133,51 +75,7 @@ done:
   return err;
 }
 
-/* ---- losses ------------------------------------------------------------------------------------
- */
-
-/* The ranks' sums, added up in their order. */
-static int sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
-{
-  int err = MILL_OK;
-  double *all = NULL;
-  MILL_TRY(MILL_ALLOC(mpi->size, &all));
-  MILL_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
-  *sum = 0;
-  for (int r = 0; r < mpi->size; r++)
-    *sum += all[r];
-done:
-  mill_free(all);
-  return err;
-}
-
-int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
-{
-  int err = MILL_OK;
-  const mill_train_problem *p = w->problem;
-  const int64_t n = p->n - p->n_train;
-  const int end = p->n_train + (int)(n * (mpi->rank + 1) / mpi->size);
-  double mine = 0;
-  *loss = NAN;
-  if (n == 0)
-    return MILL_OK;
-  for (int i = p->n_train + (int)(n * mpi->rank / mpi->size); i < end; i += w->net.n_room) {
-    const int n_row = end - i < w->net.n_room ? end - i : w->net.n_room;
-    double part = 0;
-    for (int k = 0; k < n_row; k++)
-      w->model[k] = i + k;
-    MILL_TRY(mill_train_team_rows(w, n_row, 1));
-    MILL_TRY(w->ops->losses(w->work, &w->rows, &part));
-    mine += part;
-  }
-done:
-  if (err == MILL_OK || mpi->size > 1)
-    err = mill_mpi_agree(mpi, err);
-  if (err == MILL_OK)
-    err = sum_over_ranks(mpi, mine, loss);
-  *loss = *loss / ((double)n * p->n_norm) + p->validation_floor;
-  return err;
-}
+/* ---- losses ---- */
 
 int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
                         const mill_train_problem *problem, int n, const int *model,
@@ -301,7 +199,7 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
   if (err == MILL_OK || mpi->size > 1)
     err = mill_mpi_agree(mpi, err);
   MILL_TRY(err);
-  MILL_TRY(sum_over_ranks(mpi, mine, &sum));
+  MILL_TRY(mill_train_sum_over_ranks(mpi, mine, &sum));
   epoch->train = sum / (p->n_train * p->n_norm) + p->train_floor;
   epoch->rate = state->rate;
   MILL_TRY(mill_train_team_validate(mpi, w, &epoch->validation));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/fit/sampled_fit.h"
+#include "io/catalog/sampled_fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -106,15 +106,16 @@ typedef struct fit_rows {
   size_t n;
   int64_t *id, *warn;
   int32_t *status, *info;
-  double *sn, *arm_sn; /* largest of the arms' S/N, and that of one */
-  mill_ph5_texts identifier, object;
-  unsigned char *named; /* by --object */
+  double *sn, *arm_sn;    /* largest of the arms' S/N, and that of one */
+  mill_ph5_texts name[2]; /* IDENTIFIER, OBJECT */
+  unsigned char *named;   /* by --object */
 } fit_rows;
+enum { IDENTIFIER, OBJECT };
 
 static void clear_rows(fit_rows *rows)
 {
   MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn, rows->named,
-            rows->identifier.text, rows->object.text);
+            rows->name[IDENTIFIER].text, rows->name[OBJECT].text);
 }
 
 /* The largest S/N of the arms. */
@@ -162,20 +163,25 @@ static int read_rows(const char *path, fit_rows *rows)
   rows->path = path;
   MILL_TRY(open_fit(path, &file));
   MILL_TRY(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->id));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->warn));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->status));
-  MILL_TRY(MILL_ALLOC(rows->n, &rows->info));
+  const struct {
+    const char *name;
+    hid_t type;
+    size_t size;
+    void **to;
+  } column[] = {{"fits/TARGETID", H5T_NATIVE_INT64, sizeof *rows->id, (void **)&rows->id},
+                {"fits/RVS_WARN", H5T_NATIVE_INT64, sizeof *rows->warn, (void **)&rows->warn},
+                {"fits/STATUS", H5T_NATIVE_INT32, sizeof *rows->status, (void **)&rows->status},
+                {"fits/FIT_INFO", H5T_NATIVE_INT32, sizeof *rows->info, (void **)&rows->info}};
+  for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
+    MILL_TRY(mill_alloc_bytes(rows->n, column[i].size, column[i].to));
+    MILL_TRY(mill_h5_read(&file, column[i].name, column[i].type, 1, &rows->n, *column[i].to));
+  }
   MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
   MILL_TRY(MILL_ALLOC(rows->n, &rows->named));
-  MILL_TRY(mill_h5_read(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, rows->id));
-  MILL_TRY(mill_h5_read(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, rows->warn));
-  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, rows->status));
-  MILL_TRY(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, rows->info));
   MILL_TRY(read_sn(&file, rows));
-  MILL_TRY(read_names(&file, rows, "catalog/IDENTIFIER", &rows->identifier));
-  MILL_TRY(read_names(&file, rows, "catalog/OBJECT", &rows->object));
+  MILL_TRY(read_names(&file, rows, "catalog/IDENTIFIER", &rows->name[IDENTIFIER]));
+  MILL_TRY(read_names(&file, rows, "catalog/OBJECT", &rows->name[OBJECT]));
 done:
   mill_h5_close(&file);
   return err;
@@ -184,23 +190,22 @@ done:
 /* The bits of RVS_WARN and FIT_INFO that a list of names means. */
 static int read_flags(const char *text, int64_t *warn, int32_t *info)
 {
-#define NAMED(symbol, bit, name, meaning) {name, bit},
+#define OF_WARN(symbol, bit, name, meaning) {name, bit, 0},
+#define OF_INFO(symbol, bit, name, meaning) {name, 0, bit},
   static const struct {
     const char *name;
-    int64_t bit;
-  } of_warn[] = {MILL_WARN_LIST(NAMED)}, of_info[] = {MILL_INFO_LIST(NAMED)};
-#undef NAMED
+    int64_t warn;
+    int32_t info;
+  } flag[] = {MILL_WARN_LIST(OF_WARN) MILL_INFO_LIST(OF_INFO)};
+#undef OF_WARN
+#undef OF_INFO
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     int found = 0;
-    for (size_t i = 0; i < sizeof of_warn / sizeof of_warn[0]; i++)
-      if (strlen(of_warn[i].name) == n && strncmp(of_warn[i].name, item, n) == 0) {
-        *warn |= of_warn[i].bit;
-        found = 1;
-      }
-    for (size_t i = 0; i < sizeof of_info / sizeof of_info[0]; i++)
-      if (strlen(of_info[i].name) == n && strncmp(of_info[i].name, item, n) == 0) {
-        *info |= (int32_t)of_info[i].bit;
+    for (size_t i = 0; i < sizeof flag / sizeof *flag; i++)
+      if (strlen(flag[i].name) == n && strncmp(flag[i].name, item, n) == 0) {
+        *warn |= flag[i].warn;
+        *info |= flag[i].info;
         found = 1;
       }
     if (!found)
@@ -237,7 +242,7 @@ static int mark_named(const fit_rows *rows, const char *star)
     if (rows->id[i] == id)
       found = rows->named[i] = 1;
   for (int k = 0; k < 2 && !found; k++) {
-    const mill_ph5_texts *name = k == 0 ? &rows->identifier : &rows->object;
+    const mill_ph5_texts *name = &rows->name[k];
     for (size_t i = 0; strlen(star) <= name->n_byte && i < rows->n; i++)
       if (strncmp(name->text + i * name->n_byte, star, name->n_byte) == 0)
         found = rows->named[i] = 1;
@@ -249,33 +254,32 @@ static int mark_named(const fit_rows *rows, const char *star)
 }
 
 /* A share of the stars that depends on neither their order nor what else there is. */
-static int is_in_share(const mill_fit_options *options, uint64_t identity)
+static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 {
-  const mill_counter_key key = mill_counter_key_of(options->sample.seed, identity, SHARE_PURPOSE);
-  return mill_counter_uniform(key.v[0], key.v[1]) < options->part;
+  const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
+  return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
 }
 
 /* Keep what is asked for: id and object [rows->n] and their numbers out. */
-static int keep_rows(const mill_fit_options *options, const mill_selection *select,
+static int keep_rows(const mill_sampled_wish *wish, const mill_selection *select,
                      const fit_rows *rows, mill_selection *kept)
 {
   int64_t warn = 0;
   int32_t info = 0;
-  if (options->flag)
-    MILL_CHECK(read_flags(options->flag, &warn, &info));
-  for (size_t i = 0; i < options->n_object; i++)
-    MILL_CHECK(mark_named(rows, options->object[i]));
+  if (wish->flag)
+    MILL_CHECK(read_flags(wish->flag, &warn, &info));
+  for (size_t i = 0; i < wish->n_object; i++)
+    MILL_CHECK(mark_named(rows, wish->object[i]));
   for (size_t i = 0; i < rows->n; i++) {
     char object[sizeof *kept->object];
-    snprintf(object, sizeof object, "%.*s", (int)rows->object.n_byte,
-             rows->object.text + i * rows->object.n_byte);
+    const mill_ph5_texts *name = &rows->name[OBJECT];
+    snprintf(object, sizeof object, "%.*s", (int)name->n_byte, name->text + i * name->n_byte);
     if (rows->status[i] != MILL_STATUS_FITTED ||
         !mill_selection_keeps_target(select, rows->id[i], object) ||
-        (options->n_object > 0 && !rows->named[i]) ||
-        (options->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
-        (options->has_sn_range &&
-         !(rows->sn[i] >= options->least_sn && rows->sn[i] <= options->most_sn)) ||
-        !is_in_share(options, mill_star_identity(rows->id[i], object)))
+        (wish->n_object > 0 && !rows->named[i]) ||
+        (wish->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
+        (wish->has_sn_range && !(rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn)) ||
+        !is_in_share(wish, mill_star_identity(rows->id[i], object)))
       continue;
     if (rows->id[i] != -1)
       kept->target_id[kept->n_target_id++] = rows->id[i];
@@ -296,30 +300,28 @@ static int keep_rows(const mill_fit_options *options, const mill_selection *sele
   return MILL_OK;
 }
 
-int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
+int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config)
 {
   int err = MILL_OK;
   mill_selection *select = &config->select;
-  const int is_listing = options->n_target_id > 0 || options->target_id_file;
   const int is_narrower =
-      options->n_object > 0 || options->flag || options->has_sn_range || options->part < 1.0;
+      wish->n_object > 0 || wish->flag || wish->has_sn_range || wish->part < 1.0;
   fit_rows rows = {0};
   mill_selection kept = {0};
-  config->fit.sample = options->sample;
   config->fit.binaries = 0;              /* a sample is of one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* and has one velocity */
   config->fit.epoch_floor_km_s = 0.0;
-  if (!is_listing && !is_narrower)
+  if (!wish->is_listing && !is_narrower)
     goto done;
-  MILL_TRY(read_rows(options->fit, &rows));
+  MILL_TRY(read_rows(path, &rows));
   MILL_TRY(MILL_ALLOC(rows.n, &kept.target_id));
   MILL_TRY(MILL_ALLOC(rows.n, &kept.object));
   memcpy(kept.target_id, rows.id, rows.n * sizeof *rows.id);
-  if (is_listing)
+  if (wish->is_listing)
     MILL_TRY(check_listed(&rows, select, kept.target_id));
   if (!is_narrower)
     goto done;
-  MILL_TRY(keep_rows(options, select, &rows, &kept));
+  MILL_TRY(keep_rows(wish, select, &rows, &kept));
   mill_free(select->target_id);
   select->target_id = kept.target_id;
   select->n_target_id = kept.n_target_id;
@@ -369,38 +371,4 @@ done:
   mill_known_inputs_clear(&known);
   mill_h5_close(&file);
   return err;
-}
-
-/* ---- identity ---- */
-
-void mill_sampled_print(const mill_fit_options *options, FILE *out)
-{
-  const mill_sample_settings *s = &options->sample;
-  if (!options->fit)
-    return;
-  fprintf(out,
-          "sample_max_evaluations: %d\nsample_draws: %d\nsample_ess: %.17g\nsample_seed: %llu\n",
-          s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
-}
-
-int mill_sampled_extend(const mill_fit_options *options, const mill_selection *select,
-                        char **identity)
-{
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out)
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the identity of the run");
-  fputs(*identity, out);
-  mill_sampled_print(options, out);
-  for (size_t i = 0; i < select->n_object; i++)
-    fprintf(out, "sample_object: %s\n", select->object[i]);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed) {
-    free(text);
-    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the identity of the run");
-  }
-  free(*identity);
-  *identity = text;
-  return MILL_OK;
 }

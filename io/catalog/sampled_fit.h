@@ -4,7 +4,7 @@
 #define MILL_SAMPLED_FIT_H
 
 #include "io/stars/inputs.h"
-#include "jobs/options/options.h"
+#include "src/config/config.h"
 
 /** The configuration of the fit over what config holds, with the fit as the table to start from.
  *  MILL_ERR_CONFIG: it is no result. */
@@ -17,20 +17,23 @@ int mill_sampled_check_library(const char *path, const mill_library *lib, int n_
 /** Is this the hash of the fit's table of priors?  MILL_ERR_CONFIG. */
 int mill_sampled_check_priors(const char *path, const char *table, const char *hash);
 
-/** Narrow config->select down to the fitted stars with a name, a flag, an S/N or the share asked
- *  for, where any is; targets that are listed must be in the fit.  After
- *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */
-int mill_sampled_choose(const mill_fit_options *options, mill_config *config);
+/** Which of the fit's stars are sampled. */
+typedef struct mill_sampled_wish {
+  int is_listing; /**< targets are listed, in config->select */
+  char *const *object;
+  size_t n_object;  /**< stars of these names; 0: any */
+  const char *flag; /**< names of bits with commas; NULL: any star */
+  int has_sn_range; /**< S/N from least_sn to most_sn */
+  double least_sn, most_sn;
+  double part; /**< fraction of the stars, drawn by this seed */
+  uint64_t seed;
+} mill_sampled_wish;
+/** Narrow config->select down to these fitted stars; targets that are listed must be in the fit at
+ *  path.  A sample is of one star with one velocity.  MILL_ERR_CONFIG: no such target, or none is
+ *  left; MILL_ERR_USAGE: no such flag. */
+int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_config *config);
 
 /** MILL_ERR_OUTPUT where an input of the fit at path has another size or time since. */
 int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs);
-
-/** Settings of a sample that are not those of a fit. */
-void mill_sampled_print(const mill_fit_options *options, FILE *out);
-
-/** Append them, and the stars that select has by name, to *identity, a text of malloc.
- *  MILL_ERR_MEMORY. */
-int mill_sampled_extend(const mill_fit_options *options, const mill_selection *select,
-                        char **identity);
 
 #endif
