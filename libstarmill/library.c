@@ -13,6 +13,7 @@
 #include "src/system/thread.h"
 #include "src/system/version.h"
 #include "kernels/base/memory.h"
+#include "src/config/arms.h"
 
 _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int)MILL_ERR_INPUT &&
                    STARMILL_RANGE == (int)MILL_ERR_RANGE &&

@@ -13,6 +13,7 @@
 
 #include "io/surveys/spectra.h"
 #include "kernels/base/error.h"
+#include "src/config/arms.h"
 
 /* lsf 1: the library wants a line-spread function.  each 1: every exposure is read by itself as well.
  * cut: the file is cut to these bytes once it is indexed. */

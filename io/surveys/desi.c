@@ -12,6 +12,7 @@
 #include "kernels/base/layout.h"
 #include "src/system/log.h"
 #include "kernels/base/memory.h"
+#include "src/config/arms.h"
 
 enum { MAX_PIX = 1 << 19 /* of one spectrum: DESI has 2881 */ };
 

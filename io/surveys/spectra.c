@@ -17,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
+#include "src/config/arms.h"
 
 enum {
   MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
@@ -139,11 +140,12 @@ static void set_rules(mill_spectra *spectra)
     const int i = mill_config_find_arm(config, lib->arm[a].name);
     rule->wanted = spectra->settings.arm_wanted[a];
     rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && spectra->lsf != MILL_LSF_OFF;
-    rule->resolving_power = mill_config_resolving_power(config, lib->arm[a].name);
-    rule->fwhm_aa = i >= 0 ? config->arm[i].fwhm_aa : 0.0;
+    const mill_arm_choice choice = mill_config_arm(config, lib->arm[a].name);
+    rule->resolving_power = choice.resolving_power;
+    rule->fwhm_aa = choice.fwhm_aa;
     rule->channel = i >= 0 ? config->arm[i].channel : "";
-    rule->min_aa = i >= 0 ? config->arm[i].min_aa : 0.0;
-    rule->max_aa = i >= 0 ? config->arm[i].max_aa : INFINITY;
+    rule->min_aa = choice.min_aa;
+    rule->max_aa = choice.max_aa;
     /* as src/pipeline/pipeline.c checks it, with a little room for rounding */
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =

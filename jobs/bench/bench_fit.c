@@ -15,6 +15,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/stop_signal.h"
+#include "src/config/arms.h"
 
 enum { EXIT_UNREADABLE = 3, FOLDER_SIZE = 1024 };
 

@@ -8,6 +8,7 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/stars/line_spread.h"
 #include "src/system/log.h"
+#include "src/config/arms.h"
 
 /* Segments of a rank, for a look takes as long as filling a slot. */
 enum { MOST_SEEN = 1000 };
@@ -29,10 +30,8 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment)
 {
-  const char *arm = lib->arm[segment->arm].name;
-  const int i = mill_config_find_arm(config, arm);
-  if (!(mill_config_resolving_power(config, arm) > 0.0) &&
-      !(i >= 0 && config->arm[i].fwhm_aa > 0.0))
+  const mill_arm_choice choice = mill_config_arm(config, lib->arm[segment->arm].name);
+  if (!mill_arm_has_width(&choice))
     return;
   const int is_used = segment->sigma_aa && !segment->has_own_lsf;
   use->n_used += is_used;

@@ -16,7 +16,7 @@
 #include "io/catalog/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
-#include "src/config/config.h"
+#include "src/config/arms.h"
 #include "src/pipeline/device_model.h"
 #include "src/pipeline/several.h"
 #include "src/system/file_roles.h"
@@ -152,27 +152,6 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Narrow the arms to the wavelengths that a library has. */
-static int narrow_arms(const mill_library *lib, mill_library *all)
-{
-  for (int a = 0; a < all->n_arm; a++) {
-    const mill_arm *own = &lib->arm[a];
-    mill_arm *arm = &all->arm[a];
-    int end = arm->n_pix, first = 0;
-    while (first < end && arm->wave_aa[first] < own->wave_aa[0])
-      first++;
-    while (end > first && arm->wave_aa[end - 1] > own->wave_aa[own->n_pix - 1])
-      end--;
-    if (end - first < 2)
-      return MILL_ERROR(MILL_ERR_CONFIG, "%s and %s have no wavelengths of arm %s in common",
-                        all->path, lib->path, arm->name);
-    arm->ln_wave0 += arm->ln_step * first;
-    arm->wave_aa += first;
-    arm->n_pix = end - first;
-  }
-  return MILL_OK;
-}
-
 /* The view of all libraries. */
 static int unite_libraries(mill_fit_setup *setup)
 {
@@ -181,7 +160,7 @@ static int unite_libraries(mill_fit_setup *setup)
   setup->lib = setup->library[0];
   for (int k = 1; k < setup->n_library; k++) {
     MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
-    MILL_CHECK(narrow_arms(&setup->library[k], &setup->lib));
+    MILL_CHECK(mill_arms_in_common(&setup->library[k], &setup->lib));
   }
   if (setup->n_library == 1)
     return MILL_OK;

@@ -13,6 +13,7 @@
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/config/arms.h"
 
 /* ---- the table ---- */
 
@@ -236,25 +237,6 @@ done:
   return err;
 }
 
-/* The named arms replace those of the configuration, and keep their settings there. */
-static void apply_arms(const mill_fit_options *options, mill_config *config)
-{
-  mill_arm_choice arm[MILL_MAX_ARM] = {0};
-  if (options->n_arm == 0)
-    return;
-  for (int i = 0; i < options->n_arm; i++) {
-    const int k = mill_config_find_arm(config, options->arm[i]);
-    if (k >= 0) {
-      arm[i] = config->arm[k];
-      continue;
-    }
-    memcpy(arm[i].arm, options->arm[i], sizeof arm[i].arm);
-    arm[i].max_aa = INFINITY;
-  }
-  memcpy(config->arm, arm, sizeof arm);
-  config->n_arm = options->n_arm;
-}
-
 /* The libraries of the command line replace those of the configuration. */
 static int apply_libraries(const mill_fit_options *options, mill_config *config)
 {
@@ -282,7 +264,8 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     if (flag || text)
       MILL_CHECK(mill_config_set(config, row->key, row->name, flag ? "true" : text));
   }
-  apply_arms(options, config);
+  if (options->n_arm > 0)
+    mill_config_name_arms(config, options->arm, options->n_arm);
   return apply_target_ids(options, &config->select);
 }
 

@@ -152,48 +152,11 @@ size_t mill_config_sort_ids(int64_t *id, size_t n);
  *  message starts with the key. */
 int mill_config_check(const mill_config *config);
 
-/** Cut the library's arms that have a range to the grid points which this needs at the limits of
- *  velocity and v sin i, and replace its only arm by its parts, where the configuration names such:
- *  arms with a range and a name that the library lacks.  A part is an arm like any other.  To be
- *  called between reading a library and mill_config_bind, which refuses names that are left.
- *  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
-int mill_config_cut_arms(const mill_config *config, mill_library *lib);
-
-/** Has the library one arm, and the configuration no arms, or only names that the library lacks,
- *  without ranges?  Then they may be cameras. */
-int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib);
-
-/** Take the cameras [n] of a format as arms, where mill_config_lacks_ranges, for
- *  mill_config_cut_arms: those that the library covers, and of them those that the configuration
- *  names, if any, with its settings.  Nothing changes if the library covers none, its arm bears a
- *  camera's name, or a name is no camera's.
- *
- *  are_channels  each camera has a channel of its name */
-void mill_config_take_cameras(const mill_library *lib, const char *format,
-                              const mill_arm_choice *camera, int n, int are_channels,
-                              mill_config *config);
-
-/** Let arms of the configuration have every second to MILL_MAX_SAMPLING-th grid point of the
- *  libraries [n_lib] where that is not known yet and their line-spread functions, of which the
- *  configuration or the format's camera knows a least width, are broad enough
- *  (docs/science/numerics.md, "Coarser grids").  Before mill_config_cut_arms, which does it. */
-void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config);
-
 /** Check, and resolve names (fixed, priors, arms) against a library, filling
  *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,
  *  vsini and the library's labels.  config->fit is untouched on failure.
  *  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
-
-/** wanted [lib->n_arm]: 1 for each arm of the library that is to be fitted.  MILL_ERR_CONFIG when
- *  the library lacks one that is named. */
-int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
-
-/** Index into config->arm of the library's arm of that name, -1 when it is not there. */
-int mill_config_find_arm(const mill_config *config, const char *arm);
-
-/** Of the arm of that name, else the general one; 0: none. */
-double mill_config_resolving_power(const mill_config *config, const char *arm);
 
 /** The effective configuration as YAML that mill_config_read accepts again
  *  and that gives back the same values, bit for bit.

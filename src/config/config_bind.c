@@ -35,52 +35,6 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
   return MILL_OK;
 }
 
-int mill_config_find_arm(const mill_config *config, const char *arm)
-{
-  for (int i = 0; i < config->n_arm; i++)
-    if (strcmp(config->arm[i].arm, arm) == 0)
-      return i;
-  return -1;
-}
-
-double mill_config_resolving_power(const mill_config *config, const char *arm)
-{
-  const int i = mill_config_find_arm(config, arm);
-  return i >= 0 && config->arm[i].resolving_power > 0.0 ? config->arm[i].resolving_power
-                                                        : config->resolving_power;
-}
-
-/* A line-spread function needs templates that are sharper than the spectra. */
-static int bind_lsf(const mill_config *config, const mill_library *lib)
-{
-  const int lsf = config->lsf;
-  if (lsf == MILL_LSF_AUTO || lsf == MILL_LSF_OFF)
-    return MILL_OK;
-  for (int i = 0; i < lib->n_arm; i++) {
-    const char *name = lib->arm[i].name;
-    const int i_arm = mill_config_find_arm(config, name);
-    if (config->n_arm > 0 && i_arm < 0)
-      continue;
-    if (lib->arm[i].template_sigma_aa < 0.0)
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "%s, but the library's arm %s is at the instrument's own resolution already; give "
-          "auto or another library",
-          lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
-          : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
-                                  : "lsf: resolving_power",
-          name);
-    if (lsf == MILL_LSF_RESOLVING_POWER && !(mill_config_resolving_power(config, name) > 0.0) &&
-        !(i_arm >= 0 && config->arm[i_arm].fwhm_aa > 0.0))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
-          "the arm",
-          name);
-  }
-  return MILL_OK;
-}
-
 /* A step far below a pixel gains nothing. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
@@ -96,19 +50,10 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse wavelengths in another unit, which would do nothing: a part that leaves nothing of its
- * arm, a mask outside the library that in nm or um would be inside. */
-static int check_ranges(const mill_config *config, const mill_library *lib)
+/* Refuse wavelengths in another unit, which would do nothing: a mask outside the library that in nm or
+ * um would be inside. */
+static int check_mask(const mill_config *config, const mill_library *lib)
 {
-  for (int i = 0; i < config->n_arm; i++) {
-    const mill_arm_choice *c = &config->arm[i];
-    if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
-      return MILL_ERROR(
-          MILL_ERR_CONFIG,
-          "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
-          "Angstrom",
-          c->min_aa, c->max_aa, c->arm);
-  }
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {
     const double min = config->fit.wave_mask[i].min_aa, max = config->fit.wave_mask[i].max_aa;
     int as_aa = 0, as_other = 0;
@@ -134,26 +79,8 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   int fixed[MILL_MAX_PAR] = {0};
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};
   MILL_CHECK(mill_config_check(config));
-  for (int i = 0; i < config->n_arm; i++)
-    if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
-      char names[512] = "";
-      size_t n = 0;
-      for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      const char *const only = lib->arm[0].name, *channel = config->arm[i].channel;
-      if (lib->n_arm > 1)
-        return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s",
-                          config->arm[i].arm, names);
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
-                        "%s%s%s}, or {name: %s, min: A, max: B%s%s} for a part of it",
-                        config->arm[i].arm, only, lib->arm[0].wave_aa[0],
-                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only,
-                        channel[0] ? ", channel: " : "", channel, config->arm[i].arm,
-                        channel[0] ? ", channel: " : "", channel);
-    }
-  MILL_CHECK(check_ranges(config, lib));
-  MILL_CHECK(bind_lsf(config, lib));
+  MILL_CHECK(mill_config_bind_arms(config, lib));
+  MILL_CHECK(check_mask(config, lib));
   MILL_CHECK(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
@@ -189,19 +116,5 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   /* by SCORES rows are left out before their pixels are read */
   config->fit.min_sn =
       config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
-  return MILL_OK;
-}
-
-int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
-{
-  for (int a = 0; a < lib->n_arm; a++)
-    wanted[a] = config->n_arm == 0;
-  for (int i = 0; i < config->n_arm; i++) {
-    const int arm = mill_library_find_arm(lib, config->arm[i].arm);
-    if (arm < 0)
-      return MILL_ERROR(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path,
-                        config->arm[i].arm);
-    wanted[arm] = 1;
-  }
   return MILL_OK;
 }

@@ -9,11 +9,8 @@
 #include "src/config/name_regex.h"
 #include "src/config/text.h"
 
-static int wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
-                 const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static int wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
-                 const char *format, ...)
+int mill_config_wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
+                      const char *format, ...)
 {
   char text[512], place[32] = "";
   va_list args;
@@ -62,16 +59,17 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
     break;
   case MILL_OPTION_PATH:
     if (!mill_text_is_printable(at))
-      return wrong(where, k->name, NULL, -1,
-                   "'%s' has control characters or is not UTF-8; rename the file or folder",
-                   mill_text_shown(at, value));
+      return mill_config_wrong(
+          where, k->name, NULL, -1,
+          "'%s' has control characters or is not UTF-8; rename the file or folder",
+          mill_text_shown(at, value));
     break;
   default:
     break;
   }
   return is_right ? MILL_OK
-                  : wrong(where, k->name, NULL, -1, "%s is out of range; give %s", value,
-                          mill_option_takes(k, takes));
+                  : mill_config_wrong(where, k->name, NULL, -1, "%s is out of range; give %s",
+                                      value, mill_option_takes(k, takes));
 }
 
 static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
@@ -80,18 +78,21 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
   char text[64];
   for (int i = 0; i < n; i++) {
     if (!list[i].name[0] || !mill_text_is_printable(list[i].name))
-      return wrong(where, key_name, NULL, i, "'%s' is not a parameter name",
-                   mill_text_shown(list[i].name, text));
+      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a parameter name",
+                               mill_text_shown(list[i].name, text));
     if (!isfinite(list[i].value))
-      return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
-                   is_prior ? "mean" : "value", list[i].name);
+      return mill_config_wrong(where, key_name, NULL, i,
+                               "the %s of %s is not finite; give a number",
+                               is_prior ? "mean" : "value", list[i].name);
     const double sigma = list[i].sigma, square = sigma * sigma;
     if (is_prior && !(sigma > 0.0 && square >= DBL_MIN && square <= DBL_MAX))
-      return wrong(where, key_name, NULL, i,
-                   "the sigma of %s must be positive and finite, and its square too", list[i].name);
+      return mill_config_wrong(where, key_name, NULL, i,
+                               "the sigma of %s must be positive and finite, and its square too",
+                               list[i].name);
     for (int j = 0; j < i; j++)
       if (strcmp(list[i].name, list[j].name) == 0)
-        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", list[i].name);
+        return mill_config_wrong(where, key_name, NULL, i, "%s appears twice; remove one",
+                                 list[i].name);
   }
   return MILL_OK;
 }
@@ -103,10 +104,11 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   for (int i = 0; i < n; i++) {
     const char *word = list + (size_t)i * size;
     if (!word[0] || !mill_text_is_printable(word))
-      return wrong(where, key_name, NULL, i, "'%s' is not a name", mill_text_shown(word, text));
+      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a name",
+                               mill_text_shown(word, text));
     for (int j = 0; j < i; j++)
       if (strcmp(word, list + (size_t)j * size) == 0)
-        return wrong(where, key_name, NULL, i, "%s appears twice; remove one", word);
+        return mill_config_wrong(where, key_name, NULL, i, "%s appears twice; remove one", word);
   }
   return MILL_OK;
 }
@@ -120,50 +122,9 @@ static int check_classes(const mill_selection *select, mill_config_fault *where)
                          select->n_target_class, where));
   for (int i = 0; i < select->n_target_class; i++) {
     if (!mill_name_regex(select->target_class[i], &regex, reason, sizeof reason))
-      return wrong(where, key_name, NULL, i, "'%s' is not a regular expression: %s",
-                   select->target_class[i], reason);
+      return mill_config_wrong(where, key_name, NULL, i, "'%s' is not a regular expression: %s",
+                               select->target_class[i], reason);
     regfree(&regex);
-  }
-  return MILL_OK;
-}
-
-/* 0: none is given. */
-static int is_power(double power)
-{
-  return power == 0.0 || (power >= MILL_MIN_POWER && power <= MILL_MAX_POWER);
-}
-
-static int check_arms(const mill_config *config, mill_config_fault *where)
-{
-  char a[32], b[32], text[64];
-  MILL_CHECK(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
-  for (int i = 0; i < config->n_arm; i++) {
-    const mill_arm_choice *choice = &config->arm[i];
-    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
-      return wrong(where, "arms", NULL, i,
-                   "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
-                   mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
-                   choice->arm);
-    if (!mill_text_is_printable(choice->channel))
-      return wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
-                   mill_text_shown(choice->channel, text));
-    if (!is_power(choice->resolving_power))
-      return wrong(where, "arms", NULL, i,
-                   "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
-                   "%s",
-                   choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
-                   mill_text_of_real(MILL_MAX_POWER, b));
-    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
-      return wrong(where, "arms", NULL, i,
-                   "the fwhm of %s, %s A, is out of range; give a number from 0 to %s", choice->arm,
-                   mill_text_of_real(choice->fwhm_aa, a), mill_text_of_real(MILL_MAX_FWHM, b));
-    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
-      return wrong(where, "arms", NULL, i, "%s has resolving_power and fwhm; give one of them",
-                   choice->arm);
-    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
-      return wrong(where, "arms", NULL, i,
-                   "the sampling of %s is out of range; give a whole number from 0 to %d",
-                   choice->arm, MILL_MAX_SAMPLING);
   }
   return MILL_OK;
 }
@@ -175,61 +136,68 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   for (int i = 0; i < MILL_N_KEY; i++)
     MILL_CHECK(check_key(config, &mill_config_key[i], where));
   if (fit->min_vel_km_s >= fit->max_vel_km_s)
-    return wrong(where, "min_vel", "max_vel", -1, "%s is not below max_vel, %s; set both",
-                 mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
+    return mill_config_wrong(
+        where, "min_vel", "max_vel", -1, "%s is not below max_vel, %s; set both",
+        mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
   if (fit->min_vsini_km_s >= fit->max_vsini_km_s)
-    return wrong(where, "min_vsini", "max_vsini", -1,
-                 "%s is not below max_vsini, %s; set both, or fix vsini by fix_param",
-                 mill_text_of_real(fit->min_vsini_km_s, a),
-                 mill_text_of_real(fit->max_vsini_km_s, b));
+    return mill_config_wrong(where, "min_vsini", "max_vsini", -1,
+                             "%s is not below max_vsini, %s; set both, or fix vsini by fix_param",
+                             mill_text_of_real(fit->min_vsini_km_s, a),
+                             mill_text_of_real(fit->max_vsini_km_s, b));
   if (fit->guess_vel_step_km_s > fit->max_vel_km_s - fit->min_vel_km_s)
-    return wrong(where, "guess_vel_step", "max_vel", -1,
-                 "%s is more than max_vel - min_vel, %s; give a smaller step",
-                 mill_text_of_real(fit->guess_vel_step_km_s, a),
-                 mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
-  if (!is_power(config->resolving_power))
-    return wrong(where, "resolving_power", NULL, -1, "%s is out of range; give 0 or at least %d",
-                 mill_text_of_real(config->resolving_power, a), MILL_MIN_POWER);
+    return mill_config_wrong(where, "guess_vel_step", "max_vel", -1,
+                             "%s is more than max_vel - min_vel, %s; give a smaller step",
+                             mill_text_of_real(fit->guess_vel_step_km_s, a),
+                             mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
+  if (!mill_config_is_power(config->resolving_power))
+    return mill_config_wrong(where, "resolving_power", NULL, -1,
+                             "%s is out of range; give 0 or at least %d",
+                             mill_text_of_real(config->resolving_power, a), MILL_MIN_POWER);
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
-    return wrong(where, "join_radius", "join_by_name", -1,
-                 "needs join_by_name: true; set it, or remove this key");
+    return mill_config_wrong(where, "join_radius", "join_by_name", -1,
+                             "needs join_by_name: true; set it, or remove this key");
   if (fit->epoch_floor_km_s > 0.0 && fit->epochs == MILL_EPOCHS_NONE)
-    return wrong(where, "epoch_floor", "epochs", -1,
-                 "needs epochs: exposure or night; set it, or remove this key");
+    return mill_config_wrong(where, "epoch_floor", "epochs", -1,
+                             "needs epochs: exposure or night; set it, or remove this key");
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
-      return wrong(where, "epochs", "fix_param", -1,
-                   "fits the velocities, and fix_param holds vrad; remove one of them");
+      return mill_config_wrong(where, "epochs", "fix_param", -1,
+                               "fits the velocities, and fix_param holds vrad; remove one of them");
   for (int i = 0; i < fit->n_wave_mask; i++) {
     const mill_wave_range *range = &fit->wave_mask[i];
     if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||
         range->min_aa >= range->max_aa)
-      return wrong(where, "wave_mask", NULL, i,
-                   "[%s, %s] is not a range; give [min, max] in Angstrom, 0 <= min < max",
-                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
+      return mill_config_wrong(
+          where, "wave_mask", NULL, i,
+          "[%s, %s] is not a range; give [min, max] in Angstrom, 0 <= min < max",
+          mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
     if (i > 0 && range->min_aa < range[-1].max_aa)
-      return wrong(where, "wave_mask", NULL, i,
-                   "starts at %s, before the previous range ends, at %s; give ranges in ascending "
-                   "order and join overlapping ones",
-                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
+      return mill_config_wrong(
+          where, "wave_mask", NULL, i,
+          "starts at %s, before the previous range ends, at %s; give ranges in ascending "
+          "order and join overlapping ones",
+          mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
   }
   MILL_CHECK(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
   MILL_CHECK(check_names("priors", config->prior, config->n_prior, 1, where));
   for (int i = 0; i < config->n_prior; i++)
     for (int j = 0; j < config->n_fixed; j++)
       if (strcmp(config->prior[i].name, config->fixed[j].name) == 0)
-        return wrong(where, "priors", NULL, i,
-                     "%s has a prior and a fixed value; remove it from priors or from fix_param",
-                     config->prior[i].name);
+        return mill_config_wrong(
+            where, "priors", NULL, i,
+            "%s has a prior and a fixed value; remove it from priors or from fix_param",
+            config->prior[i].name);
   MILL_CHECK(check_words("template_lib", config->template_lib[0], sizeof config->template_lib[0],
                          config->n_template_lib, where));
   MILL_CHECK(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                          config->select.n_objtype, where));
   MILL_CHECK(check_classes(&config->select, where));
   if (config->select.max_exp_id > 0 && config->select.min_exp_id > config->select.max_exp_id)
-    return wrong(where, "minexpid", "maxexpid", -1, "%d is above maxexpid, %d; set both",
-                 config->select.min_exp_id, config->select.max_exp_id);
-  return check_arms(config, where);
+    return mill_config_wrong(where, "minexpid", "maxexpid", -1,
+                             "%d is above maxexpid, %d; set both", config->select.min_exp_id,
+                             config->select.max_exp_id);
+  MILL_CHECK(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
+  return mill_config_check_arms(config, where);
 }
 
 int mill_config_check(const mill_config *config)

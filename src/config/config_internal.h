@@ -19,6 +19,34 @@ enum {
 /* In the order of the documentation and of --print-config. */
 extern const mill_option mill_config_key[MILL_N_KEY];
 
+/* A field of an item of a list: {name: value, ...}. */
+typedef struct mill_field {
+  const char *name;
+  enum {
+    MILL_FIELD_TEXT,
+    MILL_FIELD_REAL,
+    MILL_FIELD_WHOLE
+  } kind; /* char[MILL_MAX_NAME], double, int */
+  size_t offset;
+  double usual;       /* where it is not given; only others are printed; NAN: printed always */
+  const char *needed; /* what an item lacks without it; NULL: nothing */
+} mill_field;
+extern const mill_field mill_arm_field[]; /* of mill_arm_choice; ends with a field without a name */
+
+/* A key whose value is a list of such items. */
+typedef struct mill_items {
+  const char *key;
+  size_t offset, offset2,
+      size; /* in mill_config: of the list, and of the int that is their number; of
+                                   an item */
+  int most;
+  int is_named;                     /* an item may be the value of its first field alone */
+  const char *list, *item, *wanted; /* for messages: "a list of names", "an arm", "{name: NAME}" */
+  const mill_field *field;
+} mill_items;
+/* Of a key; NULL: its value is something else. */
+const mill_items *mill_config_items(const mill_option *key);
+
 /* Index of a key, -1 when it is unknown. */
 int mill_config_find_key(const char *name);
 
@@ -36,7 +64,15 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 struct yaml_document_s;
 int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
 
-/* Every factor-th grid point of an arm, after a low-pass filter over its emulator's outputs. */
-int mill_config_thin_arm(int factor, mill_arm *arm);
+/* MILL_ERR_CONFIG: "key: item 2: what is wrong"; *where is filled. */
+int mill_config_wrong(mill_config_fault *where, const char *key, const char *other, int item,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* May it be a resolving power, or 0, for none? */
+int mill_config_is_power(double power);
+/* Ranges and dependencies of the arms, whose names are checked. */
+int mill_config_check_arms(const mill_config *config, mill_config_fault *where);
+/* Has the library the arms, their wavelengths and a use for their line-spread functions?
+ * MILL_ERR_CONFIG. */
+int mill_config_bind_arms(const mill_config *config, const mill_library *lib);
 
 #endif

@@ -253,6 +253,37 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "lowest level of lines in the log", .elsewhere = "`--log_level`"},
 };
 
+#define NAMED(member) offsetof(mill_named_value, member)
+static const mill_field value_field[] = {
+    {"param", MILL_FIELD_TEXT, NAMED(name), .needed = "param"},
+    {"value", MILL_FIELD_REAL, NAMED(value), .usual = NAN, .needed = "value"},
+    {0}};
+static const mill_field prior_field[] = {
+    {"param", MILL_FIELD_TEXT, NAMED(name), .needed = "param"},
+    {"mean", MILL_FIELD_REAL, NAMED(value), .usual = NAN, .needed = "mean"},
+    {"sigma", MILL_FIELD_REAL, NAMED(sigma), .usual = NAN, .needed = "sigma"},
+    {0}};
+#define LIST(member, n_member)                                                                     \
+  offsetof(mill_config, member), offsetof(mill_config, n_member),                                  \
+      sizeof((mill_config *)0)->member[0]
+static const mill_items items[] = {
+    {"arms", LIST(arm, n_arm), MILL_MAX_ARM, 1, "a list of names or of {name: NAME, ...}", "an arm",
+     "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, fwhm: A, sampling: "
+     "N}",
+     mill_arm_field},
+    {"fix_param", LIST(fixed, n_fixed), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+     "an item", "{param: NAME, value: NUMBER}", value_field},
+    {"priors", LIST(prior, n_prior), MILL_MAX_PAR, 0, "a list of items, one for each parameter,",
+     "an item", "{param: NAME, mean: NUMBER, sigma: NUMBER}", prior_field}};
+
+const mill_items *mill_config_items(const mill_option *key)
+{
+  for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+    if (strcmp(items[i].key, key->name) == 0)
+      return &items[i];
+  return NULL;
+}
+
 int mill_config_find_key(const char *name)
 {
   for (int i = 0; i < MILL_N_KEY; i++)

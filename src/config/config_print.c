@@ -33,27 +33,51 @@ static void print_mask_ignore(const mill_config *config, FILE *out)
   fprintf(out, config->fit.mask_ignore ? " 0x%x\n" : " %u\n", (unsigned)config->fit.mask_ignore);
 }
 
-static void print_fix_param(const mill_config *config, FILE *out)
+static double number_of(const char *item, const mill_field *f)
 {
-  char value[32];
-  fputs(config->n_fixed ? "\n" : " []\n", out);
-  for (int i = 0; i < config->n_fixed; i++) {
-    fputs("  - {param: ", out);
-    mill_text_print_quoted(config->fixed[i].name, out);
-    fprintf(out, ", value: %s}\n", mill_text_of_real(config->fixed[i].value, value));
-  }
+  double x;
+  int i;
+  memcpy(&i, item + f->offset, sizeof i);
+  if (f->kind == MILL_FIELD_WHOLE)
+    return i;
+  memcpy(&x, item + f->offset, sizeof x);
+  return x;
 }
 
-static void print_priors(const mill_config *config, FILE *out)
+static int is_usual(const char *item, const mill_field *f)
 {
-  char mean[32], sigma[32];
-  fputs(config->n_prior ? "\n" : " []\n", out);
-  for (int i = 0; i < config->n_prior; i++) {
-    fputs("  - {param: ", out);
-    mill_text_print_quoted(config->prior[i].name, out);
-    fprintf(out, ", mean: %s, sigma: %s}\n", mill_text_of_real(config->prior[i].value, mean),
-            mill_text_of_real(config->prior[i].sigma, sigma));
+  return f->kind == MILL_FIELD_TEXT ? !item[f->offset] : number_of(item, f) == f->usual;
+}
+
+/* Items of fields as [a, {name: b, min: 3}] where the first may stand alone, else one a line. */
+static void print_items(const mill_config *config, const mill_items *k, FILE *out)
+{
+  const char *item = (const char *)config + k->offset;
+  char text[32];
+  int n;
+  memcpy(&n, (const char *)config + k->offset2, sizeof n);
+  fputs(k->is_named ? " [" : n > 0 ? "\n" : " []\n", out);
+  for (int i = 0; i < n; i++, item += k->size) {
+    int n_shown = 0;
+    fputs(!k->is_named ? "  - " : i > 0 ? ", " : "", out);
+    for (const mill_field *f = k->field; f->name; f++)
+      n_shown += !is_usual(item, f);
+    if (n_shown > 1 || !k->is_named)
+      fprintf(out, "{%s: ", k->field->name);
+    for (const mill_field *f = k->field; f->name; f++) {
+      if (is_usual(item, f))
+        continue;
+      if (f > k->field)
+        fprintf(out, ", %s: ", f->name);
+      if (f->kind == MILL_FIELD_TEXT)
+        mill_text_print_quoted(item + f->offset, out);
+      else
+        fputs(mill_text_of_real(number_of(item, f), text), out);
+    }
+    fputs(n_shown > 1 || !k->is_named ? "}" : "", out);
+    fputs(k->is_named ? "" : "\n", out);
   }
+  fputs(k->is_named ? "]\n" : "", out);
 }
 
 static void print_names(const mill_config *config, const mill_option *k, FILE *out)
@@ -65,37 +89,6 @@ static void print_names(const mill_config *config, const mill_option *k, FILE *o
   for (int i = 0; i < n; i++) {
     fputs(i ? ", " : "", out);
     mill_text_print_quoted(list + (size_t)i * k->size, out);
-  }
-  fputs("]\n", out);
-}
-
-static void print_arms(const mill_config *config, FILE *out)
-{
-  char text[32];
-  fputs(" [", out);
-  for (int i = 0; i < config->n_arm; i++) {
-    const mill_arm_choice *choice = &config->arm[i];
-    const int plain = choice->min_aa == 0.0 && isinf(choice->max_aa) && !choice->channel[0] &&
-                      choice->resolving_power == 0.0 && choice->fwhm_aa == 0.0 &&
-                      choice->sampling == 0;
-    fputs(i ? ", " : "", out);
-    fputs(plain ? "" : "{name: ", out);
-    mill_text_print_quoted(choice->arm, out);
-    if (choice->min_aa != 0.0)
-      fprintf(out, ", min: %s", mill_text_of_real(choice->min_aa, text));
-    if (!isinf(choice->max_aa))
-      fprintf(out, ", max: %s", mill_text_of_real(choice->max_aa, text));
-    if (choice->channel[0]) {
-      fputs(", channel: ", out);
-      mill_text_print_quoted(choice->channel, out);
-    }
-    if (choice->resolving_power != 0.0)
-      fprintf(out, ", resolving_power: %s", mill_text_of_real(choice->resolving_power, text));
-    if (choice->fwhm_aa != 0.0)
-      fprintf(out, ", fwhm: %s", mill_text_of_real(choice->fwhm_aa, text));
-    if (choice->sampling != 0)
-      fprintf(out, ", sampling: %d", choice->sampling);
-    fputs(plain ? "" : "}", out);
   }
   fputs("]\n", out);
 }
@@ -128,11 +121,8 @@ static const struct {
   const char *key;
   void (*print)(const mill_config *config, FILE *out);
 } other[] = {
-    {"arms", print_arms},
     {"wave_mask", print_wave_mask},
     {"mask_ignore", print_mask_ignore},
-    {"fix_param", print_fix_param},
-    {"priors", print_priors},
     {"targetid", print_targetid},
     {"fiberstatus_allowed_bits", print_fiberstatus},
 };
@@ -169,6 +159,8 @@ static void print_value(const mill_config *config, const mill_option *k, FILE *o
     print_names(config, k, out);
     break;
   default:
+    if (mill_config_items(k))
+      print_items(config, mill_config_items(k), out);
     for (size_t j = 0; j < sizeof other / sizeof other[0]; j++)
       if (strcmp(other[j].key, k->name) == 0)
         other[j].print(config, out);

@@ -258,109 +258,61 @@ static int read_mask_ignore(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-/* A field of a mapping: a number, or a text of MILL_MAX_NAME bytes. */
-typedef struct field {
-  const char *name;
-  char *text;
-  double *number;
-  const char *needed; /* what an item lacks without it; NULL: nothing */
-} field;
-
-/* {NAME: VALUE, ...}; item: "an arm", wanted: the whole as a message shows it. */
-static int get_fields(reader *in, const yaml_node_t *node, const char *item, const char *wanted,
-                      const field *fields, int n_field)
+/* {NAME: VALUE, ...} into the item at `to`. */
+static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, char *to)
 {
   char text[80];
   int seen[8] = {0};
+  double x;
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
        pair++) {
     const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
     const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
-    int i = 0;
-    while (i < n_field &&
-           (name->type != YAML_SCALAR_NODE || strcmp(scalar(name), fields[i].name) != 0))
-      i++;
-    if (i == n_field)
-      return bad(in, name, "%s is unknown in %s; give %s", found(name, text), item, wanted);
-    if (seen[i]++)
-      return bad(in, name, "%s appears twice in one%s; remove one", fields[i].name, item + 2);
-    if (fields[i].text)
-      MILL_CHECK(get_text(in, value, MILL_MAX_NAME, fields[i].text));
-    else
-      MILL_CHECK(get_real(in, value, fields[i].number));
+    const mill_field *f = k->field;
+    while (f->name && (name->type != YAML_SCALAR_NODE || strcmp(scalar(name), f->name) != 0))
+      f++;
+    if (!f->name)
+      return bad(in, name, "%s is unknown in %s; give %s", found(name, text), k->item, k->wanted);
+    if (seen[f - k->field]++)
+      return bad(in, name, "%s appears twice in one%s; remove one", f->name, k->item + 2);
+    if (f->kind == MILL_FIELD_TEXT) {
+      MILL_CHECK(get_text(in, value, MILL_MAX_NAME, to + f->offset));
+      continue;
+    }
+    MILL_CHECK(get_real(in, value, &x));
+    if (f->kind == MILL_FIELD_REAL)
+      *(double *)(void *)(to + f->offset) = x;
+    else /* what is no whole number is refused with those that are out of range */
+      *(int *)(void *)(to + f->offset) = x == floor(x) && fabs(x) < 1e9 ? (int)x : -1;
   }
-  for (int i = 0; i < n_field; i++)
-    if (!seen[i] && fields[i].needed)
-      return bad(in, node, "%s lacks %s; give %s", item, fields[i].needed, wanted);
+  for (const mill_field *f = k->field; f->name; f++)
+    if (!seen[f - k->field] && f->needed)
+      return bad(in, node, "%s lacks %s; give %s", k->item, f->needed, k->wanted);
   return MILL_OK;
 }
 
-static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_named_value *list,
-                     int *n_list)
+static int read_items(reader *in, const yaml_node_t *node, const mill_items *k)
 {
-  static const char *const wanted[] = {"{param: NAME, value: NUMBER}",
-                                       "{param: NAME, mean: NUMBER, sigma: NUMBER}"};
+  char *list = (char *)in->config + k->offset;
   size_t n;
-  if (node->type != YAML_SEQUENCE_NODE)
-    return expected(in, node, "a list of items, one for each parameter,");
-  MILL_CHECK(get_list(in, node, "a list", MILL_MAX_PAR, &n));
-  memset(list, 0, MILL_MAX_PAR * sizeof *list);
+  if (node->type != YAML_SEQUENCE_NODE && !k->is_named)
+    return expected(in, node, k->list);
+  MILL_CHECK(get_list(in, node, k->list, (size_t)k->most, &n));
+  memset(list, 0, k->size * (size_t)k->most);
   for (size_t i = 0; i < n; i++) {
-    const char *value = is_prior ? "mean" : "value";
-    const field fields[] = {{"param", list[i].name, NULL, "param"},
-                            {value, NULL, &list[i].value, value},
-                            {"sigma", NULL, &list[i].sigma, "sigma"}};
     const yaml_node_t *item = list_item(in, node, i);
-    if (item->type != YAML_MAPPING_NODE)
-      return expected(in, item, wanted[is_prior]);
-    MILL_CHECK(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
-  }
-  *n_list = (int)n;
-  return MILL_OK;
-}
-
-static int read_fix_param(reader *in, const yaml_node_t *node)
-{
-  return get_named(in, node, 0, in->config->fixed, &in->config->n_fixed);
-}
-
-static int read_priors(reader *in, const yaml_node_t *node)
-{
-  return get_named(in, node, 1, in->config->prior, &in->config->n_prior);
-}
-
-/* Items are names, or mappings with an arm's settings. */
-static int read_arms(reader *in, const yaml_node_t *node)
-{
-  mill_config *config = in->config;
-  size_t n;
-  MILL_CHECK(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
-  memset(config->arm, 0, sizeof config->arm);
-  for (size_t i = 0; i < n; i++) {
-    mill_arm_choice *arm = &config->arm[i];
-    double sampling = 0.0;
-    const field fields[] = {{"name", arm->arm, NULL, "its name"},
-                            {"min", NULL, &arm->min_aa, NULL},
-                            {"max", NULL, &arm->max_aa, NULL},
-                            {"channel", arm->channel, NULL, NULL},
-                            {"resolving_power", NULL, &arm->resolving_power, NULL},
-                            {"fwhm", NULL, &arm->fwhm_aa, NULL},
-                            {"sampling", NULL, &sampling, NULL}};
-    const yaml_node_t *item = list_item(in, node, i);
-    arm->max_aa = INFINITY;
-    if (item->type != YAML_MAPPING_NODE)
-      MILL_CHECK(get_text(in, item, sizeof arm->arm, arm->arm));
+    char *to = list + i * k->size;
+    for (const mill_field *f = k->field; f->name; f++)
+      if (f->kind == MILL_FIELD_REAL)
+        *(double *)(void *)(to + f->offset) = f->usual;
+    if (item->type == YAML_MAPPING_NODE)
+      MILL_CHECK(get_fields(in, item, k, to));
+    else if (k->is_named)
+      MILL_CHECK(get_text(in, item, MILL_MAX_NAME, to + k->field->offset));
     else
-      MILL_CHECK(
-          get_fields(in, item, "an arm",
-                     "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
-                     "fwhm: A, sampling: N}",
-                     fields, sizeof fields / sizeof fields[0]));
-    arm->sampling = sampling >= 0.0 && sampling <= MILL_MAX_SAMPLING && sampling == floor(sampling)
-                        ? (int)sampling
-                        : -1;
+      return expected(in, item, k->wanted);
   }
-  config->n_arm = (int)n;
+  *(int *)(void *)((char *)in->config + k->offset2) = (int)n;
   return MILL_OK;
 }
 
@@ -417,17 +369,17 @@ static const struct {
   const char *key;
   int (*read)(reader *in, const yaml_node_t *node);
 } other[] = {
-    {"arms", read_arms},
     {"wave_mask", read_wave_mask},
     {"mask_ignore", read_mask_ignore},
-    {"fix_param", read_fix_param},
-    {"priors", read_priors},
     {"targetid", read_targetid},
     {"fiberstatus_allowed_bits", read_fiberstatus},
 };
 
 static int read_other(reader *in, const yaml_node_t *node)
 {
+  const mill_items *items = mill_config_items(in->key);
+  if (items)
+    return read_items(in, node, items);
   for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
     if (strcmp(other[i].key, in->key->name) == 0)
       return other[i].read(in, node);

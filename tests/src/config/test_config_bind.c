@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The identity of a configuration, and its names resolved against a library. */
 #include "tests/src/config/config_fixture.h"
+#include "src/config/arms.h"
 
 static char *identity(const mill_config *config)
 {
@@ -103,9 +104,9 @@ MILL_TEST(resolving_power_of_an_arm)
   mill_config config;
   mill_config_default(&config);
   must_read(&config, "resolving_power: 1800\narms: [b, {name: r, resolving_power: 2500}]");
-  assert_close(mill_config_resolving_power(&config, "b"), 1800, 0);
-  assert_close(mill_config_resolving_power(&config, "r"), 2500, 0);
-  assert_close(mill_config_resolving_power(&config, "z"), 1800, 0);
+  assert_close(mill_config_arm(&config, "b").resolving_power, 1800, 0);
+  assert_close(mill_config_arm(&config, "r").resolving_power, 2500, 0);
+  assert_close(mill_config_arm(&config, "z").resolving_power, 1800, 0);
   assert_int_equal(mill_config_find_arm(&config, "r"), 1);
   assert_int_equal(mill_config_find_arm(&config, "z"), -1);
 }

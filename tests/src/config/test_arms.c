@@ -3,6 +3,7 @@
 #include "tests/src/config/config_fixture.h"
 
 #include "tests/test_library.h"
+#include "src/config/arms.h"
 
 static mill_config config;
 static mill_library lib;

@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "src/config/arms.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+#include "kernels/star/blocks/prepare.h"
+#include "src/config/config_internal.h"
+#include "src/config/text.h"
+
+enum {
+  SPLINE_MARGIN = 64, /* grid points beyond those that are needed, where a spline's end is felt */
+  MIN_POINTS = 200,   /* of a part */
+  LEAST_CAMERA = 1000 /* of a camera's part, so that there are pixels at any velocity */
+};
+
+enum {
+  LEAST_POINTS = 128, /* of an arm */
+  N_LOOK = 32,        /* wavelengths at which widths are compared */
+  REACH = 12          /* of the filter, in coarse grid points */
+};
+
+/* Bins of the guess have at least the first number of grid points; what sampling folds into the
+ * lines is below exp(-HIDDEN) of them. */
+static const double BIN_POINTS = 2.0, HIDDEN = 7.0;
+
+/* The filter passes frequencies up to the first, and stops from the second on, over 1/coarse step:
+ * what it lets through beyond 1/2 folds back to where line-spread functions leave nothing. */
+static const double PASS = 0.42, STOP = 0.62;
+
+/* ---- what is said of them ---- */
+
+#define AT(member) offsetof(mill_arm_choice, member)
+const mill_field mill_arm_field[] = {
+    {"name", MILL_FIELD_TEXT, AT(arm), .needed = "its name"},
+    {"min", MILL_FIELD_REAL, AT(min_aa), .usual = 0.0},
+    {"max", MILL_FIELD_REAL, AT(max_aa), .usual = INFINITY},
+    {"channel", MILL_FIELD_TEXT, AT(channel), .needed = NULL},
+    {"resolving_power", MILL_FIELD_REAL, AT(resolving_power), .usual = 0.0},
+    {"fwhm", MILL_FIELD_REAL, AT(fwhm_aa), .usual = 0.0},
+    {"sampling", MILL_FIELD_WHOLE, AT(sampling), .usual = 0.0},
+    {0}};
+
+int mill_config_find_arm(const mill_config *config, const char *arm)
+{
+  for (int i = 0; i < config->n_arm; i++)
+    if (strcmp(config->arm[i].arm, arm) == 0)
+      return i;
+  return -1;
+}
+
+mill_arm_choice mill_config_arm(const mill_config *config, const char *arm)
+{
+  const int i = mill_config_find_arm(config, arm);
+  mill_arm_choice choice = i >= 0 ? config->arm[i] : (mill_arm_choice){.max_aa = INFINITY};
+  if (!(choice.resolving_power > 0.0))
+    choice.resolving_power = config->resolving_power;
+  return choice;
+}
+
+int mill_arm_has_width(const mill_arm_choice *choice)
+{
+  return choice->resolving_power > 0.0 || choice->fwhm_aa > 0.0;
+}
+
+void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME], int n)
+{
+  mill_arm_choice arm[MILL_MAX_ARM] = {0};
+  for (int i = 0; i < n; i++) {
+    const int k = mill_config_find_arm(config, name[i]);
+    arm[i] = k >= 0 ? config->arm[k] : (mill_arm_choice){.max_aa = INFINITY};
+    memcpy(arm[i].arm, name[i], sizeof arm[i].arm);
+  }
+  memcpy(config->arm, arm, sizeof arm);
+  config->n_arm = n;
+}
+
+int mill_config_is_power(double power)
+{
+  return power == 0.0 || (power >= MILL_MIN_POWER && power <= MILL_MAX_POWER);
+}
+
+int mill_config_check_arms(const mill_config *config, mill_config_fault *where)
+{
+  char a[32], b[32], text[64];
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "min %s and max %s of %s are not a range; give 0 <= min < max in Angstrom",
+          mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b), choice->arm);
+    if (!mill_text_is_printable(choice->channel))
+      return mill_config_wrong(where, "arms", NULL, i, "'%s' is not the name of a channel",
+                               mill_text_shown(choice->channel, text));
+    if (!mill_config_is_power(choice->resolving_power))
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "the resolving_power of %s, %s, is out of range; give 0 or a number from %d to "
+          "%s",
+          choice->arm, mill_text_of_real(choice->resolving_power, a), MILL_MIN_POWER,
+          mill_text_of_real(MILL_MAX_POWER, b));
+    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
+      return mill_config_wrong(where, "arms", NULL, i,
+                               "the fwhm of %s, %s A, is out of range; give a number from 0 to %s",
+                               choice->arm, mill_text_of_real(choice->fwhm_aa, a),
+                               mill_text_of_real(MILL_MAX_FWHM, b));
+    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
+      return mill_config_wrong(where, "arms", NULL, i,
+                               "%s has resolving_power and fwhm; give one of them", choice->arm);
+    if (choice->sampling < 0 || choice->sampling > MILL_MAX_SAMPLING)
+      return mill_config_wrong(
+          where, "arms", NULL, i,
+          "the sampling of %s is out of range; give a whole number from 0 to %d", choice->arm,
+          MILL_MAX_SAMPLING);
+  }
+  return MILL_OK;
+}
+
+/* ---- against a library ---- */
+
+/* A line-spread function needs templates that are sharper than the spectra. */
+static int bind_lsf(const mill_config *config, const mill_library *lib)
+{
+  const int lsf = config->lsf;
+  if (lsf == MILL_LSF_AUTO || lsf == MILL_LSF_OFF)
+    return MILL_OK;
+  for (int i = 0; i < lib->n_arm; i++) {
+    const char *name = lib->arm[i].name;
+    const mill_arm_choice choice = mill_config_arm(config, name);
+    if (config->n_arm > 0 && mill_config_find_arm(config, name) < 0)
+      continue;
+    if (lib->arm[i].template_sigma_aa < 0.0)
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "%s, but the library's arm %s is at the instrument's own resolution already; give "
+          "auto or another library",
+          lsf == MILL_LSF_MATRIX  ? "lsf: matrix"
+          : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
+                                  : "lsf: resolving_power",
+          name);
+    if (lsf == MILL_LSF_RESOLVING_POWER && !mill_arm_has_width(&choice))
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
+          "the arm",
+          name);
+  }
+  return MILL_OK;
+}
+
+int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
+{
+  for (int i = 0; i < config->n_arm; i++)
+    if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
+      char names[512] = "";
+      size_t n = 0;
+      for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
+      const char *const only = lib->arm[0].name, *channel = config->arm[i].channel;
+      if (lib->n_arm > 1)
+        return MILL_ERROR(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s",
+                          config->arm[i].arm, names);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
+                        "%s%s%s}, or {name: %s, min: A, max: B%s%s} for a part of it",
+                        config->arm[i].arm, only, lib->arm[0].wave_aa[0],
+                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only,
+                        channel[0] ? ", channel: " : "", channel, config->arm[i].arm,
+                        channel[0] ? ", channel: " : "", channel);
+    }
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *c = &config->arm[i];
+    if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "arms: min %g and max %g leave nothing of arm %s; give vacuum wavelengths in "
+          "Angstrom",
+          c->min_aa, c->max_aa, c->arm);
+  }
+  return bind_lsf(config, lib);
+}
+
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
+{
+  for (int a = 0; a < lib->n_arm; a++)
+    wanted[a] = config->n_arm == 0;
+  for (int i = 0; i < config->n_arm; i++) {
+    const int arm = mill_library_find_arm(lib, config->arm[i].arm);
+    if (arm < 0)
+      return MILL_ERROR(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path,
+                        config->arm[i].arm);
+    wanted[arm] = 1;
+  }
+  return MILL_OK;
+}
+
+int mill_arms_in_common(const mill_library *other, mill_library *lib)
+{
+  for (int a = 0; a < lib->n_arm; a++) {
+    const mill_arm *own = &other->arm[a];
+    mill_arm *arm = &lib->arm[a];
+    int end = arm->n_pix, first = 0;
+    while (first < end && arm->wave_aa[first] < own->wave_aa[0])
+      first++;
+    while (end > first && arm->wave_aa[end - 1] > own->wave_aa[own->n_pix - 1])
+      end--;
+    if (end - first < 2)
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s and %s have no wavelengths of arm %s in common",
+                        lib->path, other->path, arm->name);
+    arm->ln_wave0 += arm->ln_step * first;
+    arm->wave_aa += first;
+    arm->n_pix = end - first;
+  }
+  return MILL_OK;
+}
+
+/* ---- on a coarser grid than the library's, where line-spread functions are much broader ---- */
+
+/* Sigma in ln wavelength that no line-spread function of the arm's spectra is below; 0: unknown. */
+static double least_sigma(const mill_config *config, const mill_arm_choice *choice, double wave_aa)
+{
+  const double power =
+      choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
+  const double own = choice->most_power > 0.0 ? 1.0 / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
+  const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
+                     : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
+                                           : 0.0;
+  switch (config->lsf) {
+  case MILL_LSF_RESOLVING_POWER:
+    return set;
+  case MILL_LSF_SIGMA:
+    return own;
+  case MILL_LSF_AUTO: /* what is set is for spectra that have none of their own */
+    return set > 0.0 ? fmin(own, set) : own;
+  default:
+    return 0.0;
+  }
+}
+
+/* May an arm have every factor-th grid point?  With s the line-spread function's sigma, t the
+ * templates' and r^2 = s^2 - t^2, a frequency f passes with exp(-2 pi^2 (t^2 + r^2) f^2), and what
+ * is sampled at steps d has it as well from 1/d - f with exp(-2 pi^2 (t^2 (1/d - f)^2 + r^2 f^2)),
+ * at most exp(-2 pi^2 (t r / (s d))^2).  Splines need templates of MILL_GRID_SIGMA steps, which
+ * a part of r makes them. */
+static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
+                  int factor)
+{
+  const double step = factor * arm->ln_step, templ_aa = arm->template_sigma_aa;
+  const double first = fmax(choice->min_aa, arm->wave_aa[0]);
+  const double last = fmin(choice->max_aa, arm->wave_aa[arm->n_pix - 1]);
+  double least = INFINITY;
+  if (!(templ_aa > 0.0) || BIN_POINTS * step * MILL_C_KM_S > config->fit.guess_vel_step_km_s ||
+      !(log(last / first) > LEAST_POINTS * step))
+    return 0;
+  for (int i = 0; i < N_LOOK; i++) {
+    const double wave = first + (last - first) * i / (N_LOOK - 1), templ = templ_aa / wave;
+    const double sigma = least_sigma(config, choice, wave);
+    const double rest = sigma * sigma - templ * templ;
+    if (!(rest > 0.0) ||
+        2.0 * M_PI * M_PI * templ * templ * rest < HIDDEN * step * step * sigma * sigma)
+      return 0;
+    least = fmin(least, rest);
+  }
+  const double sharpest = templ_aa / last, wanted = MILL_GRID_SIGMA * step;
+  return sharpest * sharpest + MILL_LARGEST_BLUR * least >= wanted * wanted;
+}
+
+void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config *config)
+{
+  for (int i = 0; i < config->n_arm; i++) {
+    mill_arm_choice *choice = &config->arm[i];
+    /* a linear kernel is wrong as the square of the grid step */
+    const int chosen = choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR;
+    int factor = chosen ? 1 : MILL_MAX_SAMPLING;
+    for (int k = 0; k < n_lib; k++) {
+      const int a = mill_library_find_arm(&lib[k], choice->arm);
+      const mill_arm *arm = &lib[k].arm[a < 0 ? 0 : a];
+      while (factor > 1 && !allows(config, choice, arm, factor))
+        factor--;
+    }
+    if (factor > 1)
+      choice->sampling = factor;
+  }
+}
+
+/* I_0(x) by its series. */
+static double bessel(double x)
+{
+  double sum = 1.0, term = 1.0;
+  for (int k = 1; term > 1e-17 * sum; k++) {
+    term *= 0.25 * x * x / ((double)k * k);
+    sum += term;
+  }
+  return sum;
+}
+
+/* Low-pass weights [half + 1] of one side, by Kaiser's window; 80 dB. */
+static void make_filter(int factor, int half, double *weight)
+{
+  const double beta = 7.857, cut = (PASS + STOP) / factor; /* twice the middle */
+  double sum = 0.0;
+  for (int k = 0; k <= half; k++) {
+    const double u = (double)k / half, x = M_PI * cut * k;
+    weight[k] = (k == 0 ? 1.0 : sin(x) / x) * bessel(beta * sqrt(1.0 - u * u));
+    sum += k == 0 ? weight[k] : 2.0 * weight[k];
+  }
+  for (int k = 0; k <= half; k++)
+    weight[k] /= sum;
+}
+
+/* Every factor-th of the rows x [n][n_in], after the filter; beyond the ends they go on as their
+ * image in the end point. */
+static int thin_rows(int factor, int n, int n_in, float **x)
+{
+  int err = MILL_OK;
+  const int half = REACH * factor, n_out = (n - 1) / factor + 1;
+  const size_t pitch = (size_t)n_in;
+  float *to = NULL;
+  double weight[REACH * MILL_MAX_SAMPLING + 1], *sum = NULL;
+  make_filter(factor, half, weight);
+  MILL_TRY(MILL_ALLOC((size_t)n_out * pitch, &to));
+  MILL_TRY(MILL_ALLOC(n_in, &sum));
+  for (int i = 0; i < n_out; i++) {
+    memset(sum, 0, pitch * sizeof *sum);
+    for (int j = -half; j <= half; j++) {
+      const int p = i * factor + j, end = p < 0 ? 0 : n - 1, image = 2 * end - p;
+      const double w = weight[j < 0 ? -j : j];
+      const float *at = *x + (size_t)(p < 0 || p >= n ? image : p) * pitch;
+      const float *mirror = *x + (size_t)end * pitch;
+      const double sign = p < 0 || p >= n ? -1.0 : 1.0;
+      for (int k = 0; k < n_in; k++)
+        sum[k] += w * (sign * (double)at[k] + (1.0 - sign) * (double)mirror[k]);
+    }
+    for (int k = 0; k < n_in; k++)
+      to[(size_t)i * pitch + (size_t)k] = (float)sum[k];
+  }
+  mill_free(*x);
+  *x = to;
+  to = NULL;
+done:
+  MILL_FREE(to, sum);
+  return err;
+}
+
+/* Every factor-th grid point of an arm, after a low-pass filter over its emulator's outputs. */
+static int thin(int factor, mill_arm *arm)
+{
+  mill_emulator *e = &arm->emulator;
+  mill_model_error *error = &arm->error;
+  const int last = e->n_layer - 1, n_whole = arm->n_pix;
+  const int n = factor > 1 ? (n_whole - 1) / factor + 1 : 0;
+  const size_t n_fine = (size_t)(n - 1) * (size_t)factor + 1;
+  if (n < LEAST_POINTS)
+    return MILL_OK;
+  MILL_CHECK(thin_rows(factor, n_whole, e->n_in[last], &e->weight[last]));
+  MILL_CHECK(thin_rows(factor, n_whole, 1, &e->bias[last]));
+  for (int i = 0; i < n; i++)
+    arm->wave_aa[i] = arm->wave_aa[(size_t)i * (size_t)factor];
+  for (int k = 1; k < error->n_component; k++)
+    memmove(error->component + (size_t)k * n_fine, error->component + (size_t)k * (size_t)n_whole,
+            n_fine * sizeof(float));
+  error->finer = factor;
+  e->n_out[last] = arm->n_pix = n;
+  arm->ln_step *= factor;
+  arm->sampling = factor;
+  return MILL_OK;
+}
+
+/* ---- cut to their ranges, and from the only arm ---- */
+
+static int has_range(const mill_arm_choice *choice)
+{
+  return choice->min_aa > 0.0 || isfinite(choice->max_aa);
+}
+
+static int is_part(const mill_config *config, const mill_library *lib, int i)
+{
+  const mill_arm_choice *choice = &config->arm[i];
+  return mill_library_find_arm(lib, choice->arm) < 0 && has_range(choice);
+}
+
+/* A copy of n bytes at from; NULL if n is 0. */
+static int copy_of(const void *from, size_t n, void **to)
+{
+  *to = NULL;
+  if (!from)
+    return MILL_OK;
+  MILL_CHECK(mill_alloc_raw(n, 1, to));
+  memcpy(*to, from, n);
+  return MILL_OK;
+}
+
+/* Grid points of the whole arm that a part needs: its pixels at any velocity, and what rotation
+ * brings to them. */
+static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
+                   int *first, int *end)
+{
+  const mill_fit_settings *fit = &config->fit;
+  const double turn = atanh(fit->max_vsini_km_s / MILL_C_KM_S);
+  const double least =
+      log(choice->min_aa) - atanh(fit->max_vel_km_s / MILL_C_KM_S) - turn - whole->ln_wave0;
+  const double most =
+      log(choice->max_aa) - atanh(fit->min_vel_km_s / MILL_C_KM_S) + turn - whole->ln_wave0;
+  const double n = whole->n_pix;
+  const double low = floor(least / whole->ln_step) - SPLINE_MARGIN;
+  const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
+  *first = (int)fmin(fmax(low, 0.0), n);
+  *end = (int)fmin(fmax(high, 0.0), n);
+  /* the end that is the whole arm's stays where it is on a coarser grid */
+  const int spare =
+      choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
+  *first += *first > 0 ? spare : 0;
+  *end -= *first > 0 ? 0 : spare;
+}
+
+/* Copy the front unchanged, and the last layer's outputs from first on. */
+static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
+{
+  const int last = from->n_layer - 1;
+  for (int i = 0; i < from->n_layer; i++) {
+    const size_t n_in = (size_t)from->n_in[i], n_out = (size_t)(i == last ? n_pix : from->n_out[i]);
+    const size_t skip = i == last ? (size_t)first : 0;
+    MILL_CHECK(copy_of(from->weight[i] + skip * n_in, n_in * n_out * sizeof(float),
+                       (void **)&to->weight[i]));
+    MILL_CHECK(copy_of(from->bias[i] + skip, n_out * sizeof(float), (void **)&to->bias[i]));
+  }
+  to->n_out[last] = n_pix;
+  size_t n_coef = (size_t)from->grid.n_out;
+  for (int i = 0; i < from->grid.n_axis; i++) {
+    n_coef *= (size_t)from->grid.n_node[i];
+    MILL_CHECK(copy_of(from->grid.knot[i],
+                       (size_t)(from->grid.n_node[i] + mill_spline_grid_order(&from->grid)) *
+                           sizeof(double),
+                       (void **)&to->grid.knot[i]));
+  }
+  MILL_CHECK(copy_of(from->grid.coef, n_coef * sizeof(float), (void **)&to->grid.coef));
+  const mill_rbf *rbf = &from->rbf;
+  MILL_CHECK(copy_of(rbf->center, (size_t)rbf->n_center * (size_t)rbf->n_axis * sizeof(double),
+                     (void **)&to->rbf.center));
+  return copy_of(rbf->coef,
+                 (size_t)(rbf->n_center + rbf->n_poly) * (size_t)rbf->n_out * sizeof(float),
+                 (void **)&to->rbf.coef);
+}
+
+/* The part's share of each row; sigma and correlation as they are. */
+static int copy_error(const mill_model_error *from, int n_whole, int first, int n_pix,
+                      mill_model_error *to)
+{
+  const size_t n = (size_t)n_pix;
+  if (!from->fraction)
+    return MILL_OK;
+  MILL_CHECK(copy_of(from->fraction + first, n * sizeof(float), (void **)&to->fraction));
+  if (from->n_component == 0)
+    return MILL_OK;
+  MILL_CHECK(MILL_ALLOC((size_t)from->n_component * n, &to->component));
+  for (int k = 0; k < from->n_component; k++)
+    memcpy(to->component + (size_t)k * n, from->component + (size_t)k * (size_t)n_whole + first,
+           n * sizeof(float));
+  return MILL_OK;
+}
+
+/* Grid points [first, end) of an arm. */
+static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part)
+{
+  *part = *whole;
+  part->wave_aa = NULL;
+  memset(part->emulator.weight, 0, sizeof part->emulator.weight);
+  memset(part->emulator.bias, 0, sizeof part->emulator.bias);
+  memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
+  part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
+  part->emulator.rbf.center = NULL;
+  part->error.fraction = part->error.component = NULL;
+  part->n_pix = end - first;
+  part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
+  MILL_CHECK(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
+                     (void **)&part->wave_aa));
+  MILL_CHECK(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
+  return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
+}
+
+static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
+               mill_arm *part)
+{
+  int first = 0, end = 0;
+  char a[32], b[32];
+  window(config, whole, choice, &first, &end);
+  if (end - first < MIN_POINTS)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "arms: %s, from %s to %s A, is not within the library's arm %s, %.0f to %.0f "
+                      "A; change its range or leave it out",
+                      choice->arm, mill_text_of_real(choice->min_aa, a),
+                      mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
+                      whole->wave_aa[whole->n_pix - 1]);
+  MILL_CHECK(copy_points(whole, first, end, part));
+  memcpy(part->name, choice->arm, sizeof part->name);
+  return MILL_OK;
+}
+
+/* An arm of the library with a range keeps the grid points that this needs. */
+static int narrow(const mill_config *config, mill_arm *arm)
+{
+  int first = 0, end = 0;
+  mill_arm part = {0};
+  const int i = mill_config_find_arm(config, arm->name);
+  if (i < 0 || !has_range(&config->arm[i]))
+    return MILL_OK;
+  window(config, arm, &config->arm[i], &first, &end);
+  if (end - first < MIN_POINTS)
+    return MILL_OK;
+  const int err = copy_points(arm, first, end, &part);
+  mill_arm_clear(err ? &part : arm);
+  if (!err)
+    *arm = part;
+  return err;
+}
+
+int mill_config_lacks_ranges(const mill_config *config, const mill_library *lib)
+{
+  for (int i = 0; i < config->n_arm; i++)
+    if (mill_library_find_arm(lib, config->arm[i].arm) >= 0 || has_range(&config->arm[i]))
+      return 0;
+  return lib->n_arm == 1;
+}
+
+/* A camera with the settings that the configuration has for it. */
+static mill_arm_choice with_settings(const mill_arm_choice *camera, const mill_arm_choice *own)
+{
+  mill_arm_choice choice = *own;
+  choice.min_aa = camera->min_aa;
+  choice.max_aa = camera->max_aa;
+  choice.most_power = camera->most_power;
+  if (own->fwhm_aa == 0.0 && own->resolving_power == 0.0) {
+    choice.fwhm_aa = camera->fwhm_aa;
+    choice.resolving_power = camera->resolving_power;
+  }
+  return choice;
+}
+
+void mill_config_take_cameras(const mill_library *lib, const char *format,
+                              const mill_arm_choice *camera, int n, int are_channels,
+                              mill_config *config)
+{
+  int first, end, n_covered = 0, n_taken = 0;
+  mill_arm_choice taken[MILL_MAX_ARM];
+  for (int i = 0; i < n; i++)
+    if (mill_library_find_arm(lib, camera[i].arm) >= 0)
+      return;
+  for (int i = 0; i < n; i++) {
+    const int k = mill_config_find_arm(config, camera[i].arm);
+    window(config, &lib->arm[0], &camera[i], &first, &end);
+    if (end - first < LEAST_CAMERA)
+      continue;
+    n_covered++;
+    if (config->n_arm == 0 || k >= 0)
+      taken[n_taken++] = k < 0 ? camera[i] : with_settings(&camera[i], &config->arm[k]);
+  }
+  if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
+    return; /* a name that is no camera's is refused when the library is bound */
+  for (int i = 0; i < n_taken && are_channels && n_taken < n_covered; i++)
+    if (!taken[i].channel[0]) /* its neighbour's channel would be cut by wavelength */
+      memcpy(taken[i].channel, taken[i].arm, sizeof taken[i].channel);
+  memcpy(config->arm, taken, (size_t)n_taken * sizeof *taken);
+  config->n_arm = n_taken;
+  snprintf(config->cameras_of, sizeof config->cameras_of, "%s", format);
+}
+
+/* By wavelength, so that the order in which a configuration names them means nothing. */
+static int compare_choice(const void *a, const void *b)
+{
+  const mill_arm_choice *x = a, *y = b;
+  if (x->min_aa != y->min_aa)
+    return x->min_aa < y->min_aa ? -1 : 1;
+  if (x->max_aa != y->max_aa)
+    return x->max_aa < y->max_aa ? -1 : 1;
+  return strcmp(x->arm, y->arm);
+}
+
+static int cut_all(const mill_config *config, mill_library *lib)
+{
+  int err = MILL_OK, n_part = 0;
+  mill_arm *part = NULL;
+  mill_arm_choice choice[MILL_MAX_ARM];
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(narrow(config, &lib->arm[a]));
+  for (int i = 0; i < config->n_arm; i++)
+    n_part += is_part(config, lib, i);
+  if (n_part == 0 || lib->n_arm != 1)
+    goto done;
+  if (n_part < config->n_arm)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "arms: some are parts of the library's only arm, %s; give all of them a range by min "
+              "or max and a name of its own",
+              lib->arm[0].name);
+  MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
+  memcpy(choice, config->arm, sizeof choice);
+  qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);
+  for (int i = 0; i < n_part; i++)
+    MILL_TRY(cut(config, &lib->arm[0], &choice[i], &part[i]));
+  mill_arm_clear(&lib->arm[0]);
+  memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
+  lib->n_arm = n_part;
+  mill_free(part);
+  part = NULL;
+done:
+  for (int i = 0; part && i < n_part; i++)
+    mill_arm_clear(&part[i]);
+  mill_free(part);
+  return err;
+}
+
+int mill_config_cut_arms(const mill_config *config, mill_library *lib)
+{
+  MILL_CHECK(cut_all(config, lib));
+  for (int a = 0; a < lib->n_arm; a++) {
+    const int i = mill_config_find_arm(config, lib->arm[a].name);
+    if (i >= 0)
+      MILL_CHECK(thin(config->arm[i].sampling, &lib->arm[a]));
+  }
+  return MILL_OK;
+}
