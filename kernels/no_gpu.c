@@ -44,12 +44,6 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
-int mill_cuda_probe(int *driver, int *runtime, int *n_device)
-{
-  *driver = *runtime = *n_device = 0;
-  return missing();
-}
-
 int mill_cuda_probe_device(int i, mill_cuda_device *device)
 {
   (void)i;

@@ -223,15 +223,16 @@ static void report_driver(doctor_job *job)
   }
 }
 
-static void report_device(doctor_job *job, int i)
+static void report_device(doctor_job *job, int i, const mill_gpu_facts *facts)
 {
   mill_doctor_report *r = &job->report;
   mill_cuda_device d;
   char key[64];
   snprintf(key, sizeof key, "cuda.%d", i);
   if (mill_cuda_probe_device(i, &d) == MILL_OK) {
-    mill_doctor_say(r, key, "%s, compute capability %d.%d, %.0f GB (%.0f free), %s", d.name,
-                    d.major, d.minor, 1e-9 * (double)d.total, 1e-9 * (double)d.free, d.bus_id);
+    mill_doctor_say(r, key, "%s, compute capability %d.%d, %.0f GB (%.0f free), %s", facts->name,
+                    facts->major, facts->minor, 1e-9 * (double)d.total, 1e-9 * (double)d.free,
+                    d.bus_id);
     return;
   }
   mill_doctor_say(r, key, "fails");
@@ -242,7 +243,8 @@ static void report_device(doctor_job *job, int i)
 static void report_devices(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
-  int driver = 0, runtime = 0, n = 0;
+  mill_gpu_node node;
+  mill_gpu_facts *gpu = NULL;
   if (!mill_gpu_is_built()) {
     mill_doctor_say(r, "cuda.devices", "built without CUDA");
     if (mill_gpu_count() > 0)
@@ -250,21 +252,27 @@ static void report_devices(doctor_job *job)
                           "with nvcc (docs/use/install.md)");
     return;
   }
-  if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
-    mill_doctor_say(r, "cuda.devices", "none: %s", mill_error_message());
+  const int err = mill_gpu_look(&node, &gpu), driver = node.driver, runtime = node.runtime;
+  if (node.n_gpu < 1) {
+    mill_doctor_say(r, "cuda.devices", "none: %s",
+                    err != MILL_OK ? mill_error_message()
+                    : driver == 0  ? "no NVIDIA driver"
+                                   : "CUDA sees no GPU");
     if (mill_gpu_count() > 0)
       mill_doctor_warn(r,
                        "CUDA does not see the GPU of this machine: is the driver (CUDA %d.%d) "
                        "older than this program (%d.%d), or CUDA_VISIBLE_DEVICES empty?",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    mill_free(gpu);
     return;
   }
-  mill_doctor_say(r, "cuda.devices", "%d, driver %d.%d, program %d.%d", n, driver / 1000,
+  mill_doctor_say(r, "cuda.devices", "%d, driver %d.%d, program %d.%d", node.n_gpu, driver / 1000,
                   driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-  for (int i = 0; i < n; i++) {
-    report_device(job, i);
+  for (int i = 0; i < node.n_gpu; i++) {
+    report_device(job, i, &gpu[i]);
     mill_gpu_release(); /* its rank may want it for itself */
   }
+  mill_free(gpu);
 }
 
 /* A rank's GPU, as a fit chooses it. */
@@ -324,14 +332,16 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
 /* Collective; rank 0 reports. */
 static int find_gpus_of_ranks(doctor_job *job)
 {
-  int err = MILL_OK, driver = 0, runtime = 0;
+  int err = MILL_OK;
+  mill_gpu_node node;
+  mill_gpu_facts *gpu = NULL;
   rank_gpu mine, *all = NULL;
   memset(&mine, 0, sizeof mine);
   if (strcmp(job->backend, "cpu") == 0 || !mill_gpu_is_built())
     goto done;
   mill_host_name(mine.host, sizeof mine.host);
-  if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
-    mine.n_seen = 0;
+  if (mill_gpu_look(&node, &gpu) == MILL_OK)
+    mine.n_seen = node.n_gpu;
   mine.has_gpu = 1;
   err = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
             ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
@@ -350,7 +360,7 @@ static int find_gpus_of_ranks(doctor_job *job)
   else if (job->mpi.rank == 0)
     report_no_gpus(job, all);
 done:
-  mill_free(all);
+  MILL_FREE(all, gpu);
   return err;
 }
 

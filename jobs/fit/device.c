@@ -149,22 +149,19 @@ static const char *begun_on(const mill_fit_call *call, const mill_existing *exis
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
-  int err = MILL_OK;
   const char *choice = NULL;
   const char *begun = existing->path; /* on rank 0 */
   if (strcmp(setup->config.backend, "auto") != 0)
-    goto done;
+    return MILL_OK;
   begun = begun[0] ? begun : call->options->output;
-  err = call->options->plan
-            ? mill_backend_wish(call->mpi, begun, begun_on(call, existing), n_row, device->n_thread,
-                                &choice)
-            : mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, begun, begun_on(call, existing),
-                                  n_row, device->n_thread, &choice, &device->has_gpu);
-  MILL_TRY(err);
+  MILL_CHECK(call->options->plan
+                 ? mill_backend_wish(call->mpi, begun, begun_on(call, existing), n_row,
+                                     device->n_thread, &choice)
+                 : mill_backend_settle(call->mpi, MILL_CROSSOVER_FIT, begun,
+                                       begun_on(call, existing), n_row, device->n_thread, &choice,
+                                       &device->has_gpu));
   snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
-  MILL_TRY(agree_backend(call, setup->config.backend, device));
-done:
-  return err;
+  return agree_backend(call, setup->config.backend, device);
 }
 
 static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
@@ -197,18 +194,16 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
 int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_fit_device *device)
 {
-  int err = MILL_OK;
   const char *choice = setup->config.backend;
   if (strcmp(choice, "cuda") == 0 && !call->options->plan)
-    MILL_TRY(mill_backend_place(call->mpi, 1));
+    MILL_CHECK(mill_backend_place(call->mpi, 1));
   if (strcmp(choice, MILL_BACKEND_MIXED) == 0 && !call->options->plan)
-    MILL_TRY(mill_backend_place_some(call->mpi, &device->has_gpu));
+    MILL_CHECK(mill_backend_place_some(call->mpi, &device->has_gpu));
   if (strcmp(choice, "auto") != 0) /* which depends on the number of rows */
-    MILL_TRY(agree_backend(call, choice, device));
+    MILL_CHECK(agree_backend(call, choice, device));
   device->n_thread = setup->config.n_thread;
-  MILL_TRY(mill_mpi_agree(call->mpi, mill_thread_check_number(device->n_thread)));
+  MILL_CHECK(mill_mpi_agree(call->mpi, mill_thread_check_number(device->n_thread)));
   if (device->n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(call->mpi, &device->n_thread));
-done:
-  return err;
+    MILL_CHECK(mill_mpi_share_of_cores(call->mpi, &device->n_thread));
+  return MILL_OK;
 }

@@ -96,22 +96,22 @@ done:
  * of them is the wrong one. */
 static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, const int64_t *n)
 {
-  int err = MILL_OK;
   const char *path = setup->config.start;
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "start: the inputs have neither TARGETIDs nor names to match with %s: fit without start",
         path);
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
-              "values): is it the table of these stars?",
-              path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
-              (long long)n[MILL_START_NOT_FINITE]);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "start: %s has values for none of the %lld rows (%lld not found, %lld without finite "
+        "values): is it the table of these stars?",
+        path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+        (long long)n[MILL_START_NOT_FINITE]);
   if (call->mpi->rank != 0)
-    goto done;
+    return MILL_OK;
   if (mill_start_table_n_repeated(setup->start) > 0)
     mill_log_warning("start: %lld rows of %s repeat a star; its first finite row counts",
                      (long long)mill_start_table_n_repeated(setup->start), path);
@@ -124,8 +124,7 @@ static int tell_starts(const mill_fit_call *call, const mill_fit_setup *setup, c
                      (long long)n[MILL_START_NOT_FINITE]);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* By the names of files, without .gz. */

@@ -332,23 +332,21 @@ static int reserve(mill_device *d, const mill_model *m)
 static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                     mill_slot *const *slot, int n_slot)
 {
-  int err = MILL_OK;
   (void)model;
   d->model = d_model;
   d->slot = slot;
-  MILL_TRY(reserve(d, d_model));
+  MILL_CHECK(reserve(d, d_model));
   if (n_slot > d->cap_active) {
     mill_free((void *)d->active);
     mill_free(d->index);
     d->active = NULL;
     d->index = NULL;
     d->cap_active = d->n_active = 0;
-    MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *d->active, (void **)&d->active));
-    MILL_TRY(MILL_ALLOC(n_slot, &d->index));
+    MILL_CHECK(mill_alloc_bytes((size_t)n_slot, sizeof *d->active, (void **)&d->active));
+    MILL_CHECK(MILL_ALLOC(n_slot, &d->index));
     d->cap_active = n_slot;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int cpu_start(mill_device *d, const int *index, int n)

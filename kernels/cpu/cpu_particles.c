@@ -69,25 +69,23 @@ static void free_clouds(engine *e)
 /* Room for n problems. */
 static int make_clouds(engine *e, int n)
 {
-  int err = MILL_OK;
   const mill_particle_setup *s = e->setup;
   const size_t n_particle = (size_t)s->n_particle, n_part = (size_t)e->n_part;
-  MILL_TRY(MILL_ALLOC(n, &e->cloud));
+  MILL_CHECK(MILL_ALLOC(n, &e->cloud));
   e->n_cloud = n;
   for (int i = 0; i < n; i++) {
     cloud *c = &e->cloud[i];
-    MILL_TRY(MILL_ALLOC((size_t)s->n_dim * n_particle, &c->c.x));
-    MILL_TRY(MILL_ALLOC(n_particle, &c->c.alive));
-    MILL_TRY(MILL_ALLOC(MILL_PARTICLE_STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
-    MILL_TRY(MILL_ALLOC(n_part * (size_t)e->n_out, &c->grid_part));
+    MILL_CHECK(MILL_ALLOC((size_t)s->n_dim * n_particle, &c->c.x));
+    MILL_CHECK(MILL_ALLOC(n_particle, &c->c.alive));
+    MILL_CHECK(MILL_ALLOC(MILL_PARTICLE_STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
+    MILL_CHECK(MILL_ALLOC(n_part * (size_t)e->n_out, &c->grid_part));
     for (int w = 0; w < 2 && s->form == MILL_DENSITY_BINNED; w++)
-      MILL_TRY(MILL_ALLOC(e->n_out, &c->work[w]));
+      MILL_CHECK(MILL_ALLOC(e->n_out, &c->work[w]));
   }
-  MILL_TRY(MILL_ALLOC(e->n_thread, &e->work));
+  MILL_CHECK(MILL_ALLOC(e->n_thread, &e->work));
   for (int i = 0; i < e->n_thread; i++)
-    MILL_TRY(MILL_ALLOC(1, &e->work[i]));
-done:
-  return err;
+    MILL_CHECK(MILL_ALLOC(1, &e->work[i]));
+  return MILL_OK;
 }
 
 /* Load a problem. */

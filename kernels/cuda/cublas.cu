@@ -12,7 +12,6 @@
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};
-  int err = MILL_OK;
   *out = NULL;
   snprintf(name, 32, "lib%s.so.%d", stem, version);
   for (const char *where : folder) {
@@ -22,12 +21,11 @@ static int open_library(const char *stem, int version, char name[32], void **out
       break;
   }
   if (!*out)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%s is not here: it comes with the CUDA toolkit; put its folder into "
-              "LD_LIBRARY_PATH, or use --backend cpu",
-              name);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s is not here: it comes with the CUDA toolkit; put its folder into "
+                      "LD_LIBRARY_PATH, or use --backend cpu",
+                      name);
+  return MILL_OK;
 }
 
 /** A function of a library, and the pointer to set. */
@@ -39,18 +37,17 @@ struct symbol {
 /** All functions of a library of the toolkit. */
 template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
-  int err = MILL_OK;
   char name[32];
   void *library = NULL;
-  MILL_TRY(open_library(stem, version, name, &library));
+  MILL_CHECK(open_library(stem, version, name, &library));
   for (const symbol &one : all) {
     void *found = dlsym(library, one.name);
     if (!found)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name, dlerror());
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name,
+                        dlerror());
     memcpy(one.to, &found, sizeof found);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cublas_load(const mill_cublas **out)
@@ -61,13 +58,11 @@ int mill_cublas_load(const mill_cublas **out)
       {"cublasCreate_v2", &cublas.create},        {"cublasDestroy_v2", &cublas.destroy},
       {"cublasSetStream_v2", &cublas.set_stream}, {"cublasGemmEx", &cublas.gemm},
       {"cublasDgemm_v2", &cublas.dgemm},          {"cublasDsyrk_v2", &cublas.dsyrk}};
-  int err = MILL_OK;
   if (!is_loaded)
-    MILL_TRY(load("cublas", CUBLAS_VER_MAJOR, all));
+    MILL_CHECK(load("cublas", CUBLAS_VER_MAJOR, all));
   is_loaded = 1;
   *out = &cublas;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cusolver_load(const mill_cusolver **out)
@@ -79,11 +74,9 @@ int mill_cusolver_load(const mill_cusolver **out)
                                {"cusolverDnSetStream", &cusolver.set_stream},
                                {"cusolverDnDsyevdx_bufferSize", &cusolver.dsyevdx_size},
                                {"cusolverDnDsyevdx", &cusolver.dsyevdx}};
-  int err = MILL_OK;
   if (!is_loaded)
-    MILL_TRY(load("cusolver", CUSOLVER_VER_MAJOR, all));
+    MILL_CHECK(load("cusolver", CUSOLVER_VER_MAJOR, all));
   is_loaded = 1;
   *out = &cusolver;
-done:
-  return err;
+  return MILL_OK;
 }

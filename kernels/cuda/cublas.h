@@ -42,4 +42,8 @@ typedef struct mill_cusolver {
 
 int mill_cusolver_load(const mill_cusolver **out);
 
+/** `directions` of kernels/train/train_ops.h on a GPU. */
+int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, double *value,
+                               double *out);
+
 #endif

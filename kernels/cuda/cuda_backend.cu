@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "kernels/base/nvtx.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/gpu.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/device_facts.h"
 #include "kernels/base/memory.h"
 
 /** Memory of a star of a DESI-like survey with its work space, generously. */
@@ -94,39 +93,32 @@ done:
 /** With the kernels of fits. */
 static int choose_device(int *id)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cuda_open(id));
-  MILL_TRY(mill_cuda_load_kernels());
-done:
-  return err;
+  MILL_CHECK(mill_cuda_open(id));
+  return mill_cuda_load_kernels();
 }
 
 /** A switch of the environment: 0 or 1. */
 static int read_switch(const char *name, int otherwise, int *on)
 {
-  int err = MILL_OK;
   const char *text = getenv(name);
   *on = otherwise;
   if (!text || !*text)
-    goto done;
+    return MILL_OK;
   if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: expected 0 or 1, got '%s'", name, text);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: expected 0 or 1, got '%s'", name, text);
   *on = text[0] == '1';
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_options(cuda_options *options)
 {
-  int err = MILL_OK;
   int graph, driver = 0;
-  MILL_TRY(read_switch("MILL_CUDA_GRAPH", 1, &graph));
-  MILL_TRY(read_switch("MILL_CUDA_DEBUG", 0, &options->debug));
-  TRY_CUDA(cudaDriverGetVersion(&driver));
+  MILL_CHECK(read_switch("MILL_CUDA_GRAPH", 1, &graph));
+  MILL_CHECK(read_switch("MILL_CUDA_DEBUG", 0, &options->debug));
+  CHECK_CUDA(cudaDriverGetVersion(&driver));
   /* ranges of a profiler and the checks of debug mode stand between launches */
   options->graph = graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void cuda_close(mill_device *d)
@@ -196,20 +188,20 @@ done:
 
 static int cuda_pin(size_t bytes, void **out)
 {
-  int err = MILL_OK, id = 0;
+  int id = 0;
   cudaError_t status = cudaSuccess;
-  MILL_TRY(mill_cuda_open(&id));
+  MILL_CHECK(mill_cuda_open(&id));
   status = cudaMallocHost(out, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    MILL_FAIL(MILL_ERR_MEMORY,
-              "backend cuda: no %zu MiB of the host's memory can be pinned for spectra: give the "
-              "job more memory, or lower `readers`",
-              (bytes >> 20) + 1);
+    return MILL_ERROR(
+        MILL_ERR_MEMORY,
+        "backend cuda: no %zu MiB of the host's memory can be pinned for spectra: give the "
+        "job more memory, or lower `readers`",
+        (bytes >> 20) + 1);
   }
-  TRY_CUDA_AT("pinned host memory", status);
-done:
-  return err;
+  CHECK_CUDA_AT("pinned host memory", status);
+  return MILL_OK;
 }
 
 static void cuda_unpin(void *memory)
@@ -223,33 +215,28 @@ static void cuda_unpin(void *memory)
  * free: nothing is under way. */
 static int send_slots(mill_device *d, int all)
 {
-  int err = MILL_OK;
   const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
   if (!all && memcmp(d->h_slot, d->slot, bytes) == 0)
-    goto done;
+    return MILL_OK;
   memcpy(d->h_slot, d->slot, bytes);
-  TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)d->view.slot, d->h_slot, bytes,
-                           cudaMemcpyHostToDevice, d->stream));
-done:
-  return err;
+  CHECK_CUDA(cudaMemcpyAsync((void *)(uintptr_t)d->view.slot, d->h_slot, bytes,
+                             cudaMemcpyHostToDevice, d->stream));
+  return MILL_OK;
 }
 
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
+  CHECK_CUDA(cudaSetDevice(d->id));
   d->model = *model;
   mill_cuda_drop_graph(d);
-  MILL_TRY(mill_cuda_reserve_book(d, n_slot));
-  MILL_TRY(mill_cuda_reserve_lanes(d));
+  MILL_CHECK(mill_cuda_reserve_book(d, n_slot));
+  MILL_CHECK(mill_cuda_reserve_lanes(d));
   d->slot = slot;
-  MILL_TRY(send_slots(d, 1));
+  MILL_CHECK(send_slots(d, 1));
   d->view.m = d_model;
   d->view.n_slot = n_slot;
-  MILL_TRY(mill_cuda_rehearse(d));
-done:
-  return err;
+  return mill_cuda_rehearse(d);
 }
 
 static const char *cuda_remark(mill_device *d)
@@ -260,41 +247,34 @@ static const char *cuda_remark(mill_device *d)
 /** A list of slots to the device.  The pinned one is free: nothing is under way. */
 static int send_list(mill_device *d, const int *index, int n, int *pinned, const int *to)
 {
-  int err = MILL_OK;
   memcpy(pinned, index, (size_t)n * sizeof *index);
-  TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, pinned, (size_t)n * sizeof *index,
-                           cudaMemcpyHostToDevice, d->stream));
-done:
-  return err;
+  CHECK_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, pinned, (size_t)n * sizeof *index,
+                             cudaMemcpyHostToDevice, d->stream));
+  return MILL_OK;
 }
 
 static int cuda_start(mill_device *d, const int *index, int n)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(mill_cuda_after_uploads(d, d->stream));
-  MILL_TRY(send_slots(d, 0));
-  MILL_TRY(send_list(d, index, n, d->h_fresh, d->view.fresh));
+  CHECK_CUDA(cudaSetDevice(d->id));
+  MILL_CHECK(mill_cuda_after_uploads(d, d->stream));
+  MILL_CHECK(send_slots(d, 0));
+  MILL_CHECK(send_list(d, index, n, d->h_fresh, d->view.fresh));
   /* rows of an earlier start that were not collected */
-  TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
-  MILL_TRY(mill_cuda_start_stars(d, n));
-done:
-  return err;
+  CHECK_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
+  return mill_cuda_start_stars(d, n);
 }
 
 static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
+  CHECK_CUDA(cudaSetDevice(d->id));
   d->is_busy = 1;
-  MILL_TRY(mill_cuda_after_uploads(d, d->stream));
-  MILL_TRY(send_list(d, index, n, d->h_listed, d->view.listed));
-  MILL_TRY(mill_cuda_rounds(d, n, n_want, max_round));
-  TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
-                           d->stream));
-  TRY_CUDA(cudaEventRecord(d->ended, d->stream));
-done:
-  return err;
+  MILL_CHECK(mill_cuda_after_uploads(d, d->stream));
+  MILL_CHECK(send_list(d, index, n, d->h_listed, d->view.listed));
+  MILL_CHECK(mill_cuda_rounds(d, n, n_want, max_round));
+  CHECK_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
+                             d->stream));
+  CHECK_CUDA(cudaEventRecord(d->ended, d->stream));
+  return MILL_OK;
 }
 
 static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
@@ -330,27 +310,23 @@ done:
 
 static int cuda_wait(mill_device *d)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(mill_cuda_flush(d));
-  TRY_CUDA(cudaStreamSynchronize(d->up));
-  TRY_CUDA(cudaStreamSynchronize(d->stream));
-  TRY_CUDA(cudaStreamSynchronize(d->down));
-done:
-  return err;
+  CHECK_CUDA(cudaSetDevice(d->id));
+  MILL_CHECK(mill_cuda_flush(d));
+  CHECK_CUDA(cudaStreamSynchronize(d->up));
+  CHECK_CUDA(cudaStreamSynchronize(d->stream));
+  CHECK_CUDA(cudaStreamSynchronize(d->down));
+  return MILL_OK;
 }
 
 /** Slots for the memory that this process may have. */
 static int default_slots(int *n_slot)
 {
-  int err = MILL_OK;
   size_t n_free = 0;
-  MILL_TRY(mill_cuda_free_bytes(&n_free));
+  MILL_CHECK(mill_cuda_free_bytes(&n_free));
   *n_slot = MAX_SLOT;
   if (n_free / SLOT_BYTES < MAX_SLOT)
     *n_slot = n_free / SLOT_BYTES < MIN_SLOT ? (int)MIN_SLOT : (int)(n_free / SLOT_BYTES);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the table ---- */

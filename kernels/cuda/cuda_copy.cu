@@ -33,14 +33,12 @@ done:
 /** The next buffer of uploads, once the copies from it are done. */
 static int next_stage(mill_device *d)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cuda_flush(d));
-  TRY_CUDA(cudaEventRecord(d->stage_free[d->i_stage], d->up));
+  MILL_CHECK(mill_cuda_flush(d));
+  CHECK_CUDA(cudaEventRecord(d->stage_free[d->i_stage], d->up));
   d->i_stage = (d->i_stage + 1) % MILL_N_STAGE;
-  TRY_CUDA(cudaEventSynchronize(d->stage_free[d->i_stage]));
+  CHECK_CUDA(cudaEventSynchronize(d->stage_free[d->i_stage]));
   d->staged = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Does memory at `to` follow the last copy to be sent from a buffer?  Then the bytes between
@@ -59,7 +57,6 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
 /** Copy a piece to the buffers. */
 static int stage_piece(mill_device *d, const mill_upload *piece)
 {
-  int err = MILL_OK;
   char *dest = (char *)piece->to;
   const char *source = (const char *)piece->from;
   for (size_t left = piece->bytes; left > 0;) {
@@ -69,10 +66,10 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
       d->send[d->n_send - 1].bytes += gap;
     } else {
       if (d->n_send == MILL_CUDA_MAX_SEND)
-        MILL_TRY(mill_cuda_flush(d));
+        MILL_CHECK(mill_cuda_flush(d));
       d->staged = mill_round_up(d->staged, MILL_CUDA_ALIGN);
       if (d->staged >= MILL_STAGE_BYTES)
-        MILL_TRY(next_stage(d));
+        MILL_CHECK(next_stage(d));
       d->send[d->n_send++] = (mill_upload){dest, d->stage[d->i_stage] + d->staged, 0, 0};
     }
     const size_t room = MILL_STAGE_BYTES - d->staged, n = left < room ? left : room;
@@ -85,10 +82,9 @@ static int stage_piece(mill_device *d, const mill_upload *piece)
       source += n;
     left -= n;
     if (d->staged >= MILL_STAGE_BYTES)
-      MILL_TRY(next_stage(d));
+      MILL_CHECK(next_stage(d));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** How many of the n pieces stay and lie one behind the other as their targets do: they are one
@@ -109,42 +105,39 @@ static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
 
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
-  int err = MILL_OK, n_direct = 0;
+  int n_direct = 0;
   mill_upload all;
   size_t most = 0;
-  TRY_CUDA(cudaSetDevice(d->id));
+  CHECK_CUDA(cudaSetDevice(d->id));
   /* pieces that lie one behind the other go as one, if they find room in one buffer */
   for (int i = 0; i < n; i++)
     most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&
       mill_round_up(d->staged, MILL_CUDA_ALIGN) + most > MILL_STAGE_BYTES)
-    MILL_TRY(next_stage(d));
+    MILL_CHECK(next_stage(d));
   for (int i = 0, n_joined; i < n; i += n_joined) {
     n_joined = join_pieces(piece + i, n - i, &all);
     if (all.stays && all.from && all.bytes >= DIRECT_BYTES) {
       if (d->n_send == MILL_CUDA_MAX_SEND)
-        MILL_TRY(mill_cuda_flush(d));
+        MILL_CHECK(mill_cuda_flush(d));
       d->send[d->n_send++] = all;
       n_direct++;
       continue;
     }
     for (int k = 0; k < n_joined; k++)
-      MILL_TRY(stage_piece(d, &piece[i + k]));
+      MILL_CHECK(stage_piece(d, &piece[i + k]));
   }
   if (n_direct > 0)
-    MILL_TRY(mill_cuda_flush(d));
-done:
-  return err;
+    MILL_CHECK(mill_cuda_flush(d));
+  return MILL_OK;
 }
 
 int mill_cuda_settle(mill_device *d)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
-  TRY_CUDA(cudaEventSynchronize(d->settled));
-  TRY_CUDA(cudaEventRecord(d->settled, d->up));
-done:
-  return err;
+  CHECK_CUDA(cudaSetDevice(d->id));
+  CHECK_CUDA(cudaEventSynchronize(d->settled));
+  CHECK_CUDA(cudaEventRecord(d->settled, d->up));
+  return MILL_OK;
 }
 
 int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
@@ -155,31 +148,26 @@ int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
 
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(mill_cuda_flush(d));
+  CHECK_CUDA(cudaSetDevice(d->id));
+  MILL_CHECK(mill_cuda_flush(d));
   if (bytes > 0)
-    TRY_CUDA(cudaMemsetAsync(to, 0, bytes, d->up));
-done:
-  return err;
+    CHECK_CUDA(cudaMemsetAsync(to, 0, bytes, d->up));
+  return MILL_OK;
 }
 
 int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cuda_flush(d));
-  TRY_CUDA(cudaEventRecord(d->uploaded, d->up));
-  TRY_CUDA(cudaStreamWaitEvent(stream, d->uploaded, 0));
-done:
-  return err;
+  MILL_CHECK(mill_cuda_flush(d));
+  CHECK_CUDA(cudaEventRecord(d->uploaded, d->up));
+  CHECK_CUDA(cudaStreamWaitEvent(stream, d->uploaded, 0));
+  return MILL_OK;
 }
 
 int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
 {
-  int err = MILL_OK;
   size_t done = 0; /* bytes of piece[begin] that are there */
-  TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(mill_cuda_after_uploads(d, d->down));
+  CHECK_CUDA(cudaSetDevice(d->id));
+  MILL_CHECK(mill_cuda_after_uploads(d, d->down));
   for (int begin = 0; begin < n;) {
     mill_upload part[MILL_CUDA_MAX_COPY];
     int n_part = 0;
@@ -187,8 +175,8 @@ int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
       const size_t room = MILL_CUDA_BACK_BYTES - at, left = piece[begin].bytes - done;
       const size_t now = left < room ? left : room;
       if (now > 0)
-        TRY_CUDA(cudaMemcpyAsync(d->back + at, (const char *)piece[begin].from + done, now,
-                                 cudaMemcpyDeviceToHost, d->down));
+        CHECK_CUDA(cudaMemcpyAsync(d->back + at, (const char *)piece[begin].from + done, now,
+                                   cudaMemcpyDeviceToHost, d->down));
       part[n_part++] = (mill_upload){(char *)piece[begin].to + done, d->back + at, now, 0};
       at += now;
       done += now;
@@ -197,12 +185,11 @@ int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
         done = 0;
       }
     }
-    TRY_CUDA(cudaStreamSynchronize(d->down));
+    CHECK_CUDA(cudaStreamSynchronize(d->down));
     for (int i = 0; i < n_part; i++)
       mill_host_copy(&part[i]);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)

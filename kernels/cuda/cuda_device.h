@@ -80,6 +80,7 @@ struct mill_device {
  *  MILL_ERR_CONFIG where something is missing and nothing has failed. */
 int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line);
 
+/* A failure goes to `done`, or is returned. */
 #define TRY_CUDA_AT(what, call)                                                                    \
   do {                                                                                             \
     const cudaError_t status_ = (call);                                                            \
@@ -89,6 +90,13 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
     }                                                                                              \
   } while (0)
 #define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
+#define CHECK_CUDA_AT(what, call)                                                                  \
+  do {                                                                                             \
+    const cudaError_t status_ = (call);                                                            \
+    if (status_ != cudaSuccess)                                                                    \
+      return mill_cuda_error(status_, (what), __FILE__, __LINE__);                                 \
+  } while (0)
+#define CHECK_CUDA(call) CHECK_CUDA_AT(#call, call)
 
 /** Make this rank's GPU the current one of this thread. */
 int mill_cuda_open(int *id);
@@ -106,26 +114,22 @@ template <typename... want, typename... have>
 static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 grid, int n_thread,
                                    void (*kernel)(want...), have &&...argument)
 {
-  int err = MILL_OK;
   cudaLaunchConfig_t config;
   memset((void *)&config, 0, sizeof config);
   config.gridDim = grid;
   config.blockDim = dim3((unsigned)n_thread, 1, 1);
   config.stream = stream;
-  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
-done:
-  return err;
+  CHECK_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+  return MILL_OK;
 }
 
 /** Pinned memory of n elements. */
 template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
 {
-  int err = MILL_OK;
   void *memory = NULL;
-  TRY_CUDA_AT("pinned host memory", cudaMallocHost(&memory, n * sizeof(type)));
+  CHECK_CUDA_AT("pinned host memory", cudaMallocHost(&memory, n * sizeof(type)));
   *out = (type *)memory;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- cuda_copy.cu: functions of the backend's table, and ---- */

@@ -24,17 +24,14 @@ template <typename... want, typename... have>
 static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
                   void (*kernel)(want...), have &&...argument)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...));
+  MILL_CHECK(mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...));
   if (d->options.debug)
-    TRY_CUDA_AT(name, cudaStreamSynchronize(d->stream));
-done:
-  return err;
+    CHECK_CUDA_AT(name, cudaStreamSynchronize(d->stream));
+  return MILL_OK;
 }
 
 int mill_cuda_load_kernels(void)
 {
-  int err = MILL_OK;
   const void *const kernel[] = {
       (const void *)mill_kernel_star_start,
       (const void *)mill_kernel_star_peak,
@@ -59,9 +56,8 @@ int mill_cuda_load_kernels(void)
   };
   cudaFuncAttributes attributes;
   for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
-    TRY_CUDA_AT("looking for code for this GPU", cudaFuncGetAttributes(&attributes, kernel[i]));
-done:
-  return err;
+    CHECK_CUDA_AT("looking for code for this GPU", cudaFuncGetAttributes(&attributes, kernel[i]));
+  return MILL_OK;
 }
 
 void mill_cuda_drop_graph(mill_device *d)
@@ -77,27 +73,25 @@ void mill_cuda_drop_graph(mill_device *d)
 /** Debug mode: look for NaN in an arm's templates, of the pass that begins at first. */
 static int search_nan(mill_device *d, int first, unsigned n, int arm)
 {
-  int err = MILL_OK;
   if (d->shape.wide) {
     const row_layout<const double> rows = {(const double *)d->d_grid, d->grid_lane,
                                            (size_t)d->model.max_pix_pad};
-    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<double>, d->view, first, arm,
-                    rows));
+    MILL_CHECK(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<double>, d->view, first,
+                      arm, rows));
   } else {
     const row_layout<const float> rows = {(const float *)d->d_grid, d->grid_lane,
                                           (size_t)d->model.max_pix_pad};
-    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<float>, d->view, first, arm,
-                    rows));
+    MILL_CHECK(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<float>, d->view, first,
+                      arm, rows));
   }
-  TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
-                           d->stream));
-  TRY_CUDA(cudaStreamSynchronize(d->stream));
+  CHECK_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
+                             d->stream));
+  CHECK_CUDA(cudaStreamSynchronize(d->stream));
   if (d->h_state->n_nan > 0)
-    MILL_FAIL(MILL_ERR_BACKEND,
-              "backend cuda, debug mode: %d NaN in the templates of arm %d in round %d",
-              d->h_state->n_nan, arm, d->h_state->n_round + 1);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "backend cuda, debug mode: %d NaN in the templates of arm %d in round %d",
+                      d->h_state->n_nan, arm, d->h_state->n_round + 1);
+  return MILL_OK;
 }
 
 /** Rows of an arm. */
@@ -139,7 +133,6 @@ static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, cons
  *  emulate() of kernels/cpu/cpu_backend.c. */
 static int emulate(mill_device *d, int first, unsigned n, int i_arm)
 {
-  int err = MILL_OK;
   const mill_model_arm *arm = &d->model.arm[i_arm];
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const row_layout<double> *in = &d->view.input, *out = NULL;
@@ -147,35 +140,34 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const row_batch rows = rows_of(&d->view, ROWS_ALL, i_arm);
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
-    MILL_TRY(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
+    MILL_CHECK(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
     in = out;
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     out = &d->view.hidden[l % 2];
-    MILL_TRY(layer_f64(d, n_most, rows, &arm->layer[l], in, out));
-    MILL_TRY(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
-                    arm->layer[l].n_out, *out));
+    MILL_CHECK(layer_f64(d, n_most, rows, &arm->layer[l], in, out));
+    MILL_CHECK(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
+                      arm->layer[l].n_out, *out));
     in = out;
   }
-  MILL_TRY(launch(d, "kernel last_input", n, 1, STAR_THREADS, last_input, d->view, first, i_arm,
-                  last->n_in, !d->shape.wide, *in));
+  MILL_CHECK(launch(d, "kernel last_input", n, 1, STAR_THREADS, last_input, d->view, first, i_arm,
+                    last->n_in, !d->shape.wide, *in));
   if (d->shape.wide) {
     const row_layout<double> grid = {(double *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(layer_f64(d, n_most, rows, last, in, &grid));
+    MILL_CHECK(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(
+    MILL_CHECK(
         layer_f32(d, n_most, rows_of(&d->view, ROWS_EXACT, i_arm), last, &d->view.narrow, &grid));
     if (arm->rough[0].weight) {
       const row_batch rough = rows_of(&d->view, ROWS_ROUGH, i_arm);
-      MILL_TRY(layer_f32(d, n_most, rough, &arm->rough[0], &d->view.narrow, &d->view.fewer));
-      MILL_TRY(layer_f32(d, n_most, rough, &arm->rough[1], &d->view.fewer, &grid));
+      MILL_CHECK(layer_f32(d, n_most, rough, &arm->rough[0], &d->view.narrow, &d->view.fewer));
+      MILL_CHECK(layer_f32(d, n_most, rough, &arm->rough[1], &d->view.fewer, &grid));
     }
   }
   if (d->options.debug)
-    MILL_TRY(search_nan(d, first, n, i_arm));
-done:
-  return err;
+    MILL_CHECK(search_nan(d, first, n, i_arm));
+  return MILL_OK;
 }
 
 /** One pass: n lanes from entry first of the round's list. */
@@ -214,14 +206,12 @@ done:
 /** One round over at most n_listed slots, without its end. */
 static int one_round(mill_device *d, int n_listed)
 {
-  int err = MILL_OK;
-  MILL_TRY(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));
+  MILL_CHECK(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));
   for (int first = 0; first < n_listed; first += d->shape.n_lane) {
     const int left = n_listed - first;
-    MILL_TRY(one_pass(d, first, (unsigned)(left < d->shape.n_lane ? left : d->shape.n_lane)));
+    MILL_CHECK(one_pass(d, first, (unsigned)(left < d->shape.n_lane ? left : d->shape.n_lane)));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** The rounds as a graph: a loop whose body is one round over all slots. */
@@ -288,18 +278,15 @@ done:
 /** The rounds that loop_begin has described, of n_listed slots. */
 static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
-  int err = MILL_OK;
   d->n_listed = n_listed;
   if (d->options.graph) {
     mill_range_begin(MILL_RANGE_ROUND);
     const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
     mill_range_end();
-    TRY_CUDA_AT("launching the rounds", status);
-    goto done;
+    CHECK_CUDA_AT("launching the rounds", status);
+    return MILL_OK;
   }
-  MILL_TRY(plain_rounds(d, max_round));
-done:
-  return err;
+  return plain_rounds(d, max_round);
 }
 
 /** Make the graph and run it empty.  If only that fails, rounds are launched one by one from now
@@ -326,16 +313,14 @@ done:
 
 int mill_cuda_rehearse(mill_device *d)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cuda_after_uploads(d, d->stream));
-  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
+  MILL_CHECK(mill_cuda_after_uploads(d, d->stream));
+  MILL_CHECK(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
   if (d->options.graph)
-    MILL_TRY(try_graph(d));
+    MILL_CHECK(try_graph(d));
   if (!d->options.graph)
-    MILL_TRY(launch_rounds(d, d->n_slot, 1));
-  TRY_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
-done:
-  return err;
+    MILL_CHECK(launch_rounds(d, d->n_slot, 1));
+  CHECK_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
+  return MILL_OK;
 }
 
 int mill_cuda_start_stars(mill_device *d, int n)
@@ -356,10 +341,7 @@ int mill_cuda_start_stars(mill_device *d, int n)
 
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round)
 {
-  int err = MILL_OK;
-  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, n, n_want,
-                  max_round));
-  MILL_TRY(launch_rounds(d, n, max_round));
-done:
-  return err;
+  MILL_CHECK(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, n, n_want,
+                    max_round));
+  return launch_rounds(d, n, max_round);
 }

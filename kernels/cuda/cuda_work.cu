@@ -84,14 +84,12 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
 
 int mill_cuda_free_bytes(size_t *n_free)
 {
-  int err = MILL_OK;
   mill_gpu_place place;
   size_t n_total = 0;
-  TRY_CUDA(cudaMemGetInfo(n_free, &n_total));
+  CHECK_CUDA(cudaMemGetInfo(n_free, &n_total));
   if (mill_gpu_assigned(&place) && place.bytes > 0 && place.bytes < *n_free)
     *n_free = place.bytes;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_cuda_reserve_lanes(mill_device *d)

@@ -56,27 +56,26 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
 
 static int check_driver(const mill_gpu_node *node)
 {
-  int err = MILL_OK;
   const int needed = node->runtime / 1000 * 1000; /* minor versions go together */
   if (node->driver == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "no NVIDIA driver on this machine: ask for a node with a GPU");
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "no NVIDIA driver on this machine: ask for a node with a GPU");
   if (node->driver < needed)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: have it "
-              "updated, or build with an older CUDA (12.4 at least)",
-              node->driver / 1000, node->driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: have it "
+        "updated, or build with an older CUDA (12.4 at least)",
+        node->driver / 1000, node->driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+  return MILL_OK;
 }
 
 int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
 {
-  int err = MILL_OK;
   int n_fit = 0, unfit = -1, barred = -1;
   *gpu = -1;
-  MILL_TRY(check_driver(node));
+  MILL_CHECK(check_driver(node));
   if (node->n_gpu < 1)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "this process sees no GPU: ask the scheduler for one (and check CUDA_VISIBLE_DEVICES)");
   const int may_translate = node->driver >= node->runtime;
@@ -101,26 +100,27 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
       break;
   }
   if (n_fit > 0)
-    goto done;
+    return MILL_OK;
   if (barred >= 0)
-    MILL_FAIL(MILL_ERR_BACKEND,
-              "the GPU %s admits no programs (compute mode prohibited): have it changed by its "
-              "administrator",
-              node->gpu[barred].name);
+    return MILL_ERROR(
+        MILL_ERR_BACKEND,
+        "the GPU %s admits no programs (compute mode prohibited): have it changed by its "
+        "administrator",
+        node->gpu[barred].name);
   const mill_gpu_facts *g = &node->gpu[unfit];
   if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "the GPU %s (sm_%d%d) would need this build's PTX translated, for which the driver "
-              "(CUDA %d.%d) is older than the build (%d.%d): build with MILL_CUDA_ARCHITECTURES "
-              "%d%d, or have the driver updated",
-              g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
-              node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
-  MILL_FAIL(MILL_ERR_CONFIG,
-            "this build (architectures %s) has no code for the GPU %s (sm_%d%d): build with "
-            "MILL_CUDA_ARCHITECTURES %d%d",
-            node->architectures, g->name, g->major, g->minor, g->major, g->minor);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "the GPU %s (sm_%d%d) would need this build's PTX translated, for which the driver "
+        "(CUDA %d.%d) is older than the build (%d.%d): build with MILL_CUDA_ARCHITECTURES "
+        "%d%d, or have the driver updated",
+        g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
+        node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
+  return MILL_ERROR(
+      MILL_ERR_CONFIG,
+      "this build (architectures %s) has no code for the GPU %s (sm_%d%d): build with "
+      "MILL_CUDA_ARCHITECTURES %d%d",
+      node->architectures, g->name, g->major, g->minor, g->major, g->minor);
 }
 
 void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size)
@@ -142,34 +142,32 @@ void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n
 
 int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place)
 {
-  int err = MILL_OK;
   const mill_gpu_facts *mine = &chosen[rank];
   mill_gpu_sharers(n_rank, chosen, rank, n_sharing, place);
   if (*n_sharing > 1 && mine->mode == MILL_GPU_EXCLUSIVE)
-    MILL_FAIL(MILL_ERR_BACKEND,
-              "%d ranks of this node would share the GPU %s, which admits one program (exclusive "
-              "mode): start one rank a GPU",
-              *n_sharing, mine->name);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_BACKEND,
+        "%d ranks of this node would share the GPU %s, which admits one program (exclusive "
+        "mode): start one rank a GPU",
+        *n_sharing, mine->name);
+  return MILL_OK;
 }
 
 int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *bytes)
 {
-  int err = MILL_OK;
   *bytes = free_bytes / (size_t)n_sharing;
   if (*bytes < MILL_GPU_MIN_BYTES) {
     char share[64] = "";
     if (n_sharing > 1)
       snprintf(share, sizeof share, " for the %d ranks that share it", n_sharing);
-    MILL_FAIL(MILL_ERR_MEMORY,
-              "the GPU %s has %zu MiB free%s; a rank needs %zu at least: free it from other "
-              "programs%s",
-              name, free_bytes >> 20, share, MILL_GPU_MIN_BYTES >> 20,
-              n_sharing > 1 ? ", or start fewer ranks" : "");
+    return MILL_ERROR(
+        MILL_ERR_MEMORY,
+        "the GPU %s has %zu MiB free%s; a rank needs %zu at least: free it from other "
+        "programs%s",
+        name, free_bytes >> 20, share, MILL_GPU_MIN_BYTES >> 20,
+        n_sharing > 1 ? ", or start fewer ranks" : "");
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static mill_gpu_place assigned;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Choice of a rank's GPU from the runtime's facts about this machine.  Pure functions of tables
- *  without CUDA calls, so that they can be tested without a GPU; kernels/cuda/device_facts.h fills
+ *  without CUDA calls, so that they can be tested without a GPU; kernels/gpu.h fills
  *  the tables.  Failures are MILL_ERR_CONFIG where the machine does not suit this build,
  *  MILL_ERR_BACKEND where a GPU exists but cannot be used, and MILL_ERR_MEMORY where its memory is
  *  taken; the message gives advice about the GPU.  The caller decides whether to use the CPU

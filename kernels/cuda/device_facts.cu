@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kernels/cuda/device_facts.h"
+#include "kernels/gpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,22 +27,19 @@ static int failed(cudaError_t status, int line)
                         cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
-#define TRY_CUDA(call)                                                                             \
+#define CHECK_CUDA(call)                                                                           \
   do {                                                                                             \
     const cudaError_t status_ = (call);                                                            \
-    if (status_ != cudaSuccess) {                                                                  \
-      err = failed(status_, __LINE__);                                                             \
-      goto done;                                                                                   \
-    }                                                                                              \
+    if (status_ != cudaSuccess)                                                                    \
+      return failed(status_, __LINE__);                                                            \
   } while (0)
 
 static int look_at(int i, mill_gpu_facts *facts)
 {
-  int err = MILL_OK;
   int mode = cudaComputeModeDefault;
   cudaDeviceProp prop;
-  TRY_CUDA(cudaGetDeviceProperties(&prop, i));
-  TRY_CUDA(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, i));
+  CHECK_CUDA(cudaGetDeviceProperties(&prop, i));
+  CHECK_CUDA(cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, i));
   snprintf(facts->name, sizeof facts->name, "%.*s", (int)sizeof facts->name - 1, prop.name);
   static_assert(sizeof prop.uuid == MILL_GPU_UUID_BYTES, "a UUID has 16 bytes");
   memcpy(facts->uuid, &prop.uuid, sizeof facts->uuid);
@@ -51,8 +48,14 @@ static int look_at(int i, mill_gpu_facts *facts)
   facts->mode = mode == cudaComputeModeProhibited ? MILL_GPU_PROHIBITED
                 : mode == cudaComputeModeDefault  ? MILL_GPU_SHARED
                                                   : MILL_GPU_EXCLUSIVE;
-done:
-  return err;
+  return MILL_OK;
+}
+
+static int look_at_all(int n, mill_gpu_facts *facts)
+{
+  for (int i = 0; i < n; i++)
+    MILL_CHECK(look_at(i, &facts[i]));
+  return MILL_OK;
 }
 
 int mill_gpu_is_built(void)
@@ -62,37 +65,33 @@ int mill_gpu_is_built(void)
 
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
 {
-  int err = MILL_OK;
   int n = 0;
-  cudaError_t status;
   memset(node, 0, sizeof *node);
   *gpu = NULL;
   node->architectures = MILL_CUDA_ARCHITECTURES;
-  TRY_CUDA(cudaRuntimeGetVersion(&node->runtime));
-  status = cudaDriverGetVersion(&node->driver);
+  CHECK_CUDA(cudaRuntimeGetVersion(&node->runtime));
+  cudaError_t status = cudaDriverGetVersion(&node->driver);
   if (status == cudaSuccess && node->driver > 0)
     status = cudaGetDeviceCount(&n);
   if (is_absent(status)) {
     (void)cudaGetLastError();
-    goto done;
+    return MILL_OK;
   }
-  TRY_CUDA(status);
-  MILL_TRY(MILL_ALLOC(n, gpu));
-  for (int i = 0; i < n; i++)
-    MILL_TRY(look_at(i, &(*gpu)[i]));
-  node->n_gpu = n;
-  node->gpu = *gpu;
-done:
-  if (err != MILL_OK) {
+  CHECK_CUDA(status);
+  MILL_CHECK(MILL_ALLOC(n, gpu));
+  const int code = look_at_all(n, *gpu);
+  if (code != MILL_OK) {
     mill_free(*gpu);
     *gpu = NULL;
+    return code;
   }
-  return err;
+  node->n_gpu = n;
+  node->gpu = *gpu;
+  return MILL_OK;
 }
 
 int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
 {
-  int err = MILL_OK;
   size_t total = 0;
   cudaError_t status = cudaSetDevice(gpu);
   if (status == cudaSuccess)
@@ -100,18 +99,17 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
   if (status == cudaSuccess)
     status = cudaMemGetInfo(free_bytes, &total);
   if (status == cudaSuccess)
-    goto done;
+    return MILL_OK;
   (void)cudaGetLastError();
   if (status == cudaErrorDevicesUnavailable)
-    MILL_FAIL(MILL_ERR_BACKEND,
-              "the GPU %s is busy: another program uses it exclusively; request one of your own",
-              name);
+    return MILL_ERROR(
+        MILL_ERR_BACKEND,
+        "the GPU %s is busy: another program uses it exclusively; request one of your own", name);
   if (status == cudaErrorMemoryAllocation)
-    MILL_FAIL(MILL_ERR_MEMORY, "the GPU %s has no memory left for another program: free it", name);
-  MILL_FAIL(MILL_ERR_BACKEND, "the GPU %s cannot be used: %s (%s); see nvidia-smi", name,
-            cudaGetErrorString(status), cudaGetErrorName(status));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "the GPU %s has no memory left for another program: free it",
+                      name);
+  return MILL_ERROR(MILL_ERR_BACKEND, "the GPU %s cannot be used: %s (%s); see nvidia-smi", name,
+                    cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 void mill_gpu_release(void)
@@ -119,4 +117,24 @@ void mill_gpu_release(void)
   (void)cudaDeviceReset();
   (void)cudaGetLastError();
   mill_gpu_assign(NULL);
+}
+
+int mill_cuda_probe_device(int i, mill_cuda_device *device)
+{
+  memset(device, 0, sizeof *device);
+  CHECK_CUDA(cudaDeviceGetPCIBusId(device->bus_id, (int)sizeof device->bus_id, i));
+  CHECK_CUDA(cudaSetDevice(i));
+  CHECK_CUDA(cudaMemGetInfo(&device->free, &device->total));
+  return MILL_OK;
+}
+
+void mill_cuda_probe_bus(char *out, size_t size)
+{
+  int id = 0;
+  out[0] = '\0';
+  if (cudaGetDevice(&id) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(out, (int)size, id) != cudaSuccess) {
+    (void)cudaGetLastError();
+    out[0] = '\0';
+  }
 }

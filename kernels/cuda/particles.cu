@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/particle_view.h"
-#include "kernels/cuda/particles_cuda.h"
+#include "kernels/gpu.h"
 
 enum {
   THREADS = MILL_BLOCK_THREADS,
@@ -302,23 +302,21 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
 /** Allocate as many of n problems as fit, at least one. */
 static int fit_memory(batch *b, int n)
 {
-  int err = MILL_OK;
   size_t n_free = 0;
-  MILL_TRY(mill_cuda_free_bytes(&n_free));
+  MILL_CHECK(mill_cuda_free_bytes(&n_free));
   n_free -= n_free < SPARE_BYTES ? n_free : SPARE_BYTES;
   b->n = n < MOST_AT_ONCE ? n : MOST_AT_ONCE;
   for (lay_out(b); b->n_all > n_free && b->n > 1; lay_out(b))
     b->n = (b->n + 1) / 2;
-  MILL_TRY(
+  MILL_CHECK(
       memory_error(b, cudaMalloc((void **)&b->device, b->n_all), "the GPU's memory", b->n_all));
-  MILL_TRY(
+  MILL_CHECK(
       memory_error(b, cudaMallocHost((void **)&b->up, b->n_up), "pinned host memory", b->n_up));
-  MILL_TRY(memory_error(b, cudaMallocHost((void **)&b->down, b->n_down), "pinned host memory",
-                        b->n_down));
+  MILL_CHECK(memory_error(b, cudaMallocHost((void **)&b->down, b->n_down), "pinned host memory",
+                          b->n_down));
   memset(b->up, 0, b->n_up); /* also between the pieces */
   lay_out(b);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static void release(batch *b)
@@ -356,65 +354,58 @@ static int launch_move(batch *b, int step, int n_step)
 
 static int launch_exact(batch *b, int i_record)
 {
-  int err = MILL_OK;
   const particle_view &v = b->view;
-  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_sum",
-                            dim3((unsigned)b->n_tile, (unsigned)v.n_slab, (unsigned)v.n_cloud),
-                            THREADS, particle_sum, v));
-  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_total",
-                            dim3(warps(v.n_grid), (unsigned)v.n_cloud), THREADS, particle_total, v,
-                            i_record));
-done:
-  return err;
+  MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_sum",
+                              dim3((unsigned)b->n_tile, (unsigned)v.n_slab, (unsigned)v.n_cloud),
+                              THREADS, particle_sum, v));
+  return mill_cuda_launch(b->stream, "kernel particle_total",
+                          dim3(warps(v.n_grid), (unsigned)v.n_cloud), THREADS, particle_total, v,
+                          i_record);
 }
 
 static int launch_binned(batch *b, int i_record)
 {
-  int err = MILL_OK;
   const particle_view &v = b->view;
   const mill_particle_setup *s = b->setup;
   const size_t n_density = (size_t)s->n_record * (size_t)v.n_grid;
   const double *from = NULL;
   int n_row = v.n_node, n_inner = 1;
-  TRY_CUDA(
+  CHECK_CUDA(
       cudaMemsetAsync(v.node, 0, (size_t)v.n_cloud * (size_t)v.n_node * sizeof *v.node, b->stream));
-  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_spread",
-                            dim3((unsigned)v.n_slab, (unsigned)v.n_cloud), THREADS, particle_spread,
-                            v));
+  MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_spread",
+                              dim3((unsigned)v.n_slab, (unsigned)v.n_cloud), THREADS,
+                              particle_spread, v));
   for (int a = s->n_dim - 1; a >= 0; a--) {
     double *to = a > 0 ? v.work[a % 2] : v.density + (size_t)i_record * (size_t)v.n_grid;
     n_row /= s->n_node[a];
     const int n_point = n_row * s->n_grid[a] * n_inner;
-    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_convolve",
-                              dim3(warps(n_point), (unsigned)v.n_cloud), THREADS, particle_convolve,
-                              v, a, n_point, n_inner, from, to, a > 0 ? v.n_work : n_density));
+    MILL_CHECK(mill_cuda_launch(
+        b->stream, "kernel particle_convolve", dim3(warps(n_point), (unsigned)v.n_cloud), THREADS,
+        particle_convolve, v, a, n_point, n_inner, from, to, a > 0 ? v.n_work : n_density));
     from = to;
     n_inner *= s->n_grid[a];
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Launch all steps, without waiting. */
 static int run_steps(batch *b)
 {
-  int err = MILL_OK;
   const mill_particle_setup *s = b->setup;
   const particle_view &v = b->view;
   for (int step = 0, i_record = 0; step <= s->n_step;) {
     const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
-    MILL_TRY(launch_move(b, step, n));
-    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_settle", dim3((unsigned)v.n_cloud),
-                              THREADS, particle_settle, v, step, n, is_record ? i_record : -1));
+    MILL_CHECK(launch_move(b, step, n));
+    MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_settle", dim3((unsigned)v.n_cloud),
+                                THREADS, particle_settle, v, step, n, is_record ? i_record : -1));
     if (is_record)
-      MILL_TRY(v.n_node ? launch_binned(b, i_record) : launch_exact(b, i_record));
+      MILL_CHECK(v.n_node ? launch_binned(b, i_record) : launch_exact(b, i_record));
     i_record += is_record;
     step += n;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Copy results to the caller. */
@@ -441,19 +432,17 @@ static void hand_out(const batch *b)
 
 static int run_batch(batch *b)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));
-  MILL_TRY(run_steps(b));
+  CHECK_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));
+  MILL_CHECK(run_steps(b));
   if (b->has_position)
-    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_hand_over",
-                              dim3((unsigned)b->view.n_part, (unsigned)b->n), THREADS,
-                              particle_hand_over, b->view));
-  TRY_CUDA(cudaMemcpyAsync(b->down, b->device + b->down_at, b->n_down, cudaMemcpyDeviceToHost,
-                           b->stream));
-  TRY_CUDA_AT("the evolution of particles", cudaStreamSynchronize(b->stream));
+    MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_hand_over",
+                                dim3((unsigned)b->view.n_part, (unsigned)b->n), THREADS,
+                                particle_hand_over, b->view));
+  CHECK_CUDA(cudaMemcpyAsync(b->down, b->device + b->down_at, b->n_down, cudaMemcpyDeviceToHost,
+                             b->stream));
+  CHECK_CUDA_AT("the evolution of particles", cudaStreamSynchronize(b->stream));
   hand_out(b);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int at_most(int64_t n, int64_t most)

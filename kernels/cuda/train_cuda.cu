@@ -9,8 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/train_cuda.h"
-#include "kernels/cuda/train_directions.h"
+#include "kernels/gpu.h"
 #include "kernels/train/train_math.h"
 
 /* last: its header has a global `half` */
@@ -129,17 +128,15 @@ static unsigned blocks(size_t n)
 static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {
-  int err = MILL_OK;
   const float one = 1, zero = 0;
   const cublasStatus_t status =
       w->cublas->gemm(w->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                       transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, CUDA_R_32F, ldb, a,
                       CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc, w->compute, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed with status %d in a product of %d x %d x %d",
-              (int)status, m, n, k);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_BACKEND, "cuBLAS failed with status %d in a product of %d x %d x %d",
+                      (int)status, m, n, k);
+  return MILL_OK;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -213,20 +210,20 @@ static size_t lay_out(mill_train_work *w)
 
 static int make_streams(mill_train_work *w)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
-  TRY_CUDA(cudaStreamCreateWithFlags(&w->up, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&w->up, cudaStreamNonBlocking));
   for (int i = 0; i < N_STAGE; i++) {
-    TRY_CUDA(cudaEventCreateWithFlags(&w->in[i].is_up, cudaEventDisableTiming));
-    TRY_CUDA(cudaEventCreateWithFlags(&w->in[i].is_free, cudaEventDisableTiming));
-    TRY_CUDA(cudaEventRecord(w->in[i].is_free, w->stream));
+    CHECK_CUDA(cudaEventCreateWithFlags(&w->in[i].is_up, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventCreateWithFlags(&w->in[i].is_free, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventRecord(w->in[i].is_free, w->stream));
   }
   if (w->cublas->create(&w->handle) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS cannot be started on this GPU: is its memory full?");
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "cuBLAS cannot be started on this GPU: is its memory full?");
   if (w->cublas->set_stream(w->handle, w->stream) != CUBLAS_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND, "cublasSetStream failed: does nvidia-smi still see the GPU?");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "cublasSetStream failed: does nvidia-smi still see the GPU?");
+  return MILL_OK;
 }
 
 static int create(const mill_train_net *net, mill_train_work **out)
@@ -266,20 +263,16 @@ done:
 
 static int to_device(mill_train_work *w, float *to, const float *from, size_t n)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyHostToDevice, w->stream));
-  TRY_CUDA(cudaStreamSynchronize(w->stream));
-done:
-  return err;
+  CHECK_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyHostToDevice, w->stream));
+  CHECK_CUDA(cudaStreamSynchronize(w->stream));
+  return MILL_OK;
 }
 
 static int to_host(mill_train_work *w, float *to, const float *from, size_t n)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyDeviceToHost, w->stream));
-  TRY_CUDA(cudaStreamSynchronize(w->stream));
-done:
-  return err;
+  CHECK_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyDeviceToHost, w->stream));
+  CHECK_CUDA(cudaStreamSynchronize(w->stream));
+  return MILL_OK;
 }
 
 static int renew(mill_train_work *w)
@@ -289,31 +282,27 @@ static int renew(mill_train_work *w)
 
 static int bind(mill_train_work *w, float *param, float *m, float *v)
 {
-  int err = MILL_OK;
   const size_t n = w->net.shape.n_param;
   w->host_param = param;
   w->host_m = m;
   w->host_v = v;
-  MILL_TRY(renew(w));
+  MILL_CHECK(renew(w));
   if (m) {
-    MILL_TRY(to_device(w, w->m, m, n));
-    MILL_TRY(to_device(w, w->v, v, n));
+    MILL_CHECK(to_device(w, w->m, m, n));
+    MILL_CHECK(to_device(w, w->v, v, n));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fetch(mill_train_work *w)
 {
-  int err = MILL_OK;
   const size_t n = w->net.shape.n_param;
-  MILL_TRY(to_host(w, w->host_param, w->param, n));
+  MILL_CHECK(to_host(w, w->host_param, w->param, n));
   if (w->host_m) {
-    MILL_TRY(to_host(w, w->host_m, w->m, n));
-    MILL_TRY(to_host(w, w->host_v, w->v, n));
+    MILL_CHECK(to_host(w, w->host_m, w->m, n));
+    MILL_CHECK(to_host(w, w->host_v, w->v, n));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- forwards -------------------------------------------------------------------------------- */
@@ -321,14 +310,13 @@ done:
 /** Upload the models; *in: their address, valid in the order of the stream. */
 static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
 {
-  int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
   const size_t n_in = (size_t)s->n_in[0], n_out = (size_t)s->n_out[s->n_layer - 1];
   input *q = &w->in[w->i_stage];
   size_t n = w->x_size;
   w->i_stage = (w->i_stage + 1) % N_STAGE;
   *in = q;
-  TRY_CUDA(cudaEventSynchronize(q->is_free));
+  CHECK_CUDA(cudaEventSynchronize(q->is_free));
   for (int i = 0; i < rows->n; i++)
     memcpy(q->host + (size_t)i * n_in, rows->x[i], n_in * sizeof *q->host);
   if (rows->target) {
@@ -336,77 +324,68 @@ static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
     for (int i = 0; i < rows->n; i++)
       memcpy(q->host + w->target_at + (size_t)i * n_out, rows->target[i], n_out * sizeof *q->host);
   }
-  TRY_CUDA(cudaMemcpyAsync(q->device, q->host, n * sizeof *q->host, cudaMemcpyHostToDevice, w->up));
-  TRY_CUDA(cudaEventRecord(q->is_up, w->up));
-  TRY_CUDA(cudaStreamWaitEvent(w->stream, q->is_up, 0));
+  CHECK_CUDA(
+      cudaMemcpyAsync(q->device, q->host, n * sizeof *q->host, cudaMemcpyHostToDevice, w->up));
+  CHECK_CUDA(cudaEventRecord(q->is_up, w->up));
+  CHECK_CUDA(cudaStreamWaitEvent(w->stream, q->is_up, 0));
   w->act[0] = q->device;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int forward(mill_train_work *w, int n_row)
 {
-  int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
   for (int l = 0; l < s->n_layer - 1; l++) {
     const int n = n_row * s->n_out[l];
-    MILL_TRY(product(w, 0, 1, n_row, s->n_out[l], s->n_in[l], w->act[l], s->n_in[l],
-                     w->param + s->weight[l], s->n_in[l], w->act[l + 1], s->n_out[l]));
-    MILL_TRY(mill_cuda_launch(w->stream, "train_activate", dim3(blocks((size_t)n)), THREADS,
-                              train_activate, n, s->n_out[l],
-                              (const float *)(w->param + s->bias[l]), w->act[l + 1], w->slope[l]));
+    MILL_CHECK(product(w, 0, 1, n_row, s->n_out[l], s->n_in[l], w->act[l], s->n_in[l],
+                       w->param + s->weight[l], s->n_in[l], w->act[l + 1], s->n_out[l]));
+    MILL_CHECK(mill_cuda_launch(
+        w->stream, "train_activate", dim3(blocks((size_t)n)), THREADS, train_activate, n,
+        s->n_out[l], (const float *)(w->param + s->bias[l]), w->act[l + 1], w->slope[l]));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
 {
-  int err = MILL_OK;
   const int last = w->net.shape.n_layer - 1;
   const size_t n = (size_t)rows->n * (size_t)w->net.shape.n_in[last];
   const mill_train_rows without = {rows->n, rows->x, NULL};
   input *in = NULL;
-  MILL_TRY(send(w, &without, &in));
-  MILL_TRY(forward(w, rows->n));
-  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
-  MILL_TRY(to_host(w, w->h_back, w->act[last], n));
+  MILL_CHECK(send(w, &without, &in));
+  MILL_CHECK(forward(w, rows->n));
+  CHECK_CUDA(cudaEventRecord(in->is_free, w->stream));
+  MILL_CHECK(to_host(w, w->h_back, w->act[last], n));
   memcpy(h, w->h_back, n * sizeof *h);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /** Outputs, losses and their slopes along the outputs of models that are on their way; the losses
  *  are added to sum. */
 static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
-  int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, width = s->n_in[last], n_out = s->n_out[last];
   const float factor = n_all > 0 ? (float)(1 / (w->net.n_norm * n_all)) : 0;
-  MILL_TRY(forward(w, n_row));
-  MILL_TRY(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
-                   width, w->out, n_out));
-  MILL_TRY(mill_cuda_launch(w->stream, "train_loss", dim3((unsigned)n_row), THREADS, train_loss,
-                            w->net.loss, n_out, (float)w->net.huber, factor,
-                            (const float *)(w->param + s->bias[last]), (const float *)w->scale,
-                            (const float *)(in->device + w->target_at), w->out, w->row_loss));
-  MILL_TRY(mill_cuda_launch(w->stream, "train_add_losses", dim3((unsigned)1), 32, train_add_losses,
-                            n_row, (const double *)w->row_loss, sum));
-done:
-  return err;
+  MILL_CHECK(forward(w, n_row));
+  MILL_CHECK(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
+                     width, w->out, n_out));
+  MILL_CHECK(mill_cuda_launch(w->stream, "train_loss", dim3((unsigned)n_row), THREADS, train_loss,
+                              w->net.loss, n_out, (float)w->net.huber, factor,
+                              (const float *)(w->param + s->bias[last]), (const float *)w->scale,
+                              (const float *)(in->device + w->target_at), w->out, w->row_loss));
+  return mill_cuda_launch(w->stream, "train_add_losses", dim3((unsigned)1), 32, train_add_losses,
+                          n_row, (const double *)w->row_loss, sum);
 }
 
 /** Read and clear a sum. */
 static int take_sum(mill_train_work *w, double *sum, double *out)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaMemcpyAsync(w->h_loss, sum, sizeof *sum, cudaMemcpyDeviceToHost, w->stream));
-  TRY_CUDA(cudaMemsetAsync(sum, 0, sizeof *sum, w->stream));
-  TRY_CUDA(cudaStreamSynchronize(w->stream));
+  CHECK_CUDA(cudaMemcpyAsync(w->h_loss, sum, sizeof *sum, cudaMemcpyDeviceToHost, w->stream));
+  CHECK_CUDA(cudaMemsetAsync(sum, 0, sizeof *sum, w->stream));
+  CHECK_CUDA(cudaStreamSynchronize(w->stream));
   *out = *w->h_loss;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_loss(mill_train_work *w, double *loss)
@@ -416,14 +395,11 @@ static int take_loss(mill_train_work *w, double *loss)
 
 static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
 {
-  int err = MILL_OK;
   input *in = NULL;
-  MILL_TRY(send(w, rows, &in));
-  MILL_TRY(compare(w, in, rows->n, 0, &w->sum[1]));
-  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
-  MILL_TRY(take_sum(w, &w->sum[1], loss));
-done:
-  return err;
+  MILL_CHECK(send(w, rows, &in));
+  MILL_CHECK(compare(w, in, rows->n, 0, &w->sum[1]));
+  CHECK_CUDA(cudaEventRecord(in->is_free, w->stream));
+  return take_sum(w, &w->sum[1], loss);
 }
 
 /* ---- backwards ------------------------------------------------------------------------------- */
@@ -431,45 +407,40 @@ done:
 /** Slopes along weights and biases of layer l from those along its outputs. */
 static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
 {
-  int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
   const int n_out = s->n_out[l], n_in = s->n_in[l];
-  MILL_TRY(product(w, 1, 0, n_out, n_in, n_row, delta, n_out, w->act[l], n_in,
-                   w->gradient + s->weight[l], n_in));
-  MILL_TRY(mill_cuda_launch(w->stream, "train_sum_rows", dim3(blocks((size_t)n_out)), THREADS,
-                            train_sum_rows, n_row, n_out, delta, w->gradient + s->bias[l]));
-done:
-  return err;
+  MILL_CHECK(product(w, 1, 0, n_out, n_in, n_row, delta, n_out, w->act[l], n_in,
+                     w->gradient + s->weight[l], n_in));
+  return mill_cuda_launch(w->stream, "train_sum_rows", dim3(blocks((size_t)n_out)), THREADS,
+                          train_sum_rows, n_row, n_out, delta, w->gradient + s->bias[l]);
 }
 
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
-  int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_row = rows->n;
   const float *delta = w->out;
   input *in = NULL;
   if (n_row == 0) { /* of a batch smaller than the number of ranks */
-    TRY_CUDA(cudaMemsetAsync(w->gradient, 0, s->n_param * sizeof *w->gradient, w->stream));
-    goto done;
+    CHECK_CUDA(cudaMemsetAsync(w->gradient, 0, s->n_param * sizeof *w->gradient, w->stream));
+    return MILL_OK;
   }
-  MILL_TRY(send(w, rows, &in));
-  MILL_TRY(compare(w, in, n_row, n_all, &w->sum[0]));
+  MILL_CHECK(send(w, rows, &in));
+  MILL_CHECK(compare(w, in, n_row, n_all, &w->sum[0]));
   for (int l = last; l >= 0; l--) {
     if (l < last) {
       const int n = n_row * s->n_out[l];
-      MILL_TRY(mill_cuda_launch(w->stream, "train_multiply", dim3(blocks((size_t)n)), THREADS,
-                                train_multiply, n, (const float *)w->slope[l], w->delta[l]));
+      MILL_CHECK(mill_cuda_launch(w->stream, "train_multiply", dim3(blocks((size_t)n)), THREADS,
+                                  train_multiply, n, (const float *)w->slope[l], w->delta[l]));
       delta = w->delta[l];
     }
-    MILL_TRY(layer_slopes(w, l, n_row, delta));
+    MILL_CHECK(layer_slopes(w, l, n_row, delta));
     if (l > 0)
-      MILL_TRY(product(w, 0, 0, n_row, s->n_in[l], s->n_out[l], delta, s->n_out[l],
-                       w->param + s->weight[l], s->n_in[l], w->delta[l - 1], s->n_in[l]));
+      MILL_CHECK(product(w, 0, 0, n_row, s->n_in[l], s->n_out[l], delta, s->n_out[l],
+                         w->param + s->weight[l], s->n_in[l], w->delta[l - 1], s->n_in[l]));
   }
-  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
-done:
-  return err;
+  CHECK_CUDA(cudaEventRecord(in->is_free, w->stream));
+  return MILL_OK;
 }
 
 static int gradient(mill_train_work *w, float **out)
@@ -481,19 +452,17 @@ static int gradient(mill_train_work *w, float **out)
 static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size_t n,
                 const float *slope)
 {
-  int err = MILL_OK;
   const mill_train_pace pace = mill_train_pace_of(a);
   if (n == 0)
     return MILL_OK;
   if (slope)
-    MILL_TRY(to_device(w, w->gradient + first, slope, n));
-  MILL_TRY(mill_cuda_launch(w->stream, "train_adam", dim3(blocks(n)), THREADS, train_adam, (int)n,
-                            pace, (const float *)(w->gradient + first), w->param + first,
-                            w->m + first, w->v + first));
+    MILL_CHECK(to_device(w, w->gradient + first, slope, n));
+  MILL_CHECK(mill_cuda_launch(w->stream, "train_adam", dim3(blocks(n)), THREADS, train_adam, (int)n,
+                              pace, (const float *)(w->gradient + first), w->param + first,
+                              w->m + first, w->v + first));
   if (slope)
-    MILL_TRY(to_host(w, w->host_param + first, w->param + first, n));
-done:
-  return err;
+    MILL_CHECK(to_host(w, w->host_param + first, w->param + first, n));
+  return MILL_OK;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

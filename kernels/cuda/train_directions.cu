@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Principal directions of a training on a GPU: cuBLAS's products, cuSOLVER's eigenvectors. */
-#include "kernels/cuda/train_directions.h"
 
 #include <string.h>
 
@@ -23,26 +22,22 @@ struct directions {
 
 static int open_solvers(directions *d)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_cublas_load(&d->cublas));
-  MILL_TRY(mill_cusolver_load(&d->cusolver));
-  TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
+  MILL_CHECK(mill_cublas_load(&d->cublas));
+  MILL_CHECK(mill_cusolver_load(&d->cusolver));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
   if (d->cublas->create(&d->products) != CUBLAS_STATUS_SUCCESS ||
       d->cublas->set_stream(d->products, d->stream) != CUBLAS_STATUS_SUCCESS ||
       d->cusolver->create(&d->solver) != CUSOLVER_STATUS_SUCCESS ||
       d->cusolver->set_stream(d->solver, d->stream) != CUSOLVER_STATUS_SUCCESS)
-    MILL_FAIL(MILL_ERR_BACKEND,
-              "cuBLAS or cuSOLVER cannot be started on this GPU: is its memory full?");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_BACKEND,
+                      "cuBLAS or cuSOLVER cannot be started on this GPU: is its memory full?");
+  return MILL_OK;
 }
 
 static int reserve(double **out, size_t n)
 {
-  int err = MILL_OK;
-  TRY_CUDA_AT("memory of the principal components", cudaMalloc((void **)out, n * sizeof **out));
-done:
-  return err;
+  CHECK_CUDA_AT("memory of the principal components", cudaMalloc((void **)out, n * sizeof **out));
+  return MILL_OK;
 }
 
 static void close_solvers(directions *d)
@@ -65,25 +60,25 @@ static void close_solvers(directions *d)
 /** The n largest eigenvalues and vectors of d->product [n_row][n_row], in place. */
 static int solve(directions *d, int n_row, int n)
 {
-  int err = MILL_OK, n_found = 0, info = 0;
+  int n_found = 0, info = 0;
   cusolverStatus_t status = d->cusolver->dsyevdx_size(
       d->solver, CUSOLVER_EIG_MODE_VECTOR, CUSOLVER_EIG_RANGE_I, CUBLAS_FILL_MODE_LOWER, n_row,
       d->product, n_row, 0, 0, n_row - n + 1, n_row, &n_found, d->value, &d->n_work);
   if (status == CUSOLVER_STATUS_SUCCESS) {
-    MILL_TRY(reserve(&d->work, (size_t)d->n_work));
+    MILL_CHECK(reserve(&d->work, (size_t)d->n_work));
     status =
         d->cusolver->dsyevdx(d->solver, CUSOLVER_EIG_MODE_VECTOR, CUSOLVER_EIG_RANGE_I,
                              CUBLAS_FILL_MODE_LOWER, n_row, d->product, n_row, 0, 0, n_row - n + 1,
                              n_row, &n_found, d->value, d->work, d->n_work, d->info);
-    TRY_CUDA(cudaMemcpyAsync(&info, d->info, sizeof info, cudaMemcpyDeviceToHost, d->stream));
-    TRY_CUDA(cudaStreamSynchronize(d->stream));
+    CHECK_CUDA(cudaMemcpyAsync(&info, d->info, sizeof info, cudaMemcpyDeviceToHost, d->stream));
+    CHECK_CUDA(cudaStreamSynchronize(d->stream));
   }
   if (status != CUSOLVER_STATUS_SUCCESS || info != 0 || n_found != n)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "cuSOLVER's eigenvectors of the spectra's products ended with status %d, info %d",
-              (int)status, info);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_INTERNAL,
+        "cuSOLVER's eigenvectors of the spectra's products ended with status %d, info %d",
+        (int)status, info);
+  return MILL_OK;
 }
 
 int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, double *value,

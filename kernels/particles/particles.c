@@ -21,54 +21,55 @@ static int is_real(double x)
 
 static int check_axis(const mill_particle_setup *s, int a)
 {
-  int err = MILL_OK;
   if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a]))
-    MILL_FAIL(MILL_ERR_CONFIG, "axis %d has ends at %g and %g: give two numbers, the lower first",
-              a + 1, s->low[a], s->high[a]);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "axis %d has ends at %g and %g: give two numbers, the lower first", a + 1,
+                      s->low[a], s->high[a]);
   if (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a]))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "the density's points along axis %d go from %g to %g: give two numbers, the lower "
-              "first",
-              a + 1, s->grid_low[a], s->grid_high[a]);
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "the density's points along axis %d go from %g to %g: give two numbers, the lower "
+        "first",
+        a + 1, s->grid_low[a], s->grid_high[a]);
   if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0))
-    MILL_FAIL(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
-              s->width[a], a + 1);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
+                      s->width[a], a + 1);
+  return MILL_OK;
 }
 
 int mill_particle_check_setup(const mill_particle_setup *s)
 {
-  int err = MILL_OK;
   double n_grid = 1, n_node = 1, n_work;
   for (int a = 0; a < s->n_dim; a++) {
-    MILL_TRY(check_axis(s, a));
+    MILL_CHECK(check_axis(s, a));
     n_grid *= s->n_grid[a];
     n_node *= s->form == MILL_DENSITY_BINNED ? s->n_node[a] : 1;
   }
   if (n_grid > 1 << 26 || n_node > 1 << 26)
-    MILL_FAIL(MILL_ERR_CONFIG, "a density of %.0f points from %.0f nodes: give at most %d of each",
-              n_grid, n_node, 1 << 26);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "a density of %.0f points from %.0f nodes: give at most %d of each", n_grid,
+                      n_node, 1 << 26);
   n_work = n_node;
   for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {
     n_work = n_work / s->n_node[a] * s->n_grid[a];
     if (n_work > 1 << 26)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "a density of %.0f points from %.0f nodes passes through %.0f numbers: give fewer "
-                "points or nodes, so that these are at most %d",
-                n_grid, n_node, n_work, 1 << 26);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "a density of %.0f points from %.0f nodes passes through %.0f numbers: give fewer "
+          "points or nodes, so that these are at most %d",
+          n_grid, n_node, n_work, 1 << 26);
   }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_CONFIG,
         "the binned form has kernels along the axes only: ask for them, or for the exact form");
   for (int i = 0; i < s->n_record; i++)
     if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
-      MILL_FAIL(MILL_ERR_CONFIG, "a density after step %d: give steps from 0 to %d, ascending",
-                s->record[i], s->n_step);
-done:
-  return err;
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "a density after step %d: give steps from 0 to %d, ascending", s->record[i],
+                        s->n_step);
+  return MILL_OK;
 }
 
 /* ---- problems ---- */
@@ -127,45 +128,44 @@ static double curvature(const mill_particle_setup *s, const mill_particle_proble
 
 static int check_start(const mill_particle_setup *s, const mill_particle_problem *p, int a)
 {
-  int err = MILL_OK;
   const unsigned long long id = p->id;
   const double from = p->start_centre[a], spread = p->start_spread[a];
   if (spread < 0)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "problem %llu begins with a spread of %g along axis %d: give 0 or more", id, spread,
-              a + 1);
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "problem %llu begins with a spread of %g along axis %d: give 0 or more", id,
+                      spread, a + 1);
   if (s->boundary[a] != MILL_OPEN && (from < s->low[a] || from > s->high[a]))
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "problem %llu begins at %g along axis %d, which goes from %g to %g: give a start "
-              "within",
-              id, from, a + 1, s->low[a], s->high[a]);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "problem %llu begins at %g along axis %d, which goes from %g to %g: give a start "
+        "within",
+        id, from, a + 1, s->low[a], s->high[a]);
+  return MILL_OK;
 }
 
 int mill_particle_check_problem(const mill_particle_setup *s, const mill_particle_problem *p)
 {
-  int err = MILL_OK;
   const unsigned long long id = p->id;
   for (int a = 0; a < s->n_dim; a++) {
     if (p->start != MILL_START_SAMPLES)
-      MILL_TRY(check_start(s, p, a));
+      MILL_CHECK(check_start(s, p, a));
     if (p->potential == MILL_DOUBLE_WELL && !(p->half[a] > 0))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "problem %llu: wells %g from their centre along axis %d: give a number above 0", id,
-                p->half[a], a + 1);
+      return MILL_ERROR(
+          MILL_ERR_CONFIG,
+          "problem %llu: wells %g from their centre along axis %d: give a number above 0", id,
+          p->half[a], a + 1);
     if (p->potential == MILL_GRIDDED && s->field.periodic[a] && s->boundary[a] != MILL_PERIODIC)
-      MILL_FAIL(MILL_ERR_CONFIG, "the potential is periodic along axis %d, and the axis is not",
-                a + 1);
+      return MILL_ERROR(MILL_ERR_CONFIG,
+                        "the potential is periodic along axis %d, and the axis is not", a + 1);
   }
   const double bend = curvature(s, p);
   if (bend * s->step > MOST_CURVATURE_STEP)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "problem %llu: a step of %g is too large for the drift, as the potential's curvature "
-              "reaches %g: give a step of %.3g or less",
-              id, s->step, bend, MOST_CURVATURE_STEP / bend);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "problem %llu: a step of %g is too large for the drift, as the potential's curvature "
+        "reaches %g: give a step of %.3g or less",
+        id, s->step, bend, MOST_CURVATURE_STEP / bend);
+  return MILL_OK;
 }
 
 /* ---- splines ---- */

@@ -127,7 +127,6 @@ done:
 static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                 const mill_train_shares *shares, mill_train_state *state)
 {
-  int err = MILL_OK;
   const size_t first = (size_t)shares->start[mpi->rank], n = (size_t)shares->count[mpi->rank];
   const mill_train_adam adam = {.rate = state->rate,
                                 .decay = settings->decay,
@@ -138,10 +137,9 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
   float *gradient = NULL;
   if (mpi->size == 1)
     return w->ops->adam(w->work, &adam, 0, state->n_param, NULL);
-  err = w->ops->gradient(w->work, &gradient);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Alltoallv(gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
-                         shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
+  MILL_CHECK(mill_mpi_agree(mpi, w->ops->gradient(w->work, &gradient)));
+  MILL_CHECK_MPI(MPI_Alltoallv(gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
+                               shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
   float *sum = gradient + first;
   memcpy(sum, shares->received, n * sizeof *sum);
   for (int r = 1; r < mpi->size; r++) {
@@ -149,12 +147,10 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
     for (size_t i = 0; i < n; i++)
       sum[i] += part[i];
   }
-  MILL_TRY(mill_mpi_agree(mpi, w->ops->adam(w->work, &adam, first, n, sum)));
-  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
-                          shares->start, MPI_FLOAT, mpi->comm));
-  MILL_TRY(mill_mpi_agree(mpi, w->ops->renew(w->work)));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_agree(mpi, w->ops->adam(w->work, &adam, first, n, sum)));
+  MILL_CHECK_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
+                                shares->start, MPI_FLOAT, mpi->comm));
+  return mill_mpi_agree(mpi, w->ops->renew(w->work));
 }
 
 /* The order of the models in an epoch, a function of seed and epoch alone. */

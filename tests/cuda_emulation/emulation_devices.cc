@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The GPUs of a node, as kernels/cuda/device_facts.cu and cuda_probe.cu tell of them; these ask CUDA for
- * more than is emulated. */
+/* The GPUs of a node, as kernels/cuda/device_facts.cu tells of them, which asks CUDA for more than
+ * is emulated. */
 #include <cstdio>
 
-#include "kernels/cuda/cuda_probe.h"
-#include "kernels/cuda/device_facts.h"
+#include "kernels/gpu.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
@@ -76,21 +75,10 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
-int mill_cuda_probe(int *driver, int *runtime, int *n_device)
-{
-  *driver = *runtime = CUDART_VERSION;
-  *n_device = count_gpus();
-  return MILL_OK;
-}
-
 int mill_cuda_probe_device(int i, mill_cuda_device *device)
 {
-  cudaDeviceProp prop;
   memset(device, 0, sizeof *device);
-  cudaGetDeviceProperties(&prop, i);
-  snprintf(device->name, sizeof device->name, "%.60s", prop.name);
   snprintf(device->bus_id, sizeof device->bus_id, "%d", i);
-  device->major = prop.major;
   cudaMemGetInfo(&device->free, &device->total);
   return MILL_OK;
 }
