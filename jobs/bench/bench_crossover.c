@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/library/train_choice.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "kernels/find_backend.h"
+#include "kernels/gpu.h"
 #include "kernels/particles/particles.h"
 #include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
@@ -331,14 +330,15 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
 
 static int find_gpu(crossover *c)
 {
-  const mill_mpi *mpi = &c->job->mpi;
-  int is_gpu = 0;
+  int code = MILL_OK;
   const double start_s = mill_wall_s();
-  MILL_CHECK(mill_backend_place(mpi, 0));
+  MILL_CHECK(mill_backend_place(&c->job->mpi, 0));
   MILL_CHECK(mill_backend_find("cuda", &c->backend[1]));
   c->gpu_start_s = mill_wall_s() - start_s;
-  MILL_CHECK(mill_train_find_ops(mpi, 1, &c->train[1]));
-  MILL_CHECK(mill_particle_find_ops(mpi, MILL_WORD_CUDA, &c->particles[1], &is_gpu));
+  c->train[1] = mill_train_ops_cuda(&code);
+  MILL_CHECK(code);
+  c->particles[1] = mill_particle_ops_cuda(&code);
+  MILL_CHECK(code);
   snprintf(c->gpu_name, sizeof c->gpu_name, "%s", c->backend[1]->name);
   return MILL_OK;
 }
@@ -346,16 +346,14 @@ static int find_gpu(crossover *c)
 static int set_up(crossover *c)
 {
   mill_bench *job = c->job;
-  const mill_mpi *mpi = &job->mpi;
-  int is_gpu = 0;
   MILL_CHECK(mill_stop_signal_catch());
   c->n_thread = job->config.n_thread;
   MILL_CHECK(mill_thread_check_number(c->n_thread));
   if (c->n_thread == 0)
-    MILL_CHECK(mill_mpi_share_of_cores(mpi, &c->n_thread));
+    MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &c->n_thread));
   MILL_CHECK(mill_backend_find("cpu", &c->backend[0]));
-  MILL_CHECK(mill_train_find_ops(mpi, 0, &c->train[0]));
-  MILL_CHECK(mill_particle_find_ops(mpi, MILL_WORD_CPU, &c->particles[0], &is_gpu));
+  c->train[0] = mill_train_ops_cpu();
+  c->particles[0] = mill_particle_ops_cpu(NULL);
   if (find_gpu(c) != MILL_OK)
     snprintf(c->no_gpu, sizeof c->no_gpu, "%s", mill_error_message());
   return MILL_OK;

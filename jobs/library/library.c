@@ -1,48 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/library.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "jobs/library/library_build.h"
-#include "jobs/library/library_spectra.h"
+#include "jobs/library/library_scripts.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_options.h"
 #include "jobs/options/job_steps.h"
-#include "jobs/options/option_table.h"
-#include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "src/config/text.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/stop_signal.h"
-
-/* ---- options ------------------------------------------------------------------------------ */
-
-static const mill_option_table import_table = {
-    "starmill library import",
-    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
-    "\n"
-    "import makes a library from emulators trained elsewhere, one file per arm (layout:\n"
-    "docs/use/formats.md), and checks them against the reference values in the files.\n"
-    "\n",
-    MILL_SCRIPT_PYTHON("numpy, scipy and h5py"),
-    (const mill_option[]){
-        MILL_SCRIPT_LIBRARY_ROWS,
-        {"template-sigma", MILL_OPTION_TEXT, .argument = "A|A,A,A",
-         .help = "Gaussian sigma of the templates in Angstrom, removed from the spectra's "
-                 "resolution matrix; one for all arms, or one per file"},
-        {"at-instrument-resolution", MILL_OPTION_FLAG,
-         .help = "the templates have the instrument's own resolution (default: sigma 0.5 when the "
-                 "revision ends in rm or resolmat, else the instrument's resolution)"},
-        {"arm-names", MILL_OPTION_NAMES, .size = MILL_MAX_NAME, .max = MILL_MAX_ARM,
-         .offset2 = MILL_MAX_ARM * MILL_MAX_NAME, .argument = "b,r,z",
-         .help = "names of the arms, in the order of the files (default: the end of each file's "
-                 "setup, after its last _)"},
-        {"guess-templates", MILL_OPTION_COUNT, .min = 1, .max = 10000,
-         .help = "templates of the initial guess (default 50)"},
-        MILL_SCRIPT_HELP,
-        {0}}};
 
 static const mill_option_table head_table = {
     "starmill library",
@@ -52,52 +21,27 @@ static const mill_option_table head_table = {
     "Make and inspect template libraries.\n",
     NULL, (const mill_option[]){{0}}};
 
-static const mill_option_table info_table = {"starmill library info",
-                                             "usage: starmill library info LIB.h5|GRID.h5\n"
-                                             "\n"
-                                             "info describes a library or a grid file.\n"
-                                             "\n",
-                                             MILL_SCRIPT_PYTHON("numpy and h5py"),
-                                             (const mill_option[]){MILL_SCRIPT_HELP, {0}}};
+static const mill_option_help head = {&head_table, NULL};
+static const mill_script script_train = {
+    {&mill_library_train_table, NULL}, "library.train", "one grid file", 1, 1};
 
-static const mill_script
-    script_build = {{&mill_library_build_table, NULL},
-                    "library.build",
-                    "spectra: a folder, files of one spectrum each, or one file of many",
-                    0,
-                    INT_MAX},
-    script_import = {{&import_table, NULL},
-                     "library.emulator_files",
-                     "emulator files, one per arm",
-                     1,
-                     MILL_MAX_ARM},
-    script_train = {{&mill_library_train_table, NULL}, "library.train", "one grid file", 1, 1},
-    script_info = {{&info_table, NULL}, "library.info", "one library or grid file", 1, 1};
-
-#define HELP(table) (&(const mill_option_help){table, NULL})
-const mill_option_help *const mill_library_help[] = {HELP(&head_table),
-                                                     HELP(&mill_library_build_table),
-                                                     HELP(&import_table),
-                                                     HELP(&mill_library_spectra_table),
-                                                     HELP(&mill_library_train_table),
-                                                     HELP(&mill_library_correct_table),
-                                                     HELP(&mill_library_error_table),
-                                                     HELP(&info_table),
+const mill_option_help *const mill_library_help[] = {&head,
+                                                     &mill_library_build.help,
+                                                     &mill_library_import.help,
+                                                     &mill_library_spectra.help,
+                                                     &script_train.help,
+                                                     &mill_library_correct.help,
+                                                     &mill_library_error.help,
+                                                     &mill_library_info.help,
                                                      NULL};
-#undef HELP
-
-/* ---- sub-commands ------------------------------------------------------------------------- */
 
 static const struct {
   const char *name;
   const mill_script *script;
-} sub_commands[] = {{"build", &script_build},
-                    {"train", &script_train},
-                    {"import", &script_import},
-                    {"spectra", &mill_library_spectra},
-                    {"correct", &mill_library_correct},
-                    {"model-error", &mill_library_error},
-                    {"info", &script_info}};
+} sub_commands[] = {{"build", &mill_library_build},     {"train", &script_train},
+                    {"import", &mill_library_import},   {"spectra", &mill_library_spectra},
+                    {"correct", &mill_library_correct}, {"model-error", &mill_library_error},
+                    {"info", &mill_library_info}};
 
 static int unknown(const char *name)
 {

@@ -12,13 +12,14 @@
 #include "io/library/library_file.h"
 #include "io/library/train_file.h"
 #include "io/result/columns.h"
-#include "jobs/library/train_choice.h"
 #include "jobs/library/train_networks.h"
 #include "jobs/library/train_options.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "kernels/gpu.h"
 #include "src/train/train_labels.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/run/backend_choice.h"
 #include "src/run/stop_watch.h"
 #include "src/system/blas_threads.h"
 #include "src/system/file_roles.h"
@@ -203,6 +204,31 @@ static int64_t step_mflop(const job *j)
   return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
 }
 
+static int choose_auto(const job *j, int *has_gpu)
+{
+  char begun[8] = "";
+  const char *choice = NULL;
+  MILL_CHECK(mill_mpi_agree(
+      &j->mpi,
+      j->mpi.rank == 0 ? mill_train_file_backend(j->checkpoint, sizeof begun, begun) : MILL_OK));
+  return mill_backend_settle(&j->mpi, MILL_CROSSOVER_TRAIN, j->checkpoint, *begun ? begun : NULL,
+                             step_mflop(j), j->o.n_thread, &choice, has_gpu);
+}
+
+static int choose_ops(const job *j, const mill_train_ops **ops)
+{
+  int code = MILL_OK, has_gpu = j->o.backend == MILL_WORD_CUDA;
+  *ops = mill_train_ops_cpu();
+  if (j->o.backend == MILL_WORD_AUTO)
+    MILL_CHECK(choose_auto(j, &has_gpu));
+  else if (has_gpu)
+    MILL_CHECK(mill_backend_place(&j->mpi, 0));
+  if (!has_gpu)
+    return MILL_OK;
+  *ops = mill_train_ops_cuda(&code);
+  return mill_mpi_agree(&j->mpi, code);
+}
+
 static int train(job *j)
 {
   int err = MILL_OK, n_blas = 0;
@@ -212,8 +238,7 @@ static int train(job *j)
     MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
   MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
-  MILL_TRY(
-      mill_train_choose_ops(&j->mpi, o->backend, j->checkpoint, step_mflop(j), o->n_thread, &ops));
+  MILL_TRY(choose_ops(j, &ops));
   const mill_train_networks networks = {.mpi = &j->mpi,
                                         .ops = ops,
                                         .settings = &o->arm,

@@ -3,9 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "jobs/library/train_choice.h"
 #include "jobs/scripts/script.h"
 #include "kernels/base/error.h"
 #include "src/run/backend_choice.h"
@@ -23,15 +23,36 @@ static const char *const schedule_words[] = {"cosine", "plateau", NULL};
 static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
 static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
+static const char *const product_words[] = {"float32", "tf32", "bf16", NULL};
 static const char *const gap_words[] = {"refuse", "fill", NULL};
 static const char *const hull_words[] = {"pairs", "whole", NULL};
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
-                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1 &&
+                  MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
               "order of the words");
+
+/* Neurons of the hidden layers, as 256,256,200. */
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
-  return mill_train_read_hidden(row->name, text, &((mill_train_options *)base)->arm.net);
+  mill_train_settings *net = &((mill_train_options *)base)->arm.net;
+  int n = 0;
+  for (const char *at = text; n < MILL_MAX_LAYER - 1; at++) {
+    char *end = NULL;
+    const long width = strtol(at, &end, 10);
+    if (end == at || width < 1 || width > MILL_MAX_WIDTH || (*end != ',' && *end != '\0'))
+      break;
+    net->width[n++] = (int)width;
+    at = end;
+    if (*end == '\0') {
+      net->n_hidden = n;
+      return MILL_OK;
+    }
+  }
+  return MILL_ERROR(
+      MILL_ERR_USAGE,
+      "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200", row->name,
+      text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
 }
 
 #define AT(member)  MILL_AT(mill_train_options, member)
@@ -128,7 +149,7 @@ const mill_option_table mill_library_train_table = {
                  "and cuSOLVER; auto: the CPU until starmill bench crossover --keep has measured "
                  "the size of a step from which the GPU is faster",
          .tasks = NETWORK},
-        {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
+        {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
          .help = "precision of the factors of products on a GPU; sums are always float32",
          .tasks = NETWORK},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
@@ -214,7 +235,7 @@ int mill_train_options_parse(int argc, char **argv, mill_train_options *o)
                       "--validation");
   if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
     return MILL_ERROR(MILL_ERR_USAGE, "--products %s needs --backend cuda",
-                      mill_train_product_words[o->arm.net.precision]);
+                      product_words[o->arm.net.precision]);
   share_out(o);
   return mill_train_arm_settings_check(&o->arm);
 }

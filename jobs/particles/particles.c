@@ -10,12 +10,13 @@
 #include "io/particles/particle_file.h"
 #include "src/run/backend_choice.h"
 #include "jobs/options/option_table.h"
-#include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "kernels/gpu.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
+#include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
@@ -223,12 +224,50 @@ static int plan(particle_job *job)
                     &job->result);
 }
 
+static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
+{
+  int err = MILL_OK;
+  *ops = mill_particle_ops_cpu(NULL);
+  if (!*ops)
+    err = MILL_ERROR(MILL_ERR_BACKEND,
+                     "this processor is too old for particles: x86-64-v2 or later is needed");
+  return mill_mpi_agree(mpi, err);
+}
+
+static int find_gpu(const mill_mpi *mpi, const mill_particle_ops **ops)
+{
+  int err = mill_backend_place(mpi, 0);
+  if (err == MILL_OK) {
+    *ops = mill_particle_ops_cuda(&err);
+    err = mill_mpi_agree(mpi, err);
+  }
+  if (err != MILL_OK)
+    mill_gpu_release();
+  return err;
+}
+
+/* The engine of the CPU or of this rank's GPU, which every rank gets; auto: the GPU's where every
+ * rank gets one, else the CPU's, and why is logged. */
+static int find_engine(particle_job *job)
+{
+  const int backend = job->options.backend;
+  if (backend != MILL_WORD_CPU) {
+    const int err = find_gpu(&job->mpi, &job->ops);
+    job->is_gpu = err == MILL_OK;
+    if (err == MILL_OK || err == MILL_ERR_MPI || backend == MILL_WORD_CUDA)
+      return err;
+    if (job->mpi.rank == 0)
+      mill_log_info("backend auto: the CPU, since %s", mill_error_message());
+  }
+  return find_cpu(&job->mpi, &job->ops);
+}
+
 static int set_up(particle_job *job)
 {
   int err = mill_stop_signal_catch();
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load, job));
-  MILL_TRY(mill_particle_find_ops(&job->mpi, job->options.backend, &job->ops, &job->is_gpu));
+  MILL_TRY(find_engine(job));
   MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
   MILL_TRY(mill_mpi_agree(&job->mpi, open_output(job)));
   MILL_MPI(MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));

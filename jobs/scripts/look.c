@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/scripts/look.h"
-
 #include <limits.h>
+
+#include "jobs/scripts/script.h"
 
 static const char *const print_words[] = {"targetid", "identifier", "row", NULL};
 

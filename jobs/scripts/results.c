@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/scripts/results.h"
-
 #include <limits.h>
+
+#include "jobs/scripts/script.h"
 
 static const char *const to_words[] = {"rvtab", "rvmod", "fits", "epochs", NULL};
 

@@ -21,13 +21,6 @@ typedef struct mill_script {
     "help", MILL_OPTION_FLAG, 'h', .help = "this text"                                             \
   }
 
-/** Rows of a job that writes a library. */
-#define MILL_SCRIPT_LIBRARY_ROWS                                                                   \
-  {"output", MILL_OPTION_TEXT, .argument = "LIB.h5", .help = "the library to write"},              \
-  {                                                                                                \
-    "overwrite", MILL_OPTION_FLAG, .help = "replace LIB.h5 if it exists"                           \
-  }
-
 /** What --help says about Python after the options; packages: as Python imports them. */
 #define MILL_SCRIPT_PYTHON(packages)                                                               \
   "\n"                                                                                             \
@@ -41,5 +34,9 @@ int mill_script_is_other_rank(void);
  *  it returns the exit status of a failure, of --help, and of ranks other than 0 of an MPI run,
  *  which have nothing to do. */
 int mill_script_run(const mill_script *script, int argc, char **argv);
+
+extern const mill_script mill_show, mill_select, mill_plot, mill_report, /* look.c */
+    mill_export, mill_merge, mill_status,                                /* results.c */
+    mill_simulate;                                                       /* simulate.c */
 
 #endif

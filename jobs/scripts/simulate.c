@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/scripts/simulate.h"
+#include "jobs/scripts/script.h"
 
 #define COUNT(least, most) MILL_OPTION_COUNT, .min = least, .max = most
 #define REAL(most)         MILL_OPTION_REAL, .max = most

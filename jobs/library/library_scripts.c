@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "jobs/library/library_spectra.h"
+#include "jobs/library/library_scripts.h"
 
 #include <float.h>
 #include <limits.h>
@@ -35,10 +35,97 @@
 #define PYTHON MILL_SCRIPT_PYTHON("numpy, scipy, h5py and astropy")
 
 static const char *const medium_words[] = {"air", "vacuum", NULL};
+static const char *const normalise_words[] = {"none", "median", "smooth-median", NULL};
 static const char *const medium_auto_words[] = {"auto", "vacuum", "air", NULL};
 static const char *const hull_words[] = {"all", "dense", NULL};
 
-const mill_option_table mill_library_spectra_table = {
+static const mill_option_table build_table = {
+    "starmill library build",
+    "usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
+    "FOLDER|LIST|FILE.fits...\n"
+    "\n"
+    "build makes a grid file from spectra with labels: FITS files with one spectrum each (folders\n"
+    "with their subfolders, text files with a path a line, or names), or one file with an image "
+    "of\n"
+    "spectra and a table, or a cube whose axes are labels (docs/use/libraries.md).  The same "
+    "command\n"
+    "continues what was interrupted.\n"
+    "\n",
+    MILL_SCRIPT_PYTHON("numpy, scipy, h5py, astropy and yaml"),
+    (const mill_option[]){
+        TEXT("output", "GRID.h5", "the grid file to write, or to continue"),
+        FLAG("overwrite",
+             "start over in GRID.h5.new, which replaces GRID.h5 when it is complete; the same "
+             "command continues it"),
+        FLAG("retry-bad",
+             "read the bad models of GRID.h5 again, e.g. after their files were repaired"),
+        TEXT("setup", "FILE.yaml",
+             "wavelengths, pixels and resolution of the arms (config/templates has those of "
+             "surveys)"),
+        TEXT("labels", "NAME=COLUMN,...",
+             "labels, and the cards, columns, or axes of a cube (CTYPE or CNAME) that hold them "
+             "(default teff=TEFF,logg=LOGG,feh=FEH; PHOENIX: "
+             "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H,alpha=PHXALPHA)"),
+        TEXT("name-pattern", "PATTERN",
+             "labels from the files' names: t{teff}g{logg}z{feh}.fits; * is anything, {logg/10} a "
+             "number ten times the label, p and m are signs"),
+        TEXT("table", "FILE", "table with the labels of files with one spectrum"),
+        TEXT("name-column", "NAME",
+             "column of the table with the files' names, with or without .fits (default FILE)"),
+        TEXT("columns", "WAVE,FLUX[,CONTINUUM]",
+             "columns of files with one spectrum in a table (default: an image)"),
+        TEXT("wave-file", "FILE", "image with the wavelengths of all spectra, Angstrom"),
+        PAIR("wave", "FIRST,STEP", "wavelengths in Angstrom (default: from the header)"),
+        PAIR("log-wave", "FIRST,STEP", "the same, log10 of Angstrom"),
+        {"medium", MILL_OPTION_CHOICE, .words = medium_words,
+         .help = "medium of the wavelengths, air or vacuum; needed unless a header gives it"},
+        TEXT("keep", "NAME=MIN:MAX,...", "only models with labels in these ranges, ends included"),
+        {"exclude", MILL_OPTION_OTHER, .argument = "NAME=MIN:MAX,...",
+         .help = "drop models inside all of these ranges; a ; begins other ranges"},
+        TEXT("list", "FILE",
+             "only models named in this text file, one per line (file name without .fits, or "
+             "\"row 7\")"),
+        TEXT("exclude-list", "FILE", "drop models named in this text file"),
+        REAL("native-sigma", 0, 1e4, "A",
+             "resolution of the input as a Gaussian sigma in Angstrom; 0: negligible (default: "
+             "card FWHM)"),
+        REAL("native-resolving-power", MILL_ABOVE_0, DBL_MAX, "R",
+             "the same, as wavelength over FWHM"),
+        {"normalise", MILL_OPTION_CHOICE, .words = normalise_words,
+         .help = "divide each arm of a model by its median, its smooth median or nothing (default "
+                 "smooth-median)"},
+        TEXT("stop-file", "FILE",
+             "stop in good order, with exit status 75, when this file appears"),
+        COUNT("workers", 1, 4096,
+              "processes that share the models (default: one for each core available)"),
+        MILL_SCRIPT_HELP,
+        {0}}};
+
+static const mill_option_table import_table = {
+    "starmill library import",
+    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+    "\n"
+    "import makes a library from emulators trained elsewhere, one file per arm (layout:\n"
+    "docs/use/formats.md), and checks them against the reference values in the files.\n"
+    "\n",
+    MILL_SCRIPT_PYTHON("numpy, scipy and h5py"),
+    (const mill_option[]){
+        OUTPUT_ROWS,
+        TEXT("template-sigma", "A|A,A,A",
+             "Gaussian sigma of the templates in Angstrom, removed from the spectra's "
+             "resolution matrix; one for all arms, or one per file"),
+        FLAG("at-instrument-resolution",
+             "the templates have the instrument's own resolution (default: sigma 0.5 when the "
+             "revision ends in rm or resolmat, else the instrument's resolution)"),
+        {"arm-names", MILL_OPTION_NAMES, .size = MILL_MAX_NAME, .max = MILL_MAX_ARM,
+         .offset2 = MILL_MAX_ARM * MILL_MAX_NAME, .argument = "b,r,z",
+         .help = "names of the arms, in the order of the files (default: the end of each file's "
+                 "setup, after its last _)"},
+        COUNT("guess-templates", 1, 10000, "templates of the initial guess (default 50)"),
+        MILL_SCRIPT_HELP,
+        {0}}};
+
+static const mill_option_table spectra_table = {
     "starmill library spectra",
     "usage: starmill library spectra --output LIB.h5 [options] FILE.fits|FOLDER|LIST|FILE.fits...\n"
     "\n"
@@ -119,7 +206,7 @@ const mill_option_table mill_library_spectra_table = {
           "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, else " \
           "that of the templates)")
 
-const mill_option_table mill_library_error_table = {
+static const mill_option_table error_table = {
     "starmill library model-error",
     "usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5\n"
     "\n"
@@ -137,7 +224,7 @@ const mill_option_table mill_library_error_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
-const mill_option_table mill_library_correct_table = {
+static const mill_option_table correct_table = {
     "starmill library correct",
     "usage: starmill library correct --spectra FILE.fits --output LIB.h5 [options] LIBRARY.h5\n"
     "\n"
@@ -167,19 +254,30 @@ const mill_option_table mill_library_correct_table = {
         MILL_SCRIPT_HELP,
         {0}}};
 
-const mill_script mill_library_spectra = {{&mill_library_spectra_table, NULL},
-                                          "library.spectra",
-                                          "one file of spectra, a folder, or several files of one "
-                                          "spectrum each",
-                                          1,
-                                          INT_MAX},
-                  mill_library_correct = {{&mill_library_correct_table, NULL},
-                                          "library.correct",
-                                          "one library",
-                                          1,
-                                          1},
-                  mill_library_error = {{&mill_library_error_table, NULL},
-                                        "library.model_error",
-                                        "one library",
-                                        1,
-                                        1};
+static const mill_option_table info_table = {"starmill library info",
+                                             "usage: starmill library info LIB.h5|GRID.h5\n"
+                                             "\n"
+                                             "info describes a library or a grid file.\n"
+                                             "\n",
+                                             MILL_SCRIPT_PYTHON("numpy and h5py"),
+                                             (const mill_option[]){MILL_SCRIPT_HELP, {0}}};
+
+const mill_script
+    mill_library_build = {{&build_table, NULL},
+                          "library.build",
+                          "spectra: a folder, files of one spectrum each, or one file of many",
+                          0,
+                          INT_MAX},
+    mill_library_import = {{&import_table, NULL},
+                           "library.emulator_files",
+                           "emulator files, one per arm",
+                           1,
+                           MILL_MAX_ARM},
+    mill_library_spectra = {{&spectra_table, NULL},
+                            "library.spectra",
+                            "one file of spectra, a folder, or several files of one spectrum each",
+                            1,
+                            INT_MAX},
+    mill_library_correct = {{&correct_table, NULL}, "library.correct", "one library", 1, 1},
+    mill_library_error = {{&error_table, NULL}, "library.model_error", "one library", 1, 1},
+    mill_library_info = {{&info_table, NULL}, "library.info", "one library or grid file", 1, 1};
