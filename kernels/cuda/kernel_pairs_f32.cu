@@ -4,6 +4,6 @@
 #define MILL_HAS_PAIRS     1
 #define MILL_KERNEL_ANSWER answer_pairs_f32
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/rounds.h"
+#include "kernels/cuda/answer_arm.h"
 
 void (*const mill_kernel_pairs_f32)(device_view, int, int) = answer_pairs_f32;

@@ -2,7 +2,18 @@
 /* The kernel that weighs the points of posteriors. */
 #define MILL_BLOCK_FN static __device__ __noinline__
 #include "kernels/cuda/cuda_device.h"
-#define MILL_KERNEL_WEIGH
 #include "kernels/cuda/rounds.h"
+#include "kernels/star/blocks/sample_weigh.h"
+
+/** Weigh the points of posteriors.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS) star_weigh(device_view v, int first)
+{
+  __shared__ double sum[MILL_BLOCK_SHARED];
+  mill_slot *slot = slot_of_block(v, first);
+  if (!slot || slot->request != MILL_REQ_WEIGH)
+    return;
+  mill_block b = mill_block_whole(sum, NULL);
+  mill_block_points_look(&b, v.m, slot);
+}
 
 void (*const mill_kernel_star_weigh)(device_view, int) = star_weigh;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The kernel of the likelihood, by the name and for the precision that the including file defines:
+ *  MILL_KERNEL_ANSWER, MILL_PRECISION, MILL_HAS_PAIRS. */
+#ifndef MILL_ANSWER_ARM_H
+#define MILL_ANSWER_ARM_H
+
+#include "kernels/cuda/rounds.h"
+#include "kernels/star/blocks/likelihood.h"
+
+#ifndef MILL_KERNEL_ANSWER
+#define MILL_KERNEL_ANSWER answer_arm
+#endif
+
+/** The likelihood of one arm.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS, 4)
+    MILL_KERNEL_ANSWER(device_view v, int first, int arm)
+{
+  __shared__ star_shared<STAGE_TEMPLATE> shared;
+  __shared__ mill_team_memory team;
+  mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
+  b.team = &team;
+  if (threadIdx.x == 0)
+    team.space = shared.of_team;
+  __syncthreads();
+  mill_block_arm(&b, v.m, slot, arm, &shared.work);
+}
+
+#endif
