@@ -13,7 +13,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/run/command_text.h"
-#include "src/system/cpu_model.h"
+#include "src/system/status_process.h"
 #include "src/system/shipped_file.h"
 #include "src/system/version.h"
 

@@ -23,7 +23,6 @@
 #include "src/ranks/mpi_context.h"
 #include "src/run/backend_choice.h"
 #include "src/system/blas_threads.h"
-#include "src/system/cpu_model.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
 

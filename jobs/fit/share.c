@@ -67,7 +67,7 @@ static int take_result(void *context, mill_star *star)
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
   MILL_TRY(mill_star_output_put(&task->out->star, star));
-  task->tally->balance.put_wait_s += mill_wall_s() - wait_s;
+  task->tally->put_wait_s += mill_wall_s() - wait_s;
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);
   mill_board_finished(task->out->board, result->status);
@@ -124,12 +124,12 @@ static int fit_rows(share *s)
 int mill_fit_share(const mill_fit_task *task)
 {
   share s = {.task = task, .stars = {.task = task}, .watch = -1};
-  task->tally->balance.start_s = mill_wall_s();
+  const double start_s = mill_wall_s();
   mill_progress_start(&s.progress, "stars", task->inputs->n_row,
                       task->call->options->quiet || task->call->mpi->rank != 0);
   const int err = fit_rows(&s);
   mill_board_stage(task->out->board, MILL_RANK_WAITING);
-  task->tally->balance.end_s = mill_wall_s() - task->tally->balance.start_s;
+  task->tally->fit_s = mill_wall_s() - start_s;
   mill_watch_end(s.watch);
   if (err != MILL_OK) {
     mill_board_failed(task->out->board, err, mill_error_message());

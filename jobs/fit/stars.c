@@ -144,7 +144,7 @@ static int next_batch(mill_stars *stars)
   stars->i_row = 0;
   const double wait_s = mill_wall_s();
   MILL_CHECK(mill_reader_next(stars->reader, &stars->batch));
-  stars->task->tally->balance.read_wait_s += mill_wall_s() - wait_s;
+  stars->task->tally->read_wait_s += mill_wall_s() - wait_s;
   if (stars->batch) /* memory grows while the first stars come */
     mill_stars_note_memory(stars);
   return MILL_OK;
@@ -200,7 +200,7 @@ void mill_stars_end(mill_stars *stars)
   mill_reader_release(stars->reader, stars->batch);
   if (stars->reader) {
     task->tally->meters.read_s = mill_reader_cpu_s(stars->reader);
-    task->tally->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
+    task->tally->n_opened = mill_reader_n_opened(stars->reader);
   }
   mill_reader_stop(stars->reader);
 }

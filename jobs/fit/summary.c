@@ -8,27 +8,49 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-/* How evenly the ranks were busy. */
-static int gather_balance(const mill_fit_task *task, mill_balance_all *all)
+/* How evenly the ranks were busy: wall seconds of one, as the means of all but for these two. */
+typedef struct mill_balance {
+  double least_s, most_s, fit_s, read_wait_s, put_wait_s;
+} mill_balance;
+
+static int gather_balance(const mill_fit_task *task, mill_balance *all)
 {
-  mill_balance *b = &task->tally->balance;
+  const mill_fit_tally *t = task->tally;
+  const MPI_Comm comm = task->call->mpi->comm;
+  double sum[3] = {0};
   mill_work_stats stats;
   mill_work_get_stats(task->out->work, &stats);
-  b->n_row = (double)task->tally->n_put;
-  b->n_chunk = (double)stats.n_taken;
-  b->draw_wait_s = stats.wait_s;
-  b->write_s = task->out->summary.write_s;
   mill_log_debug(
-      "fitted %lld rows of %lld chunks in %.3f s; files opened %.0f times; waited %.3f s "
+      "fitted %lld rows of %lld chunks in %.3f s; files opened %lld times; waited %.3f s "
       "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
       "waited %.3f s for work; requests of other ranks answered: %lld",
-      (long long)task->tally->n_put, (long long)stats.n_taken, b->end_s, b->n_opened,
-      b->read_wait_s, b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
-  MILL_CHECK(mill_balance_gather(task->call->mpi, b, all));
-  if (task->call->mpi->rank == 0)
-    mill_log_debug("idle tail %.2f %%: %d ranks fitted for %.3f to %.3f s", 100.0 * all->idle_tail,
-                   all->n_rank, all->least_end_s, all->most_end_s);
+      (long long)t->n_put, (long long)stats.n_taken, t->fit_s, (long long)t->n_opened,
+      t->read_wait_s, t->put_wait_s, task->out->summary.write_s, stats.wait_s,
+      (long long)stats.n_answered);
+  const double mine[3] = {t->fit_s, t->read_wait_s, t->put_wait_s};
+  MILL_CHECK_MPI(MPI_Reduce(mine, sum, 3, MPI_DOUBLE, MPI_SUM, 0, comm));
+  MILL_CHECK_MPI(MPI_Reduce(&t->fit_s, &all->least_s, 1, MPI_DOUBLE, MPI_MIN, 0, comm));
+  MILL_CHECK_MPI(MPI_Reduce(&t->fit_s, &all->most_s, 1, MPI_DOUBLE, MPI_MAX, 0, comm));
+  const double n_rank = task->call->mpi->size;
+  all->fit_s = sum[0] / n_rank;
+  all->read_wait_s = sum[1] / n_rank;
+  all->put_wait_s = sum[2] / n_rank;
   return MILL_OK;
+}
+
+static double percent(double some, double all)
+{
+  return all > 0 ? 100.0 * some / all : 0.0;
+}
+
+static void print_balance(const mill_balance *b, int n_rank)
+{
+  fputs("balance      ", stdout);
+  if (n_rank > 1)
+    printf("idle tail %.1f %% (%d ranks fitted for %.1f to %.1f s); ",
+           percent(b->most_s - b->fit_s, b->most_s), n_rank, b->least_s, b->most_s);
+  printf("waited %.1f %% for spectra, %.1f %% for writing\n", percent(b->read_wait_s, b->fit_s),
+         percent(b->put_wait_s, b->fit_s));
 }
 
 /* A bit of a column, as the file names it. */
@@ -123,7 +145,7 @@ static void print_kinds(const mill_fit_task *task, const mill_kinds *kinds)
 }
 
 static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_s,
-                          const mill_balance_all *balance, const mill_kinds *kinds)
+                          const mill_balance *balance, const mill_kinds *kinds)
 {
   const mill_result_summary *summary = &task->out->summary;
   const int outcome = task->out->outcome;
@@ -169,7 +191,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
   if (outcome != MILL_OPEN_FINISHED && task->device->both[0])
     print_kinds(task, kinds);
   if (task->out->work)
-    mill_balance_print(balance, stdout);
+    print_balance(balance, task->call->mpi->size);
   print_where(task);
   if (task->call->options->models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
     printf("models       %s%s\n", task->call->options->models,
@@ -198,7 +220,7 @@ static void warn_of_noise(const mill_fit_task *task)
 int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
 {
   int64_t n_put = 0;
-  mill_balance_all balance = {0};
+  mill_balance balance = {0};
   mill_kinds kinds = {{0}, {0}, {0}};
   MILL_CHECK_MPI(
       MPI_Reduce(&task->tally->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, task->call->mpi->comm));

@@ -3,16 +3,18 @@
 #ifndef MILL_FIT_TASK_H
 #define MILL_FIT_TASK_H
 
-#include "jobs/fit/balance.h"
 #include "jobs/fit/lsf_hint.h"
 #include "jobs/fit/medium_hint.h"
 #include "jobs/fit/output.h"
 #include "kernels/base/clock.h"
 
-/** Counts of a rank. */
+/** Counts of a rank, and wall seconds. */
 typedef struct mill_fit_tally {
-  int64_t n_put; /**< rows that it has finished */
-  mill_balance balance;
+  int64_t n_put;      /**< rows that it has finished */
+  int64_t n_opened;   /**< files, each time */
+  double fit_s;       /**< from when all ranks began to fit until its last star was finished */
+  double read_wait_s; /**< waiting for the reader */
+  double put_wait_s;  /**< in handing over rows and models: waiting for the I/O thread */
   mill_velocity_counts velocities;
   mill_narrow_widths narrow;
   mill_width_use width;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/gpu.h"
-#include "src/system/cpu_model.h"
+#include "src/system/status_process.h"
 #include "src/system/log.h"
 #include "kernels/base/memory.h"
 

@@ -89,6 +89,23 @@ void mill_host_name(char *out, size_t size)
   out[size - 1] = '\0';
 }
 
+void mill_cpu_model(char *out, size_t size)
+{
+  char line[256];
+  snprintf(out, size, "unknown processor");
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  while (file && fgets(line, sizeof line, file)) {
+    const char *value = strchr(line, ':');
+    if (strncmp(line, "model name", 10) == 0 && value) {
+      line[strcspn(line, "\n")] = '\0';
+      snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
+      break;
+    }
+  }
+  if (file)
+    fclose(file);
+}
+
 int mill_process_look(int64_t pid, char *state, unsigned long long *start)
 {
   char path[64], text[1024];

@@ -16,6 +16,10 @@ void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit);
 /** Host name into out [size], "unknown" when there is none. */
 void mill_host_name(char *out, size_t size);
 
+/** Model of the processor as the system names it into out [size], "unknown processor" where it does
+ *  not. */
+void mill_cpu_model(char *out, size_t size);
+
 /** State (a letter, see proc(5)) of a process of this machine, and its start in ticks since the
  *  machine was booted, which distinguishes it from a later one with the same number.  0 when /proc
  *  does not say. */

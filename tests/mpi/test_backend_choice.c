@@ -6,7 +6,7 @@
 
 #include "kernels/gpu.h"
 #include "src/run/backend_choice.h"
-#include "src/system/cpu_model.h"
+#include "src/system/status_process.h"
 #include "tests/mpi/ranks.h"
 #include "kernels/base/memory.h"
 
