@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernels/base/avx2.h"
 #include "kernels/math/fourier.h"
 #include "kernels/math/linalg.h"
 
@@ -11,31 +12,8 @@ _Static_assert(MILL_LANE == 8 && MILL_LANES_PIXELS == 4 && MILL_LANES_TILE == 5,
                "the sums are written out");
 
 #define FOUR(x) ((mill_four){x, x, x, x})
-#define BODY    __attribute__((always_inline)) static inline void
 
-/* The function mill_lanes_NAME of the inline function NAME, for this processor. */
-#if defined(__x86_64__)
-#define FUNCTION(name, parameters, arguments)                                                      \
-  __attribute__((target("avx2"))) static void name##_avx2 parameters                               \
-  {                                                                                                \
-    name arguments;                                                                                \
-  }                                                                                                \
-  void mill_lanes_##name parameters                                                                \
-  {                                                                                                \
-    if (__builtin_cpu_supports("avx2"))                                                            \
-      name##_avx2 arguments;                                                                       \
-    else                                                                                           \
-      name arguments;                                                                              \
-  }
-#else
-#define FUNCTION(name, parameters, arguments)                                                      \
-  void mill_lanes_##name parameters                                                                \
-  {                                                                                                \
-    name arguments;                                                                                \
-  }
-#endif
-
-BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
+MILL_AVX2_BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
 {
   const int n_in = f->n_in, first = block * MILL_LANES_BLOCK;
   const int end = f->n_out - first < MILL_LANES_BLOCK ? f->n_out : first + MILL_LANES_BLOCK;
@@ -76,9 +54,10 @@ BODY layer_block(const mill_lanes_layer *f, int block, double *weight)
     }
   }
 }
-FUNCTION(layer_block, (const mill_lanes_layer *f, int block, double *weight), (f, block, weight))
+MILL_AVX2(mill_lanes_, layer_block, (const mill_lanes_layer *f, int block, double *weight),
+          (f, block, weight))
 
-BODY rotate(const mill_lanes_rotation *f)
+MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 {
   const int n = f->n_pix;
   for (int i = 0; i < n; i++) {
@@ -100,9 +79,9 @@ BODY rotate(const mill_lanes_rotation *f)
     sum->v[1] += b;
   }
 }
-FUNCTION(rotate, (const mill_lanes_rotation *f), (f))
+MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
-BODY fill_half(const mill_lanes_fill *f, int group)
+MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };
   const int nk = f->nk;
@@ -162,9 +141,9 @@ BODY fill_half(const mill_lanes_fill *f, int group)
       out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
   }
 }
-FUNCTION(fill_half, (const mill_lanes_fill *f, int group), (f, group))
+MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-BODY transform_group(const mill_lanes_transform *f)
+MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;
   for (int block = 0; block < f->n_block; block++) {
@@ -189,4 +168,4 @@ BODY transform_group(const mill_lanes_transform *f)
              f->work + (size_t)i * 2 * MILL_GUESS_LANE, 2 * MILL_GUESS_LANE * sizeof *f->to);
   }
 }
-FUNCTION(transform_group, (const mill_lanes_transform *f), (f))
+MILL_AVX2(mill_lanes_, transform_group, (const mill_lanes_transform *f), (f))

@@ -14,7 +14,6 @@
 enum { ROWS = 64, WIDE = 512, NEURONS = 64, CHUNK = 16384, FEW_BLOCK = 4 };
 
 struct mill_train_work {
-  const mill_train_vectors *vectors;
   mill_train_net net;
   int n_block, n_wide;
   float *param, *m, *v;         /* the caller's */
@@ -59,7 +58,6 @@ static int create(const mill_train_net *net, mill_train_work **out)
   mill_train_work *w = NULL;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &w));
-  w->vectors = mill_train_vectors_here();
   w->net = *net;
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_out = s->n_out[last];
@@ -118,8 +116,8 @@ static void forward(mill_train_work *w, const mill_train_rows *rows)
       const size_t to = (size_t)i * (size_t)s->n_out[l];
       gemm(0, 1, n, s->n_out[l], s->n_in[l], w->act[l] + (size_t)i * (size_t)s->n_in[l], s->n_in[l],
            w->param + s->weight[l], s->n_in[l], w->act[l + 1] + to, s->n_out[l]);
-      w->vectors->activate(n, s->n_out[l], w->param + s->bias[l], w->act[l + 1] + to,
-                           w->slope[l] + to);
+      mill_train_cpu_activate(n, s->n_out[l], w->param + s->bias[l], w->act[l + 1] + to,
+                              w->slope[l] + to);
     }
   }
 }
@@ -153,13 +151,13 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
                                      .scale = w->net.scale + first,
                                      .target = rows->target,
                                      .row_loss = w->row_loss + (size_t)b * (size_t)w->net.n_room};
-  w->vectors->loss(&task);
+  mill_train_cpu_loss(&task);
   if (n_all == 0)
     return;
   float *part = w->part + (size_t)b * (size_t)w->net.n_room * (size_t)width;
   gemm(1, 0, n, width, n_row, out, w->n_wide, w->act[last], width,
        w->gradient + s->weight[last] + (size_t)first * (size_t)width, width);
-  w->vectors->sum_rows(n_row, n, out, w->n_wide, w->gradient + s->bias[last] + first);
+  mill_train_cpu_sum_rows(n_row, n, out, w->n_wide, w->gradient + s->bias[last] + first);
   gemm(0, 0, n_row, width, n, out, w->n_wide, weight, width, part, width);
 }
 
@@ -201,7 +199,7 @@ static void backward(mill_train_work *w, int i, int n)
   for (int l = last - 1; l >= 0; l--) {
     const size_t n_out = (size_t)s->n_out[l], n_in = (size_t)s->n_in[l];
     delta = w->delta[l] + (size_t)i * n_out;
-    w->vectors->multiply((size_t)n * n_out, w->slope[l] + (size_t)i * n_out, delta);
+    mill_train_cpu_multiply((size_t)n * n_out, w->slope[l] + (size_t)i * n_out, delta);
     if (l > 0)
       gemm(0, 0, n, s->n_in[l], s->n_out[l], delta, s->n_out[l], w->param + s->weight[l],
            s->n_in[l], w->delta[l - 1] + (size_t)i * n_in, s->n_in[l]);
@@ -215,7 +213,7 @@ static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row
   const float *delta = w->delta[l] + first;
   gemm(1, 0, n, s->n_in[l], n_row, delta, s->n_out[l], w->act[l], s->n_in[l],
        w->gradient + s->weight[l] + (size_t)first * (size_t)s->n_in[l], s->n_in[l]);
-  w->vectors->sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
+  mill_train_cpu_sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
 }
 
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
@@ -264,7 +262,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
 #pragma omp parallel for schedule(static) num_threads(w->net.n_thread)
   for (size_t i = 0; i < n; i += CHUNK) {
     const size_t n_here = n - i < CHUNK ? n - i : CHUNK, at = first + i;
-    w->vectors->adam(n_here, a, g + i, w->param + at, w->m + at, w->v + at);
+    mill_train_cpu_adam(n_here, a, g + i, w->param + at, w->m + at, w->v + at);
   }
   return MILL_OK;
 }

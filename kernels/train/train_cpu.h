@@ -24,19 +24,14 @@ typedef struct mill_train_loss_task {
   double *row_loss;
 } mill_train_loss_task;
 
-typedef struct mill_train_vectors {
-  /** z [n_row][n] without bias becomes its SiLU; slope [n_row][n] */
-  void (*activate)(int n_row, int n, const float *bias, float *z, float *slope);
-  /** delta [n] times slope [n] */
-  void (*multiply)(size_t n, const float *slope, float *delta);
-  /** sum [n] over the rows of delta [n_row][ld], in their order */
-  void (*sum_rows)(int n_row, int n, const float *delta, int ld, float *sum);
-  void (*loss)(const mill_train_loss_task *task);
-  void (*adam)(size_t n, const mill_train_adam *adam, const float *gradient, float *param, float *m,
-               float *v);
-} mill_train_vectors;
-
-/** Those of this processor. */
-const mill_train_vectors *mill_train_vectors_here(void);
+/** z [n_row][n] without bias becomes its SiLU; slope [n_row][n] */
+void mill_train_cpu_activate(int n_row, int n, const float *bias, float *z, float *slope);
+/** delta [n] times slope [n] */
+void mill_train_cpu_multiply(size_t n, const float *slope, float *delta);
+/** sum [n] over the rows of delta [n_row][ld], in their order */
+void mill_train_cpu_sum_rows(int n_row, int n, const float *delta, int ld, float *sum);
+void mill_train_cpu_loss(const mill_train_loss_task *task);
+void mill_train_cpu_adam(size_t n, const mill_train_adam *adam, const float *gradient, float *param,
+                         float *m, float *v);
 
 #endif

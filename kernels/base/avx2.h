@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Functions that are compiled for AVX2 too. */
+#ifndef MILL_AVX2_H
+#define MILL_AVX2_H
+
+/** Define prefix##name, which calls the inline function name (MILL_AVX2_BODY), compiled for this
+ *  processor. */
+#define MILL_AVX2_BODY __attribute__((always_inline)) static inline void
+#if defined(__x86_64__)
+#define MILL_AVX2(prefix, name, parameters, arguments)                                             \
+  __attribute__((target("avx2"))) static void name##_avx2 parameters                               \
+  {                                                                                                \
+    name arguments;                                                                                \
+  }                                                                                                \
+  void prefix##name parameters                                                                     \
+  {                                                                                                \
+    if (__builtin_cpu_supports("avx2"))                                                            \
+      name##_avx2 arguments;                                                                       \
+    else                                                                                           \
+      name arguments;                                                                              \
+  }
+#else
+#define MILL_AVX2(prefix, name, parameters, arguments)                                             \
+  void prefix##name parameters                                                                     \
+  {                                                                                                \
+    name arguments;                                                                                \
+  }
+#endif
+
+#endif
