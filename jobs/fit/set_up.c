@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/set_up.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/catalog/input_table.h"
-#include "io/catalog/star_table.h"
 #include "io/files/sha256.h"
 #include "io/library/library_file.h"
 #include "io/stars/input_names.h"
@@ -26,11 +24,22 @@
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-/* For mill_mpi_rank0_first. */
+/* A step of loading, watched. */
 typedef struct loading {
   const mill_fit_call *call;
   mill_fit_setup *setup;
+  int (*load)(const mill_fit_call *call, mill_fit_setup *setup);
+  const char *path, *what;
 } loading;
+
+static int load_watched(void *context)
+{
+  const loading *l = context;
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: %s", l->path, l->what);
+  const int code = l->load(l->call, l->setup);
+  mill_watch_end(watch);
+  return code;
+}
 
 static int choose_sampled(const mill_fit_options *options, mill_config *config)
 {
@@ -49,32 +58,27 @@ static int choose_sampled(const mill_fit_options *options, mill_config *config)
   return mill_sampled_choose(options->fit, &wish, config);
 }
 
-static int load_config(void *context)
+static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  const mill_fit_call *call = ((loading *)context)->call;
-  mill_fit_setup *setup = ((loading *)context)->setup;
-  int err = MILL_OK;
   const mill_fit_options *options = call->options;
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading it",
-                                     options->config ? options->config : "what the options name");
   mill_config_clear(&setup->config);
   mill_config_default(&setup->config);
   if (options->config)
-    MILL_TRY(mill_config_read(&setup->config, options->config));
+    MILL_CHECK(mill_config_read(&setup->config, options->config));
   if (options->fit)
-    MILL_TRY(mill_sampled_read_config(options->fit, &setup->config));
-  MILL_TRY(mill_fit_options_apply(options, &setup->config));
+    MILL_CHECK(mill_sampled_read_config(options->fit, &setup->config));
+  MILL_CHECK(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
-    MILL_TRY(choose_sampled(options, &setup->config));
+    MILL_CHECK(choose_sampled(options, &setup->config));
   if (call->observer && call->observer->instead) /* no GPU is looked for */
     snprintf(setup->config.backend, sizeof setup->config.backend, "cpu");
-  MILL_TRY(mill_fit_options_running(options, &setup->running));
-  MILL_TRY(mill_config_check(&setup->config));
+  MILL_CHECK(mill_fit_options_running(options, &setup->running));
+  MILL_CHECK(mill_config_check(&setup->config));
   if (options->print_config)
-    goto done;
+    return MILL_OK;
   if (!options->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
-              options->fit ? "sample" : "fit");
+    return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
+                      options->fit ? "sample" : "fit");
   mill_config *config = &setup->config;
   if (options->fit && options->n_library == 0 && config->n_template_lib > 1) {
     config->n_template_lib = 1;
@@ -88,45 +92,36 @@ static int load_config(void *context)
         mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0],
                                options->fit ? 1 : MILL_MAX_LIBRARY);
   if (config->n_template_lib == 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration (of those that "
-              "are shipped, share/starmill/" MILL_SHIPPED_LIBRARY
-              " and oba.h5, one is missing next "
-              "to this program's bin)");
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "no library: give --library FILE or template_lib in the configuration (of those that "
+        "are shipped, share/starmill/" MILL_SHIPPED_LIBRARY " and oba.h5, one is missing next "
+        "to this program's bin)");
   if (options->status)
     snprintf(setup->status_path, sizeof setup->status_path, "%s", options->status);
   else
-    MILL_TRY(mill_status_path(options->output, setup->status_path));
+    MILL_CHECK(mill_status_path(options->output, setup->status_path));
   const char *stop_file = setup->running.stop_file;
   if (snprintf(setup->stop_file, sizeof setup->stop_file, "%s%s",
                stop_file ? stop_file : options->output,
                stop_file ? "" : ".stop") >= (int)sizeof setup->stop_file)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the stop file is too long");
-done:
-  mill_watch_end(watch);
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the stop file is too long");
+  return MILL_OK;
 }
 
 /* Read the libraries; a sample has one, of those of its fit. */
-static int load_libraries(void *context)
+static int load_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  const mill_fit_call *call = ((loading *)context)->call;
-  mill_fit_setup *setup = ((loading *)context)->setup;
-  int err = MILL_OK;
   const mill_config *config = &setup->config;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library", config->template_lib[0]);
   for (int i = 0; i < config->n_template_lib; i++) {
-    MILL_TRY(mill_library_read(config->template_lib[i], &setup->library[i]));
+    MILL_CHECK(mill_library_read(config->template_lib[i], &setup->library[i]));
     setup->n_library = i + 1;
   }
   if (call->options->fit)
-    MILL_TRY(mill_sampled_check_library(call->options->fit, setup->library, setup->n_library,
-                                        &setup->start_library));
+    MILL_CHECK(mill_sampled_check_library(call->options->fit, setup->library, setup->n_library,
+                                          &setup->start_library));
   setup->lib = setup->library[0];
-done:
-  mill_watch_end(watch);
-  return err;
+  return MILL_OK;
 }
 
 /* Arms without ranges of a library with one arm are cameras of the inputs' format.  Collective; a
@@ -176,72 +171,54 @@ static int unite_libraries(mill_fit_setup *setup)
   return MILL_OK;
 }
 
-static int bind_libraries(void *context)
+static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  const mill_fit_call *call = ((loading *)context)->call;
-  mill_fit_setup *setup = ((loading *)context)->setup;
-  int err = MILL_OK;
   mill_config *config = &setup->config;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: cutting its arms", config->template_lib[0]);
   if (!call->options->fit) /* a sample has its fit's */
     mill_config_choose_sampling(setup->library, setup->n_library, config);
   for (int k = setup->n_library - 1; k >= 0; k--) { /* the configuration stays that of the first */
-    MILL_TRY(mill_config_cut_arms(config, &setup->library[k]));
-    MILL_TRY(mill_config_bind(config, &setup->library[k]));
+    MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
+    MILL_CHECK(mill_config_bind(config, &setup->library[k]));
   }
-  MILL_TRY(unite_libraries(setup));
-  MILL_TRY(mill_config_arms(config, &setup->lib, setup->arm_wanted));
+  MILL_CHECK(unite_libraries(setup));
+  MILL_CHECK(mill_config_arms(config, &setup->lib, setup->arm_wanted));
   if (call->options->fit) /* before there is an output */
-    MILL_TRY(mill_device_model_check(&setup->lib, &config->fit));
+    MILL_CHECK(mill_device_model_check(&setup->lib, &config->fit));
   for (int k = 0; k < setup->n_library && setup->library_came && call->mpi->rank == 0; k++)
     mill_log_info("no --library: fitting with %s, shipped with starmill", config->template_lib[k]);
-done:
-  mill_watch_end(watch);
-  return err;
+  return MILL_OK;
 }
 
-static int load_priors(void *context)
+static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  const mill_fit_call *call = ((loading *)context)->call;
-  mill_fit_setup *setup = ((loading *)context)->setup;
-  int err = MILL_OK;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
-  err = mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0);
-  if (err != MILL_OK || !config->prior_table[0])
-    return err;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table of priors", config->prior_table);
-  MILL_TRY(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,
-                                 &config->fit, &limits, &setup->priors));
+  MILL_CHECK(
+      mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
+  if (!config->prior_table[0])
+    return MILL_OK;
+  MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library, setup->n_library,
+                                   &config->fit, &limits, &setup->priors));
   snprintf(config->prior_hash, sizeof config->prior_hash, "%s",
            mill_prior_table_hash(setup->priors));
   if (call->options->fit && !call->options->prior_table)
-    MILL_TRY(
+    MILL_CHECK(
         mill_sampled_check_priors(call->options->fit, config->prior_table, config->prior_hash));
-done:
-  mill_watch_end(watch);
-  return err;
+  return MILL_OK;
 }
 
-static int load_start(void *context)
+static int load_start(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  mill_fit_setup *setup = ((loading *)context)->setup;
-  int err = MILL_OK;
+  (void)call;
   mill_config *config = &setup->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
     return MILL_OK;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
-  MILL_TRY(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits,
-                                 setup->start_library, &setup->start));
+  MILL_CHECK(mill_start_table_read(config->start, &setup->lib, &config->fit, &limits,
+                                   setup->start_library, &setup->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s",
            mill_start_table_hash(setup->start));
-done:
-  mill_watch_end(watch);
-  return err;
+  return MILL_OK;
 }
 
 /* No file has two roles.  A catalog may name very many inputs, so these are compared when all ranks
@@ -285,25 +262,20 @@ static int check_roles(const mill_fit_call *call, mill_fit_setup *setup)
 /* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
 static int check_outputs(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  int err = MILL_OK;
   const mill_fit_options *options = call->options;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at what is there", options->output);
-  MILL_TRY(check_roles(call, setup));
-  MILL_TRY(mill_board_check_path(setup->status_path));
-  MILL_TRY(mill_check_output(options->output, "output"));
-  MILL_TRY(mill_refuse_new(options->output, "output"));
+  MILL_CHECK(check_roles(call, setup));
+  MILL_CHECK(mill_board_check_path(setup->status_path));
+  MILL_CHECK(mill_check_output(options->output, "output"));
+  MILL_CHECK(mill_refuse_new(options->output, "output"));
   if (options->models) {
-    MILL_TRY(mill_check_output(options->models, "models"));
-    MILL_TRY(mill_refuse_new(options->models, "models"));
+    MILL_CHECK(mill_check_output(options->models, "models"));
+    MILL_CHECK(mill_refuse_new(options->models, "models"));
   }
   if (options->overwrite)
-    MILL_TRY(mill_refuse_foreign(options->output, "--output", "starmill result"));
+    MILL_CHECK(mill_refuse_foreign(options->output, "--output", "starmill result"));
   if (options->overwrite && options->models)
-    MILL_TRY(mill_refuse_foreign(options->models, "--models", "starmill models"));
-done:
-  mill_watch_end(watch);
-  return err;
+    MILL_CHECK(mill_refuse_foreign(options->models, "--models", "starmill models"));
+  return MILL_OK;
 }
 
 static void warn_of_file_pointers(const mill_mpi *mpi)
@@ -318,31 +290,36 @@ static void warn_of_file_pointers(const mill_mpi *mpi)
 
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  loading all = {call, setup};
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK && call->mpi->rank == 0)
-    err = check_outputs(call, setup);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-  err = mill_log_open(call->mpi->rank, call->mpi->size,
-                      mill_log_level_from_name(setup->config.log_level),
-                      call->options->plan ? NULL : call->options->log);
-  MILL_TRY(mill_mpi_agree(call->mpi, err));
-  MILL_TRY(mill_fit_watch_stops(call, setup));
+  const mill_config *config = &setup->config;
+  const char *library = config->template_lib[0];
+  loading outputs = {call, setup, check_outputs, call->options->output, "looking at what is there"},
+          libraries = {call, setup, load_libraries, library, "reading the library"},
+          arms = {call, setup, bind_libraries, library, "cutting its arms"},
+          start = {call, setup, load_start, config->start, "reading the table to start from"},
+          priors = {call, setup, load_priors, config->prior_table, "reading the table of priors"};
+  int code = mill_stop_signal_catch();
+  if (code == MILL_OK && call->mpi->rank == 0)
+    code = load_watched(&outputs);
+  MILL_CHECK(mill_mpi_agree(call->mpi, code));
+  code =
+      mill_log_open(call->mpi->rank, call->mpi->size, mill_log_level_from_name(config->log_level),
+                    call->options->plan ? NULL : call->options->log);
+  MILL_CHECK(mill_mpi_agree(call->mpi, code));
+  MILL_CHECK(mill_fit_watch_stops(call, setup));
   warn_of_file_pointers(call->mpi);
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_libraries, &all));
-  MILL_TRY(choose_cameras(call, setup));
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, bind_libraries, &all));
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_start, &all));
-  MILL_TRY(mill_mpi_rank0_first(call->mpi, load_priors, &all));
-  MILL_TRY(mill_fit_same_settings(call->mpi, &setup->config, &setup->lib));
-done:
-  return err;
+  MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &libraries));
+  MILL_CHECK(choose_cameras(call, setup));
+  MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &arms));
+  MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &start));
+  MILL_CHECK(mill_mpi_rank0_first(call->mpi, load_watched, &priors));
+  return mill_fit_same_settings(call->mpi, config, &setup->lib);
 }
 
 int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup)
 {
-  loading all = {call, setup};
-  return mill_mpi_rank0_first(call->mpi, load_config, &all);
+  const char *path = call->options->config;
+  loading all = {call, setup, load_config, path ? path : "what the options name", "reading it"};
+  return mill_mpi_rank0_first(call->mpi, load_watched, &all);
 }
 
 void mill_fit_setup_clear(mill_fit_setup *setup)
