@@ -2,7 +2,6 @@
 /* Cost of a fit on this machine by stage, compared with its lower bound. */
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

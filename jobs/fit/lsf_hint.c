@@ -2,7 +2,6 @@
 #include "jobs/fit/lsf_hint.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"

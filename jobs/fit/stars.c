@@ -2,7 +2,6 @@
 #include "jobs/fit/stars.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "kernels/base/error.h"
 #include "src/stars/epochs.h"

@@ -24,7 +24,6 @@
 #include "src/system/blas_threads.h"
 #include "src/system/file_roles.h"
 #include "src/system/random.h"
-#include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
@@ -34,8 +33,7 @@ enum {
   SPLIT_STREAM = 0x73706c74 /* "splt" */
 };
 
-/* ---- job ----------------------------------------------------------------------------------------
- */
+/* ---- job ---- */
 
 enum { MAX_PATH = 4096 };
 

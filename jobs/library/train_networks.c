@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/library/train_networks.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,8 +33,7 @@ typedef struct run {
   int stop;
 } run;
 
-/* ---- what a training is -----------------------------------------------------------------------
- */
+/* ---- what a training is ---- */
 
 /* Of the grid file, some of its spectra, as another grid may have been built in its place, and
    which models are left out. */
@@ -150,8 +147,7 @@ done:
   return err;
 }
 
-/* ---- while it runs ------------------------------------------------------------------------------
- */
+/* ---- while it runs ---- */
 
 static int write_table(const run *r)
 {
@@ -260,9 +256,7 @@ static int after_epoch(void *context, mill_train_state *state)
   return MILL_OK;
 }
 
-/* ---- arms
- * ----------------------------------------------------------------------------------------
- */
+/* ---- arms ---- */
 
 /* read of mill_train_arm_task */
 static int read_models(void *context, int n, const int *model, float *flux)

@@ -267,8 +267,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
   return MILL_OK;
 }
 
-/* ---- principal directions --------------------------------------------------------------------
- */
+/* ---- principal directions ---- */
 
 static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
 {

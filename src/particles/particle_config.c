@@ -2,7 +2,6 @@
 #include "src/particles/particle_config.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 

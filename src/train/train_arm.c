@@ -57,8 +57,7 @@ double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
   return unit * u;
 }
 
-/* ---- spectra ------------------------------------------------------------------------------------
- */
+/* ---- spectra ---- */
 
 /* An arm at work. */
 typedef struct arm {
@@ -97,8 +96,7 @@ static void share_of(const mill_mpi *mpi, int64_t n, int *mine, int *mine_end)
   *mine_end = (int)(n * (mpi->rank + 1) / mpi->size);
 }
 
-/* ---- first phase --------------------------------------------------------------------------------
- */
+/* ---- first phase ---- */
 
 static int add_spectra(const arm *a, mill_train_statistics *s)
 {
@@ -167,8 +165,7 @@ done:
   return err;
 }
 
-/* ---- targets ------------------------------------------------------------------------------------
- */
+/* ---- targets ---- */
 
 /* Scores of this rank's share of all models, and the sums of what they leave of those that are
    learned and of those that are left out. */
@@ -288,9 +285,7 @@ static int rows(void *context, int n, const int *model, const float **row)
   return MILL_OK;
 }
 
-/* ---- last layer
- * -----------------------------------------------------------------------------------
- */
+/* ---- last layer ---- */
 
 /* Weights of the pixels [n_pix][width], and biases, from those of the scores. */
 static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
@@ -374,9 +369,7 @@ static int export(const arm *a, const mill_train_shape *shape, const float *para
   return MILL_OK;
 }
 
-/* ---- arm
- * -----------------------------------------------------------------------------------------
- */
+/* ---- arm ---- */
 
 /* Train and, where the loss is that of least squares, solve the last layer, in float32 products
    whatever the gradients had, as a fit evaluates it.  best: the parameters in the end; those of the

@@ -14,8 +14,7 @@
 /* purposes of the random numbers: "init", "shuf" */
 enum { INIT_STREAM = 0x696e6974, SHUFFLE_STREAM = 0x73687566 };
 
-/* ---- state ------------------------------------------------------------------------------------
- */
+/* ---- state ---- */
 
 void mill_train_state_clear(mill_train_state *state)
 {
@@ -119,8 +118,7 @@ done:
   return err;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 /* Every rank adds up the ranks' slopes of its share in their order, steps its share, and gets the
    others'. */

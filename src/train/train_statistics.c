@@ -26,8 +26,7 @@ struct mill_train_statistics {
   int n_raw;
 };
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
                                  mill_train_statistics **out)
@@ -70,8 +69,7 @@ void mill_train_components_clear(mill_train_components *c)
   memset(c, 0, sizeof *c);
 }
 
-/* ---- room ------------------------------------------------------------------------------------
- */
+/* ---- room ---- */
 
 /* Rows that stand for all that came before: two times as many and a mean that moves have room. */
 static int n_condensed(const mill_train_statistics *s)
@@ -98,9 +96,7 @@ done:
   return err;
 }
 
-/* ---- spectra that come in
- * ------------------------------------------------------------------------
- */
+/* ---- spectra that come in ---- */
 
 /* Count n_other spectra of another mean whose squares and rows about it are there already: behind
    the n_row rows there is room for one more, which the difference of the means needs. */
