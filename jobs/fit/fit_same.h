@@ -18,8 +18,9 @@ int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
  *  Collective; MILL_ERR_CONFIG names the ranks and the setting, MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
 
-/** Identity of a run, malloc'd: mill_config_identity, and of a sample its settings and the stars that it
- *  has by name.  MILL_ERR_MEMORY, and what that fails with; *identity is for free then, too. */
+/** Identity of a run, malloc'd: mill_config_identity, and of a sample its settings and the stars
+ *  that it has by name.  MILL_ERR_MEMORY, and what that fails with; *identity is for free then,
+ *  too. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity);
 
 #endif

@@ -2,9 +2,8 @@
 /** Loops over eight spectra side by side, in float64, for what the host prepares before a fit:
  *  the emulator at the guess's templates, and these templates (src/pipeline/guess_table.h).
  *
- *  Each runs with AVX2 where the processor has it, without fused products, which gives the same bits
- *  as without.
- */
+ *  Each runs with AVX2 where the processor has it, without fused products, which gives the same
+ *  bits as without. */
 #ifndef MILL_LANES_H
 #define MILL_LANES_H
 
@@ -25,8 +24,8 @@ typedef struct mill_lanes_layer {
   const mill_lanes *in;
   mill_lanes *out;
 } mill_lanes_layer;
-/** Outputs of which a layer makes one block at a time, and pixels whose sums are made in one pass over
- *  its weights. */
+/** Outputs of which a layer makes one block at a time, and pixels whose sums are made in one pass
+ *  over its weights. */
 enum { MILL_LANES_BLOCK = 64, MILL_LANES_PIXELS = 4 };
 /** Outputs [block * MILL_LANES_BLOCK, ...) of a layer before its activation: bias + sum over the
  *  inputs in turn.  weight [MILL_LANES_PIXELS][n_in] is work space. */
@@ -63,8 +62,8 @@ static inline int mill_lanes_count(const mill_lanes_fill *f, int i)
   const long b = f->first + i;
   return b >= 0 && b < f->n_bin ? f->count[b] : 0;
 }
-/** Normalise the templates of a group, which is half of a backend's: divide by their continuum fits.
- *  Where there is none, its mean is 0 everywhere and so is what comes out. */
+/** Normalise the templates of a group, which is half of a backend's: divide by their continuum
+ *  fits.  Where there is none, its mean is 0 everywhere and so is what comes out. */
 void mill_lanes_fill_half(const mill_lanes_fill *task, int group);
 
 /** Templates of one group that are transformed. */

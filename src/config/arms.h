@@ -7,13 +7,14 @@
 
 /** Index into config->arm of the library's arm of that name, -1 when it is not there. */
 int mill_config_find_arm(const mill_config *config, const char *arm);
-/** What the configuration says of an arm: of its own, else that it has all pixels of the channel of its
- *  name; resolving_power is the general one where it has none. */
+/** What the configuration says of an arm: of its own, else that it has all pixels of the channel of
+ *  its name; resolving_power is the general one where it has none. */
 mill_arm_choice mill_config_arm(const mill_config *config, const char *arm);
 /** Do its settings give a line-spread function? */
 int mill_arm_has_width(const mill_arm_choice *choice);
 
-/** Name the arms [n] that are used, instead of those of the configuration, whose settings they keep. */
+/** Name the arms [n] that are used, instead of those of the configuration, whose settings they
+ *  keep. */
 void mill_config_name_arms(mill_config *config, const char (*name)[MILL_MAX_NAME], int n);
 
 /** Cut the library's arms that have a range to the grid points which this needs at the limits of

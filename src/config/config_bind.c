@@ -50,8 +50,8 @@ static int check_guess(const mill_config *config, const mill_library *lib)
   return MILL_OK;
 }
 
-/* Refuse wavelengths in another unit, which would do nothing: a mask outside the library that in nm or
- * um would be inside. */
+/* Refuse wavelengths in another unit, which would do nothing: a mask outside the library that in nm
+ * or um would be inside. */
 static int check_mask(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->fit.n_wave_mask && !config->wave_mask_auto; i++) {

@@ -5,8 +5,8 @@
 
 #include "kernels/data/star.h"
 
-/** Number the epochs of a star's segments: its exposures, or their nights; an exposure without a time
- *  is an epoch of its own.  MILL_ERR_MEMORY. */
+/** Number the epochs of a star's segments: its exposures, or their nights; an exposure without a
+ *  time is an epoch of its own.  MILL_ERR_MEMORY. */
 int mill_star_number_epochs(mill_star *star, int by_night);
 
 #endif

@@ -11,8 +11,8 @@
  *  pixels, by no more than MILL_LARGEST_BLUR.  With a resolution matrix, which narrower templates
  *  would meet undersampled, the second. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
-/** Pixels that are looked at for how broad a segment is, and the one in order of width below which a
- *  tenth of them are. */
+/** Pixels that are looked at for how broad a segment is, and the one in order of width below which
+ *  a tenth of them are. */
 enum { N_LOOK = 20, I_TENTH = 2 };
 /** Narrower than any pixel can be; a matrix moves light further than this: pixels, DESI's is below
  *  0.1. */
@@ -93,8 +93,8 @@ static void look_at_sigma(const mill_raw_segment *raw, const double *wave, doubl
   }
 }
 
-/** Sigma of the Gaussian with the sum of squares of a row of the matrix, where a pixel is that wide, as
- *  mill_find_narrow judges it. */
+/** Sigma of the Gaussian with the sum of squares of a row of the matrix, where a pixel is that
+ *  wide, as mill_find_narrow judges it. */
 static double row_sigma(const mill_raw_segment *s, int i, double pixel)
 {
   double sum, square;

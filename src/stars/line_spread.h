@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Line-spread functions of a star's segments before its fit: which of them are used, how they are
- *  divided between grid and pixels (docs/science/numerics.md, "Line-spread function"), and which are
- *  implausible. */
+ *  divided between grid and pixels (docs/science/numerics.md, "Line-spread function"), and which
+ *  are implausible. */
 #ifndef MILL_LINE_SPREAD_H
 #define MILL_LINE_SPREAD_H
 
