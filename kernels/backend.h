@@ -72,14 +72,9 @@ typedef struct mill_backend {
    *  messages lacks this function.  Valid until the next bind. */
   const char *(*remark)(mill_device *device);
   /** Rows of a float32 arm's emulator at the model's first n_stored guess templates, as
-   *  mill_model_arm.stored (rows) and stored_mean (mean) have them, and the last layer's inputs of
-   *  the tangents, input [n_stored][n_label][n_in].  The result does not depend on the number of
-   *  threads.  m: in the host's memory.  Only the CPU's backends have it. */
-  int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean,
-               float *input);
-  /** The last layer of such an arm, without its mean and bias, of n inputs [n][n_in], into rows
-   *  [n][n_pix_pad].  Where store is. */
-  int (*last)(const mill_model *m, int arm, int n, const float *input, float *rows);
+   *  mill_model_arm.stored (rows) and stored_mean (mean) have them.  The result does not depend on
+   *  the number of threads.  m: in the host's memory.  Only the CPU's backends have it. */
+  int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean);
   /** Add the device's times since it was opened to *total; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;

@@ -50,16 +50,13 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
 typedef struct sizes {
   const mill_library *lib;
   int n_label, n_par, n_cont;
-  int wide;         /**< templates in float64 */
-  double share;     /**< 1 / stars at once */
-  double real;      /**< bytes of a template's number */
-  double n_pix;     /**< pixels of a star, all segments */
-  double n_res;     /**< weights of its resolution rows */
-  double n_segment; /**< of a star */
-  struct {
-    double weight;   /**< fraction of the stars that have the arm */
-    int n_direction; /**< of rough tangents, 0: none */
-  } arm[MILL_MAX_ARM];
+  int wide;                    /**< templates in float64 */
+  double share;                /**< 1 / stars at once */
+  double real;                 /**< bytes of a template's number */
+  double n_pix;                /**< pixels of a star, all segments */
+  double n_res;                /**< weights of its resolution rows */
+  double n_segment;            /**< of a star */
+  double weight[MILL_MAX_ARM]; /**< fraction of the stars that have the arm */
 } sizes;
 
 static void add(mill_bench_work *to, double factor, const mill_bench_work *what)
@@ -119,27 +116,20 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
 }
 
 /** Source of an emulator's rows. */
-enum rows { ROWS_MADE = 0, ROWS_STORED, ROWS_ROUGH };
+enum rows { ROWS_MADE = 0, ROWS_STORED };
 
 /** Rows of arm a's emulator. */
 static void emulator_work(const sizes *z, int a, int n_tangent, enum rows rows, mill_bench_work *w)
 {
   const mill_emulator *e = &z->lib->arm[a].emulator;
   const double n = z->lib->arm[a].n_pix, n_in = e->n_in[e->n_layer - 1];
-  const double few = z->arm[a].n_direction;
   double layers;
   if (rows == ROWS_STORED)
     return;
   w->f64 += front_ops(e, n_tangent, &layers);
   add_real(z, w, layers);
   w->bytes_cache += z->share * emulator_bytes(z, e);
-  if (rows == ROWS_MADE || few == 0.0) {
-    add_real(z, w, 2.0 * n_in * n * (1 + n_tangent));
-    return;
-  }
-  /* the last layer makes them of few numbers */
-  add_real(z, w, 2.0 * (n_in * n + n_tangent * few * (n_in + n)));
-  w->bytes_cache += z->share * few * (n_in + n) * z->real;
+  add_real(z, w, 2.0 * n_in * n * (1 + n_tangent));
 }
 
 /** New labels: the emulator's rows, rotation and spline coefficients of all arms. */
@@ -158,7 +148,7 @@ static void template_work(const sizes *z, int jacobian, enum rows rows, mill_ben
     /* second differences 4, a recursion from each side 2 + 2 */
     add_real(z, &w, n * 8.0 * (jacobian ? 2 + n_tangent : 1));
     w.bytes_cache += n * z->real * (1 + n_tangent);
-    add(out, z->arm[a].weight, &w);
+    add(out, z->weight[a], &w);
   }
 }
 
@@ -272,20 +262,17 @@ static sizes sizes_of_arm(const sizes *z, const mill_bench_shape *shape, int a)
   one.n_res = (double)shape->arm[a].n_res / n;
   one.n_segment = (double)shape->arm[a].n_segment / n;
   for (int i = 0; i < z->lib->n_arm; i++)
-    one.arm[i].weight = i == a ? 1.0 : 0.0;
+    one.weight[i] = i == a ? 1.0 : 0.0;
   return one;
 }
 
-static void add_jacobians(const sizes *z, double n, double n_stored, double n_rough,
-                          mill_bench_work *out)
+static void add_jacobians(const sizes *z, double n, double n_stored, mill_bench_work *out)
 {
-  mill_bench_work made, stored, rough;
+  mill_bench_work made, stored;
   jacobian_work(z, ROWS_MADE, &made);
   jacobian_work(z, ROWS_STORED, &stored);
-  jacobian_work(z, ROWS_ROUGH, &rough);
-  add(out, n - n_stored - n_rough, &made);
+  add(out, n - n_stored, &made);
   add(out, n_stored, &stored);
-  add(out, n_rough, &rough);
 }
 
 /** Requests of a stage. */
@@ -293,20 +280,18 @@ static void add_rounds(const sizes *z, const mill_bench_shape *shape, const mill
                        int phase, mill_bench_work *out)
 {
   mill_bench_work value;
-  double n_whole = (double)t->n_jacobian[phase], n_stored = 0.0, n_rough = 0.0;
+  double n_whole = (double)t->n_jacobian[phase], n_stored = 0.0;
   value_work(z, &value);
   add(out, (double)t->n_value[phase], &value);
   if (phase == MILL_PHASE_POLISH) {
     n_stored = (double)t->n_stored[0];
-    n_rough = (double)t->n_rough[0];
     for (int a = 0; a < z->lib->n_arm; a++) {
       const sizes one = sizes_of_arm(z, shape, a);
-      add_jacobians(&one, (double)t->n_led[1 + a], (double)t->n_stored[1 + a],
-                    (double)t->n_rough[1 + a], out);
+      add_jacobians(&one, (double)t->n_led[1 + a], (double)t->n_stored[1 + a], out);
       n_whole -= (double)t->n_led[1 + a];
     }
   }
-  add_jacobians(z, n_whole, n_stored, n_rough, out);
+  add_jacobians(z, n_whole, n_stored, out);
 }
 
 static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
@@ -329,7 +314,7 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
     z->n_segment += (double)shape->arm[a].n_segment / n_star;
     *raw_bytes += (double)shape->arm[a].raw_bytes / n_star;
     *n_bin += (double)shape->arm[a].n_guess_bin / n_star;
-    z->arm[a].weight = (double)shape->arm[a].n_star / n_star;
+    z->weight[a] = (double)shape->arm[a].n_star / n_star;
   }
 }
 
@@ -345,8 +330,6 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
     return;
   const double n_star = (double)shape->n_star;
   take_sizes(lib, set, shape, n_slot, &z, &raw_bytes, &n_bin);
-  for (int a = 0; a < lib->n_arm; a++)
-    z.arm[a].n_direction = timing->n_direction[a];
 
   work[MILL_BENCH_READ].bytes_file = n_star * raw_bytes;
   one = (mill_bench_work){0};
@@ -370,7 +353,7 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
   /* does a star stay in the cache from one round to the next? */
   double template_bytes = 0.0;
   for (int a = 0; a < lib->n_arm; a++)
-    template_bytes += z.arm[a].weight * lib->arm[a].n_pix * z.real;
+    template_bytes += z.weight[a] * lib->arm[a].n_pix * z.real;
   if (star_bytes(&z) + template_bytes > 0.5 * (double)l2_bytes)
     for (int s = 0; s < MILL_BENCH_N_STAGE; s++) {
       work[s].bytes_memory += work[s].bytes_cache;

@@ -380,7 +380,6 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
   if (slot->request == MILL_REQ_JACOBIAN && phase == MILL_PHASE_POLISH) {
     timing->n_led[slot->lead.arm]++;
     timing->n_stored[slot->lead.arm] += slot->stored > 0;
-    timing->n_rough[slot->lead.arm] += slot->stored == 0 && slot->rough == MILL_ROUGH_ASKED;
   }
   if (slot->request == MILL_REQ_PROFILE)
     for (int i = 0; i < MILL_N_PROFILE; i++)
@@ -563,8 +562,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
-static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean,
-                     float *input)
+static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
   int err = MILL_OK;
   const int n_row = 1 + m->n_label, fit = MILL_BATCH_ROWS / n_row;
@@ -573,7 +571,6 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
   const int n_task = (n_share + d->n_thread - 1) / d->n_thread * d->n_thread;
   const int each = (m->n_stored + n_task - 1) / n_task;
   const size_t pad = (size_t)m->arm[arm].n_pix_pad;
-  const size_t n_in = (size_t)m->arm[arm].layer[m->arm[arm].n_layer - 1].n_in;
   mill_slot *star = NULL;
   MILL_TRY(reserve(d, m));
   MILL_TRY(MILL_ALLOC(m->n_stored, &star));
@@ -589,7 +586,7 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
         slot[s]->theta[MILL_PAR_LABEL0 + l] =
             m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];
     }
-    const int from = emulate(m, arm, n, slot, lane);
+    emulate(m, arm, n, slot, lane);
     for (int r = 0; r < n * n_row; r++) {
       const mill_workspace *work = &lane->work[r / n_row];
       const int t = r % n_row;
@@ -598,35 +595,9 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
              pad * sizeof *rows);
       mean[at] = work->mean[t];
     }
-    /* tangents of all slots come after the values */
-    for (int r = 0; r < n * m->n_label; r++)
-      memcpy(input + ((size_t)first * (size_t)m->n_label + (size_t)r) * n_in,
-             lane->narrow[from] + (size_t)(n + r) * MILL_ROW_PITCH, n_in * sizeof *input);
   }
 done:
   mill_free(star);
-  return err;
-}
-
-static int cpu_last(const mill_model *m, int arm, int n, const float *input, float *rows)
-{
-  int err = MILL_OK;
-  const mill_layer *last = &m->arm[arm].layer[m->arm[arm].n_layer - 1];
-  const size_t pad = (size_t)m->arm[arm].n_pix_pad, n_in = (size_t)last->n_in;
-  static const int is_value[MILL_BATCH_ROWS]; /* none is */
-  float *narrow = NULL, *to[MILL_BATCH_ROWS];
-  MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &narrow));
-  for (int first = 0; first < n; first += MILL_BATCH_ROWS) {
-    const int n_row = n - first < MILL_BATCH_ROWS ? n - first : MILL_BATCH_ROWS;
-    for (int r = 0; r < n_row; r++) {
-      to[r] = rows + (size_t)(first + r) * pad;
-      memcpy(narrow + (size_t)r * MILL_ROW_PITCH, input + (size_t)(first + r) * n_in,
-             n_in * sizeof *narrow);
-    }
-    layer_product_f32(last, last->weight, n_row, narrow, is_value, to);
-  }
-done:
-  mill_free(narrow);
   return err;
 }
 
@@ -649,12 +620,9 @@ static void cpu_timing(mill_device *d, mill_timing *total)
     for (int a = 0; a <= MILL_MAX_ARM; a++) {
       total->n_led[a] += lane->n_led[a];
       total->n_stored[a] += lane->n_stored[a];
-      total->n_rough[a] += lane->n_rough[a];
     }
     total->n_velocity += lane->n_velocity;
   }
-  for (int a = 0; d->model && a < d->model->n_arm; a++)
-    total->n_direction[a] = d->model->arm[a].rough[0].n_out;
 }
 
 const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
@@ -677,5 +645,4 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .wait = cpu_wait,
     .timing = cpu_timing,
     .store = cpu_store,
-    .last = cpu_last,
 };

@@ -78,30 +78,24 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
   return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
 }
 
-/** The rows of a batch: first the values, one for each slot, then all tangents, the rough ones
- *  last.  Row r of the layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers,
- *  in hidden, or from n_wide on in narrow. */
+/** The rows of a batch: first the values, one for each slot, then all tangents.  Row r of the
+ *  layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers, in hidden, or from
+ *  n_wide on in narrow. */
 typedef struct mill_rows {
   int n_slot, n_row;
   int n_wide;                                   /**< rows from here on are float32 from the first */
-  int n_exact;                                  /**< rows from here on are rough */
   int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
 
-static void number_rows(const mill_model *m, const mill_model_arm *arm, int n_slot,
-                        mill_slot *const *slot, mill_rows *rows)
+static void number_rows(const mill_model *m, int n_slot, mill_slot *const *slot, mill_rows *rows)
 {
   rows->n_slot = n_slot;
   rows->n_row = n_slot;
-  for (int rough = 0; rough <= 1; rough++) {
-    rows->n_exact = rows->n_row;
-    for (int s = 0; s < n_slot; s++)
-      if (mill_slot_rough(slot[s], arm) == rough) {
-        rows->first[s] = rows->n_row;
-        rows->n_tangent[s] = n_tangent_of(m, slot[s]);
-        rows->n_row += rows->n_tangent[s];
-      }
+  for (int s = 0; s < n_slot; s++) {
+    rows->first[s] = rows->n_row;
+    rows->n_tangent[s] = n_tangent_of(m, slot[s]);
+    rows->n_row += rows->n_tangent[s];
   }
   rows->n_wide = m->set.precision == MILL_FLOAT64 ? rows->n_row : n_slot;
   for (int r = 0; r < rows->n_row; r++)
@@ -168,35 +162,16 @@ static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int fro
   }
 }
 
-/** The last layer in float32 from narrow[from], whose other buffer is used on the way. */
-static void last_layer_f32(const mill_model_arm *arm, const mill_rows *rows, int from,
-                           mill_lane *lane, float *const *out)
-{
-  const mill_layer *last = &arm->layer[arm->n_layer - 1];
-  const mill_layer *down = &arm->rough[0], *up = &arm->rough[1];
-  const int n_exact = rows->n_exact, n_rough = rows->n_row - n_exact;
-  const size_t at = (size_t)n_exact * MILL_ROW_PITCH;
-  const int *is_value = rows->is_value + n_exact;
-  float *fewer[MILL_BATCH_ROWS];
-  layer_product_f32(last, last->weight, n_exact, lane->narrow[from], rows->is_value, out);
-  if (n_rough == 0)
-    return;
-  for (int r = 0; r < n_rough; r++)
-    fewer[r] = lane->narrow[1 - from] + at + (size_t)r * MILL_ROW_PITCH;
-  layer_product_f32(down, down->weight, n_rough, lane->narrow[from] + at, is_value, fewer);
-  layer_product_f32(up, up->weight, n_rough, fewer[0], is_value, out + n_exact);
-}
-
 /** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
  *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
- *  per label.  Returns which of narrow's buffers has the inputs of the last layer, in float32.
+ *  per label.
  *
  *  Labels, grids, radial functions and the hidden layers of values are float64 in both precisions:
  *  rounding there moves all pixels together, as a change of labels would.  In a tangent it makes
  *  the step wrong by 1e-6 of its length, so tangents are of the run's precision from the first
  *  layer on.  The last layer, the expensive one, is of that precision for both. */
-static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
-                   mill_lane *lane)
+static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
+                    mill_lane *lane)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
@@ -206,7 +181,7 @@ static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const 
   float *to32[MILL_BATCH_ROWS];
   int from = 0;
 
-  number_rows(m, arm, n_slot, slot, &rows);
+  number_rows(m, n_slot, slot, &rows);
   first_rows(m, arm, slot, &rows, lane);
   for (int l = 0; l < arm->n_layer - 1; l++) {
     hidden_layer(&arm->layer[l], &rows, from, lane);
@@ -232,8 +207,7 @@ static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const 
   if (wide)
     layer_product_f64(last, last->weight, rows.n_row, lane->hidden[from], rows.is_value, to);
   else
-    last_layer_f32(arm, &rows, from, lane, to32);
-  return from;
+    layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
 #endif

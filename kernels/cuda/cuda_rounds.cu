@@ -69,21 +69,17 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 /** Forget the rows of the pass before.  One block. */
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
-  static_assert((int)N_ROW_KIND * MILL_MAX_ARM <= (int)DIGEST_THREADS,
-                "a thread clears each count");
-  if (threadIdx.x < N_ROW_KIND * MILL_MAX_ARM)
+  static_assert((int)MILL_MAX_ARM <= (int)DIGEST_THREADS, "a thread clears each count");
+  if (threadIdx.x < MILL_MAX_ARM)
     v.row_count[threadIdx.x] = 0;
 }
 
-/** Enter n rows of the block's lane into a list of an arm. */
-static __device__ inline void enter_rows(const device_view &v, int kind, int arm, int first, int n)
+/** Enter the n rows of the block's lane into the list of an arm. */
+static __device__ inline void enter_rows(const device_view &v, int arm, int n)
 {
-  const int list = kind * MILL_MAX_ARM + arm;
-  if (n == 0)
-    return;
-  int *to = v.row_list + (size_t)list * v.row_pitch + atomicAdd(&v.row_count[list], n);
+  int *to = v.row_list + (size_t)arm * v.row_pitch + atomicAdd(&v.row_count[arm], n);
   for (int t = 0; t < n; t++)
-    to[t] = (int)blockIdx.x * v.n_row + first + t;
+    to[t] = (int)blockIdx.x * v.n_row + t;
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -115,12 +111,8 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     input[(size_t)t * v.input.row + (size_t)l] = x;
   }
   for (int a = thread; a < m->n_arm; a += n) {
-    if (!wants_template(v, slot, a))
-      continue;
-    enter_rows(v, ROWS_ALL, a, 0, 1 + n_tan);
-    const int n_exact = mill_slot_rough(slot, &m->arm[a]) ? 1 : 1 + n_tan;
-    enter_rows(v, ROWS_EXACT, a, 0, n_exact);
-    enter_rows(v, ROWS_ROUGH, a, n_exact, 1 + n_tan - n_exact);
+    if (wants_template(v, slot, a))
+      enter_rows(v, a, 1 + n_tan);
   }
 }
 
@@ -304,10 +296,9 @@ static int search_nan(mill_device *d, int first, unsigned n, int arm)
 }
 
 /** Rows of an arm. */
-static row_batch rows_of(const device_view *v, int kind, int arm)
+static row_batch rows_of(const device_view *v, int arm)
 {
-  const int list = kind * MILL_MAX_ARM + arm;
-  return {v->n_row, v->row_count + list, v->row_list + (size_t)list * v->row_pitch};
+  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
 }
 
 /** A layer of n_most rows at most. */
@@ -346,7 +337,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const row_layout<double> *in = &d->view.input, *out = NULL;
   const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
-  const row_batch rows = rows_of(&d->view, ROWS_ALL, i_arm);
+  const row_batch rows = rows_of(&d->view, i_arm);
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
     MILL_CHECK(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
@@ -366,13 +357,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     MILL_CHECK(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_CHECK(
-        layer_f32(d, n_most, rows_of(&d->view, ROWS_EXACT, i_arm), last, &d->view.narrow, &grid));
-    if (arm->rough[0].weight) {
-      const row_batch rough = rows_of(&d->view, ROWS_ROUGH, i_arm);
-      MILL_CHECK(layer_f32(d, n_most, rough, &arm->rough[0], &d->view.narrow, &d->view.fewer));
-      MILL_CHECK(layer_f32(d, n_most, rough, &arm->rough[1], &d->view.fewer, &grid));
-    }
+    MILL_CHECK(layer_f32(d, n_most, rows, last, &d->view.narrow, &grid));
   }
   if (d->options.debug)
     MILL_CHECK(search_nan(d, first, n, i_arm));

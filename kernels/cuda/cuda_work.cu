@@ -56,13 +56,12 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
   v->work = mill_cuda_take<mill_workspace>(block, &at, n);
-  v->row_count = mill_cuda_take<int>(block, &at, N_ROW_KIND * MILL_MAX_ARM);
-  v->row_list = mill_cuda_take<int>(block, &at, N_ROW_KIND * MILL_MAX_ARM * n * n_row);
+  v->row_count = mill_cuda_take<int>(block, &at, MILL_MAX_ARM);
+  v->row_list = mill_cuda_take<int>(block, &at, MILL_MAX_ARM * n * n_row);
   v->input = take_rows<double>(block, &at, n, n_row, MILL_MAX_LABEL);
   for (int i = 0; i < 2; i++)
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
-  v->fewer = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
   mill_workspace_counts(s->n_deriv, s->n_pixel_row, s->max_pix_pad, s->max_seg_pix, precision,
                         s->guess_n, count);

@@ -11,9 +11,6 @@ template <typename real> struct row_layout {
   size_t lane, row;
 };
 
-/** Lists of an arm's rows: all, and those of the last layer by what it is for them. */
-enum row_kind { ROWS_ALL, ROWS_EXACT, ROWS_ROUGH, N_ROW_KIND };
-
 /** Bookkeeping of rounds, in device memory. */
 struct loop_state {
   int n_finished;                  /**< rows that wait to be fetched: finished, row */
@@ -36,13 +33,12 @@ struct device_view {
   int *active;             /**< [n_slot] those of them that want something now */
   int *finished;           /**< [n_slot] slots with a result */
   mill_fit_result *result; /**< [n_slot] theirs */
-  int *row_count;          /**< [N_ROW_KIND][MILL_MAX_ARM] rows of a pass */
-  int *row_list;           /**< [N_ROW_KIND][MILL_MAX_ARM][row_pitch] lane * n_row + row */
+  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
+  int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
   size_t row_pitch;
   row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
   row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
   row_layout<float> narrow;     /**< the last layer's input in float32 */
-  row_layout<float> fewer;      /**< what rough tangents make of it on their way to pixels */
 };
 
 #endif

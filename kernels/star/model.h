@@ -65,9 +65,6 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
-  /** Low-rank replacement of the last layer for rough tangents (src/pipeline/rough_tangents.h):
-   *  from its inputs to fewer numbers, and from these to pixels.  No weight: not available. */
-  mill_layer rough[2];
   /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
    *  Jacobian takes it from here. */
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
@@ -128,8 +125,7 @@ typedef struct mill_model {
   const double *guess_label;  /**< [n_templ / n_guess_vsini][n_label] */
   const double *guess_mapped; /**< the same, mapped */
   double guess_vsini[8];
-  int n_stored;  /**< of guess_label, the first: mill_model_arm.stored */
-  int has_rough; /**< an arm has rough tangents */
+  int n_stored; /**< of guess_label, the first: mill_model_arm.stored */
 } mill_model;
 
 /** Has an arm a model error that counts? */

@@ -73,14 +73,10 @@ typedef struct mill_segment {
   int scaled; /**< 1: rows of the matrix were scaled to the median of their sums */
 } mill_segment;
 
-/** Derivatives by rough tangents: none, of the request, of the point that the polish steps from. */
-enum mill_rough { MILL_ROUGH_NONE = 0, MILL_ROUGH_ASKED, MILL_ROUGH_LEFT };
-
 typedef struct mill_slot {
   enum mill_request request; /**< of the next round; MILL_REQ_NONE: the star's row is finished */
   int is_held;               /**< a caller asks for values, and the fit does not go on */
   int fix_error;             /**< the Jacobian of the request fixes the model error at its place */
-  enum mill_rough rough;
   int n_segment;
   mill_segment *segment;
   /** Sigma in grid points of the part of each arm's line-spread functions that acts on the grid,
@@ -166,13 +162,6 @@ MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slo
     if (slot->kept.theta[j] != slot->theta[j])
       return 0;
   return 1;
-}
-
-/** Does the request take rough tangents in an arm? */
-MILL_HD static inline int mill_slot_rough(const mill_slot *slot, const mill_model_arm *arm)
-{
-  return slot->rough == MILL_ROUGH_ASKED && slot->request == MILL_REQ_JACOBIAN &&
-         arm->rough[0].weight != NULL;
 }
 
 /** Are the emulator's rows for the slot's request there, so that it need not run? */

@@ -8,7 +8,6 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "kernels/star/blocks/spline_filter.h"
-#include "src/pipeline/rough_tangents.h"
 
 enum { TOGETHER = 16 }; /**< inputs whose means one thread makes: a line of cache */
 
@@ -158,54 +157,6 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
   }
 done:
   mill_free(mean);
-  return err;
-}
-
-/** Rough tangents of arm a along axes; the last layer by cpu's model on_host. */
-static int load_rough(mill_device_memory *memory, int n_thread, const mill_emulator *e, int a,
-                      const mill_rough_axes *axes, const mill_backend *cpu,
-                      const mill_model *on_host, mill_model *m)
-{
-  int err = MILL_OK;
-  mill_model_arm *arm = &m->arm[a];
-  const int n_in = e->n_in[e->n_layer - 1], n_pix = arm->n_pix, pad = arm->n_pix_pad;
-  float *row = NULL, *turned = NULL;
-  if (axes->n == 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)pad, &row));
-  MILL_TRY(MILL_ALLOC((size_t)axes->n * (size_t)n_pix, &turned));
-  MILL_TRY(cpu->last(on_host, a, axes->n, axes->up, row));
-  for (int p = 0; p < n_pix; p++)
-    for (int i = 0; i < axes->n; i++)
-      turned[(size_t)p * (size_t)axes->n + (size_t)i] = row[(size_t)i * (size_t)pad + (size_t)p];
-  MILL_TRY(take_panels(memory, n_thread, n_in, axes->n, axes->down, NULL, NULL, 0, &arm->rough[0]));
-  MILL_TRY(take_panels(memory, n_thread, axes->n, n_pix, turned, NULL, NULL, 0, &arm->rough[1]));
-  m->has_rough = 1;
-done:
-  MILL_FREE(row, turned);
-  return err;
-}
-
-/** The same of all arms, from n tangents of templates each as inputs of the last layer, input
- *  [n_arm][n_input]. */
-static int load_all_rough(const mill_library *lib, mill_device_memory *memory, int n_thread, int n,
-                          size_t n_input, const float *input, const mill_backend *cpu,
-                          const mill_model *on_host, mill_model *m)
-{
-  int err = MILL_OK, found[MILL_MAX_ARM];
-  mill_rough_axes axes[MILL_MAX_ARM];
-#pragma omp parallel for schedule(dynamic) num_threads(n_thread)
-  for (int a = 0; a < m->n_arm; a++)
-    found[a] = mill_rough_axes_find(&lib->arm[a].emulator, on_host->arm[a].mean_weight, n,
-                                    input + (size_t)a * n_input, &axes[a]);
-  for (int a = 0; a < m->n_arm; a++)
-    if (found[a] != MILL_OK) /* its message is the thread's */
-      MILL_FAIL(found[a], "no memory for the rough tangents of arm %s", lib->arm[a].name);
-  for (int a = 0; a < m->n_arm; a++)
-    MILL_TRY(load_rough(memory, n_thread, &lib->arm[a].emulator, a, &axes[a], cpu, on_host, m));
-done:
-  for (int a = 0; a < m->n_arm; a++)
-    mill_rough_axes_clear(&axes[a]);
   return err;
 }
 
@@ -368,7 +319,7 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   const mill_backend *cpu = is_here ? memory->backend : mill_backend_cpu(NULL);
   mill_device_memory here = {.backend = cpu};
   mill_model on_host;
-  float *row = NULL, *input = NULL;
+  float *row = NULL;
   double *mean = NULL;
   void *block = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
@@ -384,24 +335,20 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   if (!is_here)
     MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
   MILL_TRY(MILL_ALLOC(n, &mean));
-  const size_t n_input = n * MILL_MAX_WIDTH;
-  MILL_TRY(MILL_ALLOC((size_t)m->n_arm * n_input, &input));
   for (int a = 0; a < m->n_arm; a++) {
     const size_t size = n * (size_t)m->arm[a].n_pix_pad * sizeof *row;
     MILL_TRY(mill_device_memory_take(memory, size, NULL, &block));
     m->arm[a].stored = block;
     MILL_TRY(cpu->store(is_here ? memory->device : here.device, is_here ? m : &on_host, a,
-                        is_here ? block : row, mean, input + (size_t)a * n_input));
+                        is_here ? block : row, mean));
     if (!is_here)
       MILL_TRY(memory->backend->upload(memory->device, block, row, size));
     memory->uploaded += size; /* filled after it was taken */
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
   }
-  MILL_TRY(load_all_rough(lib, memory, n_thread, m->n_stored * m->n_label, n_input, input, cpu,
-                          is_here ? m : &on_host, m));
 done:
-  MILL_FREE(row, input, mean);
+  MILL_FREE(row, mean);
   mill_device_memory_clear(&here);
   if (here.device)
     cpu->close(here.device);

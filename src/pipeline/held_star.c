@@ -68,7 +68,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   host->is_held = 1;
   /* views have no room for a template of their own */
   host->kept.flux = NULL;
-  host->lead.arm = host->stored = host->rough = 0;
+  host->lead.arm = host->stored = 0;
 done:
   if (err != MILL_OK)
     mill_pipeline_drop(p);

@@ -84,8 +84,8 @@ MILL_TEST(optimizers_agree)
   assert_true(evaluations[0] <= 45 && evaluations[1] <= 160);
 }
 
-/** Rough tangents lead to the minima that those of float64, which are never rough, lead to. */
-MILL_TEST(rough_tangents_lead_to_the_same_minima)
+/** Of wide networks, whose last layer is the expensive one. */
+MILL_TEST(float32_leads_to_the_minima_of_float64)
 {
   made_check(test_library_widen(SEED, &lib));
   made_settings(&lib, &set);
@@ -102,7 +102,7 @@ MILL_TEST(rough_tangents_lead_to_the_same_minima)
     for (int j = 0; j < N_PAR; j++)
       worst = fmax(worst, fabs(made_par(a, j) - made_par(b, j)) / made_err(a, j));
   }
-  printf("rough: -2 ln L within %.1g, parameters within %.1g errors\n", worst_f, worst);
+  printf("float32: -2 ln L within %.1g, parameters within %.1g errors\n", worst_f, worst);
   /* both take a last step that promises less than 0.01, of which a tenth may be missed, and there
    * is the noise of float32, 1e-3; in errors the root of that */
   assert_close(worst_f, 0, 2e-3);

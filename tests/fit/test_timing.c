@@ -104,17 +104,4 @@ MILL_TEST(every_request_is_counted_under_its_stage)
   }
 }
 
-/** Networks with a last layer wide enough have rough tangents, which lead every start. */
-MILL_TEST(rough_tangents_are_counted)
-{
-  double wall_s;
-  made_check(test_library_widen(SEED, &lib));
-  const mill_timing t = timed_fit(MILL_OPT_LM, 1, &wall_s);
-  for (int a = 0; a < lib.n_arm; a++) {
-    const mill_emulator *net = &lib.arm[a].emulator;
-    assert_in_range(t.n_direction[a], 1, net->n_in[net->n_layer - 1] - 1);
-  }
-  assert_in_range(t.n_rough[0], N_STAR / 2, t.n_jacobian[MILL_PHASE_POLISH] - N_STAR);
-}
-
 MILL_TEST_MAIN(set_up, tear_down)

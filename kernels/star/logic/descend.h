@@ -20,17 +20,6 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
   return !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
 }
 
-/** Tangents are rough while steps promise more than this, for so many Jacobians at most: what they
- *  get wrong of a step is less than what its length does. */
-#define MILL_ROUGH_PROMISE 25.0
-enum { MILL_ROUGH_MAX_JAC = 3 };
-
-/** Rough tangents lead a start from afar. */
-MILL_HD static inline void mill_rough_begin(const mill_model *m, mill_slot *slot)
-{
-  slot->rough = m->has_rough && mill_begins_far(slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
-}
-
 /** A start is led by one arm while its steps promise more than this, for so many Jacobians at most,
  *  where its lines have this squared significance: its solution is some errors from that of all. */
 #define MILL_LEAD_PROMISE 100.0
@@ -66,7 +55,6 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
   slot->simplex.done = slot->method == MILL_OPT_NELDER_MEAD && slot->n_free > 0;
   mill_polish_begin(m, slot, slot->starts.theta[slot->starts.i]);
   mill_lead_begin(m, slot);
-  mill_rough_begin(m, slot);
   mill_template_find(m, slot, slot->starts.i);
 }
 
@@ -86,31 +74,6 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   slot->lead.arm = 0;
   slot->fix_error = slot->starts.i == 0; /* the model error of all arms */
   mill_polish_begin(m, slot, theta);
-  mill_rough_begin(m, slot);
-}
-
-/** Digest a Jacobian of all arms while rough tangents are in use.  Rough tangents only approach the
- *  minimum; exact ones finish the polish.  1: the polish begins again. */
-MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot *slot, int outcome)
-{
-  const mill_polish *p = &slot->polish;
-  const double *theta = p->at.theta;
-  if (slot->rough == MILL_ROUGH_ASKED && outcome == MILL_POLISH_GO) {
-    slot->rough = p->pred > MILL_ROUGH_PROMISE && p->n_jac < MILL_ROUGH_MAX_JAC ? MILL_ROUGH_ASKED
-                                                                                : MILL_ROUGH_LEFT;
-    return 0;
-  }
-  if (slot->rough == MILL_ROUGH_LEFT && p->gained > 0.0) {
-    slot->rough = MILL_ROUGH_NONE;
-    return 0;
-  }
-  /* it ended by rough derivatives, or their step led uphill */
-  if (outcome == MILL_POLISH_CONVERGED)
-    theta = p->end;
-  else if (!p->have)
-    theta = slot->starts.theta[slot->starts.i];
-  mill_polish_begin(m, slot, theta);
-  return 1;
 }
 
 /** hybrid inserts its short simplex where two steps in a row lead uphill, the second of which
@@ -124,61 +87,6 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
   const mill_polish *p = &slot->polish;
   return slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
          p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
-}
-
-/** Farther away, the same to these, where the start is already this near in largest steps of the
- *  polish, and F there is that of the solution and between these parts of what the curvature
- *  adds. */
-#define MILL_BASIN_GAP   16.0
-#define MILL_BASIN_LESS  4.0
-#define MILL_BASIN_LEAST 0.5
-#define MILL_BASIN_MOST  4.0
-
-/** Is the point of a later start's polish in the basin of the best solution, by F and the curvature
- *  there? */
-MILL_HD static inline int mill_start_in_basin(const mill_model *m, const mill_slot *slot)
-{
-  const mill_polish *p = &slot->polish;
-  const double unit = mill_fit_reduced(slot), above = p->at.f - slot->best.at.f;
-  const double rise = mill_point_distance2(m, slot, slot->best.end, p->at.theta);
-  return mill_near(m, p->at.theta, slot->best.end) &&
-         above > MILL_BASIN_LEAST * rise - 0.1 * unit &&
-         above < MILL_BASIN_MOST * rise + 0.3 * unit;
-}
-
-/** A start repeats the best one when its next step leads to within this squared distance in errors
- *  of its solution and promises an F above it by less than that, and below it by no more than the
- *  other, all in units of the reduced chi-square: far from a minimum steps promise too much, but
- *  what F is at that place is known. */
-#define MILL_REPEAT_GAP  0.25
-#define MILL_REPEAT_LESS 1.0
-
-/** Does the next step of a later start's polish lead to the minimum that the best one found?  It is
- *  not evaluated: both its place and the F that it promises agree by chance in no other one. */
-MILL_HD_CALLED static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
-{
-  const mill_polish *p = &slot->polish;
-  const double unit = mill_fit_reduced(slot);
-  const double above = (p->at.f - p->pred - slot->best.at.f) / unit;
-  const double off = mill_point_distance2(m, slot, slot->best.end, slot->theta) / unit;
-  return (above >= -MILL_REPEAT_LESS && above < MILL_REPEAT_GAP && off < MILL_REPEAT_GAP) ||
-         (above >= -MILL_BASIN_LESS && above < MILL_BASIN_GAP && off < MILL_BASIN_GAP &&
-          mill_start_in_basin(m, slot));
-}
-
-/** A start has lost when so many times what its next step promises would leave it above the best
- *  one by more than two minima that tie, after so many Jacobians of all arms. */
-#define MILL_RACE_PROMISE 10.0
-enum { MILL_RACE_JAC = 3 };
-
-/** Will a later start end in a minimum that is worse than the best one?  `sample` wants to
- *  know such minima. */
-MILL_HD static inline int mill_start_loses(const mill_model *m, const mill_slot *slot)
-{
-  const mill_polish *p = &slot->polish;
-  return m->set.sample.max_eval == 0 && p->n_jac >= MILL_RACE_JAC &&
-         p->at.f - MILL_RACE_PROMISE * p->pred >
-             slot->best.at.f + MILL_TWO_MINIMA_GAP * mill_fit_reduced(slot);
 }
 
 /** The model error is fixed for good where a step promises less than this: at most two errors from
@@ -211,21 +119,6 @@ MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_s
   mill_polish_restart(m, slot, slot->theta);
 }
 
-/** Would a later start end where an earlier one did, or above the best?  Then F of its end is
- *  noted. */
-MILL_HD_CALLED static inline int mill_start_is_needless(const mill_model *m, mill_slot *slot)
-{
-  double *end = &slot->starts.f[slot->starts.i];
-  if (!slot->best.have || !slot->best.converged)
-    return 0;
-  if (mill_start_repeats(m, slot)) {
-    *end = slot->best.at.f;
-    return 1;
-  }
-  *end = slot->polish.at.f;
-  return mill_start_loses(m, slot);
-}
-
 /** Does the start go to where an earlier one was?  Then F of that one's end is noted. */
 MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
 {
@@ -248,17 +141,13 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
     mill_lead_tell(m, slot, f);
   } else {
     const int outcome = mill_polish_tell(m, slot, f);
-    if (slot->rough == MILL_ROUGH_NONE || !mill_rough_tell(m, slot, outcome)) {
-      if (outcome != MILL_POLISH_GO)
-        return outcome;
-      if (mill_start_is_needless(m, slot))
-        return MILL_POLISH_GIVEN_UP;
-      if (mill_polish_misled(m, slot))
-        return MILL_POLISH_MISLED;
-      if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
-        return MILL_POLISH_CUT;
-      mill_polish_settle(m, slot);
-    }
+    if (outcome != MILL_POLISH_GO)
+      return outcome;
+    if (mill_polish_misled(m, slot))
+      return MILL_POLISH_MISLED;
+    if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
+      return MILL_POLISH_CUT;
+    mill_polish_settle(m, slot);
   }
   return mill_start_has_merged(m, slot) ? MILL_POLISH_GIVEN_UP : MILL_POLISH_GO;
 }

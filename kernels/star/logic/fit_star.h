@@ -31,7 +31,6 @@ MILL_HD_CALLED static inline void mill_search_begin(mill_slot *slot)
 MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot, int end)
 {
   const mill_polish *p = &slot->polish;
-  slot->rough = MILL_ROUGH_NONE;
   slot->lead.arm = 0;
   if (end != MILL_POLISH_GIVEN_UP) {
     mill_best_keep(m, slot, end == MILL_POLISH_CONVERGED);

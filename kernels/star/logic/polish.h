@@ -41,7 +41,6 @@ MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_
   p->lambda = MILL_POLISH_LAMBDA;
   p->pred = 0.0;
   p->n_rejected = 0;
-  slot->rough = MILL_ROUGH_NONE;
   for (int j = 0; j < m->n_par; j++) {
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);

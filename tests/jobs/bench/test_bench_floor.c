@@ -150,14 +150,6 @@ MILL_TEST(jacobian)
   count(&shape, &timing, L2, work);
   assert_close(work[MILL_BENCH_POLISH].f32, 3 * f32 + thin - 2 * 5 * 7200, 1e-6);
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (VALUE_F64 - 375 + curvature) + front, 1e-6);
-  timing.n_led[1] = timing.n_stored[0] = timing.n_stored[1] = 0;
-  /* rough tangents in 5 directions: the last layer goes from 9 to 5 to 400 */
-  timing.n_rough[0] = 1;
-  timing.n_direction[0] = 5;
-  count(&shape, &timing, L2, work);
-  assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + thin) - 4 * 7200 + 4 * 2 * 5 * (9 + 400),
-               1e-6);
-  assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature), 1e-6);
 }
 
 MILL_TEST(once_a_star)

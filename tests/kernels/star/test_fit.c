@@ -211,43 +211,8 @@ MILL_TEST(few_evaluations_end_with_a_result)
       }
 }
 
-MILL_TEST(a_second_start_that_repeats_the_first_ends_early)
+MILL_TEST(two_starts_to_one_minimum)
 {
-  /* what the next step promises of 20, how far from the first the start is and leads, in errors */
-  static const struct {
-    double pred, here, there;
-    int repeats;
-  } step[] = {{19.9, 60, 0.3, 1}, {20.04, 60, 0.3, 1}, /* as low, as well as can be promised */
-              {20.5, 60, 0.3, 1},                      /* more than there is, as from afar */
-              {19.5, 60, 0.3, 0}, {10, 4, 3, 1},       /* still falling; in the basin */
-              {21.5, 60, 0.3, 0}, {25, 4, 0.3, 0},     /* better than the first one */
-              {19.9, 60, 1, 0},   {19.9, 4, 4.1, 0},   /* as low, elsewhere */
-              {3, 4, 3.9, 0},                          /* too far above */
-              {19, 1, 0.3, 0},    {19, 7, 0.3, 0}};    /* up a wall; in another valley */
-  make(MILL_OPT_LM);
-  memcpy(slot.best.end, centre, sizeof centre);
-  memcpy(slot.best.at.hess, hess, sizeof hess);
-  memcpy(slot.theta, centre, sizeof centre);
-  memcpy(slot.polish.at.theta, centre, sizeof centre);
-  slot.best.at.f = 10;
-  slot.polish.at.f = 30;
-  for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
-    slot.polish.pred = step[i].pred;
-    slot.polish.at.theta[0] = centre[0] + step[i].here / sqrt(hess[0]);
-    slot.theta[0] = centre[0] + step[i].there / sqrt(hess[0]);
-    assert_int_equal(mill_start_repeats(&model, &slot), step[i].repeats);
-  }
-  /* it stays far above the first one */
-  for (int jac = MILL_RACE_JAC - 1; jac <= MILL_RACE_JAC; jac++)
-    for (int walks = 0; walks < 2; walks++) {
-      slot.polish.n_jac = jac;
-      slot.polish.pred = 1.5;
-      model.set.sample.max_eval = walks;
-      assert_int_equal(mill_start_loses(&model, &slot), jac == MILL_RACE_JAC && !walks);
-      slot.polish.pred = 1.7;
-      assert_false(mill_start_loses(&model, &slot));
-    }
-  /* and the fit of two starts to one minimum */
   const double other[NP] = {-30, 30, 0, 0, 0};
   make(MILL_OPT_LM);
   fit(2, start, other);
