@@ -11,7 +11,8 @@
 /* ---- the likelihood ---- */
 
 /* Convert derivatives from the fit's inner rotation parameter to v sin i in km/s. */
-static void to_vsini(const starmill_library *h, const double *theta, int n_par, mill_eval *eval)
+static void to_vsini(const starmill_library *h, const double *theta, int n_par,
+                     mill_evaluation *eval)
 {
   const int j = MILL_PAR_VSINI, kind = h->set.rotation;
   const double inner = mill_vsini_inner(kind, theta[j]);
@@ -29,15 +30,15 @@ typedef struct loglike_out {
 
 /* Evaluate n consecutive points, all within the limits. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
-               mill_eval *eval)
+               mill_evaluation *eval)
 {
   const int n_par = mill_n_par(h);
   const size_t n_gradient = (size_t)n_par, n_curvature = n_gradient * n_gradient;
-  const int request = out->gradient || out->curvature ? MILL_REQ_JACOBIAN : MILL_REQ_VALUE;
+  const int request = out->gradient || out->curvature ? MILL_REQ_TANGENTS : MILL_REQ_VALUES;
   MILL_CHECK(mill_pipeline_ask(h->pipeline, request, 0, n, theta, eval, out->penalty));
   for (int i = 0; i < n; i++) {
     out->m2ll[i] = eval[i].f;
-    if (request == MILL_REQ_VALUE)
+    if (request == MILL_REQ_VALUES)
       continue;
     to_vsini(h, theta + (size_t)i * n_gradient, n_par, &eval[i]);
     if (out->gradient)
@@ -66,7 +67,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
 {
   int err = MILL_OK;
   const size_t n_par = (size_t)mill_n_par(h);
-  mill_eval *eval = NULL;
+  mill_evaluation *eval = NULL;
   double *penalty = out->penalty;
   if (n < 0 || (n > 0 && (!theta || !out->m2ll)))
     MILL_FAIL(MILL_ERR_USAGE, "%d points%s", n, n > 0 ? ", but theta or m2ll is NULL" : "");
@@ -228,12 +229,12 @@ static int make_model(starmill_library *h, const starmill_star *star, const doub
                       starmill_model **model)
 {
   int err = MILL_OK;
-  mill_eval eval;
+  mill_evaluation eval;
   starmill_model *m = NULL;
   MILL_TRY(MILL_ALLOC(1, &m));
   MILL_TRY(check_within(h, theta));
   MILL_TRY(mill_star_hold(h, star));
-  MILL_TRY(mill_pipeline_ask(h->pipeline, MILL_REQ_FINAL, 0, 1, theta, &eval, &m->penalty));
+  MILL_TRY(mill_pipeline_ask(h->pipeline, MILL_REQ_MODELS, 0, 1, theta, &eval, &m->penalty));
   MILL_TRY(mill_pipeline_models(h->pipeline));
   MILL_TRY(copy_pieces(h, star, m));
   m->m2ll = eval.f;

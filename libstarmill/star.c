@@ -210,7 +210,7 @@ static const char *status_text(int status)
 
 int mill_star_hold(starmill_library *h, const starmill_star *star)
 {
-  mill_eval eval;
+  mill_evaluation eval;
   double penalty;
   if (star->library != h)
     return MILL_ERROR(MILL_ERR_USAGE, "the star was made with another library");
@@ -227,7 +227,7 @@ int mill_star_hold(starmill_library *h, const starmill_star *star)
                       status_text(h->prepared.status));
   if (star->is_fixed)
     MILL_CHECK(
-        mill_pipeline_ask(h->pipeline, MILL_REQ_JACOBIAN, 1, 1, star->fixed_at, &eval, &penalty));
+        mill_pipeline_ask(h->pipeline, MILL_REQ_TANGENTS, 1, 1, star->fixed_at, &eval, &penalty));
   h->held = star->number;
   return MILL_OK;
 }

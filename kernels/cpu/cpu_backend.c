@@ -30,6 +30,7 @@
 #define answer_arm_f64 MILL_ISA_SYMBOL(mill_answer_arm_f64)
 #define resume_star    MILL_ISA_SYMBOL(mill_resume_star)
 #define sample_ahead   MILL_ISA_SYMBOL(mill_look_ahead)
+#define take_ahead     MILL_ISA_SYMBOL(mill_take_ahead)
 
 struct mill_device {
   int n_thread;
@@ -81,12 +82,9 @@ static void laps_end(const mill_laps *laps, mill_timing *timing)
 static int phase_of(const mill_slot *slot)
 {
   switch (slot->request) {
-  case MILL_REQ_VALUE:
-    return MILL_PHASE_SIMPLEX;
-  case MILL_REQ_PROFILE:
-  case MILL_REQ_EPOCHS:
-    return MILL_PHASE_PROFILE;
-  case MILL_REQ_FINAL:
+  case MILL_REQ_VALUES:
+    return slot->n_vel > 1 ? MILL_PHASE_PROFILE : MILL_PHASE_SIMPLEX;
+  case MILL_REQ_MODELS:
     return MILL_PHASE_FINAL;
   default:
     return MILL_PHASE_POLISH;
@@ -369,24 +367,29 @@ static int cpu_start(mill_device *d, const int *index, int n)
   return MILL_OK;
 }
 
+/** Is a segment asked at its velocity k? */
+static int asks_velocity(const mill_slot *slot, int k)
+{
+  int any = 0;
+  for (int i = 0; i < slot->n_segment && !any; i++)
+    any = !isnan(mill_velocities_of(slot, i)[k]);
+  return any;
+}
+
 /** Count an answer that is about to be digested. */
-static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing *timing)
+static void count_answer(const mill_slot *slot, mill_timing *timing)
 {
   const int phase = phase_of(slot);
-  if (slot->request == MILL_REQ_JACOBIAN)
+  if (slot->request == MILL_REQ_TANGENTS)
     timing->n_jacobian[phase]++;
   else
     timing->n_value[phase]++;
-  if (slot->request == MILL_REQ_JACOBIAN && phase == MILL_PHASE_POLISH) {
+  if (slot->request == MILL_REQ_TANGENTS && phase == MILL_PHASE_POLISH) {
     timing->n_led[slot->lead.arm]++;
     timing->n_stored[slot->lead.arm] += slot->stored > 0;
   }
-  if (slot->request == MILL_REQ_PROFILE)
-    for (int i = 0; i < MILL_N_PROFILE; i++)
-      timing->n_velocity += slot->profile.vel[i] >= m->set.min_vel_km_s &&
-                            slot->profile.vel[i] <= m->set.max_vel_km_s;
-  for (int i = 0; slot->request == MILL_REQ_EPOCHS && i < slot->n_epoch; i++)
-    timing->n_velocity += slot->epoch[i].n;
+  for (int k = 0; k < slot->n_vel && phase == MILL_PHASE_PROFILE; k++)
+    timing->n_velocity += asks_velocity(slot, k);
 }
 
 /** Split the emulator's time among the phases of its slots, by rows. */
@@ -495,10 +498,8 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
     mill_slot *active[MILL_GROUP];
     int n = 0, of[MILL_GROUP];
     for (int i = 0; i < n_group; i++)
-      if (group[i]->request != MILL_REQ_NONE) {
+      if (group[i]->request != MILL_REQ_NONE)
         active[n++] = group[i];
-        memset(&group[i]->eval, 0, sizeof group[i]->eval);
-      }
     if (n == 0)
       return;
     mill_range_begin(MILL_RANGE_ROUND);
@@ -512,8 +513,8 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
         mill_block_run(body_look, &task);
       const int phase = phase_of(slot);
       if (slot != active[i])
-        slot->eval = active[i]->eval;
-      count_answer(m, slot, &lane->timing);
+        take_ahead(m, slot, active[i]);
+      count_answer(slot, &lane->timing);
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
       resume_star(m, slot);
       mill_range_end();
@@ -581,7 +582,7 @@ static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, 
     mill_slot *slot[MILL_GROUP];
     for (int s = 0; s < n; s++) {
       slot[s] = &star[first + s];
-      slot[s]->request = MILL_REQ_JACOBIAN;
+      slot[s]->request = MILL_REQ_TANGENTS;
       for (int l = 0; l < m->n_label; l++)
         slot[s]->theta[MILL_PAR_LABEL0 + l] =
             m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];

@@ -12,3 +12,8 @@ int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy)
 {
   return mill_sample_ahead(m, copy);
 }
+
+void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy)
+{
+  mill_sample_take(m, slot, copy);
+}

@@ -13,4 +13,7 @@ void MILL_ISA_SYMBOL(mill_resume_star)(const mill_model *m, mill_slot *slot);
 /** mill_sample_ahead (kernels/star/logic/sample.h). */
 int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy);
 
+/** mill_sample_take (kernels/star/logic/sample.h). */
+void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy);
+
 #endif

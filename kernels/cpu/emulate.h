@@ -75,7 +75,7 @@ static void activate(int n, double *value, int n_tangent, double *const *tangent
 
 static int n_tangent_of(const mill_model *m, const mill_slot *slot)
 {
-  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
+  return slot->request == MILL_REQ_TANGENTS ? m->n_label : 0;
 }
 
 /** The rows of a batch: first the values, one for each slot, then all tangents.  Row r of the

@@ -191,9 +191,9 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Rows first .. n_row - 1 of solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have
+/** solve [n_row][nk]: L^-1 of what the sums of mill_jacobian_sums have
  *  of S with a parameter's V, model error taken out.  No barrier at the end. */
-MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int first, int n_row,
+MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {
   const int q = n_error, origin = mill_gram_at(q + nk, 0);
@@ -201,7 +201,7 @@ MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, in
   MILL_SERIAL(b)
   {
     mill_normal_rows from = {NULL};
-    for (int j = first; j < n_row; j += MILL_VEC_N_F64) {
+    for (int j = 0; j < n_row; j += MILL_VEC_N_F64) {
       const int n = n_row - j < MILL_VEC_N_F64 ? n_row - j : MILL_VEC_N_F64;
       for (int r = 0; r < MILL_VEC_N_F64; r++)
         from.row[r] = work->sums + mill_gram_at(q + nk + j + (r < n ? r : 0), 0) - origin;
@@ -240,9 +240,10 @@ typedef struct mill_team {
 
 /** The team of the calling thread, for likelihoods of a segment: all threads.  row_bytes: of a row
  *  over pixels. */
-MILL_BLOCK_FN void mill_block_team(mill_block *b, const mill_segment *s, size_t row_bytes,
+MILL_BLOCK_FN void mill_block_team(mill_block *b, int n, const mill_segment *s, size_t row_bytes,
                                    mill_workspace *work, mill_team *team)
 {
+  (void)n;
   (void)s;
   (void)row_bytes;
   team->block = *b;

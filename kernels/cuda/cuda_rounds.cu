@@ -82,8 +82,7 @@ static __device__ inline void enter_rows(const device_view &v, int arm, int n)
     to[t] = (int)blockIdx.x * v.n_row + t;
 }
 
-/** Clear the answer, write the emulator's input rows and enter them into the lists
- *  of the arms.  One block per lane.
+/** Write the emulator's input rows and enter them into the lists of the arms.  One block per lane.
  *
  *  The order within a list depends on the hardware; no result depends on it, as a
  *  product treats every row alike. */
@@ -95,10 +94,6 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
   const mill_model *m = v.m;
   const int thread = (int)threadIdx.x, n = (int)blockDim.x;
   const int n_tan = n_tangent(m, slot), n_label = m->n_label;
-  static_assert(sizeof(mill_eval) % sizeof(double) == 0, "an answer is made of doubles");
-  double *eval = (double *)(void *)&slot->eval;
-  for (int i = thread; i < (int)(sizeof(mill_eval) / sizeof(double)); i += n)
-    eval[i] = 0.0;
   double *input = v.input.base + blockIdx.x * v.input.lane;
   for (int e = thread; e < (1 + n_tan) * n_label; e += n) {
     const int t = e / n_label, l = e % n_label;

@@ -228,15 +228,13 @@ static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment
   }
 }
 
-static __device__ inline void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int first,
-                                                     int n_row, const mill_workspace *work,
-                                                     double *solve)
+static __device__ inline void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
+                                                     const mill_workspace *work, double *solve)
 {
   const int q = n_error, origin = mill_gram_at(q + nk, 0);
   const double *with_s = work->error;
-  MILL_FOR(b, r, n_row - first)
+  MILL_FOR(b, j, n_row)
   {
-    const int j = first + r;
     const double *from = work->sums + mill_gram_at(q + nk + j, 0) - origin;
     for (int k = 0; k < nk; k++) {
       solve[j * nk + k] = from[q + k];
@@ -287,7 +285,7 @@ typedef struct mill_team {
 /** The team of the calling thread, for likelihoods of a segment: a warp, which has rows over pixels
  *  of row_bytes and sums of its own; where shared memory has no room for these, all threads.  A
  *  warp has no memory for sums over a block or for tiles: only likelihoods are for it. */
-static __device__ inline void mill_block_team(mill_block *b, const mill_segment *s,
+static __device__ inline void mill_block_team(mill_block *b, int n, const mill_segment *s,
                                               size_t row_bytes, mill_workspace *work,
                                               mill_team *team)
 {
@@ -297,7 +295,7 @@ static __device__ inline void mill_block_team(mill_block *b, const mill_segment 
   team->work = work;
   team->first = 0;
   team->step = 1;
-  if (!b->team || n_sum + nk * nk + nk > MILL_TEAM_SPACE)
+  if (n == 1 || !b->team || n_sum + nk * nk + nk > MILL_TEAM_SPACE)
     return;
   mill_workspace *own = &b->team->work[warp];
   team->block.thread = b->thread & 31;

@@ -40,7 +40,7 @@ static __device__ inline int wants_template(const device_view &v, const mill_slo
 
 static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)
 {
-  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
+  return slot->request == MILL_REQ_TANGENTS ? m->n_label : 0;
 }
 
 /** Arrays that the blocks of a star keep in shared memory instead of the lane's work space. */

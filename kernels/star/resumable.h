@@ -6,7 +6,7 @@
  *        MILL_BEGIN;
  *        do {
  *          mill_simplex_propose(m, slot);
- *          MILL_ASK(MILL_REQ_VALUE);  // returns; the next call goes on behind it
+ *          MILL_ASK(MILL_REQ_VALUES);  // returns; the next call goes on behind it
  *        } while (mill_simplex_tell(m, slot));
  *        MILL_END;
  *      }
@@ -16,29 +16,13 @@
  *  and one thread serves thousands of them.  After A. Dunkels et al. (2006), "Protothreads",
  *  SenSys.
  *
- *  Nothing declared in such a function outlives MILL_ASK or MILL_CALL, which may stand in loops and
+ *  Nothing declared in such a function outlives MILL_ASK (kernels/star/logic/ask.h) or MILL_CALL, which may stand in loops and
  *  conditions, but not in a switch, and once a line.  Places are 0 before the first call.
  */
 #ifndef MILL_RESUMABLE_H
 #define MILL_RESUMABLE_H
 
 #include "kernels/star/slot.h"
-
-/** The request has its answer in slot->eval: count it, and forget what it alone needed. */
-MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
-{
-  slot->result.n_eval++;
-  slot->stored = 0;
-  if (mill_template_keeps(slot)) {
-    slot->kept.has = 1;
-    for (int j = 0; j < m->n_par; j++)
-      slot->kept.theta[j] = slot->theta[j];
-  }
-  if (slot->request == MILL_REQ_JACOBIAN) {
-    slot->result.n_jac++;
-    slot->fix_error = 0;
-  }
-}
 
 enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
 
@@ -73,13 +57,6 @@ enum mill_resumed { MILL_HAS_ENDED = 0, MILL_IS_ASKING };
     *at = __LINE__;                                                                                \
     return MILL_IS_ASKING;                                                                         \
   case __LINE__:;                                                                                  \
-  } while (0)
-
-/** Ask the device for a request at slot->theta, and count its answer in slot->eval. */
-#define MILL_ASK(kind)                                                                             \
-  do {                                                                                             \
-    MILL_WAIT(kind);                                                                               \
-    mill_answered(m, slot);                                                                        \
   } while (0)
 
 /** Run another resumable function to its end. */

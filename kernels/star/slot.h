@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A slot holds one star: its spectra as segments (arm x exposure), the state of its fit, and the
- *  request that the next round answers.
+ *  question that the next round answers.
  */
 #ifndef MILL_SLOT_H
 #define MILL_SLOT_H
@@ -20,9 +20,8 @@ typedef struct mill_deconv {
 /** One prepared spectrum. */
 typedef struct mill_segment {
   int arm, n_pix, n_diag;
-  int epoch;         /**< of the slot's epochs */
-  double shift_km_s; /**< velocity of its epoch less the star's, where the fit has both */
-  int used;          /**< 0: dropped, no contribution; 2: set aside for a moment */
+  int epoch; /**< of the slot's epochs */
+  int used;  /**< 0: dropped, no contribution; 2: set aside for a moment */
   const mill_waveset *ws;
   mill_deconv deconv;
   double blur_ln;     /**< sigma in ln wavelength of what acts on the grid, not in lsf_aa */
@@ -61,9 +60,8 @@ typedef struct mill_segment {
    *  units of exp(pair_ln), where paired times exp(pair_ln_ratio), and exp(own_ln_ratio) the factor
    *  of the star's own. */
   float *pair;
-  int paired;
+  int paired; /**< 1 + number of the star whose own template it is, of two; 0: there is one star */
   double pair_ln, pair_ln_ratio, own_ln_ratio;
-  double moment[MILL_N_MOMENT]; /**< of a pair's last Jacobian */
   float *error; /**< [mill_n_error][mill_row_pitch(n_pix)] E: the inverse covariance is
                      1 - E^T E */
   double own_sum_ln_var, own_dd;
@@ -74,17 +72,25 @@ typedef struct mill_segment {
 } mill_segment;
 
 typedef struct mill_slot {
+  /* the question (kernels/star/logic/ask.h) */
   enum mill_request request; /**< of the next round; MILL_REQ_NONE: the star's row is finished */
-  int is_held;               /**< a caller asks for values, and the fit does not go on */
-  int fix_error;             /**< the Jacobian of the request fixes the model error at its place */
+  int arms;                  /**< bit a: segments of arm a are asked */
+  int n_vel;                 /**< velocities of a segment */
+  int data_only;             /**< values without model error */
+  int fix_error;             /**< tangents fix the model error at their place first */
+  int keep_rows;             /**< tangents only go to the rows for a companion */
+  int stored;                /**< 1 + index of the stored template of these tangents; 0: none */
+  double theta[MILL_MAX_PAR]; /**< the templates' v sin i and labels, and what velocities are of */
+  double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
+  double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
+
+  int is_held; /**< a caller asks, and the fit does not go on */
   int n_segment;
   mill_segment *segment;
   /** Sigma in grid points of the part of each arm's line-spread functions that acts on the grid,
    *  where templates are too sharp for the pixels; 0: none. */
   double blur[MILL_MAX_ARM];
-  double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
-  double theta[MILL_MAX_PAR]; /**< of the request */
-  int stored; /**< 1 + index of the stored template that answers this Jacobian; 0: none */
+  double hull_weight;          /**< hull penalty = hull_weight * distance^2 */
   int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
   /** Gaussian priors of this star instead of those of the settings; sigma 0: none. */
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
@@ -94,11 +100,13 @@ typedef struct mill_slot {
   int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
   int nonfinite;
   mill_profile profile;
+  mill_curve arm[MILL_MAX_ARM]; /**< of each arm alone */
   int n_epoch;
   mill_epoch *epoch;         /**< [n_epoch], NULL: not wanted */
-  int epochs_shifted;        /**< segments have the velocities of their epochs */
+  int epochs_shifted;        /**< epochs have velocities of their own */
+  int of_epochs;             /**< searches for velocities are those of epochs, not of arms */
   int place[MILL_MAX_DEPTH]; /**< of the fit in its text (kernels/star/resumable.h) */
-  mill_eval eval;            /**< the answer; the members of a request precede it */
+  mill_eval eval;            /**< the answer of the whole star */
 
   mill_guess_space guess;
   mill_starts starts;
@@ -130,11 +138,56 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
 }
 
-/** The same among the parameters of a pair's companion. */
-MILL_HD static inline int mill_pair_offset(const mill_model *m, int i_arm)
+/** Places of numbers in the answer of a segment. */
+enum mill_answer_place {
+  MILL_ANSWER_F = 0, /**< F at each velocity */
+  /** Tangents: gradient [n], curvature of rows j >= l at n + j (j + 1) / 2 + l, where the parameters
+   *  n are velocity, v sin i (inner) and labels, of two stars those of the other one and ln of the
+   *  second star's flux over the first one's too; then the flux of both, its own star's first. */
+  MILL_ANSWER_TANGENTS = MILL_N_PROFILE,
+  /* models */
+  MILL_ANSWER_CHISQ = MILL_N_PROFILE,
+  MILL_ANSWER_CHISQ_C,    /**< of a constant template, the continuum alone */
+  MILL_ANSWER_CHISQ_DATA, /**< without model error, as the next two */
+  MILL_ANSWER_CHISQ_C_DATA,
+  MILL_ANSWER_NOISE,    /**< what noise has of chi-square */
+  MILL_ANSWER_GAIN,     /**< drop of chi-square with a factor for each block of pixels */
+  MILL_ANSWER_BLOCKS,   /**< these blocks */
+  MILL_ANSWER_NEGATIVE, /**< squared significance of negative model pixels */
+  MILL_ANSWER_LARGEST,  /**< largest squared residual of a good pixel */
+  MILL_ANSWER_END
+};
+
+/** Parameters of a segment, of one star or of two. */
+MILL_HD static inline int mill_n_row(const mill_model *m, int of_pair)
 {
-  const int j = mill_par_offset(m, i_arm);
-  return j < 0 ? -1 : j + m->n_arm;
+  return of_pair ? 2 * m->n_deriv + 1 : m->n_deriv;
+}
+
+/** Numbers of the answer of a segment. */
+MILL_HD static inline int mill_answer_pitch(const mill_model *m)
+{
+  const int n = mill_n_row(m, m->set.binaries);
+  const int end = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2 + 2;
+  return end > MILL_ANSWER_END ? end : (int)MILL_ANSWER_END;
+}
+
+MILL_HD static inline double *mill_answer_of(const mill_model *m, const mill_slot *slot,
+                                             int i_segment)
+{
+  return slot->answer + (ptrdiff_t)i_segment * mill_answer_pitch(m);
+}
+
+MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_segment)
+{
+  return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
+}
+
+/** Is a segment asked, of tangents and models at its only velocity? */
+MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
+{
+  const double v = mill_velocities_of(slot, i_segment)[0];
+  return slot->segment[i_segment].used && (slot->request == MILL_REQ_VALUES || v == v);
 }
 
 /** Weight of the continuum's ln det in F.  n exposures with one model error know as much of a
@@ -150,7 +203,8 @@ MILL_HD static inline double mill_det_weight(const mill_model *m, const mill_seg
 /** Should the template of the slot's request be kept? */
 MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
 {
-  return slot->kept.flux && slot->request >= MILL_REQ_PROFILE;
+  return slot->kept.flux && (slot->request == MILL_REQ_MODELS ||
+                             (slot->request == MILL_REQ_VALUES && slot->n_vel > 1));
 }
 
 /** Does the slot already have the template of its request, made for identical parameters? */
@@ -185,34 +239,7 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
 /** Has the slot's request something to evaluate in this arm? */
 MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
 {
-  if (slot->request == MILL_REQ_NONE || slot->request == MILL_REQ_WEIGH ||
-      slot->request == MILL_REQ_PEAK || (slot->lead.arm > 0 && slot->lead.arm != 1 + arm))
-    return 0;
-  for (int i = 0; i < slot->n_segment; i++)
-    if (slot->segment[i].used && slot->segment[i].arm == arm)
-      return 1;
-  return 0;
-}
-
-/** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
- *  are at their best: by the curvature at the best point. */
-MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_slot *slot,
-                                               int i_arm)
-{
-  const int j = mill_par_offset(m, i_arm);
-  const double h = j < 0 ? 0.0 : slot->best.at.hess[j * m->n_par + j];
-  return h > 0.0 && !slot->no_offset[i_arm] ? -slot->best.at.hess[MILL_PAR_VRAD * m->n_par + j] / h
-                                            : 0.0;
-}
-
-/** Offset of an arm's velocity from VRAD; it goes along where VRAD is not that of the request. */
-MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
-                                             double vrad_km_s)
-{
-  const int j = mill_par_offset(m, i_arm);
-  const double along = vrad_km_s - slot->theta[MILL_PAR_VRAD];
-  const double offset = j < 0 ? 0.0 : slot->theta[j];
-  return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
+  return slot->request >= MILL_REQ_VALUES && (slot->arms >> arm & 1);
 }
 
 /** The velocity, or the limit that it is beyond: templates need not reach further. */
@@ -221,22 +248,6 @@ MILL_HD static inline double mill_within_velocities(const mill_model *m, double 
   return vel_km_s < m->set.min_vel_km_s
              ? m->set.min_vel_km_s
              : (vel_km_s > m->set.max_vel_km_s ? m->set.max_vel_km_s : vel_km_s);
-}
-
-/** Velocity of an arm where the star's is VRAD. */
-MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
-                                           double vrad_km_s)
-{
-  if (mill_par_offset(m, i_arm) < 0)
-    return vrad_km_s;
-  return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
-}
-
-/** Velocity of a segment where its arm's is vel_km_s. */
-MILL_HD static inline double mill_shifted(const mill_model *m, const mill_segment *s,
-                                          double vel_km_s)
-{
-  return s->shift_km_s == 0.0 ? vel_km_s : mill_within_velocities(m, vel_km_s + s->shift_km_s);
 }
 
 /** Regions of a star's memory.  The pixels are contiguous and so are the models, with the epochs:
@@ -252,6 +263,8 @@ enum mill_star_count {
   MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
   MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
   MILL_COUNT_EPOCH,     /**< epochs of the star */
+  MILL_COUNT_VELOCITY,  /**< n_segment * MILL_N_PROFILE */
+  MILL_COUNT_ANSWER,    /**< n_segment * mill_answer_pitch */
   MILL_COUNT_OWN,       /**< n_pix where a segment has a model error, else 0 */
   MILL_COUNT_ERROR,     /**< mill_n_error * mill_row_pitch(n_pix) */
   MILL_COUNT_PAIR,      /**< (1 + n_deriv) * mill_row_pitch(n_pix) with binaries, else 0 */
@@ -298,6 +311,8 @@ static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
       {offsetof(mill_slot, epoch), sizeof(mill_epoch), MILL_STAR_MODELS, MILL_COUNT_EPOCH},
+      {offsetof(mill_slot, vel), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_VELOCITY},
+      {offsetof(mill_slot, answer), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_ANSWER},
       {offsetof(mill_slot, guess.chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
       {offsetof(mill_slot, guess.least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess.velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},

@@ -11,32 +11,21 @@
 
 MILL_EXTERN_C_BEGIN
 
+/** What the logic asks the device. */
 enum mill_request {
   MILL_REQ_NONE = 0,
-  MILL_REQ_VALUE,    /**< F at theta */
-  MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
   MILL_REQ_WEIGH,    /**< the weights of the points so far, and what they are enough for */
   MILL_REQ_PEAK,     /**< the velocity at which the residuals of the last model look like a star */
-  MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
-  MILL_REQ_EPOCHS,   /**< F of each epoch at velocities of its own, other parameters as in theta */
-  MILL_REQ_FINAL     /**< F, true chi-squares, models and velocities by arm at theta */
+  MILL_REQ_VALUES,   /**< F of each segment at its velocities */
+  MILL_REQ_TANGENTS, /**< F, gradient and curvature of each segment at its velocity */
+  MILL_REQ_MODELS    /**< F, chi-squares and the model of each segment at its velocity */
 };
 
-/** The answer to a request. */
+/** F and its derivatives in the star's parameters: the sum over its segments. */
 typedef struct mill_eval {
   double f;
   double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
   double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
-  double profile[MILL_N_PROFILE];
-  double profile_arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW]; /**< of each arm alone, the first ones */
-  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
-  /** Of all arms, without model error, and what noise has of chisq_data. */
-  double chisq_data, chisq_c_data, chisq_noise;
-  double max_resid2; /**< largest squared residual of a good pixel */
-  double negative;   /**< squared significance of negative model pixels */
-  /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */
-  double block_gain[MILL_MAX_ARM], n_block[MILL_MAX_ARM];
-  double vrad_arm[MILL_MAX_ARM], vrad_arm_err[MILL_MAX_ARM]; /**< of the arm alone; NaN: none */
 } mill_eval;
 
 /** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
@@ -102,12 +91,16 @@ typedef struct mill_lead {
   int n_jac;                   /**< Jacobians of such arms */
 } mill_lead;
 
-/** Search for the velocity of an arm or an epoch alone (kernels/star/arm_velocity.h). */
-typedef struct mill_arm_velocity {
-  int go, n_round;
-  double v, f, step; /**< f: F at v */
+/** F of a group of segments (all of the star, of an arm, of an epoch) at even velocities, and the
+ *  search for its minimum (kernels/star/logic/velocities.h). */
+typedef struct mill_curve {
+  int n;               /**< velocities: centre + (i - n / 2) step */
+  double centre, step; /**< km/s */
+  double f[MILL_N_PROFILE];
+  double f_centre;   /**< F at the centre; NaN: not known */
+  int go, n_round;   /**< of the search */
   double found, err; /**< NaN until it has ended well */
-} mill_arm_velocity;
+} mill_curve;
 
 /** Gradient and curvature of F in the velocities of a star and its companion. */
 enum mill_moment {
@@ -123,15 +116,14 @@ enum mill_moment {
 /** An epoch: exposures that have a velocity of their own. */
 typedef struct mill_epoch {
   mill_epoch_result result;
-  mill_arm_velocity search;
-  /** The request asks for f at first + i step, i < n. */
-  int n;
-  double first, step, f[MILL_N_PROFILE];
+  mill_curve curve;
+  double shift[2]; /**< velocity less the star's, and less the companion's */
+  double was;      /**< shift[0] of the fit that the searches began from */
   /* of two stars (kernels/star/logic/pair_epochs.h) */
-  double peak;                  /**< of its residuals alone, as that of the pair */
-  double shift[2], pair_err[2]; /**< velocities less those of the stars, and their errors */
-  double from, best[2], least;  /**< of a search: the first star's, the best ones, and their F */
-  double exchanged;             /**< what -2 ln L tells of which velocity is whose */
+  double peak;                 /**< of its residuals alone, as that of the pair */
+  double pair_err[2];          /**< of both velocities */
+  double from, best[2], least; /**< of a search: the first star's, the best ones, and their F */
+  double exchanged;            /**< what -2 ln L tells of which velocity is whose */
   double moment[MILL_N_MOMENT];
 } mill_epoch;
 
@@ -193,12 +185,10 @@ typedef struct mill_best {
 
 /** State of the velocity profile (kernels/star/logic/profile.h). */
 typedef struct mill_profile {
-  double vel[MILL_N_PROFILE]; /**< of the request */
-  double width;
-  int n_round, n_vel; /**< velocities of the grid */
-  /** F of each arm alone on the first grid, where that was enough and best.end is its centre. */
-  double arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW];
-  int has_arm;
+  mill_curve curve;
+  double width; /**< that the grid is made for, km/s */
+  int n_round;
+  int has_arm; /**< arms' curves are those of the first grid, which was enough, about best.end */
 } mill_profile;
 
 /** Rotated templates of the last profile or final answer, which those after it at the same
@@ -219,7 +209,6 @@ typedef struct mill_kept {
 typedef struct mill_pair {
   int is_fitted; /**< parameters and priors are those of one of two stars */
   int star;      /**< 0, 1: whose parameters the requests' theta is */
-  int store;     /**< the Jacobian of the request only goes to the segments' rows */
   int n_turn;
   int is_moving;          /**< velocities of epochs are scanned */
   int n_settle;           /**< Jacobians until the turn, which settle the velocities of epochs */
@@ -231,8 +220,6 @@ typedef struct mill_pair {
   double trust;           /**< how far the companion may follow, in typical uncertainties */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< sums of the template of `star` and its companion's */
-  /* sums of the last Jacobian: of the companion's parameters, and of these with the star's */
-  double grad[MILL_MAX_PAR], own[MILL_MAX_PAR * MILL_MAX_PAR], cross[MILL_MAX_PAR * MILL_MAX_PAR];
   /** The companion's best step where the star steps by d: follow + along d; and its variance. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
@@ -278,9 +265,14 @@ typedef struct mill_sample {
   mill_posterior *posterior; /**< with its samples behind it */
 } mill_sample;
 
+/** Parameters of two stars: those of one, and what goes with it (kernels/star/logic/pair_follow.h). */
+enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
+
 /** Work space of the logic, which would be too much for the stack of a GPU's threads; nothing in it
  *  outlives a question. */
 typedef struct mill_fit_space {
+  /** Gradient [n] and curvature [n][n] of F in the parameters of two stars. */
+  double joint_grad[MILL_MAX_JOINT], joint[MILL_MAX_JOINT * MILL_MAX_JOINT];
   double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];

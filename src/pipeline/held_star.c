@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/base/memory.h"
-#include "kernels/star/logic/parameters.h"
+#include "kernels/star/logic/ask.h"
 #include "src/pipeline/pipeline_parts.h"
 
 enum {
@@ -12,37 +12,50 @@ enum {
   /** Velocities that share a template: few enough that threads get a share of a short scan. */
   MOST_VELOCITIES = 16
 };
+/** The same of a star of many segments, by the memory of what they are asked and answer. */
+#define MOST_BYTES ((size_t)64 << 20)
 
 void mill_held_clear(mill_held *h)
 {
-  MILL_FREE((void *)h->view, h->head, h->piece, h->eval, h->n_shared);
+  mill_device_memory_clear(&h->memory);
+  MILL_FREE((void *)h->view, h->head, h->piece, h->n_shared, h->segment, h->vel, h->answer);
   memset(h, 0, sizeof *h);
 }
 
-/** Copies of the held star's slot, which share its segments and are asked at different points.  In
- *  the backend's memory, made for the first star. */
-static int make_views(mill_pipeline *p)
+/** Room for copies of the held star's slot, which share its segments and are asked at different
+ *  points, and for the velocities and answers of each. */
+static int make_views(mill_pipeline *p, int n_segment)
 {
-  int err = MILL_OK;
   void *memory = NULL;
   mill_held *h = &p->held;
-  const int n = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
-  if (h->n_view > 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC(n, &h->piece));
-  MILL_TRY(MILL_ALLOC(n, &h->eval));
-  MILL_TRY(MILL_ALLOC(n, &h->n_shared));
-  MILL_TRY(MILL_ALLOC((size_t)n * VIEW_HEAD_BYTES, &h->head));
-  MILL_TRY(mill_alloc_bytes((size_t)n, sizeof *h->view, (void **)&h->view));
-  MILL_TRY(
-      mill_device_memory_take(&p->member[0].memory, (size_t)n * sizeof(mill_slot), NULL, &memory));
-  for (int i = 0; i < n; i++)
-    h->view[i] = (mill_slot *)memory + i;
-  h->n_view = n;
-done:
-  if (err != MILL_OK)
-    mill_held_clear(h);
-  return err;
+  const int most = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
+  h->n_vel = (size_t)n_segment * MILL_N_PROFILE;
+  h->n_answer = (size_t)n_segment * (size_t)mill_answer_pitch(&p->member[0].model);
+  const size_t bytes = (h->n_vel + h->n_answer) * sizeof(double);
+  const size_t fit = MOST_BYTES / bytes;
+  h->n_view = fit < 1 ? 1 : (fit < (size_t)most ? (int)fit : most);
+  const size_t n = (size_t)h->n_view;
+  MILL_CHECK(MILL_RENEW(&h->piece, &h->cap_piece, n + 1));
+  MILL_CHECK(MILL_RENEW(&h->n_shared, &h->cap_shared, n));
+  MILL_CHECK(MILL_RENEW(&h->head, &h->cap_head, n * VIEW_HEAD_BYTES));
+  MILL_CHECK(MILL_RENEW(&h->view, &h->cap_view, n));
+  MILL_CHECK(MILL_RENEW(&h->segment, &h->cap_segment, n_segment));
+  MILL_CHECK(MILL_RENEW(&h->vel, &h->cap_vel, n * h->n_vel));
+  MILL_CHECK(MILL_RENEW(&h->answer, &h->cap_answer, n * h->n_answer));
+  if (h->memory_bytes < n * (sizeof(mill_slot) + bytes)) {
+    mill_device_memory_drop(&h->memory);
+    h->memory_bytes = 0;
+    h->memory.backend = p->backend;
+    h->memory.device = p->all.seat[0].device;
+    MILL_CHECK(mill_device_memory_take(&h->memory, n * (sizeof(mill_slot) + bytes), NULL, &memory));
+    h->memory_bytes = n * (sizeof(mill_slot) + bytes);
+  }
+  char *at = h->memory.block[0];
+  for (int i = 0; i < h->n_view; i++)
+    h->view[i] = (mill_slot *)(void *)at + i;
+  h->d_vel = (double *)(void *)(at + n * sizeof(mill_slot));
+  h->d_answer = h->d_vel + n * h->n_vel;
+  return MILL_OK;
 }
 
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
@@ -52,20 +65,25 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   const mill_backend *be = p->backend;
   mill_held *h = &p->held;
   mill_slot *host = &p->slots.host;
+  mill_device *device = p->all.seat[0].device;
   mill_pipeline_drop(p);
-  MILL_TRY(make_views(p));
+  MILL_TRY(make_views(p, star->n_segment));
   mill_pipeline_fit_pixels(p, star);
   h->star = *star;
   MILL_TRY(mill_slots_load(&p->slots, first, &h->star));
   h->is_there = 1;
   MILL_TRY(mill_pipeline_bind(p, &p->all, p->slots.bound, p->slots.n_slot));
-  MILL_TRY(be->start(p->all.seat[0].device, &first, 1));
-  MILL_TRY(be->wait(p->all.seat[0].device));
-  MILL_TRY(be->download(p->all.seat[0].device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  MILL_TRY(be->start(device, &first, 1));
+  MILL_TRY(be->wait(device));
+  MILL_TRY(be->download(device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  h->d_segment = host->segment;
+  MILL_TRY(
+      be->download(device, h->segment, h->d_segment, (size_t)host->n_segment * sizeof *h->segment));
   *prepared = host->result;
   h->is_ready = host->request != MILL_REQ_NONE;
   h->n_copied = 0;
   host->is_held = 1;
+  host->n_epoch = 0; /* all exposures have the velocity of theta */
   /* views have no room for a template of their own */
   host->kept.flux = NULL;
   host->lead.arm = host->stored = 0;
@@ -83,13 +101,13 @@ void mill_pipeline_drop(mill_pipeline *p)
 }
 
 /** Points, of n, that one view answers: those that differ from the first in velocity alone take its
- *  template.  One by one on a GPU, where a profile's velocities have other sums than a value. */
+ *  template.  One by one on a GPU, where several velocities have other sums than one. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
   const mill_fit_settings *set = &p->member[0].model.set;
   int k = 0;
-  if (request != MILL_REQ_VALUE || p->backend->kind != MILL_BACKEND_CPU)
+  if (request != MILL_REQ_VALUES || p->backend->kind != MILL_BACKEND_CPU)
     return 1;
   for (; k < n && k < MOST_VELOCITIES; k++) {
     const double *at = theta + (size_t)k * n_par, v = at[MILL_PAR_VRAD];
@@ -100,54 +118,69 @@ static int n_alike(const mill_pipeline *p, int request, int n, const double *the
   return k > 1 ? k : 1;
 }
 
+/** Make the host's slot the one that view i has for its point k. */
+static mill_slot *view_of(mill_pipeline *p, int i, int k)
+{
+  const mill_held *h = &p->held;
+  mill_slot *host = &p->slots.host;
+  host->segment = h->segment;
+  host->vel = h->vel + (size_t)i * h->n_vel + k;
+  host->answer = h->answer + (size_t)i * h->n_answer + k;
+  return host;
+}
+
 /** Ask n views at the points that they answer. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int n_done;
   const mill_backend *be = p->backend;
+  const mill_model *m = &p->member[0].model;
   mill_held *h = &p->held;
   mill_slot *host = &p->slots.host;
-  const size_t n_par = (size_t)p->member[0].model.n_par;
+  mill_device *device = p->all.seat[0].device;
+  const size_t n_par = (size_t)m->n_par;
+  host->segment = h->d_segment;
   for (; h->n_copied < n; h->n_copied++)
-    MILL_CHECK(be->upload(p->all.seat[0].device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
+    MILL_CHECK(be->upload(device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
-    host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
-    memcpy(host->theta, theta, n_par * sizeof *theta);
-    for (int k = 0; k < MILL_N_PROFILE; k++)
-      host->profile.vel[k] =
-          k < h->n_shared[i] ? theta[(size_t)k * n_par + MILL_PAR_VRAD] : (double)INFINITY;
+    for (int k = h->n_shared[i] - 1; k >= 0; k--) { /* the first point's theta stays */
+      memcpy(host->theta, theta + (size_t)k * n_par, n_par * sizeof *theta);
+      mill_ask_point(m, view_of(p, i, k));
+    }
+    host->request = request;
+    host->n_vel = h->n_shared[i];
+    host->vel = h->d_vel + (size_t)i * h->n_vel;
+    host->answer = h->d_answer + (size_t)i * h->n_answer;
     memcpy(head, host, VIEW_HEAD_BYTES);
     h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES, 0};
     p->all.list[i] = i;
     theta += (size_t)h->n_shared[i] * n_par;
   }
-  MILL_CHECK(be->upload_all(p->all.seat[0].device, h->piece, n));
+  h->piece[n] = (mill_upload){h->d_vel, h->vel, (size_t)n * h->n_vel * sizeof *h->vel, 0};
+  MILL_CHECK(be->upload_all(device, h->piece, n + 1));
   MILL_CHECK(mill_pipeline_bind(p, &p->all, h->view, h->n_view));
-  MILL_CHECK(be->advance(p->all.seat[0].device, p->all.list, n, n, 1));
-  MILL_CHECK(be->collect(p->all.seat[0].device, p->all.done, p->all.row, &n_done));
-  for (int i = 0; i < n; i++)
-    h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i], 0};
-  MILL_CHECK(be->download_all(p->all.seat[0].device, h->piece, n));
-  return MILL_OK;
+  MILL_CHECK(be->advance(device, p->all.list, n, n, 1));
+  MILL_CHECK(be->collect(device, p->all.done, p->all.row, &n_done));
+  return be->download(device, h->answer, h->d_answer, (size_t)n * h->n_answer * sizeof *h->answer);
 }
 
-/** The answers of n views by point; returns what follows the last. */
-static mill_eval *take_answers(const mill_held *h, int n, mill_eval *eval)
+/** The answer of the host's slot. */
+static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *to)
 {
-  for (int i = 0; i < n; i++) {
-    for (int k = 0; k < h->n_shared[i]; k++) {
-      eval[k] = h->eval[i];
-      if (h->n_shared[i] > 1)
-        eval[k].f = h->eval[i].profile[k];
-    }
-    eval += h->n_shared[i];
+  mill_take_point(m, slot);
+  *to = (mill_evaluation){.f = slot->eval.f};
+  memcpy(to->grad, slot->eval.grad, sizeof to->grad);
+  memcpy(to->hess, slot->eval.hess, sizeof to->hess);
+  for (int a = 0; a < m->n_arm && slot->request == MILL_REQ_MODELS; a++) {
+    to->chisq[a] = mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
+    to->chisq_c[a] = mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ_C);
+    to->negative += mill_sum_models(m, slot, a, MILL_ANSWER_NEGATIVE);
   }
-  return eval;
 }
 
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
-                      const double *theta, mill_eval *eval, double *penalty)
+                      const double *theta, mill_evaluation *eval, double *penalty)
 {
   mill_held *h = &p->held;
   /* a copy whose hulls are the host's, for the penalty */
@@ -155,11 +188,11 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   memcpy(m.hull, p->member[0].lib->hull, sizeof m.hull);
   if (!h->is_ready)
     return MILL_ERROR(MILL_ERR_INTERNAL, "the slots hold no star that can be evaluated");
-  mill_eval *next = eval;
+  mill_evaluation *next = eval;
   for (int first = 0, n_asked; first < n_point; first += n_asked) {
     const int fixes = fix_error && first == 0;
     /* the other written members belong to the star */
-    const int most = request == MILL_REQ_FINAL || fixes ? 1 : h->n_view;
+    const int most = request == MILL_REQ_MODELS || fixes ? 1 : h->n_view;
     const double *at = theta + (size_t)first * (size_t)m.n_par;
     int n = 0;
     for (n_asked = 0; n < most && first + n_asked < n_point; n_asked += h->n_shared[n++])
@@ -167,7 +200,9 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
           n_alike(p, request, n_point - first - n_asked, at + (size_t)n_asked * (size_t)m.n_par);
     p->slots.host.fix_error = fixes;
     MILL_CHECK(ask_views(p, request, n, at));
-    next = take_answers(h, n, next);
+    for (int i = 0; i < n; i++)
+      for (int k = 0; k < h->n_shared[i]; k++)
+        take_answer(&m, view_of(p, i, k), next++);
   }
   for (int i = 0; i < n_point; i++)
     penalty[i] = mill_penalty(&m, &p->slots.host, theta + (size_t)i * (size_t)m.n_par);
@@ -198,7 +233,7 @@ int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, dou
 }
 
 int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_eval *eval, mill_fit_result *prepared)
+                           const double *theta, mill_evaluation *eval, mill_fit_result *prepared)
 {
   int err = MILL_OK;
   double *penalty = NULL;

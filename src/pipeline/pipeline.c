@@ -99,6 +99,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
   if (!p)
     return;
   mill_slots_clear(&p->slots);
+  mill_held_clear(&p->held);
   for (int k = 0; k < p->n_lib; k++) {
     mill_member *m = &p->member[k];
     mill_waveset_cache_destroy(m->waveset);
@@ -110,7 +111,6 @@ void mill_pipeline_destroy(mill_pipeline *p)
   }
   for (int i = 0; i < p->all.n_slot && p->contest; i++)
     mill_contest_clear(&p->contest[i]);
-  mill_held_clear(&p->held);
   pthread_mutex_destroy(&p->mutex);
   MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->contest, p->posterior, p);
 }

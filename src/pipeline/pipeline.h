@@ -76,18 +76,25 @@ int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *se
 int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
 void mill_pipeline_drop(mill_pipeline *pipeline);
 
+/** Likelihood of a star at a point, and what a question for more has answered. */
+typedef struct mill_evaluation {
+  double f, grad[MILL_MAX_PAR], hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< as in mill_eval */
+  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM]; /**< of models, and of a constant template */
+  double negative; /**< squared significance of negative model pixels */
+} mill_evaluation;
+
 /** Evaluate the held star.
  *
- *  request              MILL_REQ_VALUE, _JACOBIAN or _FINAL
- *  fix_error            1, with _JACOBIAN: fixes the model error at the first point
+ *  request              MILL_REQ_VALUES, _TANGENTS or _MODELS
+ *  fix_error            1, with _TANGENTS: fixes the model error at the first point
  *  theta [n_point][n_par]  in   as of the fit: VRAD, VSINI, labels, velocity offsets
  *  eval [n_point]          out  f, gradient and curvature without hull penalty and priors
  *  penalty [n_point]       out  these
  */
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
-                      const double *theta, mill_eval *eval, double *penalty);
+                      const double *theta, mill_evaluation *eval, double *penalty);
 
-/** Fetch the models of the held star's last MILL_REQ_FINAL, of a pipeline that was created with
+/** Fetch the models of the held star's last MILL_REQ_MODELS, of a pipeline that was created with
  *  want_models; then give that of a segment, which lasts until the next call that fetches any. */
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
@@ -98,7 +105,7 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
 
 /** Evaluate a star at given points instead of fitting it, for tests and checks.
  *
- *  request        MILL_REQ_VALUE, _JACOBIAN or _FINAL
+ *  request        MILL_REQ_VALUES, _TANGENTS or _MODELS
  *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
  *  eval [n_point]                out  f with hull penalty and priors; gradient and
  *                                     curvature without them
@@ -106,7 +113,7 @@ int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *the
  *                                     eval is untouched unless NOT_DONE
  *  Not while mill_pipeline_run is under way. */
 int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_eval *eval, mill_fit_result *prepared);
+                           const double *theta, mill_evaluation *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows leave in the order in which they finish.  Source and sink are
  *  called by any of the pipeline's threads, one at a time.  With posteriors a wish to stop

@@ -9,19 +9,26 @@
 #include "src/pipeline/pipeline.h"
 #include "src/pipeline/several.h"
 
-/** Bytes uploaded to a view with a point: the members of a slot before its answer. */
-#define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
+/** Bytes uploaded to a view with a point: the question of a slot. */
+#define VIEW_HEAD_BYTES offsetof(mill_slot, is_held)
 
 /** The held star in the first slot, and copies of its slot. */
 typedef struct mill_held {
   mill_star star;
-  int is_there, is_ready; /**< it is loaded; it can be evaluated */
-  int n_view, n_copied;   /**< number of copies, and of those made for this star */
-  mill_slot **view;       /**< [n_view] memory of the backend */
-  char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
-  mill_upload *piece;     /**< [n_view] */
-  mill_eval *eval;        /**< [n_view] */
-  int *n_shared;          /**< [n_view] points that it answers, alike but for their velocity */
+  int is_there, is_ready;    /**< it is loaded; it can be evaluated */
+  int n_view, n_copied;      /**< number of copies, and of those made */
+  size_t n_vel, n_answer;    /**< numbers of a view's velocities and answers */
+  mill_device_memory memory; /**< of the next four */
+  size_t memory_bytes;
+  mill_slot **view; /**< [n_view] */
+  double *d_vel, *d_answer;
+  mill_segment *d_segment; /**< of the first slot, in the backend's memory */
+  mill_segment *segment;   /**< the same here */
+  double *vel, *answer;    /**< [n_view][n_vel], [n_view][n_answer] here */
+  char *head;              /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
+  mill_upload *piece;      /**< [n_view + 1] */
+  int *n_shared;           /**< [n_view] points that it answers, alike but for their velocity */
+  size_t cap_view, cap_segment, cap_vel, cap_answer, cap_head, cap_piece, cap_shared;
 } mill_held;
 
 /** A device that fits with one library. */

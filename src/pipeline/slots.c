@@ -249,6 +249,8 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
   count[MILL_COUNT_KEPT] = (size_t)m->n_arm * (size_t)m->max_pix_pad *
                            (m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
   count[MILL_COUNT_EPOCH] = (size_t)star->n_epoch;
+  count[MILL_COUNT_VELOCITY] = (size_t)star->n_segment * MILL_N_PROFILE;
+  count[MILL_COUNT_ANSWER] = (size_t)star->n_segment * (size_t)mill_answer_pitch(m);
   count_posterior(m, count);
   const int n_slot_array = mill_slot_arrays(&array);
   mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,

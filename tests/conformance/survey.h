@@ -16,7 +16,7 @@ static int n_few = N_STAR;
 /** The same requests at the same points; derivatives in units of what they tell. */
 static inline void compare_answers(int precision, double tolerance)
 {
-  static const int request[] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL};
+  static const int request[] = {MILL_REQ_VALUES, MILL_REQ_TANGENTS, MILL_REQ_MODELS};
   data.set.precision = precision;
   mill_pipeline *on_cpu = pipeline(mill_backend_cpu(NULL), 1);
   mill_pipeline *on_tested = pipeline(tested, 1);
@@ -24,7 +24,7 @@ static inline void compare_answers(int precision, double tolerance)
   for (int i = 0; i < n_fit; i++)
     for (int r = 0; r < 3; r++) {
       double theta[2][N_PAR];
-      mill_eval a[2], b[2];
+      mill_evaluation a[2], b[2];
       mill_fit_result prepared_a, prepared_b;
       memset(a, 0, sizeof a);
       memset(b, 0, sizeof b);
@@ -107,7 +107,7 @@ static inline void compare_kept(int precision)
   mill_pipeline *p = pipeline(tested, 1);
   for (int i = 0; i < N_KEPT_STAR; i++) {
     double theta[N_POINT][N_PAR];
-    mill_eval in_turn[N_POINT], alone;
+    mill_evaluation in_turn[N_POINT], alone;
     mill_fit_result prepared;
     for (int k = 0; k < N_POINT; k++)
       memcpy(theta[k], data.truth[i], sizeof theta[k]);
@@ -115,11 +115,11 @@ static inline void compare_kept(int precision)
     theta[2][3] += 1e-9; /* a label that differs in its last digits */
     theta[3][1] = theta[4][1] = 60.0;
     theta[4][0] -= 20.0; /* the last point is the first one again */
-    made_check(mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_FINAL, N_POINT, theta[0], in_turn,
+    made_check(mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, N_POINT, theta[0], in_turn,
                                       &prepared));
     for (int k = 0; k < N_POINT; k++) {
-      made_check(
-          mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_FINAL, 1, theta[k], &alone, &prepared));
+      made_check(mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, 1, theta[k], &alone,
+                                        &prepared));
       assert_memory_equal(&in_turn[k], &alone, sizeof alone);
       assert_true(k == 0 || memcmp(&in_turn[k], &in_turn[k - 1], sizeof alone) != 0);
     }
@@ -211,14 +211,14 @@ MILL_TEST(a_fit_ends_with_the_template_of_its_solution)
     const mill_fit_result *row = &by_batch.result[i];
     double theta[N_PAR] = {row->vrad_km_s, row->vsini_km_s};
     mill_fit_result prepared;
-    mill_eval eval;
+    mill_evaluation eval;
     if (row->status != MILL_STATUS_FITTED)
       continue;
     n_fitted++;
     for (int l = 0; l < N_LABEL; l++)
       theta[MILL_PAR_LABEL0 + l] = row->label[l];
     made_check(
-        mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_FINAL, 1, theta, &eval, &prepared));
+        mill_pipeline_evaluate(p, &data.star[i], MILL_REQ_MODELS, 1, theta, &eval, &prepared));
     for (int k = 0; k < N_ARM; k++)
       if (row->n_pix[k] > 0)
         assert_memory_equal(&eval.chisq[k], &row->chisq[k], sizeof eval.chisq[k]);

@@ -47,7 +47,7 @@ static int n_par(void)
   return fx.lib.n_label + 2 + (fx.set.velocity_offsets ? fx.lib.n_arm - 1 : 0);
 }
 
-static void evaluate(int request, int n, const double *theta, mill_eval *eval)
+static void evaluate(int request, int n, const double *theta, mill_evaluation *eval)
 {
   mill_fit_result prepared;
   made_check(mill_pipeline_evaluate(fx.pipeline, &fx.raw, request, n, theta, eval, &prepared));
@@ -56,8 +56,8 @@ static void evaluate(int request, int n, const double *theta, mill_eval *eval)
 
 static double value(const double *theta)
 {
-  mill_eval eval;
-  evaluate(MILL_REQ_VALUE, 1, theta, &eval);
+  mill_evaluation eval;
+  evaluate(MILL_REQ_VALUES, 1, theta, &eval);
   return eval.f;
 }
 
@@ -76,9 +76,9 @@ static void compare_value(void)
       theta[1] = 0;
     made_evaluate(&fx.lib, &fx.set, &fx.star, theta, &expected);
     expected.f += made_penalty(&fx.lib, &fx.set, &fx.star, theta);
-    mill_eval final, jacobian;
-    evaluate(MILL_REQ_FINAL, 1, theta, &final);
-    evaluate(MILL_REQ_JACOBIAN, 1, theta, &jacobian);
+    mill_evaluation final, jacobian;
+    evaluate(MILL_REQ_MODELS, 1, theta, &final);
+    evaluate(MILL_REQ_TANGENTS, 1, theta, &jacobian);
     /* flux / sigma and 1 / sigma are float32: at S/N 40 each puts a pixel's residual off
      * by 1.1e-6 rms (a spacing of 3.8e-6 over sqrt 12), and F by twice the sum of residual
      * times that; the position within a grid interval, float32 too, adds a tenth.  Four
@@ -165,7 +165,7 @@ static void compare_gradient(int at_zero)
   const int np = n_par();
   for (int trial = 0; trial < 3; trial++) {
     double theta[MAX_PAR];
-    mill_eval eval;
+    mill_evaluation eval;
     memcpy(theta, fx.truth, sizeof theta);
     if (trial > 0)
       made_theta(&fx.lib, 0.8, 200, 120, &fx.random, theta);
@@ -173,7 +173,7 @@ static void compare_gradient(int at_zero)
       theta[1] = 0;
     else if (theta[1] < 10)
       theta[1] += 15;
-    evaluate(MILL_REQ_JACOBIAN, 1, theta, &eval);
+    evaluate(MILL_REQ_TANGENTS, 1, theta, &eval);
     for (int j = 0; j < np; j++) {
       const double sigma = 1 / sqrt(eval.hess[j * np + j]);
       /* F in units of one standard deviation; the linear kernel has corners where v sin i
@@ -266,9 +266,9 @@ static void compare_curvature(int kind, int offsets)
       with_offsets();
     open_pipeline();
     const int np = n_par(), nk = fx.set.n_cont;
-    mill_eval eval;
+    mill_evaluation eval;
     double hess[MAX_PAR * MAX_PAR] = {0};
-    evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &eval);
+    evaluate(MILL_REQ_TANGENTS, 1, fx.truth, &eval);
     for (int i = 0; i < fx.star.n_segment; i++) {
       const made_segment *s = &fx.star.segment[i];
       static ref_prepared prepared;
@@ -334,12 +334,12 @@ static void compare_precisions(int kind)
   begin_with(kind, 4, 2, 1, 60);
   open_pipeline();
   const int np = fx.lib.n_label + 2;
-  mill_eval wide, narrow;
-  evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &wide);
+  mill_evaluation wide, narrow;
+  evaluate(MILL_REQ_TANGENTS, 1, fx.truth, &wide);
   close_pipeline();
   fx.set.precision = MILL_FLOAT32;
   open_pipeline();
-  evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &narrow);
+  evaluate(MILL_REQ_TANGENTS, 1, fx.truth, &narrow);
   /* asked: noise in -2 ln L at most 1e-3 near the optimum */
   assert_close(narrow.f, wide.f, 1e-3);
   for (int j = 0; j < np; j++) {

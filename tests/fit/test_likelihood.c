@@ -147,14 +147,14 @@ static void evaluate(const mill_library *lib, const char *coadd, int rotation, i
     n_pix += desi_rows_of(&rows, 0, a)->n_pix;
   for (int i = 0; i < n; i++) {
     mill_raw_segment segment[3];
-    mill_eval eval;
+    mill_evaluation eval;
     mill_fit_result prepared;
     for (int a = 0; a < 3; a++) {
       segment[a] = *desi_rows_of(&rows, point[i].row, a);
       segment[a].exposure = 0;
     }
     const mill_star star = {.row = point[i].row, .n_segment = 3, .segment = segment};
-    must(mill_pipeline_evaluate(pipeline, &star, MILL_REQ_FINAL, 1, point[i].theta, &eval,
+    must(mill_pipeline_evaluate(pipeline, &star, MILL_REQ_MODELS, 1, point[i].theta, &eval,
                                 &prepared));
     assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);
     double mapped[4];

@@ -42,7 +42,7 @@ static double through_the_change(double x)
   return 0.05 + 1.6 * x;
 }
 
-static void evaluate(made_star *s, const double *theta, int request, mill_eval *eval,
+static void evaluate(made_star *s, const double *theta, int request, mill_evaluation *eval,
                      mill_fit_result *prepared)
 {
   mill_pipeline *pipeline = NULL;
@@ -108,13 +108,13 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
   mask_ends(&star[0]);
   matrix_for_sigma(&star[0], &with_matrix);
   for (int trial = 0; trial < 4; trial++) {
-    mill_eval a, b;
+    mill_evaluation a, b;
     mill_fit_result ra, rb;
     double theta[N_PAR];
     made_theta(&lib, 0.5, 150, 60, &random, theta);
     const double *at = trial == 0 ? truth[0] : theta;
-    evaluate(&star[0], at, MILL_REQ_JACOBIAN, &a, &ra);
-    evaluate(&with_matrix, at, MILL_REQ_JACOBIAN, &b, &rb);
+    evaluate(&star[0], at, MILL_REQ_TANGENTS, &a, &ra);
+    evaluate(&with_matrix, at, MILL_REQ_TANGENTS, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
     /* a part of the sigma acts on the grid, where it is more exact than the matrix: that is
      * 1e-4 of the templates' curvature, and 1e-3 in F at residuals of one sigma */
@@ -137,14 +137,14 @@ static void check_noise_free(double step_aa, double (*lack)(double x), double ch
   made_theta(&lib, 0.5, 150, 0, &random, truth[0]);
   made_star_fill(&lib, truth[0], 100, 0, &random, &star[0]);
   mask_ends(&star[0]);
-  mill_eval with, without;
+  mill_evaluation with, without;
   mill_fit_result prepared;
-  evaluate(&star[0], truth[0], MILL_REQ_FINAL, &with, &prepared);
+  evaluate(&star[0], truth[0], MILL_REQ_MODELS, &with, &prepared);
   const double n = (double)prepared.n_pix_tot;
   made_star plain = star[0];
   for (int i = 0; i < plain.n_segment; i++)
     plain.segment[i].with_sigma = 0;
-  evaluate(&plain, truth[0], MILL_REQ_FINAL, &without, &prepared);
+  evaluate(&plain, truth[0], MILL_REQ_MODELS, &without, &prepared);
   const double a = (with.chisq[0] + with.chisq[1]) / n;
   const double b = (without.chisq[0] + without.chisq[1]) / n;
   printf("chi-square a pixel at S/N 100: %.2g with, %.2g without the line-spread function\n", a, b);

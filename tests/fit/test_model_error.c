@@ -26,15 +26,15 @@ static void begin(int n_component, int n_exposure, int with_matrix)
 }
 
 /** The Jacobian at theta, of a model error that was fixed at place. */
-static void jacobian(const double *theta, mill_eval *eval)
+static void jacobian(const double *theta, mill_evaluation *eval)
 {
-  mill_eval both[2];
+  mill_evaluation both[2];
   mill_fit_result prepared;
   double point[2 * N_PAR];
   memcpy(point, place, N_PAR * sizeof *point);
   memcpy(point + N_PAR, theta, N_PAR * sizeof *point);
   made_check(
-      mill_pipeline_evaluate(fx.pipeline, &fx.raw, MILL_REQ_JACOBIAN, 2, point, both, &prepared));
+      mill_pipeline_evaluate(fx.pipeline, &fx.raw, MILL_REQ_TANGENTS, 2, point, both, &prepared));
   *eval = both[1];
 }
 
@@ -211,7 +211,7 @@ static void compare_dense(const double *theta, double f_error, double hess_error
   enum { NP = N_PAR };
   static double left[MADE_MAX_PIX * MADE_MAX_PIX];
   double f = 0, hess[NP * NP] = {0};
-  mill_eval eval;
+  mill_evaluation eval;
   jacobian(theta, &eval);
   for (int i = 0; i < fx.star.n_segment; i++) {
     const made_segment *s = &fx.star.segment[i];
@@ -298,7 +298,7 @@ MILL_TEST(width_of_the_line_spread_function)
 
 static double value(const double *theta)
 {
-  mill_eval eval;
+  mill_evaluation eval;
   jacobian(theta, &eval);
   return eval.f;
 }
@@ -307,7 +307,7 @@ MILL_TEST(gradient_matches_differences)
 {
   for (int likelihood = 0; likelihood < 2; likelihood++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-      mill_eval eval;
+      mill_evaluation eval;
       begin(with_matrix ? 8 : 3, 2 - likelihood, with_matrix);
       fx.set.likelihood = likelihood;
       open_pipeline();

@@ -56,20 +56,17 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
 
 /** Rows of a pair from those of a star in work->smooth: the template of both, the star's
  *  derivatives, its companion's, and the derivative by ln of the ratio of the second star's flux to
- *  the first one's, which is the second star's template.  Where the pair stores, the star's rows are
- *  kept instead. */
-MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, mill_segment *s,
-                                        const mill_workspace *work, mill_pair *pair)
+ *  the first one's, which is the second star's template.
+ *
+ *  flux [2]  out  sums over good pixels of the star's template and of its companion's */
+MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
+                                        const mill_workspace *work, double *flux)
 {
-  if (pair->store) {
-    mill_block_keep_rows(b, m, s, work);
-    return;
-  }
   const mill_real unit = (mill_real)mill_pair_unit(m, s, work);
   const int n = s->n_pix, nd = m->n_deriv, from = mill_row_pitch(n), pitch = m->max_seg_pix;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   mill_real *row = (mill_real *)work->smooth;
-  double flux[2] = {0.0, 0.0};
+  double part[2] = {0.0, 0.0};
   MILL_FOR(b, i, mill_row_pitch(n))
   {
     const int in = i < n;
@@ -78,16 +75,16 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, mill
     for (int j = 1; j <= nd; j++)
       row[(ptrdiff_t)(nd + j) * pitch + i] =
           in ? unit * (mill_real)s->pair[(ptrdiff_t)j * from + i] : 0;
-    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = pair->star == 1 ? own : other;
+    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = s->paired == 2 ? own : other;
     row[i] += other;
-    flux[0] += in && s->good[i] ? (double)own : 0.0;
-    flux[1] += in && s->good[i] ? (double)other : 0.0;
+    part[0] += in && s->good[i] ? (double)own : 0.0;
+    part[1] += in && s->good[i] ? (double)other : 0.0;
   }
-  mill_block_sum_n(b, flux, 2, flux);
+  mill_block_sum_n(b, part, 2, part);
   MILL_SERIAL(b)
   {
-    pair->flux[s->arm][0] += flux[0];
-    pair->flux[s->arm][1] += flux[1];
+    flux[0] = part[0];
+    flux[1] = part[1];
   }
   MILL_BARRIER(b);
 }

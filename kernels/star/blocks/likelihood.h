@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The likelihood of a segment and its derivatives, and the answer to a slot's request in one arm.
+/** The likelihood of a segment and its derivatives, and the answer to a slot's question in one arm.
  *
  *  Sums of products over pixels are a backend's (kernels/math/primitives.h).
  */
@@ -7,7 +7,6 @@
 #define MILL_LIKELIHOOD_H
 
 #include "kernels/math/primitives.h"
-#include "kernels/star/arm_velocity.h"
 #include "kernels/star/blocks/companion.h"
 #include "kernels/star/blocks/model_error.h"
 #include "kernels/star/blocks/template.h"
@@ -94,139 +93,48 @@ MILL_HD_INLINE double mill_row_curvature(int q, int nk, const double *sums, cons
   return h;
 }
 
-/** Gradient and curvature of a segment from the sums of mill_jacobian_sums over n_row rows, of which
- *  the first are its own, added to eval. */
-MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_model *m, const mill_segment *s,
-                                        int n_row, const mill_workspace *work, mill_eval *eval)
+/** Gradient and curvature of a segment of finite F by n_row parameters from the sums of
+ *  mill_jacobian_sums; zeros where F is not finite.
+ *
+ *  to [n_row + n_row (n_row + 1) / 2]  out  as mill_slot.answer has them */
+MILL_BLOCK_FN void mill_block_curvature(mill_block *b, const mill_segment *s, int n_row,
+                                        int is_finite, const mill_workspace *work, double *to)
 {
-  const int nk = s->ws->n_cont, np = m->n_deriv, q = s->n_error;
-  const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
+  const int nk = s->ws->n_cont, q = s->n_error;
   const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
-  const double *sums = work->sums;
-  double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
-  mill_block_whiten_rows(b, nk, q, 0, np, work, solve);
-  MILL_FOR(b, j, np)
-  {
-    eval->grad[j] += 2.0 * sums[n_pair + j];
-    if (j == MILL_PAR_VRAD && offset >= 0)
-      eval->grad[offset] += 2.0 * sums[n_pair + j];
-  }
+  double *solve = work->solve + MILL_MAX_CONT; /* [n_row][nk]: L^-1 S^T V */
+  if (is_finite)
+    mill_block_whiten_rows(b, nk, q, n_row, work, solve);
   MILL_BARRIER(b);
-  MILL_FOR(b, j, np)
+  MILL_FOR(b, j, n_row)
   {
-    for (int l = 0; l <= j; l++) {
-      const double h = mill_row_curvature(q, nk, sums, solve, j, l);
-      eval->hess[j * m->n_par + l] += h;
-      if (l != j)
-        eval->hess[l * m->n_par + j] += h;
-      if (l == MILL_PAR_VRAD && offset >= 0) {
-        eval->hess[j * m->n_par + offset] += h;
-        eval->hess[offset * m->n_par + j] += h;
-        if (j == MILL_PAR_VRAD)
-          eval->hess[offset * m->n_par + offset] += h;
-      }
-    }
+    double *row = to + n_row + j * (j + 1) / 2;
+    to[j] = is_finite ? 2.0 * work->sums[n_pair + j] : 0.0;
+    for (int l = 0; l <= j; l++)
+      row[l] = is_finite ? mill_row_curvature(q, nk, work->sums, solve, j, l) : 0.0;
   }
   MILL_BARRIER(b);
 }
 
-/** Add h of a companion's row k with row l, its own or from n_deriv on the companion's, to those of the
- *  arm's offset of the star's velocity, and of the companion's, k_offset. */
-MILL_HD static inline void mill_pair_add_offset(const mill_model *m, int offset, int k_offset,
-                                                int k, int l, double h, mill_pair *pair)
-{
-  const int nd = m->n_deriv;
-  if (l == MILL_PAR_VRAD)
-    pair->cross[k * MILL_MAX_PAR + offset] += h;
-  if (l == nd + MILL_PAR_VRAD) {
-    pair->own[k_offset * MILL_MAX_PAR + k] += h;
-    pair->own[k * MILL_MAX_PAR + k_offset] += h;
-  }
-  if (k != MILL_PAR_VRAD)
-    return;
-  if (l < nd)
-    pair->cross[k_offset * MILL_MAX_PAR + l] += h;
-  if (l == MILL_PAR_VRAD)
-    pair->cross[k_offset * MILL_MAX_PAR + offset] += h;
-  if (l == nd + MILL_PAR_VRAD)
-    pair->own[k_offset * MILL_MAX_PAR + k_offset] += h;
-}
-
-/** The same for the rows after its own, of a pair, added to pair: the companion's parameters, ln of the
- *  ratio in the segment's arm, and the arm's offset of the companion's velocity. */
-MILL_BLOCK_FN void mill_block_pair_curvature(mill_block *b, const mill_model *m,
-                                             const mill_segment *s, int n_row,
-                                             const mill_workspace *work, mill_pair *pair)
-{
-  const int nk = s->ws->n_cont, nd = m->n_deriv, q = s->n_error;
-  const int origin = mill_gram_at(q + nk, 0), n_pair = mill_gram_at(q + nk + n_row, 0) - origin;
-  const int offset = mill_par_offset(m, s->arm), k_offset = mill_pair_offset(m, s->arm);
-  const double *sums = work->sums;
-  double *solve = work->solve + MILL_MAX_CONT;
-  mill_block_whiten_rows(b, nk, q, nd, n_row, work, solve);
-  MILL_FOR(b, i, n_row - nd)
-  {
-    const int j = nd + i, k = i < nd ? i : nd + s->arm;
-    pair->grad[k] += 2.0 * sums[n_pair + j];
-    if (k == MILL_PAR_VRAD && offset >= 0)
-      pair->grad[k_offset] += 2.0 * sums[n_pair + j];
-  }
-  MILL_BARRIER(b);
-  MILL_FOR(b, i, n_row - nd)
-  {
-    const int j = nd + i, k = i < nd ? i : nd + s->arm;
-    for (int l = 0; l <= j; l++) {
-      const double h = mill_row_curvature(q, nk, sums, solve, j, l);
-      const int r = l - nd < nd ? l - nd : nd + s->arm;
-      if (l < nd)
-        pair->cross[k * MILL_MAX_PAR + l] += h;
-      else
-        pair->own[k * MILL_MAX_PAR + r] += h;
-      if (l >= nd && l != j)
-        pair->own[r * MILL_MAX_PAR + k] += h;
-      if (offset >= 0)
-        mill_pair_add_offset(m, offset, k_offset, k, l, h, pair);
-    }
-  }
-  MILL_BARRIER(b);
-}
-
-/** Moments of the velocities (enum mill_moment) of what has been added to eval and pair since a call
- *  with sign -1, by one with 1. */
-MILL_HD static inline void mill_pair_moments(double sign, const mill_eval *eval,
-                                             const mill_pair *pair, double *moment)
-{
-  const double keep = sign > 0.0 ? 1.0 : 0.0;
-  moment[MILL_MOMENT_OWN] = keep * moment[MILL_MOMENT_OWN] + sign * eval->grad[MILL_PAR_VRAD];
-  moment[MILL_MOMENT_OTHER] = keep * moment[MILL_MOMENT_OTHER] + sign * pair->grad[MILL_PAR_VRAD];
-  moment[MILL_MOMENT_OWN2] = keep * moment[MILL_MOMENT_OWN2] + sign * eval->hess[MILL_PAR_VRAD];
-  moment[MILL_MOMENT_OTHER2] = keep * moment[MILL_MOMENT_OTHER2] + sign * pair->own[MILL_PAR_VRAD];
-  moment[MILL_MOMENT_BOTH] = keep * moment[MILL_MOMENT_BOTH] + sign * pair->cross[MILL_PAR_VRAD];
-}
-
-/** F, gradient and curvature of one segment from its mill_sharp_rows, added to eval.
+/** F, gradient and curvature of one segment from its mill_sharp_rows.
  *
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
- *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
- *  a star with n_share segments of this arm.  pair: NULL: the segment is not paired; where it stores,
- *  the rows are kept for the companion, and that is all. */
+ *  gradient only.  Model error as in mill_block_project.
+ *
+ *  n_share  >= 1: it is fixed here first, for a star with n_share segments of this arm
+ *  answer   out, as mill_slot.answer has it */
 MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_segment *s,
-                                       int n_share, mill_workspace *work, mill_eval *eval,
-                                       mill_pair *pair)
+                                       int n_share, mill_workspace *work, double *answer)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int nk = s->ws->n_cont, pitch = m->max_seg_pix;
-  const int np = mill_is_paired(s) ? 2 * m->n_deriv + 1 : m->n_deriv;
+  const int is_pair = mill_is_paired(s), n_row = mill_n_row(m, is_pair);
+  double *tangents = answer + MILL_ANSWER_TANGENTS;
   mill_real *smooth = (mill_real *)work->smooth;
 
-  mill_block_resolve(b, s, m->n_deriv + 1, pitch, mill_sharp_rows(s, work), smooth);
-  if (MILL_HAS_PAIRS && pair && (pair->store || s->paired)) {
-    mill_block_pair_rows(b, m, s, work, pair);
-    if (pair->store)
-      return;
-  }
+  if (is_pair)
+    mill_block_pair_rows(b, m, s, work, tangents + n_row + n_row * (n_row + 1) / 2);
   if (n_share > 0) {
     mill_block_release_error(b, s);
     if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),
@@ -234,31 +142,21 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
-  const double ln_scale = MILL_LN_SCALE(arm, work) + (mill_is_paired(s) ? s->own_ln_ratio : 0.0);
+  const double ln_scale = MILL_LN_SCALE(arm, work) + (is_pair ? s->own_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
+  const int is_finite = isfinite(f);
   MILL_SERIAL(b)
   {
-    eval->f += f;
-    if (mill_is_paired(s)) {
-      mill_pair_moments(-1.0, eval, pair, s->moment);
-      s->moment[MILL_MOMENT_F] = f;
-    }
+    answer[MILL_ANSWER_F] = f;
   }
   MILL_BARRIER(b);
-  if (!isfinite(f))
-    return;
-
-  const double *chol = work->normal, *with_s = work->error;
-  mill_block_solve_error(b, nk, s->n_error, chol, with_s, work->error + MILL_ERROR_SOLVED);
-  mill_jacobian_sums(b, m, s, np, smooth, MILL_LEVEL(arm, work), work);
-  mill_block_curvature(b, m, s, np, work, eval);
-  if (!mill_is_paired(s))
-    return;
-  mill_block_pair_curvature(b, m, s, np, work, pair);
-  MILL_SERIAL(b)
-  {
-    mill_pair_moments(1.0, eval, pair, s->moment);
+  if (is_finite) {
+    const double *chol = work->normal, *with_s = work->error;
+    mill_block_solve_error(b, s->ws->n_cont, s->n_error, chol, with_s,
+                           work->error + MILL_ERROR_SOLVED);
+    mill_jacobian_sums(b, m, s, n_row, smooth, MILL_LEVEL(arm, work), work);
   }
+  mill_block_curvature(b, s, n_row, is_finite, work, tangents);
 }
 
 /** Residuals of the good pixels for the coefficients and template at hand:
@@ -371,10 +269,9 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(const mill_segment *s)
   return data;
 }
 
-/** Model, true chi-squares and checks of one segment at the solution, added to
- *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
-MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
-                                      double vel_km_s, mill_workspace *work, mill_eval *eval)
+/** Model, true chi-squares and checks of one segment at a velocity into its answer. */
+MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
+                                    double vel_km_s, mill_workspace *work, double *answer)
 {
   const mill_real *smooth = (const mill_real *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
@@ -400,62 +297,18 @@ MILL_BLOCK_FN double mill_block_final(mill_block *b, const mill_model *m, const 
   const double noise = mill_block_noise(b, &data);
   MILL_SERIAL(b)
   {
-    eval->f += f;
-    eval->chisq[s->arm] += known;
-    eval->chisq_c[s->arm] += known_c;
-    eval->chisq_data += data_chisq;
-    eval->chisq_c_data += data_chisq_c;
-    eval->chisq_noise += noise;
-    eval->block_gain[s->arm] += gain;
-    eval->n_block[s->arm] += n_block;
-    eval->negative += negative;
-    if (largest > eval->max_resid2)
-      eval->max_resid2 = largest;
+    answer[MILL_ANSWER_F] = f;
+    answer[MILL_ANSWER_CHISQ] = known;
+    answer[MILL_ANSWER_CHISQ_C] = known_c;
+    answer[MILL_ANSWER_CHISQ_DATA] = data_chisq;
+    answer[MILL_ANSWER_CHISQ_C_DATA] = data_chisq_c;
+    answer[MILL_ANSWER_NOISE] = noise;
+    answer[MILL_ANSWER_GAIN] = gain;
+    answer[MILL_ANSWER_BLOCKS] = n_block;
+    answer[MILL_ANSWER_NEGATIVE] = negative;
+    answer[MILL_ANSWER_LARGEST] = largest;
   }
   MILL_BARRIER(b);
-  return f;
-}
-
-/** F of an arm's segments where the arm's velocity is vel_km_s. */
-MILL_BLOCK_FN double mill_block_arm_value(mill_block *b, const mill_model *m, const mill_slot *slot,
-                                          int i_arm, double vel_km_s, mill_workspace *work)
-{
-  double f = 0.0;
-  for (int i = 0; i < slot->n_segment; i++) {
-    const mill_segment *s = &slot->segment[i];
-    if (s->arm == i_arm && s->used)
-      f += mill_block_value(b, m, s, mill_shifted(m, s, vel_km_s), work);
-  }
-  return f;
-}
-
-/** Velocity of an arm alone, the other parameters as in theta: minima of parabolas through three
- *  values of F in turn, f the one at the solution, where it is vel_km_s. */
-MILL_BLOCK_FN void mill_block_arm_velocity(mill_block *b, const mill_model *m, mill_slot *slot,
-                                           int i_arm, double vel_km_s, double f,
-                                           mill_workspace *work)
-{
-  mill_arm_velocity at;
-  mill_arm_velocity_begin(slot, vel_km_s, f, &at);
-  int has_moved = mill_arm_velocity_known(m, slot, i_arm, &at);
-  while (at.go) {
-    double value[3] = {at.f}; /* at v, v - step, v + step */
-    for (int k = !has_moved; k < 3 && at.go; k++) {
-      const double v = at.v + (k == 0 ? 0.0 : (k == 1 ? -at.step : at.step));
-      at.go = v >= m->set.min_vel_km_s && v <= m->set.max_vel_km_s;
-      if (at.go)
-        value[k] = mill_block_arm_value(b, m, slot, i_arm, v, work);
-    }
-    if (!at.go)
-      break;
-    at.f = value[0];
-    has_moved = mill_arm_velocity_digest(&at, value[1], value[2]);
-  }
-  MILL_SERIAL(b)
-  {
-    slot->eval.vrad_arm[i_arm] = at.found;
-    slot->eval.vrad_arm_err[i_arm] = at.err;
-  }
 }
 
 /** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
@@ -466,12 +319,11 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
                                            int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
   const int half = mill_block_rotation_kernel(b, m->set.rotation, arm, slot->theta[MILL_PAR_VSINI],
                                               1, slot->blur[i_arm], work);
   int n_used = 0, n_done = 0, n_seen = 0;
   for (int i = 0; i < slot->n_segment; i++) {
-    const int used = slot->segment[i].used && slot->segment[i].arm == i_arm;
+    const int used = slot->segment[i].arm == i_arm && mill_is_asked(slot, i);
     n_used += used;
     n_seen += used && slot->segment[i].n_good > 0;
   }
@@ -479,9 +331,9 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
   const int n_share = slot->fix_error ? (n_seen > 0 ? n_seen : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
-    if (s->arm != i_arm || !s->used)
+    if (s->arm != i_arm || !mill_is_asked(slot, i))
       continue;
-    const double v = mill_shifted(m, s, vel);
+    const double v = mill_velocities_of(slot, i)[0];
     mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, v, work->index, work->frac);
     const int done = n_used == 1 && mill_block_pixel_taps(b, m, s, v, half, work);
     for (int r = 0; r < 2 + m->n_label && !done; r++) {
@@ -491,48 +343,35 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
         mill_block_template_row(b, m, arm, r, half, work, rotated, bend);
       mill_block_pixel_row(b, m, s, v, r, rotated, bend, work);
     }
-    mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, &slot->eval, &slot->pair);
+    mill_block_resolve(b, s, m->n_deriv + 1, m->max_seg_pix, mill_sharp_rows(s, work),
+                       (mill_real *)work->smooth);
+    if (MILL_HAS_PAIRS && slot->keep_rows)
+      mill_block_keep_rows(b, m, s, work);
+    else
+      mill_block_jacobian(b, m, s, s->own_d ? n_share : 0, work, mill_answer_of(m, slot, i));
     n_done++;
   }
 }
 
-/** F of a segment at the velocities of the profile, added to slot->eval. */
-MILL_BLOCK_FN void mill_block_profile(mill_block *b, const mill_model *m, mill_slot *slot,
-                                      const mill_segment *s, mill_workspace *work)
+/** F of a segment at the velocities that it is asked for. */
+MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                     int i_segment, mill_workspace *work)
 {
-  mill_team team;
-  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
-  for (int i = team.first; i < MILL_N_PROFILE; i += team.step) {
-    const double v = slot->profile.vel[i];
-    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
-      continue;
-    const double at = mill_shifted(m, s, mill_arm_vrad(m, slot, s->arm, v));
-    const double f = mill_block_value(&team.block, m, s, at, team.work);
-    MILL_SERIAL(&team.block)
-    {
-      slot->eval.profile[i] += f;
-      if (i < MILL_N_PROFILE_FEW)
-        slot->eval.profile_arm[s->arm][i] += f;
-    }
-  }
-}
-
-/** F of a segment at the velocities that its epoch asks for, added to them; vel_km_s is the arm's
- *  where the star's is that of theta.  Without model error, which all epochs have in common. */
-MILL_BLOCK_FN void mill_block_epoch(mill_block *b, const mill_model *m, const mill_slot *slot,
-                                    const mill_segment *s, double vel_km_s, mill_workspace *work)
-{
-  mill_epoch *e = &slot->epoch[s->epoch];
+  const mill_segment *s = &slot->segment[i_segment];
   const mill_segment data = mill_segment_of_data(s);
+  const double *vel = mill_velocities_of(slot, i_segment);
+  double *f = mill_answer_of(m, slot, i_segment) + MILL_ANSWER_F;
   mill_team team;
-  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
-  for (int i = team.first; i < e->n; i += team.step) {
-    const double v = vel_km_s + e->first + i * e->step - slot->theta[MILL_PAR_VRAD];
-    const double f =
-        mill_block_value(&team.block, m, &data, mill_within_velocities(m, v), team.work);
+  mill_block_team(b, slot->n_vel, s, (size_t)m->max_seg_pix * sizeof(mill_real), work, &team);
+  for (int i = team.first; i < slot->n_vel; i += team.step) {
+    const double v = vel[i];
+    if (v != v)
+      continue;
+    const double value =
+        mill_block_value(&team.block, m, slot->data_only ? &data : s, v, team.work);
     MILL_SERIAL(&team.block)
     {
-      e->f[i] += f;
+      f[i] = value;
     }
   }
 }
@@ -589,44 +428,30 @@ MILL_BLOCK_FN void mill_block_take_stored(mill_block *b, const mill_model *m, in
   MILL_BARRIER(b);
 }
 
-/** Answer a slot's request as far as one arm is concerned.
+/** Answer a slot's question as far as one arm is concerned.
  *
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
- *  label for a Jacobian; none where mill_template_there).  Adds to slot->eval. */
+ *  label for tangents; none where mill_template_there). */
 MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot *slot, int i_arm,
                                   mill_workspace *work)
 {
-  if (slot->request == MILL_REQ_JACOBIAN) {
+  if (slot->request == MILL_REQ_TANGENTS) {
     if (slot->stored > 0)
       mill_block_take_stored(b, m, i_arm, slot->stored - 1, work);
     mill_block_flux(b, &m->arm[i_arm], work->mean[0], (mill_real *)work->grid);
     mill_block_arm_jacobian(b, m, slot, i_arm, work);
     return;
   }
-  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
   mill_block_template(b, m, slot, i_arm, work);
-  double f_arm = 0.0;
-  for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
-    const mill_segment *s = &slot->segment[i_seg];
-    if (s->arm != i_arm || !s->used)
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->arm != i_arm || !mill_is_asked(slot, i))
       continue;
-    if (slot->request == MILL_REQ_FINAL) {
-      f_arm += mill_block_final(b, m, s, mill_shifted(m, s, vel), work, &slot->eval);
-    } else if (slot->request == MILL_REQ_EPOCHS) {
-      mill_block_epoch(b, m, slot, s, vel, work);
-    } else if (slot->request == MILL_REQ_VALUE) {
-      const double f = mill_block_value(b, m, s, mill_shifted(m, s, vel), work);
-      MILL_SERIAL(b)
-      {
-        slot->eval.f += f;
-      }
-      MILL_BARRIER(b);
-    } else {
-      mill_block_profile(b, m, slot, s, work);
-    }
+    if (slot->request == MILL_REQ_MODELS)
+      mill_block_final(b, m, s, mill_velocities_of(slot, i)[0], work, mill_answer_of(m, slot, i));
+    else
+      mill_block_values(b, m, slot, i, work);
   }
-  if (slot->request == MILL_REQ_FINAL)
-    mill_block_arm_velocity(b, m, slot, i_arm, vel, f_arm, work);
 }
 
 #endif

@@ -190,14 +190,14 @@ MILL_RESUMABLE(mill_descend)
   MILL_BEGIN;
   if (slot->simplex.done) { /* nelder-mead */
     do {
-      MILL_ASK(MILL_REQ_JACOBIAN);
+      MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));
     mill_simplex_begin(m, slot, 1);
     MILL_CALL(mill_simplex_run);
   }
   for (;;) {
     do {
-      MILL_ASK(MILL_REQ_JACOBIAN);
+      MILL_ASK(MILL_REQ_TANGENTS);
       slot->polish.outcome = mill_polish_digest(m, slot);
     } while (slot->polish.outcome == MILL_POLISH_GO);
     if (slot->polish.outcome != MILL_POLISH_MISLED &&

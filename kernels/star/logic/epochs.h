@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A velocity for each epoch of a star: the template of the joint solution, its minimum of F by
- *  parabolas through three values as for an arm alone (kernels/star/arm_velocity.h).
+/** A velocity for each epoch of a star: the template of the joint solution at its minimum of F, as of
+ *  an arm alone (kernels/star/logic/velocities.h).
  *
  *  Where the epochs differ the joint solution may lie between their minima, and its lines are too
  *  broad.  So a scan over many line widths begins the searches anew, then the labels are fitted
@@ -11,9 +11,9 @@
 #ifndef MILL_EPOCHS_H
 #define MILL_EPOCHS_H
 
-#include "kernels/star/arm_velocity.h"
 #include "kernels/star/logic/descend.h"
 #include "kernels/star/logic/profile.h"
+#include "kernels/star/logic/velocities.h"
 
 /** First step of a search, in errors of the epoch if all had the same weight. */
 #define MILL_EPOCH_STEP 2.0
@@ -66,7 +66,8 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
     mean->velocity = weight > 0.0 ? sum / weight : (double)NAN;
     mean->first = weight > 0.0 ? sum_first / weight : (double)NAN;
     for (int i = 0; i < slot->n_epoch; i++) {
-      const double v = slot->epoch[i].search.found, err = slot->epoch[i].search.err * err_scale;
+      const mill_curve *c = &slot->epoch[i].curve;
+      const double v = c->found, err = c->err * err_scale;
       const double w = 1.0 / (err * err + floor * floor), d = v - mean->velocity;
       if (!isfinite(v))
         continue;
@@ -74,7 +75,7 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
         mean->n++;
         weight += w;
         sum += w * v;
-        sum_first += w * slot->epoch[i].first;
+        sum_first += w * slot->epoch[i].was;
         mean->least = v < mean->least ? v : mean->least;
         mean->most = v > mean->most ? v : mean->most;
       } else {
@@ -88,42 +89,11 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
 /** Begin the search of an epoch at a velocity. */
 MILL_HD static inline void mill_epoch_search(const mill_slot *slot, double vel_km_s, mill_epoch *e)
 {
-  mill_arm_velocity_begin(slot, vel_km_s, 0.0, &e->search);
   const double step = MILL_EPOCH_STEP * slot->result.vrad_err_km_s * sqrt((double)slot->n_epoch);
-  if (step > e->search.step)
-    e->search.step = step < MILL_ARM_VEL_MOST ? step : MILL_ARM_VEL_MOST;
-  e->search.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
-}
-
-/** Ask for F of an epoch at n velocities; within the limits, or not at all. */
-MILL_HD static inline void mill_epoch_ask(const mill_model *m, mill_epoch *e, int n, double first,
-                                          double step)
-{
-  e->n = n;
-  e->first = first;
-  e->step = step;
-  for (int i = 0; i < n; i++)
-    e->f[i] = 0.0;
-  if (first >= m->set.min_vel_km_s && first + (n - 1) * step <= m->set.max_vel_km_s)
-    return;
-  e->n = e->search.go = 0;
-  e->result.flag |= MILL_EPOCH_LIMIT;
-}
-
-/** Velocities of the searches under way; 0: all have ended. */
-MILL_HD static inline int mill_epochs_request(const mill_model *m, mill_slot *slot)
-{
-  int n_asked = 0;
-  for (int i = 0; i < slot->n_epoch; i++) {
-    mill_epoch *e = &slot->epoch[i];
-    const double h = e->search.step;
-    e->n = 0;
-    if (e->search.go)
-      mill_epoch_ask(m, e, 3, e->search.v - h, h);
-    n_asked += e->n;
-  }
-  mill_go_to_best(m, slot);
-  return n_asked > 0;
+  mill_seek_begin(slot, vel_km_s, (double)NAN, &e->curve);
+  if (step > e->curve.step)
+    e->curve.step = step < MILL_SEARCH_MOST ? step : MILL_SEARCH_MOST;
+  e->curve.go = (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
 }
 
 /** S/N of the epochs, and which have no data. */
@@ -143,16 +113,15 @@ MILL_HD static inline void mill_epochs_data(mill_slot *slot)
   }
 }
 
-/** Begin the searches at the solution; 0: there are none. */
-MILL_HD_CALLED static inline int mill_epochs_begin(const mill_model *m, mill_slot *slot)
+/** Begin the searches at the solution. */
+MILL_HD_CALLED static inline void mill_epochs_begin(const mill_model *m, mill_slot *slot)
 {
   mill_epochs_data(slot);
+  mill_go_to_best(m, slot);
+  slot->of_epochs = 1;
   for (int i = 0; i < slot->n_epoch; i++)
-    mill_epoch_search(slot, slot->best.end[MILL_PAR_VRAD], &slot->epoch[i]);
-  for (int i = 0; i < slot->n_segment; i++)
-    slot->epoch[slot->segment[i].epoch].search.v =
-        slot->best.end[MILL_PAR_VRAD] + slot->segment[i].shift_km_s;
-  return mill_epochs_request(m, slot);
+    mill_epoch_search(slot, slot->best.end[MILL_PAR_VRAD] + slot->epoch[i].shift[0],
+                      &slot->epoch[i]);
 }
 
 /** Is a search so far from the star's velocity, or without an end, that its minimum may be a false
@@ -162,9 +131,9 @@ MILL_HD static inline int mill_epochs_doubt(const mill_slot *slot)
   int doubt = 0;
   for (int i = 0; i < slot->n_epoch; i++) {
     const mill_epoch *e = &slot->epoch[i];
-    const double d = e->search.found - slot->best.end[MILL_PAR_VRAD];
+    const double d = e->curve.found - slot->best.end[MILL_PAR_VRAD];
     doubt |=
-        !(fabs(d) <= MILL_EPOCH_FAR * e->search.err) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
+        !(fabs(d) <= MILL_EPOCH_FAR * e->curve.err) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0;
   }
   return doubt && slot->n_epoch > 1;
 }
@@ -178,7 +147,7 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return signal;
 }
 
-/** Ask for F of all epochs at even steps as wide as the star's lines: where these are Gaussian and
+/** Look at all epochs at even steps as wide as the star's lines: where these are Gaussian and
  *  of significance G^2, F is F0 + G^2 (1 - exp(-v^2 / 2 w^2)), and the error of v is 2^1/2 w / G. */
 MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot)
 {
@@ -189,34 +158,29 @@ MILL_HD static inline void mill_epochs_scan(const mill_model *m, mill_slot *slot
   double step = slot->result.vrad_err_km_s * sqrt(signal > 2.0 ? 0.5 * signal : 1.0);
   if (step > reach / (half + 1))
     step = reach / (half + 1);
-  for (int i = 0; i < slot->n_epoch; i++)
-    if ((slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0)
-      mill_epoch_ask(m, &slot->epoch[i], MILL_N_PROFILE, v - half * step, step);
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_curve *c = &slot->epoch[i].curve;
+    c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    c->centre = v;
+    c->f_centre = (double)NAN;
+    c->step = step;
+  }
 }
 
-/** Begin a search at the least of the scan's values. */
-MILL_HD static inline void mill_epoch_scanned(const mill_slot *slot, mill_epoch *e)
-{
-  int least = 0;
-  for (int i = 1; i < e->n; i++)
-    if (e->f[i] < e->f[least])
-      least = i;
-  e->result.flag &= ~MILL_EPOCH_LIMIT;
-  mill_epoch_search(slot, e->first + least * e->step, e);
-  e->search.step = 0.5 * e->step < MILL_ARM_VEL_MOST ? 0.5 * e->step : MILL_ARM_VEL_MOST;
-}
-
-/** Digest the values of the epochs. */
-MILL_HD_CALLED static inline void mill_epochs_digest(mill_slot *slot)
+/** Begin the searches at the least of the scans' values. */
+MILL_HD_CALLED static inline void mill_epochs_scanned(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
-    mill_epoch *e = &slot->epoch[i];
-    if (e->n == MILL_N_PROFILE) {
-      mill_epoch_scanned(slot, e);
-    } else if (e->n > 0) {
-      e->search.f = e->f[1];
-      (void)mill_arm_velocity_digest(&e->search, e->f[0], e->f[2]); /* F at v is asked anyway */
-    }
+    mill_curve *c = &slot->epoch[i].curve;
+    const double step = 0.5 * c->step;
+    int least = 0;
+    if (c->n == 0)
+      continue;
+    for (int k = 1; k < c->n; k++)
+      if (c->f[k] < c->f[least])
+        least = k;
+    mill_epoch_search(slot, mill_curve_velocity(c, least), &slot->epoch[i]);
+    c->step = step < MILL_SEARCH_MOST ? step : MILL_SEARCH_MOST;
   }
 }
 
@@ -225,19 +189,14 @@ MILL_HD_CALLED static inline void mill_epochs_digest(mill_slot *slot)
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
-  if (!mill_epochs_begin(m, slot))
-    MILL_RETURN;
-  do {
-    MILL_ASK(MILL_REQ_EPOCHS);
-    mill_epochs_digest(slot);
-  } while (mill_epochs_request(m, slot));
+  mill_epochs_begin(m, slot);
+  MILL_CALL(mill_seek_run);
   if (slot->epochs_shifted || !mill_epochs_doubt(slot))
     MILL_RETURN;
   mill_epochs_scan(m, slot);
-  do {
-    MILL_ASK(MILL_REQ_EPOCHS);
-    mill_epochs_digest(slot);
-  } while (mill_epochs_request(m, slot));
+  MILL_ASK_CURVES(MILL_OF_EPOCHS);
+  mill_epochs_scanned(slot);
+  MILL_CALL(mill_seek_run);
   MILL_END;
 }
 
@@ -249,14 +208,14 @@ MILL_HD_CALLED static inline int mill_epochs_shift(const mill_model *m, mill_slo
 {
   const int is_first = !slot->epochs_shifted;
   mill_epochs_mean mean;
-  for (int i = 0; i < slot->n_segment; i++)
-    slot->epoch[slot->segment[i].epoch].first = slot->segment[i].shift_km_s;
+  for (int i = 0; i < slot->n_epoch; i++)
+    slot->epoch[i].was = slot->epoch[i].shift[0];
   mill_epochs_average(m, slot, 1.0, &mean);
   if (mean.n == 0 || (is_first && !(mean.pval < MILL_EPOCH_PVAL)))
     return 0;
-  for (int i = 0; i < slot->n_segment; i++) {
-    const double v = slot->epoch[slot->segment[i].epoch].search.found;
-    slot->segment[i].shift_km_s = isfinite(v) ? v - mean.velocity : 0.0;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    const double v = slot->epoch[i].curve.found;
+    slot->epoch[i].shift[0] = isfinite(v) ? v - mean.velocity : 0.0;
   }
   if (is_first) {
     slot->best.end[MILL_PAR_VRAD] = mean.velocity;
@@ -298,10 +257,10 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   mill_epochs_average(m, slot, r->err_scale, &mean);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->result.vrad_km_s = e->search.found;
-    e->result.vrad_err_km_s = e->search.err * r->err_scale;
-    if (!isfinite(e->search.found) && e->result.flag == 0)
-      e->result.flag = MILL_EPOCH_NO_MINIMUM;
+    e->result.vrad_km_s = e->curve.found;
+    e->result.vrad_err_km_s = e->curve.err * r->err_scale;
+    if (!isfinite(e->curve.found) && e->result.flag == 0)
+      e->result.flag = mill_seek_is_within(m, &e->curve) ? MILL_EPOCH_NO_MINIMUM : MILL_EPOCH_LIMIT;
   }
   r->n_epoch = mean.n;
   r->vrad_chi2 = mean.n > 0 ? mean.chisq : (double)NAN;

@@ -66,7 +66,7 @@ MILL_HD static inline int mill_step_back(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** The row of the last evaluation; 0: a brief start has found a star, which is to have them all. */
+/** The row of the models; 0: a brief start has found a star, which is to have them all. */
 MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -107,8 +107,10 @@ MILL_RESUMABLE(mill_fit_star)
     }
     do {
       mill_go_to_best(m, slot);
-      MILL_ASK(MILL_REQ_FINAL);
+      MILL_ASK(MILL_REQ_MODELS);
     } while (mill_step_back(m, slot));
+    mill_arms_begin(m, slot);
+    MILL_CALL(mill_seek_run);
   } while (!mill_fit_row(m, slot));
   if (slot->result.status != MILL_STATUS_FITTED)
     MILL_RETURN;
@@ -119,8 +121,8 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** After the guess, and when the request has its answer in slot->eval: go on to the next request,
- *  or to the end of the star.  A star that is held answers its caller's requests alone. */
+/** After the guess, and when the question has its answer: go on to the next question, or to the end
+ *  of the star.  A star that is held answers its caller's questions alone. */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

@@ -113,11 +113,10 @@ MILL_HD static inline void mill_pair_relate(mill_slot *slot)
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     const double ln_ratio = slot->pair.ln_ratio[s->arm];
-    s->paired = s->used;
+    s->paired = s->used ? 1 + slot->pair.star : 0;
     s->pair_ln_ratio = slot->pair.star == 0 ? ln_ratio : -ln_ratio;
     s->own_ln_ratio = slot->pair.star == 0 ? 0.0 : ln_ratio;
   }
-  mill_pair_epochs_place(slot);
 }
 
 /** Keep the rows of the star at the pixels, and go to the other one, whose Jacobians are made with
@@ -126,28 +125,29 @@ MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  p->store = 1;
+  slot->keep_rows = 1;
   for (int i = 0; i < slot->n_segment; i++)
     slot->segment[i].paired = 0;
-  mill_pair_epochs_place(slot);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[p->star][j];
-  MILL_ASK(MILL_REQ_JACOBIAN);
-  p->store = 0;
+  mill_ask_point(m, slot);
+  MILL_WAIT(MILL_REQ_TANGENTS);
+  mill_answered(m, slot);
+  slot->keep_rows = 0;
   p->star = 1 - p->star;
   mill_pair_relate(slot);
   MILL_END;
 }
 
-/** Clear the sums of the next Jacobian. */
-MILL_HD_CALLED static inline void mill_pair_clear(mill_pair *p)
+/** Take the flux of both stars in each arm from the last tangents. */
+MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
 {
-  for (int i = 0; i < MILL_MAX_PAR; i++)
-    p->grad[i] = 0.0;
-  for (int i = 0; i < MILL_MAX_PAR * MILL_MAX_PAR; i++)
-    p->own[i] = p->cross[i] = 0.0;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    p->flux[a][0] = p->flux[a][1] = 0.0;
+  const int n = mill_n_row(m, 1), at = MILL_ANSWER_TANGENTS + n + n * (n + 1) / 2;
+  for (int a = 0; a < m->n_arm; a++)
+    slot->pair.flux[a][0] = slot->pair.flux[a][1] = 0.0;
+  for (int i = 0; i < slot->n_segment; i++)
+    for (int k = 0; k < 2 && slot->segment[i].paired; k++)
+      slot->pair.flux[slot->segment[i].arm][k] += mill_answer_of(m, slot, i)[at + k];
 }
 
 /** Is the peak of residuals what wrong templates make: a high level at all velocities, too low for
@@ -191,8 +191,6 @@ MILL_HD_CALLED static inline int mill_pair_start(const mill_model *m, mill_slot 
 /** Begin a turn, or a Jacobian at its start. */
 MILL_HD_CALLED static inline void mill_pair_turn(const mill_model *m, mill_slot *slot)
 {
-  mill_pair_epochs_place(slot);
-  mill_pair_clear(&slot->pair);
   mill_polish_begin(m, slot, slot->pair.theta[slot->pair.star]);
 }
 
@@ -203,15 +201,15 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   while (mill_pair_scan(m, slot)) {
-    MILL_ASK(MILL_REQ_EPOCHS);
+    MILL_ASK_CURVES(MILL_OF_EPOCHS);
     mill_pair_scanned(slot);
     p->star = 0;
     MILL_CALL(mill_pair_keep_rows);
   }
   while (p->n_settle > 0) {
     mill_pair_turn(m, slot);
-    MILL_ASK(MILL_REQ_JACOBIAN);
-    mill_pair_settled(slot);
+    MILL_ASK(MILL_REQ_TANGENTS);
+    mill_pair_settled(m, slot);
     p->star = 0;
     MILL_CALL(mill_pair_keep_rows);
   }
@@ -272,13 +270,14 @@ MILL_HD static inline int mill_pair_turns(const mill_pair *p, int n)
 MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
+  mill_pair_take_flux(m, slot);
   if (isfinite(slot->eval.f) && !mill_pair_reduce(m, slot))
     slot->eval.f = INFINITY;
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
   const int outcome = mill_polish_tell(m, slot, f);
   if (slot->polish.have && slot->polish.at.f == f) {
     p->at = p->next;
-    mill_pair_epochs_take(slot);
+    mill_pair_epochs_take(m, slot);
   }
   if (outcome != MILL_POLISH_GO || p->n_turn > 0)
     return outcome;
@@ -364,7 +363,8 @@ MILL_RESUMABLE(mill_pair_run)
   MILL_BEGIN;
   if (!mill_pair_begin(m, slot))
     MILL_RETURN;
-  MILL_ASK(MILL_REQ_PEAK);
+  MILL_WAIT(MILL_REQ_PEAK);
+  mill_answered(m, slot);
   if (!mill_pair_start(m, slot))
     MILL_RETURN;
   while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {
@@ -372,8 +372,7 @@ MILL_RESUMABLE(mill_pair_run)
     MILL_CALL(mill_pair_epochs_look);
     mill_pair_turn(m, slot);
     do {
-      mill_pair_clear(p);
-      MILL_ASK(MILL_REQ_JACOBIAN);
+      MILL_ASK(MILL_REQ_TANGENTS);
       slot->polish.outcome = mill_pair_digest(m, slot);
     } while (slot->polish.outcome == MILL_POLISH_GO);
     if (!mill_pair_turned(m, slot))
@@ -382,10 +381,12 @@ MILL_RESUMABLE(mill_pair_run)
   mill_pair_relate(slot);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
-  MILL_ASK(MILL_REQ_VALUE);
+  MILL_ASK(MILL_REQ_VALUES);
   if (!mill_pair_weigh(m, slot))
     MILL_RETURN;
-  MILL_ASK(MILL_REQ_FINAL);
+  MILL_ASK(MILL_REQ_MODELS);
+  mill_arms_begin(m, slot);
+  MILL_CALL(mill_seek_run);
   mill_pair_finish(m, slot);
   MILL_END;
 }

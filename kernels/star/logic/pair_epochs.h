@@ -34,7 +34,7 @@ enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
 #define MILL_PAIR_SEEN     4.0
 
 /** Errors from which an epoch has no velocity, as the search of one star finds none, km/s. */
-#define MILL_PAIR_ERR_MOST (MILL_ARM_VEL_MOST / MILL_ARM_VEL_NOISE)
+#define MILL_PAIR_ERR_MOST (MILL_SEARCH_MOST / MILL_SEARCH_NOISE)
 
 MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
 {
@@ -52,13 +52,11 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
     return p->peak;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->shift[0] = e->shift[1] = 0.0;
+    e->shift[1] = 0.0;
     e->pair_err[0] = e->pair_err[1] = INFINITY;
     if ((e->result.flag & MILL_EPOCH_NO_DATA) == 0)
       sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
   }
-  for (int i = 0; i < slot->n_segment; i++)
-    slot->epoch[slot->segment[i].epoch].shift[0] = slot->segment[i].shift_km_s;
   p->is_moving = sum > p->peak * p->peak;
   return p->is_moving ? sqrt(sum) : p->peak;
 }
@@ -67,13 +65,6 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, int star)
 {
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
-}
-
-/** The segments at the velocities of the star at hand. */
-MILL_HD static inline void mill_pair_epochs_place(mill_slot *slot)
-{
-  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++)
-    slot->segment[i].shift_km_s = slot->epoch[slot->segment[i].epoch].shift[slot->pair.star];
 }
 
 /** VRAD of a star to the mean of its epochs'. */
@@ -110,11 +101,10 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     return 0;
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->n = (e->result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
-    e->step = step;
-    e->first = mill_pair_epoch_vrad(slot, i, 0) - MILL_N_PROFILE / 2 * step;
-    for (int k = 0; k < e->n; k++)
-      e->f[k] = 0.0;
+    e->curve.n = (e->result.flag & MILL_EPOCH_NO_DATA) == 0 ? MILL_N_PROFILE : 0;
+    e->curve.step = step;
+    e->curve.centre = mill_pair_epoch_vrad(slot, i, 0);
+    e->curve.f_centre = (double)NAN;
     if (p->n_scan == 0) {
       e->least = INFINITY;
       e->from = e->best[0] = e->shift[0];
@@ -128,22 +118,22 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
 }
 
 /** The least value of a scan but where both stars are at one velocity, at *v; infinite: none. */
-MILL_HD static inline double mill_pair_least(const mill_epoch *e, double *v)
+MILL_HD static inline double mill_pair_least(const mill_curve *c, double *v)
 {
+  const double *f = c->f;
   int least = 0;
-  for (int k = 1; k < e->n - 1; k++) {
-    const int from = k - MILL_N_PROFILE / 2;
-    if (from != 0 && fabs(from * e->step) < MILL_PAIR_MOST_APART &&
-        (least == 0 || e->f[k] < e->f[least]))
+  for (int k = 1; k < c->n - 1; k++) {
+    const int from = k - c->n / 2;
+    if (from != 0 && fabs(from * c->step) < MILL_PAIR_MOST_APART && (least == 0 || f[k] < f[least]))
       least = k;
   }
   if (least == 0)
     return INFINITY;
-  const double slope = 0.5 * (e->f[least + 1] - e->f[least - 1]);
-  const double bend = 0.5 * (e->f[least + 1] + e->f[least - 1]) - e->f[least];
+  const double slope = 0.5 * (f[least + 1] - f[least - 1]);
+  const double bend = 0.5 * (f[least + 1] + f[least - 1]) - f[least];
   const double x = bend > 0.0 && fabs(slope) < bend ? -0.5 * slope / bend : 0.0;
-  *v = e->first + (least + x) * e->step;
-  return e->f[least] + 0.5 * x * slope;
+  *v = mill_curve_velocity(c, least) + x * c->step;
+  return x == 0.0 ? f[least] : f[least] + 0.5 * x * slope; /* a neighbour may be infinite */
 }
 
 /** Keep the best velocities of both, and move the first star to the next ones; in the end both to the
@@ -155,26 +145,37 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     double v = 0.0;
-    const double f = mill_pair_least(e, &v);
+    const double f = mill_pair_least(&e->curve, &v);
     if (f < e->least) {
       e->least = f;
       e->best[0] = e->shift[0];
       e->best[1] = v - p->theta[1][MILL_PAR_VRAD];
     }
-    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + from * e->step : e->best[0];
+    e->shift[0] = n < MILL_PAIR_PLACES ? e->from + from * e->curve.step : e->best[0];
     e->shift[1] = e->best[1];
   }
 }
 
-/** Take what the Jacobian of an accepted point says of the epochs. */
-MILL_HD static inline void mill_pair_epochs_take(mill_slot *slot)
+/** Take what the tangents of an accepted point say of the epochs. */
+MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
+  const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < MILL_N_MOMENT; k++)
       slot->epoch[i].moment[k] = 0.0;
-  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++)
-    for (int k = 0; k < MILL_N_MOMENT && slot->segment[i].paired; k++)
-      slot->epoch[slot->segment[i].epoch].moment[k] += slot->segment[i].moment[k];
+  for (int i = 0; i < slot->n_segment && mill_pair_has_epochs(slot); i++) {
+    const double *answer = mill_answer_of(m, slot, i), *g = answer + MILL_ANSWER_TANGENTS;
+    const double *h = g + n_row;
+    double *moment = slot->epoch[slot->segment[i].epoch].moment;
+    if (!slot->segment[i].paired)
+      continue;
+    moment[MILL_MOMENT_F] += answer[MILL_ANSWER_F];
+    moment[MILL_MOMENT_OWN] += g[own];
+    moment[MILL_MOMENT_OTHER] += g[other];
+    moment[MILL_MOMENT_OWN2] += h[own * (own + 1) / 2 + own];
+    moment[MILL_MOMENT_OTHER2] += h[other * (other + 1) / 2 + other];
+    moment[MILL_MOMENT_BOTH] += h[other * (other + 1) / 2 + own];
+  }
 }
 
 /** The end of a turn: Newton's step of both velocities of each epoch, where their errors are less
@@ -220,11 +221,11 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 
 /** Digest a Jacobian of the velocities: half of them lead to the first minimum of each epoch, the other
  *  half to that from where its velocities are exchanged, and the lower one is kept. */
-MILL_HD_CALLED static inline void mill_pair_settled(mill_slot *slot)
+MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   const int left = --p->n_settle;
-  mill_pair_epochs_take(slot);
+  mill_pair_epochs_take(m, slot);
   if (left % MILL_PAIR_SETTLE != 0) {
     slot->polish.at.theta[MILL_PAR_VRAD] = p->theta[p->star][MILL_PAR_VRAD];
     mill_pair_epochs_move(slot);
@@ -296,8 +297,10 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(mill_slot *slot)
     e->result.flag &= MILL_EPOCH_NO_DATA;
     if (known && !(is_sure && e->exchanged > MILL_PAIR_TOLD))
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
-    e->search.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
-    e->search.err = known ? e->pair_err[0] : (double)NAN;
+    if (!known && e->result.flag == 0)
+      e->result.flag = MILL_EPOCH_NO_MINIMUM;
+    e->curve.found = known ? mill_pair_epoch_vrad(slot, i, 0) : (double)NAN;
+    e->curve.err = known ? e->pair_err[0] : (double)NAN;
     e->result.pair_vrad_km_s = known ? mill_pair_epoch_vrad(slot, i, 1) : (double)NAN;
     e->result.pair_vrad_err_km_s = known ? e->pair_err[1] : (double)NAN;
   }

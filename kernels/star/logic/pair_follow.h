@@ -10,13 +10,6 @@
 #include "kernels/math/linalg.h"
 #include "kernels/star/logic/parameters.h"
 
-/** The companion's parameters of a star's Jacobian, with the velocity offsets, which are of
- *  both. */
-MILL_HD static inline int mill_pair_n(const mill_model *m)
-{
-  return m->n_par + m->n_arm;
-}
-
 /** Of a companion's parameter: is it free, and its typical uncertainty. */
 MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot, int k)
 {
@@ -37,51 +30,33 @@ MILL_HD static inline double mill_pair_scale(const mill_model *m, int k)
   return is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k);
 }
 
-/** Offsets move both stars: the sums of each, and their priors, among the companion's
- *  parameters. */
-MILL_HD_CALLED static inline void mill_pair_join_offsets(const mill_model *m, mill_slot *slot)
-{
-  mill_pair *p = &slot->pair;
-  const mill_eval *e = &slot->eval;
-  const int np = m->n_par, n_all = mill_pair_n(m);
-  for (int j = m->n_deriv; j < np; j++) {
-    const int k = j + m->n_arm;
-    const double sigma = mill_prior_sigma(m, slot, j), weight = 1.0 / (sigma * sigma);
-    double *own = p->own + k * MILL_MAX_PAR, *cross = p->cross + k * MILL_MAX_PAR;
-    own[k] += cross[j] + e->hess[j * np + j] + weight; /* and once more below */
-    for (int i = 0; i < n_all; i++) {
-      own[i] += p->cross[i * MILL_MAX_PAR + j];
-      if (i != k)
-        p->own[i * MILL_MAX_PAR + k] = own[i];
-    }
-    for (int l = 0; l < m->n_deriv; l++)
-      cross[l] += e->hess[j * np + l];
-    p->grad[k] += e->grad[j] + 2.0 * weight * slot->theta[j];
-  }
-}
-
-/** The companion's parameters at their best: F, gradient and curvature of the star's alone.  0: the
- *  curvature is not positive definite. */
+/** The companion's parameters at their best: gradient and curvature of the star's alone, and what F
+ *  becomes, from those of all in slot->space.  0: the curvature is not positive definite. */
 MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   mill_eval *e = &slot->eval;
-  const int np = m->n_par, n_all = mill_pair_n(m);
+  const int np = m->n_par, n_other = mill_pair_n(m), n_all = np + n_other;
+  const double *grad = slot->space.joint_grad + np, *joint = slot->space.joint;
   int idx[MILL_MAX_PAR], n = 0;
-  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1];
-  mill_pair_join_offsets(m, slot);
-  for (int k = 0; k < n_all; k++) {
+  double *a = slot->space.matrix[0], *inverse = slot->space.matrix[1], slope[MILL_MAX_PAR],
+         stiff[MILL_MAX_PAR];
+  for (int k = 0; k < n_other; k++) {
+    const int offset = k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm;
+    const double sigma = offset < 0 ? INFINITY : mill_prior_sigma(m, slot, offset);
     p->next.follow[k] = p->next.variance[k] = 0.0;
     for (int j = 0; j < np; j++)
       p->next.along[k * MILL_MAX_PAR + j] = 0.0;
+    slope[k] = grad[k] + (offset < 0 ? 0.0 : 2.0 * slot->theta[offset] / (sigma * sigma));
+    stiff[k] = 1.0 / (sigma * sigma);
     if (mill_pair_free(m, slot, k))
       idx[n++] = k;
   }
   for (int r = 0; r < n; r++) {
     const double width = p->trust * mill_pair_scale(m, idx[r]);
     for (int c = 0; c < n; c++)
-      a[r * n + c] =
-          p->own[idx[r] * MILL_MAX_PAR + idx[c]] + (r == c ? 1.0 / (width * width) : 0.0);
+      a[r * n + c] = joint[(np + idx[r]) * n_all + np + idx[c]] +
+                     (r == c ? stiff[idx[r]] + 1.0 / (width * width) : 0.0);
   }
   if (mill_cholesky(n, a, n) != 0)
     return 0;
@@ -90,16 +65,21 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
     const int k = idx[r];
     p->next.variance[k] = inverse[r * n + r];
     for (int c = 0; c < n; c++) {
-      const double *cross = p->cross + idx[c] * MILL_MAX_PAR;
-      p->next.follow[k] -= 0.5 * inverse[r * n + c] * p->grad[idx[c]];
+      p->next.follow[k] -= 0.5 * inverse[r * n + c] * slope[idx[c]];
       for (int j = 0; j < np; j++)
-        p->next.along[k * MILL_MAX_PAR + j] -= inverse[r * n + c] * cross[j];
+        p->next.along[k * MILL_MAX_PAR + j] -=
+            inverse[r * n + c] * joint[(np + idx[c]) * n_all + j];
     }
+  }
+  for (int j = 0; j < np; j++) {
+    e->grad[j] = slot->space.joint_grad[j];
+    for (int l = 0; l < np; l++)
+      e->hess[j * np + l] = joint[j * n_all + l];
   }
   for (int r = 0; r < n; r++) {
     const int k = idx[r];
-    const double *cross = p->cross + k * MILL_MAX_PAR;
-    e->f += 0.5 * p->grad[k] * p->next.follow[k];
+    const double *cross = joint + (np + k) * n_all;
+    e->f += 0.5 * slope[k] * p->next.follow[k];
     for (int j = 0; j < np; j++) {
       e->grad[j] += 2.0 * cross[j] * p->next.follow[k];
       for (int l = 0; l < np; l++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls and priors. */
+/** A star's parameters: typical uncertainties, limits, the inner v sin i, hulls and priors; and the
+ *  linear map from them to those of a segment.
+ */
 #ifndef MILL_PARAMETERS_H
 #define MILL_PARAMETERS_H
 
@@ -146,6 +148,93 @@ MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill
   for (int j = 0; j < m->n_par; j++)
     f += mill_prior_penalty(m, slot, j, theta[j]);
   return f;
+}
+
+/* ---- the map to a segment's parameters ---- */
+
+/** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
+ *  are at their best: by the curvature at the best point. */
+MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_slot *slot,
+                                               int i_arm)
+{
+  const int j = mill_par_offset(m, i_arm);
+  const double h = j < 0 ? 0.0 : slot->best.at.hess[j * m->n_par + j];
+  return h > 0.0 && !slot->no_offset[i_arm] ? -slot->best.at.hess[MILL_PAR_VRAD * m->n_par + j] / h
+                                            : 0.0;
+}
+
+/** Offset of an arm's velocity from VRAD; it goes along where VRAD is not that of slot->theta. */
+MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
+                                             double vrad_km_s)
+{
+  const int j = mill_par_offset(m, i_arm);
+  const double along = vrad_km_s - slot->theta[MILL_PAR_VRAD];
+  const double offset = j < 0 ? 0.0 : slot->theta[j];
+  return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
+}
+
+/** Velocity of an arm where the star's is VRAD. */
+MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
+                                           double vrad_km_s)
+{
+  if (mill_par_offset(m, i_arm) < 0)
+    return vrad_km_s;
+  return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
+}
+
+/** Velocity of a segment's epoch less that of the star, of two stars of the one at hand. */
+MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
+{
+  const int star = slot->pair.is_fitted ? slot->pair.star : 0;
+  return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
+}
+
+/** Velocity of a segment that is moved by a shift where its arm's velocity is vel_km_s. */
+MILL_HD static inline double mill_shifted(const mill_model *m, double vel_km_s, double shift)
+{
+  return shift == 0.0 ? vel_km_s : mill_within_velocities(m, vel_km_s + shift);
+}
+
+/** Parameters that go with those of one of two stars: its companion's, ln of the second one's flux
+ *  over the first one's by arm, and the velocity offsets, which are of both. */
+MILL_HD static inline int mill_pair_n(const mill_model *m)
+{
+  return m->n_par + m->n_arm;
+}
+
+/** Numbers of the star's parameters that parameter r of a segment is the sum of, at most two; how
+ *  many.  Of two stars those of mill_pair_n come after the star's n_par. */
+MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s, int r, int *to)
+{
+  const int nd = m->n_deriv, offset = mill_par_offset(m, s->arm);
+  to[0] = r < nd ? r : m->n_par + r - nd + (r == 2 * nd ? s->arm : 0);
+  to[1] = s->paired ? m->n_par + m->n_arm + offset : offset;
+  return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
+}
+
+/** Add what a segment's answer has for tangents to the gradient [n] and curvature [n][n] of the star:
+ *  J^T g and J^T H J, J the map. */
+MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
+                                               const double *answer, int n, double *grad,
+                                               double *hess)
+{
+  const int n_row = mill_n_row(m, s->paired);
+  const double *g = answer + MILL_ANSWER_TANGENTS, *h = g + n_row;
+  for (int r = 0; r < n_row; r++) {
+    int of_r[2], of_l[2];
+    const int n_r = mill_map_of(m, s, r, of_r);
+    for (int i = 0; i < n_r; i++)
+      grad[of_r[i]] += g[r];
+    for (int l = 0; l <= r; l++, h++) {
+      const int n_l = mill_map_of(m, s, l, of_l);
+      for (int i = 0; i < n_r; i++)
+        for (int k = 0; k < n_l; k++) {
+          hess[of_r[i] * n + of_l[k]] += *h;
+          if (l != r)
+            hess[of_l[k] * n + of_r[i]] += *h;
+        }
+    }
+  }
 }
 
 /** Copy the solution to slot->theta, where the next request is evaluated. */

@@ -8,8 +8,7 @@
 #define MILL_PROFILE_H
 
 #include "kernels/math/quartic.h"
-#include "kernels/star/logic/parameters.h"
-#include "kernels/star/resumable.h"
+#include "kernels/star/logic/ask.h"
 
 /** Where the quartic through the first grid is believed: F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4,
  * x in widths that the curvature promises, has its minimum within half a width, c2 about 1, and c3
@@ -22,18 +21,17 @@
 /** Places at which the quartic is integrated, half a width apart: +-6 widths. */
 enum { MILL_N_PROFILE_QUARTIC = 25 };
 
-/** The grid's velocities. */
-MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *slot)
+/** A grid of n velocities, few or full. */
+MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
 {
-  const int n = slot->profile.n_vel;
-  const double step = (n == MILL_N_PROFILE ? 0.5 : MILL_PROFILE_FEW_STEP) * slot->profile.width;
-  mill_go_to_best(m, slot);
-  for (int i = 0; i < MILL_N_PROFILE; i++)
-    slot->profile.vel[i] =
-        i < n ? slot->best.end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
+  mill_curve *c = &slot->profile.curve;
+  c->n = n;
+  c->centre = slot->best.end[MILL_PAR_VRAD];
+  c->f_centre = (double)NAN;
+  c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
 }
 
-/** The first grid, few or full, as wide as the curvature says. */
+/** The first grid, as wide as the curvature says. */
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.at.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
@@ -42,11 +40,10 @@ MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_s
       h += mill_offset_slope(m, slot, a) *
            slot->best.at.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
   const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
-  slot->profile.n_vel = n;
   slot->profile.width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
   if (slot->profile.width > widest)
     slot->profile.width = widest;
-  mill_profile_request(m, slot);
+  mill_profile_grid(slot, n);
 }
 
 /** Priors of the velocity offsets where the star's velocity is VRAD. */
@@ -67,14 +64,14 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
 MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
   double least = INFINITY;
-  for (int i = 0; i < slot->profile.n_vel; i++) {
-    const double v = slot->profile.vel[i];
-    slot->eval.profile[i] +=
-        mill_offset_penalty(m, slot, v) + mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
-    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
-      slot->eval.profile[i] = INFINITY;
-    if (slot->eval.profile[i] < least)
-      least = slot->eval.profile[i];
+  mill_curve *c = &slot->profile.curve;
+  for (int i = 0; i < c->n; i++) {
+    const double v = mill_curve_velocity(c, i);
+    c->f[i] += mill_offset_penalty(m, slot, v) + mill_prior_penalty(m, slot, MILL_PAR_VRAD, v);
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(c->f[i]))
+      c->f[i] = INFINITY;
+    if (c->f[i] < least)
+      least = c->f[i];
   }
   return least;
 }
@@ -83,34 +80,29 @@ MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *
  *  it is not to be believed. */
 MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
 {
-  const double h = MILL_PROFILE_FEW_STEP, v = slot->best.end[MILL_PAR_VRAD];
+  mill_curve *at = &slot->profile.curve;
+  const double h = MILL_PROFILE_FEW_STEP, v = at->centre;
   const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
-  mill_quartic(slot->eval.profile, c);
+  mill_quartic(at->f, c);
   const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
   if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
       !(fabs(c[1] / h) < MILL_PROFILE_MOST_C1) || !(fabs(c3) < MILL_PROFILE_MOST_C3) ||
       !(fabs(c4) < MILL_PROFILE_MOST_C4) ||
       !(v - reach >= m->set.min_vel_km_s && v + reach <= m->set.max_vel_km_s))
     return 0;
-  slot->profile.n_vel = MILL_N_PROFILE_QUARTIC;
-  for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++) {
-    const double x = 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2);
-    slot->profile.vel[i] = v + x * slot->profile.width;
-    slot->eval.profile[i] = mill_quartic_at(c, x / h);
-  }
+  mill_profile_grid(slot, MILL_N_PROFILE_QUARTIC);
+  for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++)
+    at->f[i] = mill_quartic_at(c, 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
   slot->profile.has_arm = 1;
-  for (int a = 0; a < m->n_arm; a++)
-    for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
-      slot->profile.arm[a][i] = slot->eval.profile_arm[a][i];
   return 1;
 }
 
 /** Width, skewness and kurtosis of exp(-dF/2) over the velocities. */
-MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, double *moment)
+MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, double *moment)
 {
-  const int n = slot->profile.n_vel;
-  const double *f = slot->eval.profile;
+  const int n = c->n;
+  const double *f = c->f;
   double least = f[0], sum = 0.0, mean = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0;
   for (int i = 1; i < n; i++)
     least = f[i] < least ? f[i] : least;
@@ -118,12 +110,12 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, do
     const double w = exp(-0.5 * (f[i] - least));
     sum += w;
     if (w > 0.0)
-      mean += w * slot->profile.vel[i];
+      mean += w * mill_curve_velocity(c, i);
   }
   mean /= sum;
   for (int i = 0; i < n; i++) {
     const double w = exp(-0.5 * (f[i] - least)) / sum;
-    const double d = slot->profile.vel[i] - mean;
+    const double d = mill_curve_velocity(c, i) - mean;
     m2 += w * d * d;
     m3 += w * d * d * d;
     m4 += w * d * d * d * d;
@@ -149,7 +141,7 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   if (next == slot->profile.width)
     return 0;
   slot->profile.width = next;
-  mill_profile_request(m, slot);
+  mill_profile_grid(slot, MILL_N_PROFILE);
   return 1;
 }
 
@@ -159,7 +151,7 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
 {
   mill_fit_result *r = &slot->result;
   double moment[3];
-  const int few = slot->profile.n_vel == MILL_N_PROFILE_FEW;
+  const int few = slot->profile.curve.n == MILL_N_PROFILE_FEW;
   const double least = mill_profile_weigh(m, slot);
   if (!few)
     slot->profile.n_round++;
@@ -171,7 +163,7 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
     mill_profile_begin(m, slot, MILL_N_PROFILE);
     return 1;
   }
-  mill_profile_moments(slot, moment);
+  mill_profile_moments(&slot->profile.curve, moment);
   if (!few && mill_profile_again(m, slot, moment[0]))
     return 1;
   r->vrad_err_km_s = moment[0];
@@ -184,9 +176,10 @@ MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_s
 MILL_RESUMABLE(mill_profile_run)
 {
   MILL_BEGIN;
+  mill_go_to_best(m, slot);
   mill_profile_begin(m, slot, MILL_N_PROFILE_FEW);
   do {
-    MILL_ASK(MILL_REQ_PROFILE);
+    MILL_ASK_CURVES(MILL_OF_STAR);
   } while (mill_profile_digest(m, slot));
   MILL_END;
 }

@@ -195,12 +195,13 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
 {
   mill_fit_result *r = &slot->result;
   for (int a = 0; a < m->n_arm; a++) {
-    const double n = (double)r->n_pix[a], n_block = slot->eval.n_block[a];
+    const double n = (double)r->n_pix[a], n_block = mill_sum_models(m, slot, a, MILL_ANSWER_BLOCKS);
+    const double gain = mill_sum_models(m, slot, a, MILL_ANSWER_GAIN);
     if (!(n > 2.0 * n_block) || !(r->chisq[a] > 0.0))
       continue;
     /* what a pixel has without them */
-    const double noise = (r->chisq[a] - slot->eval.block_gain[a]) / (n - n_block);
-    const double excess = slot->eval.block_gain[a] - n_block * noise;
+    const double noise = (r->chisq[a] - gain) / (n - n_block);
+    const double excess = gain - n_block * noise;
     r->stiff[a] = excess / r->chisq[a];
     if (r->stiff[a] > MILL_STIFF_PART && excess > MILL_STIFF_ERRORS * sqrt(2.0 * n_block) * noise)
       r->info |= MILL_INFO_STIFF;
@@ -222,8 +223,8 @@ MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slo
     if (r->n_pix[a] == 0)
       continue;
     const int scaled = m->set.rescale_errors && r->rchisq[a] > 1.0;
-    r->vrad_arm_km_s[a] = slot->eval.vrad_arm[a];
-    r->vrad_arm_err_km_s[a] = slot->eval.vrad_arm_err[a] * (scaled ? sqrt(r->rchisq[a]) : 1.0);
+    r->vrad_arm_km_s[a] = slot->arm[a].found;
+    r->vrad_arm_err_km_s[a] = slot->arm[a].err * (scaled ? sqrt(r->rchisq[a]) : 1.0);
   }
 }
 
@@ -267,6 +268,10 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
 {
   const mill_fit_result *r = &slot->result;
   int at_edge = 0, warn = 0;
+  double largest = 0.0;
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used)
+      largest = fmax(largest, mill_answer_of(m, slot, i)[MILL_ANSWER_LARGEST]);
   for (int l = 0; l < m->n_label; l++) {
     const mill_label *label = &m->label[l];
     at_edge |= label->edge_min < label->edge_max &&
@@ -284,9 +289,8 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, const mi
       {MILL_WARN_VSINI, r->vsini_km_s > MILL_VSINI_FAST},
       /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
       {MILL_WARN_HULL, mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE},
-      {MILL_WARN_NEGATIVE, slot->eval.negative > 100.0},
-      {MILL_WARN_OUTLIER,
-       slot->eval.max_resid2 > 100.0 && slot->eval.max_resid2 > 0.25 * r->chisq_tot},
+      {MILL_WARN_NEGATIVE, mill_sum_models(m, slot, -1, MILL_ANSWER_NEGATIVE) > 100.0},
+      {MILL_WARN_OUTLIER, largest > 100.0 && largest > 0.25 * r->chisq_tot},
       {MILL_WARN_POOR_FIT, r->chisq_tot > 10.0 * (double)r->n_pix_tot},
       {MILL_WARN_NOT_CONVERGED, !slot->best.converged},
       {MILL_WARN_NONFINITE, slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot)},
@@ -318,15 +322,15 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
   r->chisq_tot = 0.0;
   r->chisq_c_tot = 0.0;
-  r->chisq_data = slot->eval.chisq_data;
+  r->chisq_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_DATA);
   r->excess = r->chisq_data - (double)r->n_pix_tot + (f - slot->eval.f);
-  r->chisq_c_data = slot->eval.chisq_c_data;
-  r->chisq_noise = slot->eval.chisq_noise;
+  r->chisq_c_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_C_DATA);
+  r->chisq_noise = mill_sum_models(m, slot, -1, MILL_ANSWER_NOISE);
   for (int a = 0; a < m->n_arm; a++) {
     if (r->n_pix[a] == 0)
       continue;
-    r->chisq[a] = slot->eval.chisq[a];
-    r->chisq_c[a] = slot->eval.chisq_c[a];
+    r->chisq[a] = mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ);
+    r->chisq_c[a] = mill_sum_models(m, slot, a, MILL_ANSWER_CHISQ_C);
     r->chisq_tot += r->chisq[a];
     r->chisq_c_tot += r->chisq_c[a];
   }

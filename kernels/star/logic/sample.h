@@ -12,9 +12,9 @@
 #ifndef MILL_SAMPLE_H
 #define MILL_SAMPLE_H
 
+#include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/proposal.h"
 #include "kernels/star/logic/starts.h"
-#include "kernels/star/resumable.h"
 
 /** Minima that the first proposal is about: above the solution's F by less than this, and further
  *  apart than this in errors. */
@@ -134,13 +134,26 @@ MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_sl
 }
 
 /** Make a copy of the slot one that asks for the point after it, which does not depend on the answer
- *  at this one.  0: there is none. */
+ *  at this one, at the next place of each segment's velocities and values.  0: there is none. */
 MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy)
 {
-  if (copy->request != MILL_REQ_VALUE || copy->sample.n_point + 1 >= copy->sample.n_target)
+  if (copy->request != MILL_REQ_VALUES || copy->sample.n_point + 1 >= copy->sample.n_target)
     return 0;
   copy->sample.n_point++;
-  return mill_sample_next(m, copy);
+  if (!mill_sample_next(m, copy))
+    return 0;
+  copy->vel++;
+  copy->answer++;
+  mill_ask_point(m, copy);
+  return 1;
+}
+
+/** Take the answer of a copy, which is at the point that the slot asks for. */
+MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
+                                            const mill_slot *copy)
+{
+  for (int i = 0; i < slot->n_segment; i++)
+    mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }
 
 /** Keep the density of the point that has been answered. */
@@ -170,7 +183,9 @@ MILL_RESUMABLE(mill_sample_run)
         s->is_last = 1;
         break;
       }
-      MILL_WAIT(MILL_REQ_VALUE);
+      mill_ask_point(m, slot);
+      MILL_WAIT(MILL_REQ_VALUES);
+      mill_take_point(m, slot);
       mill_sample_keep(m, slot);
     }
     MILL_WAIT(MILL_REQ_WEIGH);

@@ -3,8 +3,8 @@
 #ifndef MILL_SIMPLEX_H
 #define MILL_SIMPLEX_H
 
+#include "kernels/star/logic/ask.h"
 #include "kernels/star/logic/polish.h"
-#include "kernels/star/resumable.h"
 
 /** First step of a simplex along each axis and its tolerances in value and in each
  *  coordinate; coordinates are such that F rises by about their square. */
@@ -115,7 +115,7 @@ MILL_RESUMABLE(mill_simplex_run)
   MILL_BEGIN;
   do {
     mill_simplex_propose(m, slot);
-    MILL_ASK(MILL_REQ_VALUE);
+    MILL_ASK(MILL_REQ_VALUES);
   } while (mill_nm_tell(&slot->simplex.nm, slot->eval.f + mill_penalty(m, slot, slot->theta) +
                                                slot->simplex.off) == MILL_NM_GO);
   mill_simplex_end(m, slot);

@@ -58,7 +58,9 @@ double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment
 }
 
 void blocks_f32_jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
-                         mill_workspace *work, mill_eval *eval)
+                         mill_workspace *work, double *answer)
 {
-  mill_block_jacobian(b, m, s, n_share, work, eval, NULL);
+  mill_block_resolve(b, s, m->n_deriv + 1, m->max_seg_pix, mill_sharp_rows(s, work),
+                     (float *)work->smooth);
+  mill_block_jacobian(b, m, s, n_share, work, answer);
 }

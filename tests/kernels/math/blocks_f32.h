@@ -25,6 +25,6 @@ void blocks_f32_resolve(mill_block *b, const mill_segment *s, int n_row, int pit
 double blocks_f32_project(mill_block *b, const mill_model *m, const mill_segment *s,
                           const float *templ, double level, double ln_scale, mill_workspace *work);
 void blocks_f32_jacobian(mill_block *b, const mill_model *m, mill_segment *s, int n_share,
-                         mill_workspace *work, mill_eval *eval);
+                         mill_workspace *work, double *answer);
 
 #endif

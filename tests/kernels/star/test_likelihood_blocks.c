@@ -9,7 +9,7 @@
 #include "tests/kernels/math/block_bench.h"
 #include "tests/kernels/math/blocks_f32.h"
 
-enum { SEED = 555 };
+enum { SEED = 555, ANSWER = MILL_N_PROFILE + 64 };
 
 static block_bench b;
 static uint64_t rng;
@@ -100,11 +100,25 @@ MILL_TEST(projection_matches_least_squares)
       }
 }
 
+/** Tangents of float64 rows over the pixels. */
+static void jacobian(double *answer)
+{
+  mill_block_resolve(&b.block, &b.s, b.model.n_deriv + 1, b.model.max_seg_pix,
+                     mill_sharp_rows(&b.s, &b.work), (double *)b.work.smooth);
+  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, answer);
+}
+
+/** Curvature of rows j and l in an answer of n parameters. */
+static double curve(const double *answer, int n, int j, int l)
+{
+  return l > j ? curve(answer, n, l, j) : answer[MILL_ANSWER_TANGENTS + n + j * (j + 1) / 2 + l];
+}
+
 /** Gradient and curvature with float32 templates, from polynomials over cells, against those with
  *  float64 ones, which take the functions. */
 static void compare_derivatives(int n, const double *templ)
 {
-  static mill_eval f32, f64;
+  static double f32[ANSWER], f64[ANSWER];
   double row[BENCH_ROW][BENCH_PIX];
   const int np = b.model.n_par;
   for (int r = 0; r <= np; r++)
@@ -113,20 +127,19 @@ static void compare_derivatives(int n, const double *templ)
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       b.pixel[r * BENCH_PIX + i] = row[r][i];
-  memset(&f64, 0, sizeof f64);
-  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f64, NULL);
+  jacobian(f64);
   for (int r = 0; r <= np; r++)
     for (int i = 0; i < n; i++)
       ((float *)b.pixel)[r * BENCH_PIX + i] = (float)row[r][i];
-  memset(&f32, 0, sizeof f32);
-  blocks_f32_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &f32);
+  blocks_f32_jacobian(&b.block, &b.model, &b.s, 0, &b.work, f32);
   for (int j = 0; j < np; j++) {
     /* functions that are off by 1e-7 move V by as much, and residuals of S/N 30 by 3e-6 and 10
      * times that where the coefficients are: of a gradient that may be sqrt(hess dd) */
-    assert_close(f32.grad[j], f64.grad[j], 1e-6 * sqrt(f64.hess[j * np + j] * b.s.dd));
+    assert_close(f32[MILL_ANSWER_TANGENTS + j], f64[MILL_ANSWER_TANGENTS + j],
+                 1e-6 * sqrt(curve(f64, np, j, j) * b.s.dd));
     for (int l = 0; l < np; l++)
-      assert_close(f32.hess[j * np + l], f64.hess[j * np + l],
-                   1e-5 * sqrt(f64.hess[j * np + j] * f64.hess[l * np + l]));
+      assert_close(curve(f32, np, j, l), curve(f64, np, j, l),
+                   1e-5 * sqrt(curve(f64, np, j, j) * curve(f64, np, l, l)));
   }
 }
 
@@ -292,79 +305,16 @@ MILL_TEST(gain_is_that_of_a_factor_for_each_block)
   assert_true(gain > 0.5 * chisq);
 }
 
-/** F of an arm whose velocity is 17 km/s off, with a line's shape: flatter than a parabola far
- *  out. */
-static double line_shape(double v, double depth)
-{
-  return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
-}
-
-/** Search from v; n_eval: evaluations, not of a profile where there is one. */
-static mill_arm_velocity search(double v, double err, double depth, double noise, int has_profile,
-                                int *n_eval)
-{
-  static mill_slot slot;
-  static mill_model model;
-  mill_arm_velocity at;
-  memset(&slot, 0, sizeof slot);
-  slot.theta[MILL_PAR_VRAD] = v;
-  slot.result.vrad_err_km_s = slot.profile.width = err;
-  slot.profile.has_arm = has_profile;
-  for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
-    slot.profile.arm[0][i] =
-        line_shape(v + (i - MILL_N_PROFILE_FEW / 2) * MILL_PROFILE_FEW_STEP * err, depth);
-  mill_arm_velocity_begin(&slot, v, line_shape(v, depth), &at);
-  int has_moved = mill_arm_velocity_known(&model, &slot, 0, &at);
-  for (*n_eval = 0; at.go; *n_eval += 2 + has_moved) {
-    assert_true(*n_eval < 3 * MILL_ARM_VEL_ROUNDS);
-    if (has_moved)
-      at.f = line_shape(at.v, depth);
-    has_moved = mill_arm_velocity_digest(&at, line_shape(at.v - at.step, depth) + noise,
-                                         line_shape(at.v + at.step, depth) - noise);
-  }
-  return at;
-}
-
-MILL_TEST(velocity_of_an_arm)
-{
-  /* F'' = depth / 60^2 is twice the curvature */
-  static const double depth[] = {3e2, 1e4, 1e6}, err[] = {0.02, 1, 5};
-  int n_eval, n_near;
-  for (int i = 0; i < 3; i++)
-    for (int j = 0; j < 6; j++) {
-      const double e = err[j % 3], sigma = 60 * sqrt(2 / depth[i]);
-      const mill_arm_velocity at = search(20, e, depth[i], 0, j / 3, &n_eval);
-      /* within a tenth of an error, or of a step: what a parabola misses over it */
-      assert_close(at.found, 37, 0.1 * fmax(sigma, e));
-      assert_close(at.err, sigma, 0.05 * sigma);
-      /* near its end the profile takes the place of both evaluations, and the steps are the same:
-       * two errors, which its quartic has within 1e-3 of the values themselves */
-      const mill_arm_velocity plain = search(37 + 0.3 * sigma, sigma, depth[i], 0, 0, &n_eval);
-      const mill_arm_velocity near = search(37 + 0.3 * sigma, sigma, depth[i], 0, 1, &n_near);
-      assert_int_equal(n_eval, 2);
-      assert_int_equal(n_near, 0);
-      assert_close(near.found, plain.found, 1e-3 * sigma);
-      assert_close(near.err, plain.err, 1e-2 * sigma);
-    }
-  /* nothing there, or rounding alone */
-  assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
-  assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
-  assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
-}
-
 enum { PAIR_PIX = 100, PAIR_DERIV = 4 };
 
 /** F and derivatives of two stars whose rows are row[star]; star: whose parameters are the
- *  answer's. */
+ *  answer's first. */
 static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_ratio, int star,
-                         mill_eval *eval, mill_pair *pair)
+                         double *answer)
 {
   static float companion[(PAIR_DERIV + 1) * PAIR_PIX];
-  memset(eval, 0, sizeof *eval);
-  memset(pair, 0, sizeof *pair);
-  pair->star = star;
   b.s.pair = companion;
-  b.s.paired = 1;
+  b.s.paired = 1 + star;
   b.s.pair_ln_ratio = star == 0 ? ln_ratio : -ln_ratio;
   b.s.own_ln_ratio = star == 0 ? 0 : ln_ratio;
   for (int r = 0; r <= PAIR_DERIV; r++)
@@ -372,14 +322,14 @@ static double both_stars(double (*row)[PAIR_DERIV + 1][PAIR_PIX], double ln_rati
       b.pixel[r * BENCH_PIX + i] = row[star][r][i];
       companion[r * PAIR_PIX + i] = (float)(row[1 - star][r][i] + (r == 0 ? b.base[i] : 0));
     }
-  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, eval, pair);
-  return eval->f;
+  jacobian(answer);
+  return answer[MILL_ANSWER_F];
 }
 
 MILL_TEST(derivatives_of_two_stars)
 {
-  static mill_eval eval[2], moved;
-  static mill_pair pair[2], unused;
+  enum { N = 2 * PAIR_DERIV + 1 };
+  static double answer[2][ANSWER], moved[ANSWER];
   double row[2][PAIR_DERIV + 1][PAIR_PIX];
   const double h = 1e-4, ln_ratio = -0.7;
   rng = SEED;
@@ -394,73 +344,38 @@ MILL_TEST(derivatives_of_two_stars)
       for (int i = 0; i < PAIR_PIX && r + star > 0; i++) /* multiples of 2^-12: exact, moved too */
         row[star][r][i] = round(4096 * 0.3 * test_library_random(&rng)) / 4096;
   for (int star = 0; star < 2; star++)
-    both_stars(row, ln_ratio, star, &eval[star], &pair[star]);
+    both_stars(row, ln_ratio, star, answer[star]);
   /* the companion's rows are float32: off by 1e-7 of what they do to F, where the gradient may be
    * sqrt(hess dd); central differences over 1e-4 leave 1e-3 of that and more */
-  assert_close(eval[0].f, eval[1].f, 1e-7 * sqrt(pair[0].own[0] * b.s.dd));
-  for (int star = 0; star < 2; star++)
-    for (int j = 0; j <= PAIR_DERIV; j++) {
-      double f[2];
-      for (int side = 0; side < 2; side++) {
-        const double step = side ? h : -h;
-        double at[2][PAIR_DERIV + 1][PAIR_PIX];
-        memcpy(at, row, sizeof at);
-        for (int i = 0; i < PAIR_PIX && j < PAIR_DERIV; i++)
-          at[star][0][i] += step * row[star][j + 1][i];
-        f[side] =
-            both_stars(at, j < PAIR_DERIV ? ln_ratio : ln_ratio + step, star, &moved, &unused);
-      }
-      const double slope = (f[1] - f[0]) / (2 * h);
-      const double unit = sqrt(pair[1 - star].own[0] * b.s.dd);
-      if (j < PAIR_DERIV) {
-        assert_close(eval[star].grad[j], slope, 1e-5 * unit);
-        assert_close(pair[1 - star].grad[j], slope, 1e-5 * unit);
-      } else {
-        assert_close(pair[star].grad[PAIR_DERIV], slope, 1e-5 * unit);
-      }
+  const double *at = answer[0] + MILL_ANSWER_TANGENTS, *other = answer[1] + MILL_ANSWER_TANGENTS;
+  const double most = curve(answer[0], N, PAIR_DERIV, PAIR_DERIV), unit = sqrt(most * b.s.dd);
+  assert_close(answer[0][MILL_ANSWER_F], answer[1][MILL_ANSWER_F], 1e-7 * unit);
+  for (int j = 0; j < N; j++) {
+    const int is_ratio = j == N - 1, star = is_ratio ? 0 : j / PAIR_DERIV, k = j % PAIR_DERIV;
+    double f[2];
+    for (int side = 0; side < 2; side++) {
+      const double step = side ? h : -h;
+      double to[2][PAIR_DERIV + 1][PAIR_PIX];
+      memcpy(to, row, sizeof to);
+      for (int i = 0; i < PAIR_PIX && !is_ratio; i++)
+        to[star][0][i] += step * row[star][k + 1][i];
+      f[side] = both_stars(to, is_ratio ? ln_ratio + step : ln_ratio, star, moved);
     }
-  for (int j = 0; j < PAIR_DERIV; j++)
-    for (int k = 0; k < PAIR_DERIV; k++) {
-      const double own = pair[0].own[j * MILL_MAX_PAR + k], unit = pair[0].own[0];
-      assert_close(eval[1].hess[j * PAIR_DERIV + k], own, 1e-6 * unit);
-      assert_close(pair[0].cross[j * MILL_MAX_PAR + k], pair[1].cross[k * MILL_MAX_PAR + j],
-                   1e-6 * unit);
-    }
-}
-
-MILL_TEST(an_offset_of_two_stars_moves_the_arm_as_their_velocities_do)
-{
-  enum { OFFSET = PAIR_DERIV, K_OFFSET = PAIR_DERIV + 2 };
-  static mill_eval eval;
-  static mill_pair pair;
-  double row[2][PAIR_DERIV + 1][PAIR_PIX];
-  rng = SEED;
-  make(PAIR_PIX, 5, row[0][0]);
-  b.s.res = NULL;
-  b.model.arm[1] = b.model.arm[0];
-  b.s.arm = 1;
-  b.model.n_arm = 2;
-  b.model.n_par = PAIR_DERIV + 1;
-  for (int star = 0; star < 2; star++)
-    for (int r = 0; r <= PAIR_DERIV; r++)
-      for (int i = 0; i < PAIR_PIX; i++)
-        row[star][r][i] = 0.3 * test_library_random(&rng);
-  both_stars(row, -0.7, 0, &eval, &pair);
-  assert_close(pair.grad[K_OFFSET], pair.grad[0], 0);
-  assert_close(pair.own[K_OFFSET * MILL_MAX_PAR + K_OFFSET], pair.own[0], 0);
-  for (int k = 0; k <= K_OFFSET; k++) {
-    const double *own = pair.own + k * MILL_MAX_PAR, *cross = pair.cross + k * MILL_MAX_PAR;
-    assert_close(pair.own[K_OFFSET * MILL_MAX_PAR + k], own[0], 0);
-    assert_close(own[K_OFFSET], own[0], 0);
-    assert_close(cross[OFFSET], cross[0], 0);
-    assert_close(pair.cross[K_OFFSET * MILL_MAX_PAR + k], pair.cross[k], 0);
+    const double slope = (f[1] - f[0]) / (2 * h);
+    assert_close(at[j], slope, 1e-5 * unit);
+    assert_close(other[is_ratio ? j : (1 - star) * PAIR_DERIV + k], slope, 1e-5 * unit);
   }
+  /* the same curvature, with both stars' parameters exchanged */
+  for (int j = 0; j < N - 1; j++)
+    for (int k = 0; k <= j; k++)
+      assert_close(curve(answer[1], N, (j + PAIR_DERIV) % (N - 1), (k + PAIR_DERIV) % (N - 1)),
+                   curve(answer[0], N, j, k), 1e-6 * most);
 }
 
 /* Of what the value is without that, tests/fit/test_gradient.c has the derivatives. */
-MILL_TEST(infinite_value_adds_no_derivatives)
+MILL_TEST(infinite_value_has_no_derivatives)
 {
-  static mill_eval eval;
+  static double answer[ANSWER];
   double templ[BENCH_PIX];
   rng = SEED;
   make(100, 5, templ);
@@ -468,11 +383,11 @@ MILL_TEST(infinite_value_adds_no_derivatives)
     b.pixel[i] = 0.3 * test_library_random(&rng);
   for (int i = 1; i < 100; i++)
     b.is[i] = 0;
-  memset(&eval, 0, sizeof eval);
-  mill_block_jacobian(&b.block, &b.model, &b.s, 0, &b.work, &eval, NULL);
-  assert_true(eval.f == (double)INFINITY);
+  memset(answer, 0xff, sizeof answer);
+  jacobian(answer);
+  assert_true(answer[MILL_ANSWER_F] == (double)INFINITY);
   for (int j = 0; j < b.model.n_par; j++)
-    assert_close(eval.grad[j], 0, 0);
+    assert_close(answer[MILL_ANSWER_TANGENTS + j], 0, 0);
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

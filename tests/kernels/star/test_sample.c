@@ -78,13 +78,12 @@ static int sample_from(double (*f)(const double *theta), double off)
       mill_block_run(look, NULL);
       continue;
     }
-    assert_int_equal(slot.request, MILL_REQ_VALUE);
-    memset(slot.eval.grad, 0xff, sizeof slot.eval.grad); /* NaN: nobody asked */
+    assert_int_equal(slot.request, MILL_REQ_VALUES);
     for (int j = 0; j < NP; j++) { /* nothing is asked for beyond the limits */
       assert_true(slot.theta[j] >= mill_par_min(&model, j));
       assert_true(slot.theta[j] <= mill_par_max(&model, j));
     }
-    slot.eval.f = f(slot.theta);
+    answer_values(0, f);
     n++;
   }
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Velocities of arms or of epochs alone: the minimum of F by parabolas through three values. */
+#ifndef MILL_VELOCITIES_H
+#define MILL_VELOCITIES_H
+
+#include "kernels/math/quartic.h"
+#include "kernels/star/logic/ask.h"
+
+/** Rounds of a search; its first step, in errors of the star's velocity and in km/s; its widest one;
+ *  errors below which the values at a step are mere noise, steps beyond which a parabola is not to
+ *  be trusted, and errors beyond which a step is made smaller first. */
+#define MILL_SEARCH_ROUNDS 8
+#define MILL_SEARCH_STEP   2.0
+#define MILL_SEARCH_LEAST  1.0
+#define MILL_SEARCH_MOST   60.0
+#define MILL_SEARCH_NOISE  0.5
+#define MILL_SEARCH_NEAR   0.5
+#define MILL_SEARCH_COARSE 6.0
+
+/** Begin a search at a velocity, where F is f; NaN: that is not known. */
+MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
+                                                  mill_curve *c)
+{
+  const double step = MILL_SEARCH_STEP * slot->result.vrad_err_km_s;
+  c->go = 1;
+  c->n_round = c->n = 0;
+  c->centre = vel_km_s;
+  c->f_centre = f;
+  c->step = step > MILL_SEARCH_LEAST ? step : MILL_SEARCH_LEAST; /* a fixed velocity has no error */
+  if (c->step > MILL_SEARCH_MOST)
+    c->step = MILL_SEARCH_MOST;
+  c->found = c->err = (double)NAN;
+}
+
+/** Digest F at the centre and a step to either side: end, or go on with another step or, moved, at
+ *  another centre. */
+MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, double right,
+                                                   mill_curve *c)
+{
+  const double h = c->step;
+  const double curve = 0.5 * (left + right - 2.0 * middle) / (h * h);
+  const double slope = 0.5 * (right - left) / h;
+  c->f_centre = middle;
+  if (!isfinite(curve) || ++c->n_round >= MILL_SEARCH_ROUNDS) {
+    c->go = 0;
+    return;
+  }
+  if (!(curve * h * h > MILL_SEARCH_NOISE * MILL_SEARCH_NOISE)) {
+    c->go = h < MILL_SEARCH_MOST;
+    c->step = 2.0 * h < MILL_SEARCH_MOST ? 2.0 * h : MILL_SEARCH_MOST;
+    return;
+  }
+  double move = -0.5 * slope / curve;
+  const int is_near = fabs(move) <= MILL_SEARCH_NEAR * h;
+  if (is_near && h > MILL_SEARCH_LEAST && h * h * curve > MILL_SEARCH_COARSE * MILL_SEARCH_COARSE) {
+    c->step = MILL_SEARCH_STEP / sqrt(curve);
+  } else if (is_near) {
+    c->found = c->centre + move;
+    c->err = 1.0 / sqrt(curve);
+    c->go = 0;
+    return;
+  }
+  const double most = 4.0 * h < MILL_SEARCH_MOST ? 4.0 * h : MILL_SEARCH_MOST;
+  move = move < -most ? -most : (move > most ? most : move);
+  c->centre += move;
+  c->f_centre = (double)NAN;
+}
+
+/** Is the search within the limits of velocity? */
+MILL_HD static inline int mill_seek_is_within(const mill_model *m, const mill_curve *c)
+{
+  return c->centre - c->step >= m->set.min_vel_km_s && c->centre + c->step <= m->set.max_vel_km_s;
+}
+
+/** Prepare a search's next values; those beyond the limits end it. */
+MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
+{
+  c->go = c->go && mill_seek_is_within(m, c);
+  c->n = c->go ? 3 : 0;
+  return c->go;
+}
+
+/** The same of all arms or epochs; 0: all searches have ended. */
+MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
+{
+  int go = 0;
+  for (int a = 0; a < m->n_arm && !slot->of_epochs; a++)
+    go |= mill_seek_next(m, &slot->arm[a]);
+  for (int i = 0; i < slot->n_epoch && slot->of_epochs; i++)
+    go |= mill_seek_next(m, &slot->epoch[i].curve);
+  return go;
+}
+
+MILL_HD_CALLED static inline void mill_seeks_digest(const mill_model *m, mill_slot *slot)
+{
+  const int n = slot->of_epochs ? slot->n_epoch : m->n_arm;
+  for (int i = 0; i < n; i++) {
+    mill_curve *c = slot->of_epochs ? &slot->epoch[i].curve : &slot->arm[i];
+    if (c->n > 0)
+      mill_seek_digest(c->f[0], c->f[1], c->f[2], c);
+  }
+}
+
+/** The searches that have begun, of slot->of_epochs, about slot->theta to their ends. */
+MILL_RESUMABLE(mill_seek_run)
+{
+  MILL_BEGIN;
+  while (mill_seeks_next(m, slot)) {
+    MILL_ASK_CURVES(slot->of_epochs ? MILL_OF_EPOCHS : MILL_OF_ARMS);
+    mill_seeks_digest(m, slot);
+  }
+  MILL_END;
+}
+
+/** Begin with what the velocity profile knows of the arm about the solution: the quartic through
+ *  its values of F takes the place of the first two evaluations. */
+MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
+                                                 int i_arm, mill_curve *c)
+{
+  const double v = slot->theta[MILL_PAR_VRAD], first = c->step;
+  const double most = MILL_N_PROFILE_FEW / 2;
+  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile.width;
+  const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - along);
+  const double right = mill_arm_vrad(m, slot, i_arm, v + along) - c->centre;
+  double of[MILL_N_QUARTIC];
+  /* not where offsets hold the arm's velocity, or a limit does */
+  if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
+    return;
+  mill_quartic(c->f, of);
+  if (c->step > right)
+    c->step = right;
+  const double x = most * c->step / right;
+  mill_seek_digest(mill_quartic_at(of, -x), c->f_centre, mill_quartic_at(of, x), c);
+  if (c->step < first)
+    c->step = first;
+}
+
+/** Velocities of the arms alone, where the models are those of slot->theta. */
+MILL_HD_CALLED static inline void mill_arms_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->of_epochs = 0;
+  for (int a = 0; a < m->n_arm; a++) {
+    mill_curve *c = &slot->arm[a];
+    const double f = mill_sum_models(m, slot, a, MILL_ANSWER_F);
+    mill_seek_begin(slot, mill_arm_vrad(m, slot, a, slot->theta[MILL_PAR_VRAD]), f, c);
+    c->go = isfinite(f) && (slot->arms >> a & 1);
+    if (c->go && slot->profile.has_arm)
+      mill_arm_known(m, slot, a, c);
+  }
+}
+
+#endif
