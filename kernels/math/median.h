@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Median of a row of numbers by a block. */
+#ifndef MILL_MEDIAN_H
+#define MILL_MEDIAN_H
+
+#include <float.h>
+
+#include "kernels/math/block.h"
+#include "kernels/math/select.h"
+
+/** How many of x [n] lie below a limit, ignoring NaN. */
+MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
+{
+  int part = 0;
+  MILL_GLOBAL(x);
+  MILL_FOR(b, i, n)
+  {
+    part += x[i] < limit;
+  }
+  return (int)mill_block_sum(b, (double)part);
+}
+
+/** The two middle ones of x [n] in order, NaN passed over; the same one twice for an odd
+ *  count, NaN when there is none.  Exact: up to 32 rounds of counting, so that it runs in
+ *  parallel without sorting. */
+MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
+{
+  int part = 0;
+  MILL_FOR(b, i, n)
+  {
+    part += x[i] == x[i];
+  }
+  const int count = (int)mill_block_sum(b, (double)part);
+  *low = *high = NAN;
+  if (count < 1)
+    return;
+  /* largest key with at most (count - 1) / 2 values below it */
+  const int rank = (count - 1) / 2;
+  uint32_t key = 0;
+  for (int bit = 31; bit >= 0; bit--) {
+    const uint32_t probe = key | (1u << bit);
+    const float limit = mill_float_from_key(probe);
+    /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
+    const int n_below =
+        limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
+    if (n_below <= rank)
+      key = probe;
+  }
+  /* a zero of either sign: counted alike, so the key is that of the positive one */
+  *low = *high = mill_float_from_key(key);
+  if (count % 2 != 0)
+    return;
+  /* the next one: the same value when it occurs often enough, else the least above */
+  float least = INFINITY;
+  int n_above = 0;
+  MILL_FOR_MIN(b, i, n, least, n_above)
+  {
+    const float above = x[i] > *low ? x[i] : INFINITY;
+    n_above += x[i] > *low;
+    least = above < least ? above : least;
+  }
+  if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
+    return;
+  if (least == FLT_MAX) /* where clang's reduction begins: there are infinities only */
+    least = INFINITY;
+  *high = (float)-mill_block_max(b, -(double)least);
+}
+
+/** Median of x [n], NaN passed over (numpy.nanmedian: the mean of the two middle ones
+ *  for an even count); NaN when there is none. */
+MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
+{
+  float low, high;
+  mill_block_middle(b, n, x, &low, &high);
+  return 0.5 * ((double)low + (double)high);
+}
+
+#endif

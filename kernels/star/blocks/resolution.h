@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Resolution matrix of a segment: its rows as stored to rows that act on templates. */
+#ifndef MILL_RESOLUTION_H
+#define MILL_RESOLUTION_H
+
+#include "kernels/math/median.h"
+#include "kernels/math/vector.h"
+#include "kernels/star/slot.h"
+
+/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO reports it
+ *  when at least the second fraction of the pixels is concerned. */
+#define MILL_LSF_NARROW   0.99
+#define MILL_LSF_SIZEABLE 0.1
+
+/** Rows of a matrix are scaled to the median of their sums where the largest sum exceeds the least
+ *  by more than the first; a row whose sum is off by more than the second factor is no row. */
+#define MILL_ROW_SPREAD 0.01
+#define MILL_ROW_LOST   2.0
+
+/** Largest (flux / sigma)^2 of a usable pixel: float64 sums have 16 digits, and 10^4 pixels about 10^4
+ *  of chi-square. */
+#define MILL_MOST_SQUARE 1e20
+
+/** Rows of the solver for the template's own resolution that go over the pixels at once. */
+enum { MILL_DECONV_STEP = 4 };
+
+/** A row of the resolution matrix that has no numbers, or zeros: the pixel alone.  The pixel is not
+ *  good, but its template must be finite, and hold continuum functions of bad pixels alone; its sum
+ *  counts nowhere. */
+MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
+{
+  for (int k = 0; k < s->n_diag; k++)
+    s->res[(size_t)k * mill_row_pitch(s->n_pix) + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
+  s->base[i] = 1.0;
+  s->scratch[i] = NAN;
+}
+
+/** Weights of row i, by an edge, that sum to mult without those off the arm. */
+MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2, pitch = mill_row_pitch(n);
+  double sum = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    if (j >= 0 && j < n)
+      sum += (double)s->res[(size_t)k * pitch + i];
+  }
+  const double factor = mult / (sum != 0.0 ? sum : 1.0);
+  double base = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    const size_t at = (size_t)k * pitch + i;
+    s->res[at] = j >= 0 && j < n ? (float)(factor * (double)s->res[at]) : 0.0f;
+    base += (double)s->res[at];
+  }
+  s->base[i] = base;
+}
+
+/** Rows of the resolution matrix of len pixels from first on, from the diagonals as stored; zeros
+ *  beyond len. */
+MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
+                                  double (*row)[MILL_CHUNK])
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  for (int k = 0; k < nd; k++) {
+    const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
+    const int shift = first - h + k;
+    if (shift >= 0 && shift + MILL_CHUNK <= n && len == MILL_CHUNK) {
+      MILL_SIMD
+      for (int i = 0; i < MILL_CHUNK; i++)
+        row[k][i] = (double)raw[shift + i];
+    } else {
+      for (int i = 0; i < MILL_CHUNK; i++)
+        row[k][i] = i < len && shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
+    }
+  }
+}
+
+/** Rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd] times row; those beyond nd are the last
+ *  one again. */
+MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
+                                   const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
+{
+  enum { N_VEC = MILL_CHUNK < 2 * MILL_VEC_N_F64 ? 1 : 2 };
+  const double *w[MILL_DECONV_STEP];
+  MILL_UNROLL
+  for (int q = 0; q < MILL_DECONV_STEP; q++)
+    w[q] = weight + (ptrdiff_t)(k0 + q < nd ? k0 + q : nd - 1) * nd;
+  for (int i = 0; i < MILL_CHUNK; i += N_VEC * MILL_VEC_N_F64) {
+    mill_vec_f64 sum[MILL_DECONV_STEP][N_VEC];
+    MILL_UNROLL
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      for (int v = 0; v < N_VEC; v++)
+        sum[q][v] = mill_vec_zero_f64();
+    for (int l = 0; l < nd; l++) {
+      const mill_vec_f64 *at = (const mill_vec_f64 *)(const void *)&row[l][i];
+      MILL_UNROLL
+      for (int q = 0; q < MILL_DECONV_STEP; q++)
+        for (int v = 0; v < N_VEC; v++)
+          sum[q][v] += w[q][l] * at[v];
+    }
+    MILL_UNROLL
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      for (int v = 0; v < N_VEC; v++)
+        ((mill_vec_f64 *)(void *)&x[q][i])[v] = sum[q][v];
+  }
+}
+
+/** The same for pixels of different widths, each by the two solvers whose sigma is next to its own. */
+MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int len, int k0,
+                                          const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
+{
+  const int nd = s->n_diag;
+  const float *at = s->deconv.at + first;
+  float low = at[0], high = at[0];
+  for (int i = 1; i < len; i++) {
+    low = at[i] < low ? at[i] : low;
+    high = at[i] > high ? at[i] : high;
+  }
+  for (int q = 0; q < MILL_DECONV_STEP; q++)
+    for (int i = 0; i < len; i++)
+      x[q][i] = 0.0;
+  for (int m = (int)low; (float)m < high + 1.0f; m++) {
+    double part[MILL_DECONV_STEP][MILL_CHUNK];
+    mill_deconvolve(nd, k0, s->deconv.solve + (ptrdiff_t)m * nd * nd, row, part);
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      for (int i = 0; i < len; i++) {
+        const double share = 1.0 - fabs((double)at[i] - (double)m);
+        x[q][i] += share > 0.0 ? share * part[q][i] : 0.0;
+      }
+  }
+}
+
+/** Sum of the elements of a whole row i of a resolution matrix as stored, and of their squares. */
+MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *resolution, int i,
+                                        double *sum, double *square)
+{
+  *sum = *square = 0.0;
+  for (int k = 0; k < n_diag; k++) {
+    const double x =
+        (double)resolution[(size_t)(n_diag - 1 - k) * (size_t)n_pix + (size_t)(i - n_diag / 2 + k)];
+    *sum += x;
+    *square += x * x;
+  }
+}
+
+/** Rows of len pixels from first on that are narrower than the templates: narrow [len] is their
+ *  sum there, else 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
+ *  sqrt(pi) sum of squares), which wings and a shift within the pixel hardly move.  A row that is
+ *  cut at an end of the arm is judged by the nearest whole one.  Returns how many rows are below
+ *  MILL_LSF_NARROW. */
+MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
+                                   const double (*row)[MILL_CHUNK], double *narrow)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const float *at = s->deconv.at;
+  double sum[MILL_CHUNK], square[MILL_CHUNK];
+  int n_narrow = 0;
+  for (int i = 0; i < MILL_CHUNK; i += MILL_VEC_N_F64) {
+    mill_vec_f64 a = mill_vec_zero_f64(), q = mill_vec_zero_f64();
+    for (int k = 0; k < nd; k++) {
+      const mill_vec_f64 x = *(const mill_vec_f64 *)(const void *)&row[k][i];
+      a += x;
+      q += x * x;
+    }
+    *(mill_vec_f64 *)(void *)&sum[i] = a;
+    *(mill_vec_f64 *)(void *)&square[i] = q;
+  }
+  for (int i = 0; i < len && n > 2 * h; i++) {
+    const int whole = first + i < h ? h : (first + i >= n - h ? n - 1 - h : first + i);
+    if (whole == first + i)
+      continue;
+    mill_sum_row(nd, n, s->raw_res, whole, &sum[i], &square[i]);
+  }
+  MILL_SIMD_SUM(n_narrow)
+  for (int i = 0; i < len; i++) {
+    const double templ =
+        at ? s->deconv.sigma_pix + s->deconv.step_pix * (double)at[first + i] : s->deconv.sigma_pix;
+    /* 2 sqrt(pi); sigma / templ is sum^2 / limit; NaN: not narrow */
+    const double limit = 3.5449077018110318 * templ * square[i];
+    n_narrow += sum[i] * sum[i] < MILL_LSF_NARROW * limit;
+    narrow[i] = sum[i] * sum[i] <= limit && limit > 0.0 ? sum[i] : 0.0;
+  }
+  return n_narrow;
+}
+
+/** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
+ *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
+ *  broader than the row nothing can be taken out: the row becomes the pixel alone.
+ *  Sets good: 0 where an element of the pixel's row is not finite or its sum not positive, and the
+ *  row then that of the pixel alone; sets narrow. */
+MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const double most = 1e300; /* a sum of floats that is finite is below */
+  int part = 0;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double row[MILL_MAX_DIAG][MILL_CHUNK], solved[MILL_DECONV_STEP][MILL_CHUNK];
+    double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
+    mill_read_rows(s, first, len, row);
+    if (s->deconv.solve)
+      part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow);
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = base[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const double *from = row[k];
+      if (s->deconv.solve) {
+        double *x = solved[k % MILL_DECONV_STEP];
+        if (k % MILL_DECONV_STEP == 0 && s->deconv.at)
+          mill_deconvolve_uneven(s, first, len, k, (const double(*)[MILL_CHUNK])row, solved);
+        else if (k % MILL_DECONV_STEP == 0)
+          mill_deconvolve(nd, k, s->deconv.solve, (const double(*)[MILL_CHUNK])row, solved);
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);
+        from = x;
+      }
+      float *to = s->res + (size_t)k * mill_row_pitch(n) + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const float rounded = (float)from[i];
+        to[i] = rounded;
+        sum[i] += from[i];
+        base[i] += (double)rounded;
+      }
+    }
+    int n_lost = 0;
+    MILL_SIMD_SUM(n_lost)
+    for (int i = 0; i < len; i++) {
+      s->scratch[first + i] = (float)sum[i];
+      s->base[first + i] = base[i];
+      s->good[first + i] = (unsigned char)((sum[i] > 0.0) & (base[i] <= most));
+      n_lost += !((sum[i] > 0.0) & (base[i] <= most));
+    }
+    for (int i = first; n_lost > 0 && i < first + len; i++)
+      if (!s->good[i])
+        mill_lose_row(s, i);
+  }
+  const int n_narrow = (int)mill_block_sum(b, (double)part);
+  MILL_SERIAL(b)
+  {
+    s->narrow = (double)n_narrow >= MILL_LSF_SIZEABLE * (double)n;
+  }
+  MILL_BARRIER(b);
+  double mult = mill_block_median(b, n, s->scratch);
+  if (!isfinite(mult) || mult == 0.0)
+    mult = 1.0;
+  MILL_FOR(b, e, 2 * h < n ? 2 * h : n)
+  {
+    mill_rescale_row(s, e < h || n <= 2 * h ? e : n - 2 * h + e, mult);
+  }
+  MILL_BARRIER(b);
+}
+
+/** No mask bit that makes a pixel bad. */
+MILL_HD static inline int mill_mask_clear(int32_t mask, uint32_t ignore)
+{
+  return ((uint32_t)mask & ~ignore) == 0;
+}
+
+/** Flux and inverse variance are usable: finite, positive ivar, and not so large together that sums
+ *  of squares keep no digit of the other pixels.  Without branches, so that loops over it
+ *  vectorise. */
+MILL_HD static inline int mill_value_usable(float flux, float ivar)
+{
+  return (ivar > 0.0f) & ((double)flux * (double)flux * (double)ivar <= MILL_MOST_SQUARE);
+}
+
+/** Value is usable and not masked. */
+MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+{
+  return mill_mask_clear(s->raw_mask[i], ignore) &
+         mill_value_usable(s->raw_flux[i], s->raw_ivar[i]);
+}
+
+/** Sums of a matrix' rows as stored into scratch; NaN where the pixel cannot be good, the row is cut
+ *  at an end of the arm, or the sum is not positive. */
+MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
+{
+  const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double row[MILL_MAX_DIAG][MILL_CHUNK];
+    mill_read_rows(s, first, len, row);
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const int at = first + i;
+      double sum = 0.0;
+      for (int k = 0; k < s->n_diag; k++)
+        sum += row[k][i];
+      const int has = (at >= h) & (at < n - h) & !s->ws->masked[at] &
+                      mill_pixel_usable(s, ignore, at) & (sum > 0.0);
+      s->scratch[at] = has ? (float)sum : NAN;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Coadds may lack columns of their matrix, or have them too large, where exposures are masked; the
+ *  rows next to them then do not take a constant to a constant.  Scale the rows of raw_res to the
+ *  median of their sums; a row without much of its weights becomes 0.  Sets scaled. */
+MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  double most = 0.0, least = INFINITY;
+  mill_block_sum_rows(b, ignore, s);
+  MILL_FOR(b, i, n)
+  {
+    const double sum = (double)s->scratch[i];
+    most = sum > most ? sum : most;
+    least = sum < least ? sum : least;
+  }
+  most = mill_block_max(b, most);
+  least = -mill_block_max(b, -least);
+  const int is_off = most > (1.0 + MILL_ROW_SPREAD) * least;
+  MILL_SERIAL(b)
+  {
+    s->scaled = is_off;
+  }
+  if (!is_off)
+    return;
+  const double middle = mill_block_median(b, n, s->scratch);
+  MILL_FOR(b, i, n)
+  {
+    const double factor = middle / (double)s->scratch[i];
+    const int is_lost = factor > MILL_ROW_LOST || factor * MILL_ROW_LOST < 1.0;
+    for (int k = 0; k < nd && isfinite(factor); k++) {
+      float *x = s->raw_res + (size_t)(nd - 1 - k) * (size_t)n + (size_t)(i - h + k);
+      *x = is_lost ? 0.0f : (float)(factor * (double)*x);
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+#endif
