@@ -210,9 +210,9 @@ typedef struct mill_pair {
   int is_fitted; /**< parameters and priors are those of one of two stars */
   int star;      /**< 0, 1: whose parameters the requests' theta is */
   int n_turn;
-  int is_moving;          /**< velocities of epochs are scanned */
-  int n_settle;           /**< Jacobians until the turn, which settle the velocities of epochs */
-  int n_scan;             /**< places of the first star for which the second one has been scanned */
+  int is_moving; /**< velocities of epochs are scanned */
+  int n_settle;  /**< Jacobians until the turn, which settle the velocities of epochs */
+  int n_scan; /**< epochs whose peak is known, then places of the first star where it was scanned */
   int n_eval, n_jac;      /**< of the row without a second star */
   double peak, peak_km_s; /**< the answer of MILL_REQ_PEAK: its significance and velocity */
   int peak_stands;        /**< the peak is one, and not the level of all velocities */

@@ -36,7 +36,7 @@ MILL_HD static inline double mill_guess_apart(int i)
 /** What bins are filled with: chi^2, or one of its two terms for the residuals of a model. */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
-/** Is a segment used? */
+/** Is a segment used, and not set aside? */
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
 {
   return s->used == 1 && s->n_good > 0;

@@ -40,8 +40,8 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
  *  guess templates that the best one is of, at all velocities that are least_apart to
  *  MILL_PAIR_MOST_APART from the solution's.  A template m there of any strength lowers chi^2 by
  *  (sum w n m)^2 / sum w m^2, which is the square of the peak's significance. */
-MILL_BLOCK_FN void mill_block_peak_of(mill_block *b, const mill_model *m, mill_slot *slot,
-                                      mill_workspace *work)
+MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
+                                   mill_workspace *work)
 {
   const int nv = 2 * m->guess_half + 1;
   const int k0 = slot->starts.label[0] * m->n_guess_vsini / MILL_GUESS_LANE * MILL_GUESS_LANE;
@@ -87,36 +87,6 @@ MILL_BLOCK_FN void mill_block_peak_of(mill_block *b, const mill_model *m, mill_s
       }
   }
   MILL_BARRIER(b);
-}
-
-/** Use the segments of one epoch; -1: of all. */
-MILL_BLOCK_FN void mill_block_peak_use(mill_block *b, mill_slot *slot, int epoch)
-{
-  MILL_SERIAL(b)
-  {
-    for (int i = 0; i < slot->n_segment; i++) {
-      mill_segment *s = &slot->segment[i];
-      if (s->used)
-        s->used = epoch < 0 || s->epoch == epoch ? 1 : 2;
-    }
-  }
-  MILL_BARRIER(b);
-}
-
-/** The peak of each epoch, and that of all. */
-MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
-                                   mill_workspace *work)
-{
-  for (int i = 0; i < slot->n_epoch && slot->n_epoch > 1; i++) {
-    mill_block_peak_use(b, slot, i);
-    mill_block_peak_of(b, m, slot, work);
-    MILL_SERIAL(b)
-    {
-      slot->epoch[i].peak = slot->pair.peak;
-    }
-  }
-  mill_block_peak_use(b, slot, -1);
-  mill_block_peak_of(b, m, slot, work);
 }
 
 #endif

@@ -363,8 +363,7 @@ MILL_RESUMABLE(mill_pair_run)
   MILL_BEGIN;
   if (!mill_pair_begin(m, slot))
     MILL_RETURN;
-  MILL_WAIT(MILL_REQ_PEAK);
-  mill_answered(m, slot);
+  MILL_CALL(mill_pair_peaks);
   if (!mill_pair_start(m, slot))
     MILL_RETURN;
   while (p->n_turn < mill_pair_turns(p, MILL_PAIR_TURNS)) {

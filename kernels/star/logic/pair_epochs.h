@@ -41,6 +41,30 @@ MILL_HD static inline int mill_pair_has_epochs(const mill_slot *slot)
   return slot->n_epoch > 1;
 }
 
+/** Set all segments aside but those of one epoch; -1: none. */
+MILL_HD static inline void mill_pair_use(mill_slot *slot, int epoch)
+{
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used)
+      slot->segment[i].used = epoch < 0 || slot->segment[i].epoch == epoch ? 1 : 2;
+}
+
+/** The peak of each epoch's residuals, and that of all. */
+MILL_RESUMABLE(mill_pair_peaks)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
+  for (p->n_scan = 0; mill_pair_has_epochs(slot) && p->n_scan < slot->n_epoch; p->n_scan++) {
+    mill_pair_use(slot, p->n_scan);
+    MILL_WAIT(MILL_REQ_PEAK);
+    slot->epoch[p->n_scan].peak = p->peak;
+  }
+  mill_pair_use(slot, -1);
+  MILL_WAIT(MILL_REQ_PEAK);
+  mill_answered(m, slot);
+  MILL_END;
+}
+
 /** Begin with the velocities of one star's fit, and of the second star with one.  The significance of
  *  its lines, for which it may have one at each epoch. */
 MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
