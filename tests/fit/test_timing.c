@@ -57,7 +57,9 @@ static void check_counts(const mill_timing *t)
     n_value += t->n_value[p];
     n_jacobian += t->n_jacobian[p];
   }
-  assert_int_equal(n_value + n_jacobian, n_eval);
+  /* searches for the arms' velocities are no evaluations of a row */
+  assert_true(n_value + n_jacobian >= n_eval);
+  assert_true(n_value - t->n_value[MILL_PHASE_PROFILE] + N_STAR <= n_eval - n_jac);
   assert_int_equal(n_jacobian, n_jac);
   /* each star ends with one evaluation, after one profile or more */
   assert_int_equal(t->n_value[MILL_PHASE_FINAL], N_STAR);
