@@ -33,6 +33,18 @@ void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t e
   index->exposure_id[index->n_exposure++] = exposure_id;
 }
 
+void mill_file_index_expose(mill_file_index *index, int64_t exposure_row, int32_t exposure_id,
+                            double mjd)
+{
+  mill_catalog_row *row = &index->row[index->n_row - 1];
+  if (row->n_exposure++ == 0) {
+    row->first_exposure = index->n_exposure;
+    row->fits_row = exposure_row;
+  }
+  row->exp_id = row->n_exposure == 1 ? exposure_id : -1;
+  mill_file_index_add(index, exposure_row, exposure_id, mjd);
+}
+
 void mill_file_index_clear(mill_file_index *index)
 {
   if (!index)

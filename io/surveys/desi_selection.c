@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/surveys/desi_file.h"
+#include "io/surveys/selection.h"
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
@@ -129,7 +130,7 @@ int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
     MILL_TRY(MILL_ALLOC(file->n_spec, &choice->in_class));
     MILL_TRY(read_classes(file, select, choice->in_class));
   }
-  if (select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn)) {
+  if (mill_selection_has_scores(select)) {
     MILL_TRY(MILL_ALLOC(file->n_spec, &choice->sn));
     MILL_TRY(read_scores(file, choice->sn));
   }

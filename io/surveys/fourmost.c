@@ -267,103 +267,45 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBMETATAB, one value a fibre; of a single spectrum keywords. */
-typedef struct targets {
-  mill_fits_texts name;
-  int64_t *uid;
-  int32_t *fiber, *status, *use;
-  double *ra, *dec, *sn;
-} targets;
-
-static const mill_fits_wish wish[] = {{"OBJ_NME", MILL_AS_TEXT, offsetof(targets, name), 0, 1},
-                                      {"OBJ_UID", MILL_AS_INT64, offsetof(targets, uid), -1, 0},
-                                      {"FIB_ID", MILL_AS_INT32, offsetof(targets, fiber), -1, 0},
-                                      {"FIB_ST", MILL_AS_INT32, offsetof(targets, status), 2, 1},
-                                      {"FIB_USE", MILL_AS_INT32, offsetof(targets, use), 1, 1},
-                                      {"OBJ_RA", MILL_AS_DOUBLE, offsetof(targets, ra), NAN, 0},
-                                      {"OBJ_DEC", MILL_AS_DOUBLE, offsetof(targets, dec), NAN, 0},
-                                      {"SNR", MILL_AS_DOUBLE, offsetof(targets, sn), NAN, 0}};
-enum { N_WISH = sizeof wish / sizeof *wish };
+/* Columns of FIBMETATAB; of a single spectrum keywords. */
+enum { NAME, STATUS, USE, SN, UID, FIBER, RA, DEC, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [NAME] = {"OBJ_NME", MILL_AS_TEXT, 0, 1, 0, 0, {"TRG_NME", "CNAME"}},
+    [STATUS] = MILL_WISH("FIB_ST", INT32, 2, 1),
+    [USE] = MILL_WISH("FIB_USE", INT32, 1, 1),
+    [SN] = MILL_WISH("SNR", DOUBLE, NAN, 0),
+    [UID] = {"OBJ_UID", MILL_AS_INT64, -1, 0, MILL_ROW_AT(target_id), {"TRG_UID", NULL}},
+    [FIBER] = MILL_ROW_WISH("FIB_ID", INT32, fiber, -1, 0),
+    [RA] = {"OBJ_RA", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_ra), {"TRG_RA", "RA"}},
+    [DEC] = {"OBJ_DEC", MILL_AS_DOUBLE, NAN, 0, MILL_ROW_AT(target_dec), {"TRG_DEC", "DEC"}}};
 
 /* Target type of the fibre in the words of the selection.  FIB_ST 2 is a fibre that is on its
  * target; calibration and guide fibres are no spectra of stars. */
-static const char *objtype_of(int32_t status, int32_t use)
+static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
   static const char *const name[] = {"BAD", "OBJ", "REF", "SKY"};
-  return status == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
-}
-
-/* The first of these keywords that the spectrum's or the primary header has, else the last. */
-static int find_key(fourmost *f, const char *const name[3], int *i_hdu, const char **key)
-{
-  char text[FLEN_VALUE];
-  int found = 0;
-  for (int i = 0; i < 6 && !found; i++) {
-    *key = name[i / 2];
-    *i_hdu = i % 2 == 0 ? f->i_spectra : 0;
-    MILL_CHECK(mill_single_key_text(f->file, *i_hdu, *key, text, sizeof text, &found));
-  }
-  return MILL_OK;
-}
-
-static int read_header(fourmost *f, targets *t)
-{
-  static const char *const name[] = {"OBJ_NME", "TRG_NME", "CNAME"},
-                           *const uid[] = {"OBJ_UID", "TRG_UID", "TRG_UID"},
-                           *const ra[] = {"OBJ_RA", "TRG_RA", "RA"},
-                           *const dec[] = {"OBJ_DEC", "TRG_DEC", "DEC"};
-  const char *key;
-  int i;
-  MILL_CHECK(mill_fits_columns_missing(wish, N_WISH, 1, t));
-  MILL_CHECK(MILL_ALLOC(FLEN_VALUE, &t->name.text));
-  MILL_CHECK(find_key(f, name, &i, &key));
-  MILL_CHECK(mill_single_key_text(f->file, i, key, t->name.text, FLEN_VALUE, NULL));
-  MILL_CHECK(find_key(f, uid, &i, &key));
-  MILL_CHECK(mill_single_key_int64(f->file, i, key, t->uid, NULL));
-  MILL_CHECK(find_key(f, ra, &i, &key));
-  MILL_CHECK(mill_single_key_double(f->file, i, key, t->ra, NULL));
-  MILL_CHECK(find_key(f, dec, &i, &key));
-  MILL_CHECK(mill_single_key_double(f->file, i, key, t->dec, NULL));
-  i = f->i_spectra;
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_ID", t->fiber, NULL));
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_ST", t->status, NULL));
-  MILL_CHECK(mill_single_key_int32(f->file, i, "FIB_USE", t->use, NULL));
-  return mill_single_key_double(f->file, i, "SNR", t->sn, NULL);
+  const int32_t use = v[USE].i32[i];
+  return v[STATUS].i32[i] == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   fourmost *f = state;
-  targets t = {0};
-  double mjd = NAN;
-  uint64_t there = UINT64_MAX;
-  const double min_sn = select->sn_source == MILL_SN_SCORES ? select->min_sn : -INFINITY;
-  MILL_TRY(f->i_target < 0 ? read_header(f, &t)
-                           : mill_fits_columns(f->file, f->i_target, wish, N_WISH, &t, &there));
-  if (isfinite(min_sn) && there >> (N_WISH - 1) == 0)
+  mill_fits_values values[N_WISH] = {0};
+  const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
+  const mill_fibres fibres = {
+      f->file,   is_single ? f->i_spectra : f->i_target, wish, N_WISH, values, f->n_spec, 0, SN,
+      objtype_of};
+  MILL_TRY(is_single ? mill_single_keys(f->file, header, 2, NAN, wish, N_WISH, values)
+                     : mill_fits_columns(f->file, f->i_target, wish, N_WISH, values));
+  if (!is_single && !values[SN].there && mill_selection_has_scores(select))
     MILL_TRY(
         MILL_ERROR_HDU(f->file, f->i_target,
                        " has no column SNR, by which minsn_from: scores selects; leave it out"));
-  MILL_TRY(mill_single_key_double(f->file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, f->n_spec, f->n_spec));
-  for (int64_t i = 0; i < f->n_spec; i++) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {
-        "the target's name", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
-    mill_catalog_row_init(row);
-    row->target_id = t.uid[i];
-    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
-        !mill_selection_keeps_objtype(select, objtype_of(t.status[i], t.use[i])) ||
-        !mill_selection_keeps_redrock(select, row->z, row->spectype) ||
-        (isfinite(min_sn) && !(t.sn[i] >= min_sn)))
-      continue;
-    MILL_TRY(mill_single_take_row(f->file, f->i_target < 0 ? f->i_spectra : f->i_target, &target, i,
-                                  index));
-  }
-  index->n_fits_row = f->n_spec;
+  MILL_TRY(mill_fibres_index(&fibres, select, index));
 done:
-  mill_fits_columns_free(wish, N_WISH, &t);
+  mill_fits_values_free(N_WISH, values);
   return err;
 }
 

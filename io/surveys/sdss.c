@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/surveys/selection.h"
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -32,10 +33,7 @@ typedef struct sdss {
   int i_object;         /* HDU of the object's only row */
   int joint;
   int n_exposure;
-  exposure *exposure;       /* [n_exposure] ascending by id */
-  int64_t *exposure_number; /* [n_exposure] HDU of the first camera: what the index holds */
-  int32_t *exposure_id;     /* [n_exposure] */
-  double *mjd;              /* [n_exposure] of its middle */
+  exposure *exposure; /* [n_exposure] ascending by id; number: HDU of the first camera */
   mill_single_spectrum spectrum;
 } sdss;
 
@@ -155,7 +153,7 @@ static int read_conventions(sdss *s, int *frame_of_all)
 static void close_file(void *state)
 {
   sdss *s = state;
-  MILL_FREE(s->exposure, s->exposure_number, s->exposure_id, s->mjd);
+  mill_free(s->exposure);
   mill_single_clear(&s->spectrum);
   mill_free(s);
 }
@@ -181,39 +179,32 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;
   MILL_CHECK(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_number));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->exposure_id));
-  MILL_CHECK(MILL_ALLOC(s->n_exposure, &s->mjd));
-  for (int i = 0; i < s->n_exposure; i++) {
-    s->exposure_number[i] = s->exposure[i].camera[0].i_hdu;
-    s->exposure_id[i] = s->exposure[i].id;
+  for (int i = 0; i < s->n_exposure; i++)
     for (int j = 0; j < s->exposure[i].n_camera; j++) {
       camera *c = &s->exposure[i].camera[j];
       /* a file that was cut, or is none of SDSS, is refused before it has rows */
       const char *const column[] = {"flux", "loglam", "ivar", c->mask, "wdisp"};
       MILL_CHECK(mill_single_check_columns(file, c->i_hdu, column, 5, &c->n_pix));
     }
-  }
   return read_conventions(s, frame);
 }
 
 /* ---- index ------------------------------------------------------------ */
 
-/* First of two text columns that the object's row has; empty when neither is there. */
-static int read_text(sdss *s, const char *name, const char *other, char *out, size_t size)
-{
-  int err = MILL_OK;
-  char *text = NULL;
-  size_t stride;
-  int found;
-  MILL_TRY(mill_fits_column_text(s->file, s->i_object, name, &text, &stride, &found));
-  if (!found && other)
-    MILL_TRY(mill_fits_column_text(s->file, s->i_object, other, &text, &stride, &found));
-  mill_fits_text_copy(s->file->guard->path, name, found ? text : "", out, size);
-done:
-  mill_free(text);
-  return err;
-}
+/* SDSS-I and II say what a fibre was put on in SOURCETYPE. */
+enum { PLATE, MJD, OBJTYPE, SOURCETYPE, FIBER, RA, DEC, Z, ZWARNING, CLASS, SUBCLASS, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
+    [MJD] = MILL_WISH("MJD", INT32, 0, 1),
+    [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
+    [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
+    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 1),
+    [RA] = MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
+    [Z] = MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
+    [ZWARNING] = MILL_ROW_WISH("ZWARNING", INT32, zwarn, 0, 0),
+    [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
+    [SUBCLASS] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
 
 /* Modified Julian date of the middle of an exposure; its header has seconds. */
 static int read_middle(sdss *s, int i_hdu, double *mjd)
@@ -227,32 +218,31 @@ static int read_middle(sdss *s, int i_hdu, double *mjd)
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
+  int err = MILL_OK;
   sdss *s = state;
-  int32_t plate = 0, mjd = 0;
-  int found;
-  mill_single_object object = {.n_exposure = s->n_exposure,
-                               .exposure = s->exposure_number,
-                               .exposure_id = s->exposure_id,
-                               .mjd = s->mjd,
-                               .joint = s->joint};
-  mill_catalog_row *row = &object.row;
-  for (int i = 0; i < s->n_exposure; i++)
-    MILL_CHECK(read_middle(s, s->exposure[i].camera[0].i_hdu, &s->mjd[i]));
-  mill_catalog_row_init(row);
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "FIBERID", &row->fiber, NULL));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_RA", &row->target_ra, &found));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "PLUG_DEC", &row->target_dec, &found));
-  MILL_CHECK(mill_fits_column_double(s->file, s->i_object, "Z", &row->z, &found));
-  MILL_CHECK(mill_fits_column_int32(s->file, s->i_object, "ZWARNING", &row->zwarn, &found));
-  MILL_CHECK(read_text(s, "CLASS", NULL, row->spectype, sizeof row->spectype));
-  MILL_CHECK(read_text(s, "SUBCLASS", NULL, row->subtype, sizeof row->subtype));
-  /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
-  MILL_CHECK(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
-  snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
-  snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd, row->fiber);
-  return mill_single_index(&object, select, index);
+  mill_catalog_row row;
+  mill_fits_values v[N_WISH] = {0};
+  index->n_fits_row = 1;
+  MILL_TRY(mill_fits_columns(s->file, s->i_object, wish, N_WISH, v));
+  mill_catalog_row_init(&row);
+  mill_fits_fill(s->file->guard->path, wish, N_WISH, v, 0, &row);
+  const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
+  snprintf(row.object, sizeof row.object, "spec-%04d-%05d-%04d", plate, mjd, row.fiber);
+  snprintf(row.identifier, sizeof row.identifier, "sdss %04d-%05d-%04d", plate, mjd, row.fiber);
+  const char *objtype = mill_fits_text_at(&v[v[OBJTYPE].there ? OBJTYPE : SOURCETYPE], 0);
+  if (!mill_selection_keeps(select, &(mill_candidate){&row, row.object, objtype, 0, NAN}))
+    goto done;
+  MILL_TRY(mill_file_index_alloc(index, s->n_exposure, s->n_exposure));
+  for (const exposure *e = s->exposure; e < s->exposure + s->n_exposure; e++) {
+    double middle;
+    MILL_TRY(read_middle(s, e->camera[0].i_hdu, &middle));
+    if (index->n_row == 0 || !s->joint)
+      index->row[index->n_row++] = row;
+    mill_file_index_expose(index, e->camera[0].i_hdu, e->id, middle);
+  }
+done:
+  mill_fits_values_free(N_WISH, v);
+  return err;
 }
 
 /* ---- pixels ----------------------------------------------------------- */
@@ -306,23 +296,16 @@ static int read_pixels(void *context, mill_channel *channel)
 {
   sdss *s = context;
   const int i_hdu = (int)channel->wave_token - 1;
-  const char *mask = strcmp(channel->name, "coadd") == 0 ? "and_mask" : "mask";
+  const mill_single_pixels pixels = {
+      {"flux", "ivar", strcmp(channel->name, "coadd") == 0 ? "and_mask" : "mask"}, {0}};
   mill_single_spectrum *spectrum = &s->spectrum;
   const int n_pix = channel->n_pix;
-  char what[32];
-  MILL_CHECK(mill_single_floats(s->file, i_hdu, "flux", spectrum, spectrum->flux));
-  MILL_CHECK(mill_single_floats(s->file, i_hdu, "ivar", spectrum, spectrum->ivar));
-  snprintf(what, sizeof what, "column %s", mask);
-  MILL_CHECK(mill_single_column(s->file, i_hdu, mask, n_pix, spectrum->number));
-  MILL_CHECK(mill_single_mask(s->file, i_hdu, what, spectrum->number, n_pix, spectrum->mask));
+  MILL_CHECK(mill_single_read(s->file, i_hdu, &pixels, spectrum, channel));
   /* most bits only tell that a pixel had a history */
   for (int i = 0; i < n_pix; i++)
     spectrum->mask[i] &= MILL_SDSS_BAD;
   MILL_CHECK(mill_single_column(s->file, i_hdu, "wdisp", n_pix, spectrum->number));
   take_wdisp(spectrum);
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
-  channel->mask = spectrum->mask;
   return MILL_OK;
 }
 
@@ -331,7 +314,7 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
   sdss *s = state;
   for (int i = 0; i < n; i++) {
     int i_exposure = 0;
-    while (i_exposure < s->n_exposure && s->exposure_number[i_exposure] != number[i])
+    while (i_exposure < s->n_exposure && s->exposure[i_exposure].camera[0].i_hdu != number[i])
       i_exposure++;
     if (i_exposure == s->n_exposure)
       return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", s->file->guard->path,

@@ -12,6 +12,7 @@
 
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
+#include "src/config/text.h"
 
 /* ---- memory ----------------------------------------------------------- */
 
@@ -144,6 +145,44 @@ int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int6
     *out = value;
   if (found)
     *found = is_there;
+  return MILL_OK;
+}
+
+/* A keyword that is there, as its wish has it. */
+static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char *text,
+                    const mill_fits_wish *wish, mill_fits_values *v)
+{
+  switch (wish->as) {
+  case MILL_AS_TEXT:
+    MILL_CHECK(mill_alloc_bytes(FLEN_VALUE, 1, (void **)&v->text));
+    strcpy(v->text, text);
+    return MILL_OK;
+  case MILL_AS_INT64:
+    return mill_single_key_int64(file, i_hdu, key, v->i64, NULL);
+  case MILL_AS_INT32:
+    return mill_single_key_int32(file, i_hdu, key, v->i32, NULL);
+  default:
+    return mill_single_key_double(file, i_hdu, key, v->f64, NULL);
+  }
+}
+
+int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
+                     const mill_fits_wish *wish, int n_wish, mill_fits_values *values)
+{
+  MILL_CHECK(mill_fits_columns_missing(wish, n_wish, 1, values));
+  for (int k = 0; k < n_wish; k++)
+    for (int i = 0; i < 3 * n_hdu && !values[k].there; i++) {
+      const char *key = i < n_hdu ? wish[k].name : wish[k].other[i / n_hdu - 1];
+      const int i_key = i_hdu[i % n_hdu];
+      char text[FLEN_VALUE] = "";
+      double number;
+      int found = 0;
+      if (key)
+        MILL_CHECK(mill_single_key_text(file, i_key, key, text, sizeof text, &found));
+      values[k].there = found && !(mill_text_to_real(text, &number) && number == none);
+      if (values[k].there)
+        MILL_CHECK(take_key(file, i_key, key, text, &wish[k], &values[k]));
+    }
   return MILL_OK;
 }
 
@@ -358,11 +397,33 @@ int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t 
   return MILL_OK;
 }
 
-int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
-                       mill_single_spectrum *spectrum, float *out)
+int mill_single_numbers(mill_fits_file *file, int i_hdu, const char *name, int row, int n_pix,
+                        double *out, char *what, size_t size)
 {
-  MILL_CHECK(mill_single_column(file, i_hdu, column, spectrum->n_pix, spectrum->number));
-  mill_single_narrow(spectrum->number, spectrum->n_pix, out);
+  if (file->guard->hdu[i_hdu].kind == MILL_FITS_IMAGE) {
+    snprintf(what, size, "row %d (%s)", row + 1, name);
+    return mill_fits_image_row(file, i_hdu, row, n_pix, out);
+  }
+  snprintf(what, size, "column %s", name);
+  return mill_single_column(file, i_hdu, name, n_pix, out);
+}
+
+int mill_single_read(mill_fits_file *file, int i_hdu, const mill_single_pixels *pixels,
+                     mill_single_spectrum *spectrum, mill_channel *channel)
+{
+  const int n_pix = channel->n_pix;
+  float *const to[] = {spectrum->flux, spectrum->ivar};
+  char what[32];
+  for (int i = 0; i < 3; i++) {
+    MILL_CHECK(mill_single_numbers(file, i_hdu, pixels->name[i], pixels->row[i], n_pix,
+                                   spectrum->number, what, sizeof what));
+    if (i < 2)
+      mill_single_narrow(spectrum->number, n_pix, to[i]);
+  }
+  MILL_CHECK(mill_single_mask(file, i_hdu, what, spectrum->number, n_pix, spectrum->mask));
+  channel->flux = spectrum->flux;
+  channel->ivar = spectrum->ivar;
+  channel->mask = spectrum->mask;
   return MILL_OK;
 }
 
@@ -501,45 +562,38 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
-                         int64_t i_row, mill_file_index *index)
-{
-  mill_catalog_row *row = &index->row[index->n_row];
-  if (strlen(target->name) >= sizeof row->object)
-    return MILL_ERROR_HDU(
-        file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
-        target->what, target->name, (long long)i_row, sizeof row->object - 1);
-  snprintf(row->object, sizeof row->object, "%s", target->name);
-  row->target_ra = target->ra;
-  row->target_dec = target->dec;
-  row->fiber = target->fiber;
-  row->fits_row = i_row;
-  row->n_exposure = 1;
-  row->first_exposure = index->n_exposure;
-  mill_file_index_add(index, i_row, -1, target->mjd);
-  index->n_row++;
-  return MILL_OK;
-}
-
-int mill_single_index(const mill_single_object *object, const mill_selection *select,
+int mill_fibres_index(const mill_fibres *fibres, const mill_selection *select,
                       mill_file_index *index)
 {
-  const int kept = mill_selection_keeps_target(select, object->row.target_id, object->row.object) &&
-                   mill_selection_keeps_objtype(select, object->objtype) &&
-                   mill_selection_keeps_redrock(select, object->row.z, object->row.spectype);
-  const int n = kept ? object->n_exposure : 0, n_row = kept && object->joint ? 1 : n;
-  index->n_fits_row = 1;
-  MILL_CHECK(mill_file_index_alloc(index, n_row, n));
-  for (int i = 0; i < n; i++)
-    mill_file_index_add(index, object->exposure[i], object->exposure_id[i],
-                        object->mjd ? object->mjd[i] : (double)NAN);
-  for (; index->n_row < n_row; index->n_row++) {
+  int err = MILL_OK;
+  double mjd = NAN;
+  const mill_fits_values *v = fibres->values;
+  mill_class_patterns *patterns = NULL;
+  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  MILL_TRY(mill_single_key_double(fibres->file, 0, "MJD-OBS", &mjd, NULL));
+  MILL_TRY(mill_file_index_alloc(index, fibres->n_row, fibres->n_row));
+  for (int64_t i = 0; i < fibres->n_row; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
-    *row = object->row;
-    row->first_exposure = index->n_row;
-    row->n_exposure = object->joint ? n : 1;
-    row->fits_row = index->exposure_row[index->n_row];
-    row->exp_id = row->n_exposure == 1 ? index->exposure_id[index->n_row] : -1;
+    const char *name = mill_fits_text_at(&v[0], i);
+    mill_catalog_row_init(row);
+    mill_fits_fill(fibres->file->guard->path, fibres->wish, fibres->n_wish, v, i, row);
+    const mill_candidate candidate = {
+        row, name, fibres->objtype(v, i),
+        fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i)),
+        fibres->i_sn ? v[fibres->i_sn].f64[i] : (double)NAN};
+    if (!mill_selection_keeps(select, &candidate))
+      continue;
+    if (strlen(name) >= sizeof row->object)
+      MILL_TRY(
+          MILL_ERROR_HDU(fibres->file, fibres->i_hdu,
+                         ": %s '%s' of row %lld is longer than %zu characters; make the file again",
+                         fibres->wish[0].name, name, (long long)i, sizeof row->object - 1));
+    snprintf(row->object, sizeof row->object, "%s", name);
+    index->n_row++;
+    mill_file_index_expose(index, i, -1, mjd);
   }
-  return MILL_OK;
+  index->n_fits_row = fibres->n_row;
+done:
+  mill_class_patterns_free(patterns);
+  return err;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Steps that formats share: keywords, units, the pixels of one HDU, the rows of a file with one
- *  object. */
+/** Steps that formats share: keywords, units, the pixels of one HDU, rows of fibres. */
 #ifndef MILL_SINGLE_SPECTRUM_H
 #define MILL_SINGLE_SPECTRUM_H
 
@@ -91,9 +90,18 @@ int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const
  *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another shape. */
 int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out);
 
-/** The same to float32, of all pixels that spectrum has room for. */
-int mill_single_floats(mill_fits_file *file, int i_hdu, const char *column,
-                       mill_single_spectrum *spectrum, float *out);
+/** Flux, inverse variance and mask of a channel into the spectrum: columns of a table, or rows of an
+ *  image.  MILL_ERR_INPUT. */
+typedef struct mill_single_pixels {
+  const char *name[3]; /**< columns, or what the rows are */
+  int row[3];          /**< of the image */
+} mill_single_pixels;
+int mill_single_read(mill_fits_file *file, int i_hdu, const mill_single_pixels *pixels,
+                     mill_single_spectrum *spectrum, mill_channel *channel);
+
+/** Read one of them; what [size]: its place, for messages. */
+int mill_single_numbers(mill_fits_file *file, int i_hdu, const char *name, int row, int n_pix,
+                        double *out, char *what, size_t size);
 
 /** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is
  *  not 0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another
@@ -138,33 +146,38 @@ int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, co
 /** Is that row among the n_row of a file?  MILL_ERR_RANGE. */
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
 
-/** The target of a row of a file with a spectrum in each row. */
-typedef struct mill_single_target {
-  const char *what, *name; /**< what the name is, for a message */
-  double ra, dec;
-  int32_t fiber;
-  double mjd; /**< NaN: none */
-} mill_single_target;
+/** A wish that is a member of mill_catalog_row. */
+#define MILL_ROW_AT(member)                                                                        \
+  offsetof(mill_catalog_row, member), sizeof(((mill_catalog_row *)0)->member)
+#define MILL_ROW_WISH(name, as, member, missing, is_needed)                                        \
+  {                                                                                                \
+    name, MILL_AS_##as, missing, is_needed, MILL_ROW_AT(member),                                   \
+    {                                                                                              \
+      NULL                                                                                         \
+    }                                                                                              \
+  }
 
-/** Fill the index's next row, which is there, and its exposure.  MILL_ERR_INPUT names file, HDU and
- *  row: the name is too long. */
-int mill_single_take_row(const mill_fits_file *file, int i_hdu, const mill_single_target *target,
-                         int64_t i_row, mill_file_index *index);
+/** Read keywords as one row of values, as mill_fits_columns reads columns: each from the first of
+ *  its names that one of the headers i_hdu [n_hdu] has.  A keyword of the value `none` (NAN: no
+ *  such value) is missing. */
+int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
+                     const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
-/** A file's only object, for mill_single_index. */
-typedef struct mill_single_object {
-  mill_catalog_row row; /**< all but fits_row, n_exposure, first_exposure, exp_id */
-  char objtype[24];     /**< upper case; empty: the file has none */
-  int n_exposure;
-  const int64_t *exposure;    /**< [n_exposure] the format's numbers, borrowed */
-  const int32_t *exposure_id; /**< [n_exposure] EXPID, -1: none, borrowed */
-  const double *mjd;          /**< [n_exposure] NaN: none, borrowed */
-  int joint;                  /**< 1: all exposures are one row */
-} mill_single_object;
+/** Fibres, each a row of a file with one spectrum. */
+typedef struct mill_fibres {
+  mill_fits_file *file;
+  int i_hdu;                  /**< for messages */
+  const mill_fits_wish *wish; /**< [n_wish]; the first: the target's name */
+  int n_wish;
+  const mill_fits_values *values; /**< [n_wish] of n_row rows */
+  int64_t n_row;
+  int i_class, i_sn; /**< wishes by which target_classes and minsn select; 0: none */
+  const char *(*objtype)(const mill_fits_values *values, int64_t i);
+} mill_fibres;
 
-/** Select by target list, OBJTYPE and class, and make the rows in a zeroed index; docs/use/input.md
- * has the rules. */
-int mill_single_index(const mill_single_object *object, const mill_selection *select,
+/** Select them and fill a zeroed index.  MILL_ERR_INPUT names file, HDU and row: a name is too
+ *  long. */
+int mill_fibres_index(const mill_fibres *fibres, const mill_selection *select,
                       mill_file_index *index);
 
 #endif

@@ -693,8 +693,8 @@ static int check_selection(const mill_spectra *spectra, const mill_selection *se
   } need[] = {
       {MILL_SELECTS_CLASSES, select->n_target_class > 0, "target_classes",
        "target bits of DESI or TARGCAT of WEAVE"},
-      {MILL_SELECTS_SCORES, select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn),
-       "minsn_from: scores", "SCORES of DESI or SNR of 4MOST"},
+      {MILL_SELECTS_SCORES, mill_selection_has_scores(select), "minsn_from: scores",
+       "SCORES of DESI or SNR of 4MOST"},
       {MILL_SELECTS_EXP_ID, mill_selection_has_exp_id(select), "minexpid or maxexpid",
        "EXPID of DESI's spectra files"},
       {MILL_SELECTS_REDROCK, select->redrock_file[0] != '\0', "redrock_file", "TARGETID of DESI"},

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/surveys/selection.h"
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -252,30 +251,24 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Columns of FIBTABLE, one value a fibre. */
-typedef struct fibtable {
-  int32_t *fiber;
-  double *ra, *dec;
-  mill_fits_texts name, status, use, category;
-} fibtable;
-
-/* Without STATUS and TARGUSE it is not known which fibres saw a target; TARGCAT, the last, is read
- * when rows are selected by it. */
-static const mill_fits_wish fibtable_wish[] = {
-    {"FIBREID", MILL_AS_INT32, offsetof(fibtable, fiber), -1, 0},
-    {"TARGRA", MILL_AS_DOUBLE, offsetof(fibtable, ra), NAN, 0},
-    {"TARGDEC", MILL_AS_DOUBLE, offsetof(fibtable, dec), NAN, 0},
-    {"CNAME", MILL_AS_TEXT, offsetof(fibtable, name), 0, 1},
-    {"STATUS", MILL_AS_TEXT, offsetof(fibtable, status), 0, 1},
-    {"TARGUSE", MILL_AS_TEXT, offsetof(fibtable, use), 0, 1},
-    {"TARGCAT", MILL_AS_TEXT, offsetof(fibtable, category), 0, 1}};
-enum { N_WISH = sizeof fibtable_wish / sizeof *fibtable_wish };
+/* Columns of FIBTABLE.  Without STATUS and TARGUSE it is not known which fibres saw a target;
+ * TARGCAT, the last, is read when rows are selected by it. */
+enum { NAME, STATUS, USE, FIBER, RA, DEC, CATEGORY, N_WISH };
+static const mill_fits_wish wish[N_WISH] = {
+    [NAME] = MILL_WISH("CNAME", TEXT, 0, 1),
+    [STATUS] = MILL_WISH("STATUS", TEXT, 0, 1),
+    [USE] = MILL_WISH("TARGUSE", TEXT, 0, 1),
+    [FIBER] = MILL_ROW_WISH("FIBREID", INT32, fiber, -1, 0),
+    [RA] = MILL_ROW_WISH("TARGRA", DOUBLE, target_ra, NAN, 0),
+    [DEC] = MILL_ROW_WISH("TARGDEC", DOUBLE, target_dec, NAN, 0),
+    [CATEGORY] = MILL_WISH("TARGCAT", TEXT, 0, 1)};
 
 /* Target type of the fibre in the words of the selection: SKY, BAD, or TARGUSE itself.  STATUS A is
  * a fibre that is on its target; others are parked, disabled or lost. */
-static const char *objtype_of(const char *status, const char *use)
+static const char *objtype_of(const mill_fits_values *v, int64_t i)
 {
-  if (strcasecmp(status, "A") != 0)
+  const char *use = mill_fits_text_at(&v[USE], i);
+  if (strcasecmp(mill_fits_text_at(&v[STATUS], i), "A") != 0)
     return "BAD";
   return strcasecmp(use, "S") == 0 ? "SKY" : use;
 }
@@ -284,32 +277,14 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 {
   int err = MILL_OK;
   weave *w = state;
-  fibtable t = {0};
-  double mjd = NAN;
-  mill_class_patterns *patterns = NULL;
+  mill_fits_values values[N_WISH] = {0};
   const int by_class = select->n_target_class > 0;
-  MILL_TRY(mill_class_patterns_make(select, &patterns));
-  MILL_TRY(mill_fits_columns(w->file, w->i_table, fibtable_wish, N_WISH - !by_class, &t, NULL));
-  MILL_TRY(mill_single_key_double(w->file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
-  for (int64_t i = 0; i < w->n_spec; i++) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    const mill_single_target target = {
-        "CNAME", mill_fits_text_at(&t.name, i), t.ra[i], t.dec[i], t.fiber[i], mjd};
-    const char *objtype = objtype_of(mill_fits_text_at(&t.status, i), mill_fits_text_at(&t.use, i));
-    mill_catalog_row_init(row);
-    if (!mill_selection_keeps_target(select, row->target_id, target.name) ||
-        !mill_selection_keeps_objtype(select, objtype) ||
-        !mill_selection_keeps_star(
-            select, by_class && mill_class_matches(patterns, mill_fits_text_at(&t.category, i)),
-            row->z, row->spectype))
-      continue;
-    MILL_TRY(mill_single_take_row(w->file, w->i_table, &target, i, index));
-  }
-  index->n_fits_row = w->n_spec;
+  const mill_fibres fibres = {w->file,   w->i_table,          wish, N_WISH,    values,
+                              w->n_spec, by_class * CATEGORY, 0,    objtype_of};
+  MILL_TRY(mill_fits_columns(w->file, w->i_table, wish, N_WISH - !by_class, values));
+  MILL_TRY(mill_fibres_index(&fibres, select, index));
 done:
-  mill_fits_columns_free(fibtable_wish, N_WISH, &t);
-  mill_class_patterns_free(patterns);
+  mill_fits_values_free(N_WISH, values);
   return err;
 }
 
