@@ -327,12 +327,8 @@ static int row_length(generic *g, int64_t row, int *n_pix)
 
 static int read_doubles(generic *g, int i, int64_t row, int n_pix, double *out)
 {
-  double nan_value = NAN;
-  int status = 0, any_null;
-  fits_read_col(g->table.file->fptr, TDOUBLE, g->table.vector[i].number, row + 1, 1, n_pix,
-                g->table.vector[i].is_integer ? &nan_value : NULL, out, &any_null, &status);
-  CHECK_COLUMN(g, i, row, status);
-  return MILL_OK;
+  return mill_single_numbers(g->table.file, g->table.i_hdu, g->table.vector[i].number, row, 0,
+                             n_pix, out);
 }
 
 static int read_floats(generic *g, int i, int64_t row, int n_pix, float *out)

@@ -184,13 +184,12 @@ static int read_shared_wave(mill_generic_table *t, int i_hdu)
   const char *name = mill_generic_vector_name[MILL_GENERIC_WAVELENGTH];
   char unit[FLEN_VALUE] = "";
   double to_aa = 0.0, last = 0.0;
-  mill_fits_column c;
+  int number;
   if (hdu->kind == MILL_FITS_TABLE) {
-    MILL_CHECK(mill_single_check_columns(t->file, i_hdu, &name, 1, &t->n_shared));
+    MILL_CHECK(mill_single_pixels(t->file, i_hdu, name, &t->n_shared, &number));
     MILL_CHECK(MILL_ALLOC(t->n_shared, &t->shared_wave_aa));
-    MILL_CHECK(mill_single_column(t->file, i_hdu, name, t->n_shared, t->shared_wave_aa));
-    MILL_CHECK(mill_fits_column_find(t->file, i_hdu, name, NULL, &c));
-    MILL_CHECK(column_unit(t, i_hdu, c.number, unit, sizeof unit));
+    MILL_CHECK(mill_single_numbers(t->file, i_hdu, number, 0, 0, t->n_shared, t->shared_wave_aa));
+    MILL_CHECK(column_unit(t, i_hdu, number, unit, sizeof unit));
   } else {
     if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] < 2 ||
         hdu->axis[0] > MILL_SINGLE_MAX_PIX)

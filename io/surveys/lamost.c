@@ -7,23 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
-#include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
-/* Rows of the image, and columns of the table. */
-enum { FLUX, IVAR, WAVELENGTH, ANDMASK, ORMASK, N_ROW };
-static const char *const row_name[N_ROW] = {"FLUX", "IVAR", "WAVELENGTH", "ANDMASK", "ORMASK"};
-
-typedef struct lamost {
-  mill_fits_file *file; /* borrowed */
-  int i_hdu; /* with the pixels: table COADD, or the image of the primary; the exposure's number */
-  int n_pix;
-  int air;
-  mill_single_spectrum spectrum;
-} lamost;
+/* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
+enum { N_ROW = 5 };
+static const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
+                                               [MILL_WAVE] = "WAVELENGTH",
+                                               [MILL_IVAR] = "IVAR",
+                                               [MILL_MASK] = "ANDMASK"};
+static const int row[MILL_N_PLANE] = {
+    [MILL_FLUX] = 0, [MILL_IVAR] = 1, [MILL_WAVE] = 2, [MILL_MASK] = 3};
 
 /* ---- structure -------------------------------------------------------- */
 
@@ -42,47 +39,40 @@ static int recognise(const mill_fits_guard *guard)
   return is_image_of_rows(&guard->hdu[0]) && mill_single_says(guard, "TELESCOP= 'LAMOST");
 }
 
-static void close_file(void *state)
+/* The planes of the image of rows. */
+static int take_image(mill_cameras *c, mill_camera *camera)
 {
-  lamost *l = state;
-  mill_single_clear(&l->spectrum);
-  mill_free(l);
-}
-
-/* Find the pixels and how many they are. */
-static int find_pixels(lamost *l)
-{
-  const mill_fits_guard *guard = l->file->guard;
-  l->i_hdu = mill_single_find_table(guard, "COADD");
-  if (l->i_hdu >= 0) {
-    /* ORMASK is the last and not looked at */
-    return mill_single_check_columns(l->file, l->i_hdu, row_name, ORMASK, &l->n_pix);
-  }
-  l->i_hdu = 0;
-  const mill_fits_hdu *hdu = &guard->hdu[0];
+  const mill_fits_hdu *hdu = &c->file->guard->hdu[0];
   if (!is_image_of_rows(hdu))
     return MILL_ERROR(MILL_ERR_INPUT,
                       "%s: has neither a table COADD nor a primary image of %d rows (flux, ivar, "
                       "wavelength, andmask, ormask); give a LAMOST low-resolution file",
-                      guard->path, N_ROW);
+                      c->file->guard->path, N_ROW);
   if (hdu->axis[0] < 2 || hdu->axis[0] > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: HDU 1 has %lld pixels a row, expected 2 to %d",
-                      guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
-  l->n_pix = (int)hdu->axis[0];
+                      c->file->guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
+  camera->n_pix = (int)hdu->axis[0];
+  for (int i = 0; i < MILL_N_PLANE; i++)
+    camera->plane[i] = (mill_plane){name[i], 0, 0, row[i]};
   return MILL_OK;
 }
 
+/* A visit is one spectrum, so how exposures are to be fitted has no effect. */
 static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
                      void **state)
 {
-  lamost *l = NULL;
-  (void)settings; /* a visit is one spectrum, so the option has no effect */
-  MILL_CHECK(MILL_ALLOC(1, &l));
-  *state = l;
-  l->file = file;
-  MILL_CHECK(find_pixels(l));
+  mill_cameras *c = NULL;
+  mill_camera *camera;
+  const int i_coadd = mill_single_find_table(file->guard, "COADD");
+  (void)settings;
+  MILL_CHECK(MILL_ALLOC(1, &c));
+  *state = c;
+  c->file = file;
+  MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
+  camera->exposure = camera->i_hdu;
+  MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, name));
   MILL_CHECK(mill_single_frame(file, 0, frame));
-  return mill_single_medium(file, 0, &l->air);
+  return mill_single_medium(file, 0, &camera->air);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -123,22 +113,22 @@ static const mill_fits_wish wish[N] = {
 
 /* Name of the star: its designation, so that several visits have one name.  Cut names would make
  * two stars one. */
-static int take_name(const lamost *l, const mill_fits_values *v, mill_catalog_row *row)
+static int take_name(const char *path, const mill_fits_values *v, mill_catalog_row *to)
 {
   char id[16];
-  const char *path = l->file->guard->path, *name = mill_fits_text_at(&v[DESIG], 0);
+  const char *text = mill_fits_text_at(&v[DESIG], 0);
   snprintf(id, sizeof id, "%d", v[OBSID].i32[0]);
-  if (!*name)
-    name = v[OBSID].i32[0] >= 0 ? id : mill_fits_text_at(&v[FILENAME], 0);
-  if (!*name)
-    name = mill_base_name(path);
-  if (strlen(name) >= sizeof row->object)
+  if (!*text)
+    text = v[OBSID].i32[0] >= 0 ? id : mill_fits_text_at(&v[FILENAME], 0);
+  if (!*text)
+    text = mill_base_name(path);
+  if (strlen(text) >= sizeof to->object)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
         "bytes; give it a shorter one by DESIG",
-        path, name, sizeof row->object - 1);
-  strcpy(row->object, name);
+        path, text, sizeof to->object - 1);
+  strcpy(to->object, text);
   return MILL_OK;
 }
 
@@ -156,69 +146,39 @@ static void take_objtype(const char *type, char out[FLEN_VALUE])
 }
 
 /* Day, plan, spectrograph and fibre, where the header has them all. */
-static void identify(const mill_fits_values *v, mill_catalog_row *row)
+static void identify(const mill_fits_values *v, mill_catalog_row *to)
 {
   const char *plan = mill_fits_text_at(&v[PLAN], 0);
   const int32_t day = v[DAY].i32[0], spectrograph = v[SPECTROGRAPH].i32[0];
-  if (day >= 0 && plan[0] && spectrograph >= 0 && row->fiber >= 0 &&
-      snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
-               spectrograph, row->fiber) >= (int)sizeof row->identifier)
-    row->identifier[0] = '\0'; /* then by file and row, as without these cards */
+  if (day >= 0 && plan[0] && spectrograph >= 0 && to->fiber >= 0 &&
+      snprintf(to->identifier, sizeof to->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
+               spectrograph, to->fiber) >= (int)sizeof to->identifier)
+    to->identifier[0] = '\0'; /* then by file and row, as without these cards */
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
-  lamost *l = state;
+  mill_cameras *c = state;
   char objtype[FLEN_VALUE];
   mill_fits_values v[N] = {0};
   MILL_TRY(mill_file_index_alloc(index, 1, 1));
-  mill_catalog_row *row = &index->row[0];
-  const mill_candidate candidate = {row, row->object, objtype, 0, NAN};
-  mill_catalog_row_init(row);
+  mill_catalog_row *to = &index->row[0];
+  const mill_candidate candidate = {to, to->object, objtype, 0, NAN};
+  mill_catalog_row_init(to);
   /* LAMOST writes -9999 where it knows no value */
-  MILL_TRY(mill_single_keys(l->file, &(int){0}, 1, -9999.0, wish, N, v));
-  mill_fits_fill(l->file->guard->path, wish, N, v, 0, row);
-  MILL_TRY(take_name(l, v, row));
+  MILL_TRY(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
+  mill_fits_fill(c->file->guard->path, wish, N, v, 0, to);
+  MILL_TRY(take_name(c->file->guard->path, v, to));
   take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
-  identify(v, row);
+  identify(v, to);
   index->n_fits_row = 1;
   index->n_row = mill_selection_keeps(select, &candidate);
   if (index->n_row > 0)
-    mill_file_index_expose(index, l->i_hdu, v[OBSID].i32[0], v[MJD].f64[0]);
+    mill_file_index_expose(index, c->camera[0].exposure, v[OBSID].i32[0], v[MJD].f64[0]);
 done:
   mill_fits_values_free(N, v);
   return err;
-}
-
-/* ---- pixels ----------------------------------------------------------- */
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  static const mill_single_pixels pixels = {{"FLUX", "IVAR", "ANDMASK"}, {FLUX, IVAR, ANDMASK}};
-  lamost *l = context;
-  return mill_single_read(l->file, l->i_hdu, &pixels, &l->spectrum, channel);
-}
-
-static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
-{
-  lamost *l = state;
-  double *wave_aa;
-  char what[32];
-  const mill_single_place at = {l->file, l->i_hdu, what};
-  MILL_CHECK(mill_single_resize(&l->spectrum, l->n_pix));
-  wave_aa = l->spectrum.wave_aa;
-  MILL_CHECK(mill_single_numbers(l->file, l->i_hdu, row_name[WAVELENGTH], WAVELENGTH, l->n_pix,
-                                 wave_aa, what, sizeof what));
-  for (int i = 0; i < n; i++) {
-    mill_channel channel = {
-        .name = "coadd", .n_pix = l->n_pix, .wave_aa = wave_aa, .air = l->air, .wave_token = 1};
-    if (number[i] != l->i_hdu)
-      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", l->file->guard->path,
-                        (long long)number[i] + 1);
-    MILL_CHECK(mill_single_give(spectra, i, &channel, &at, &l->spectrum, read_pixels, l));
-  }
-  return MILL_OK;
 }
 
 /* Below 4000 A the throughput is small.  Lines of b have one width in Angstrom, those of r nearly
@@ -232,9 +192,9 @@ const mill_format mill_format_lamost = {
     .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
     .recognise = recognise,
     .open = open_file,
-    .close = close_file,
+    .close = mill_cameras_close,
     .index = index_file,
-    .read = read_exposures,
+    .read = mill_cameras_read,
     .camera = cameras,
     .n_camera = sizeof cameras / sizeof *cameras,
     .lsf_width_error = 0.06};

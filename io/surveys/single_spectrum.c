@@ -18,8 +18,8 @@
 
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
-  MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->flux, spectrum->ivar, spectrum->sigma_aa,
-            spectrum->mask);
+  MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->noise, spectrum->factor, spectrum->flux,
+            spectrum->ivar, spectrum->sigma_aa, spectrum->mask);
   memset(spectrum, 0, sizeof *spectrum);
 }
 
@@ -30,6 +30,8 @@ int mill_single_resize(mill_single_spectrum *spectrum, int n_pix)
     mill_single_clear(spectrum);
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->wave_aa));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->number));
+    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->noise));
+    MILL_TRY(MILL_ALLOC(n_pix, &spectrum->factor));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->flux));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->ivar));
     MILL_TRY(MILL_ALLOC(n_pix, &spectrum->sigma_aa));
@@ -303,67 +305,28 @@ static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_
   return MILL_OK;
 }
 
-/* Numbers as stored, so that NaN stays NaN; nulls of integers, which have a value, become NaN. */
-static int read_numbers(fitsfile *fptr, int number, int64_t i_row, int n_pix, double *out,
-                        int *status)
-{
-  double nan_value = NAN;
-  int type = TDOUBLE, any_null;
-  fits_get_coltype(fptr, number, &type, NULL, NULL, status);
-  return fits_read_col(fptr, TDOUBLE, number, i_row + 1, 1, n_pix,
-                       type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null,
-                       status);
-}
-
-static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix)
+int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
 {
   mill_fits_column c;
   MILL_CHECK(find_numbers(file, i_hdu, column, &c));
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int64_t n = n_row == 1 ? c.repeat : n_row;
-  if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
+  *number = c.number;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1], n = n_row == 1 ? c.repeat : n_row;
+  const int is_first = *n_pix == 0;
+  if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
+    *n_pix = (int)n;
+  if (*n_pix > 0 && n == *n_pix && (n_row == 1 || c.repeat == 1))
+    return MILL_OK;
+  if (is_first)
     return MILL_ERROR_HDU(
         file, i_hdu,
         ": %lld rows with %lld values of column %s, expected a spectrum: one row a pixel "
         "or one row with all, of 2 to %d pixels; make the file again",
         (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
-  *n_pix = (int)n;
-  return MILL_OK;
-}
-
-/* Number of a column that has one value for each of n_pix pixels. */
-static int find_pixels(mill_fits_file *file, int i_hdu, const char *column, int n_pix, int *number)
-{
-  mill_fits_column c;
-  MILL_CHECK(find_numbers(file, i_hdu, column, &c));
-  *number = c.number;
-  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  if (n_row == 1 ? c.repeat != n_pix : n_row != n_pix || c.repeat != 1)
-    return MILL_ERROR_HDU(
-        file, i_hdu,
-        ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
-        "the file again",
-        column, (long long)n_row, (long long)c.repeat, n_pix);
-  return MILL_OK;
-}
-
-int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
-                              int n_column, int *n_pix)
-{
-  int number;
-  MILL_CHECK(count_pixels(file, i_hdu, column[0], n_pix));
-  for (int i = 1; i < n_column; i++)
-    MILL_CHECK(find_pixels(file, i_hdu, column[i], *n_pix, &number));
-  return MILL_OK;
-}
-
-int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out)
-{
-  int number = 0, status = 0;
-  MILL_CHECK(find_pixels(file, i_hdu, column, n_pix, &number));
-  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, 0, n_pix, out, &status),
-                  "column %s cannot be read", column);
-  return MILL_OK;
+  return MILL_ERROR_HDU(
+      file, i_hdu,
+      ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
+      "the file again",
+      column, (long long)n_row, (long long)c.repeat, *n_pix);
 }
 
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix, int *number)
@@ -386,44 +349,19 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
   return MILL_OK;
 }
 
-int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
-                           double *out)
+/* Nulls of integers have a value; no value is substituted for reals, so that NaN stays NaN. */
+int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
+                        int n_pix, double *out)
 {
-  int status = 0;
+  double nan_value = NAN;
+  int type = TDOUBLE, any_null, status = 0;
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  MILL_CHECK_FITS(file, i_hdu, read_numbers(file->fptr, number, i_row, n_pix, out, &status),
-                  "row %lld (counted from 0) of column %d cannot be read", (long long)i_row,
-                  number);
-  return MILL_OK;
-}
-
-int mill_single_numbers(mill_fits_file *file, int i_hdu, const char *name, int row, int n_pix,
-                        double *out, char *what, size_t size)
-{
-  if (file->guard->hdu[i_hdu].kind == MILL_FITS_IMAGE) {
-    snprintf(what, size, "row %d (%s)", row + 1, name);
-    return mill_fits_image_row(file, i_hdu, row, n_pix, out);
-  }
-  snprintf(what, size, "column %s", name);
-  return mill_single_column(file, i_hdu, name, n_pix, out);
-}
-
-int mill_single_read(mill_fits_file *file, int i_hdu, const mill_single_pixels *pixels,
-                     mill_single_spectrum *spectrum, mill_channel *channel)
-{
-  const int n_pix = channel->n_pix;
-  float *const to[] = {spectrum->flux, spectrum->ivar};
-  char what[32];
-  for (int i = 0; i < 3; i++) {
-    MILL_CHECK(mill_single_numbers(file, i_hdu, pixels->name[i], pixels->row[i], n_pix,
-                                   spectrum->number, what, sizeof what));
-    if (i < 2)
-      mill_single_narrow(spectrum->number, n_pix, to[i]);
-  }
-  MILL_CHECK(mill_single_mask(file, i_hdu, what, spectrum->number, n_pix, spectrum->mask));
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
-  channel->mask = spectrum->mask;
+  fits_get_coltype(file->fptr, number, &type, NULL, NULL, &status);
+  type = abs(type); /* negative: of variable length */
+  fits_read_col(file->fptr, TDOUBLE, number, i_row + 1, first + 1, n_pix,
+                type == TFLOAT || type == TDOUBLE ? NULL : &nan_value, out, &any_null, &status);
+  MILL_CHECK_FITS(file, i_hdu, status, "row %lld (counted from 0) of column %d cannot be read",
+                  (long long)i_row, number);
   return MILL_OK;
 }
 

@@ -9,20 +9,16 @@ enum {
   MILL_SINGLE_MAX_PIX = 1 << 21 /**< of one spectrum: SDSS has some 4600, models 1.6 million */
 };
 
-/** Fluxes in physical units (erg / s / cm2 / A) would bring 1 / flux^2 to the end of float32: where
- *  what tells the unit stays below PHYSICAL, they are counted in units of 1 / SCALE. */
-#define MILL_SINGLE_PHYSICAL 1e-10
-#define MILL_SINGLE_SCALE    1e17
-
 /** Pixels of one spectrum.  Zero it before the first use; the memory is kept
  *  from one spectrum to the next. */
 typedef struct mill_single_spectrum {
   int n_pix, capacity;
-  double *wave_aa;    /**< [n_pix], owned, as all of them */
-  double *number;     /**< [n_pix] a column before it is narrowed */
-  float *flux, *ivar; /**< [n_pix] */
-  float *sigma_aa;    /**< [n_pix] */
-  int32_t *mask;      /**< [n_pix] */
+  double *wave_aa;        /**< [n_pix], owned, as all of them */
+  double *number;         /**< [n_pix] a column before it is narrowed */
+  double *noise, *factor; /**< [n_pix] */
+  float *flux, *ivar;     /**< [n_pix] */
+  float *sigma_aa;        /**< [n_pix] */
+  int32_t *mask;          /**< [n_pix] */
 } mill_single_spectrum;
 
 /** Room for n_pix pixels; what they hold is left open. */
@@ -72,46 +68,20 @@ typedef struct mill_single_wcs {
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
                             int configured, int n_pix, double *wave_aa, int *air);
 
-/** Check that a table has the columns of a spectrum, all of one length, and give
- *  the number of pixels: one row a pixel, or one row that holds all of them.  Names
- *  are matched without regard to case.
- *
- *  column [n_column]  the first one sets the number
- *
- *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another length,
- *  or a number not between 2 and MILL_SINGLE_MAX_PIX. */
-int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
-                              int n_column, int *n_pix);
-
-/** Read the column of all pixels of a table, of any numeric type.
- *
- *  out [n_pix]  out  NaN and infinity as stored
- *
- *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another shape. */
-int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out);
-
-/** Flux, inverse variance and mask of a channel into the spectrum: columns of a table, or rows of an
- *  image.  MILL_ERR_INPUT. */
-typedef struct mill_single_pixels {
-  const char *name[3]; /**< columns, or what the rows are */
-  int row[3];          /**< of the image */
-} mill_single_pixels;
-int mill_single_read(mill_fits_file *file, int i_hdu, const mill_single_pixels *pixels,
-                     mill_single_spectrum *spectrum, mill_channel *channel);
-
-/** Read one of them; what [size]: its place, for messages. */
-int mill_single_numbers(mill_fits_file *file, int i_hdu, const char *name, int row, int n_pix,
-                        double *out, char *what, size_t size);
-
-/** Find a column with a spectrum in each row; *n_pix: its pixels, checked against it where it is
- *  not 0 before.  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another
- *  length. */
+/** Find a column of numbers: one value for each pixel of a table's only spectrum (one row a pixel,
+ *  or one row with all), or with a spectrum in each row.  Its name is matched without regard to
+ *  case.  *n_pix: the pixels, checked against it where it is not 0 before.  MILL_ERR_INPUT names
+ *  file, HDU and column: missing, not numbers, another length, not between 2 and
+ *  MILL_SINGLE_MAX_PIX. */
+int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
+                       int *number);
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read one row of it. */
-int mill_single_vector_row(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int n_pix,
-                           double *out);
+/** Read n_pix numbers of a column from number `first` of a row on; NaN and infinity as stored, nulls
+ *  NaN.  MILL_ERR_INPUT. */
+int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
+                        int n_pix, double *out);
 
 /** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
  *  HDU, what (a column or row), pixel and value. */

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "io/surveys/cameras.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/memory.h"
+
+/* Fluxes below PHYSICAL are in physical units, and counted in units of 1 / SCALE. */
+static const double PHYSICAL = 1e-10, SCALE = 1e17;
+
+void mill_cameras_close(void *state)
+{
+  mill_cameras *c = state;
+  for (int i = 0; i < c->n_camera; i++)
+    mill_free(c->camera[i].wave_aa);
+  mill_free(c->camera);
+  mill_single_clear(&c->spectrum);
+  mill_free(c);
+}
+
+int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **out)
+{
+  MILL_CHECK(MILL_GROW(&c->camera, &c->camera_room, c->n_camera + 1));
+  *out = &c->camera[c->n_camera++];
+  **out = (mill_camera){.i_hdu = i_hdu, .exposure_id = -1, .exposure = -1};
+  snprintf((*out)->name, sizeof(*out)->name, "%s", name);
+  return MILL_OK;
+}
+
+int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
+                        const char *const name[MILL_N_PLANE])
+{
+  for (int i = 0; i < MILL_N_PLANE; i++) {
+    mill_plane *plane = &camera->plane[i];
+    if (!name[i])
+      continue;
+    *plane = (mill_plane){name[i], camera->i_hdu, 0, is_alone ? 0 : -1};
+    MILL_CHECK((is_alone ? mill_single_pixels : mill_single_vector)(
+        c->file, camera->i_hdu, name[i], &camera->n_pix, &plane->number));
+  }
+  return MILL_OK;
+}
+
+int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plane_of plane,
+                      double *out)
+{
+  const mill_plane *p = &camera->plane[plane];
+  const int64_t row = p->row >= 0 ? p->row : c->row;
+  return p->number > 0 ? mill_single_numbers(c->file, p->i_hdu, p->number, row, camera->first,
+                                             camera->n_pix, out)
+                       : mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out);
+}
+
+static const char *plane_text(const mill_plane *plane, char text[64])
+{
+  if (plane->number > 0)
+    snprintf(text, 64, "column %s", plane->name);
+  else
+    snprintf(text, 64, "row %lld (%s)", (long long)plane->row + 1,
+             plane->name ? plane->name : "wavelengths");
+  return text;
+}
+
+static int is_positive(double x)
+{
+  return isfinite(x) && x > 0.0;
+}
+
+int mill_camera_scale(mill_cameras *c, mill_camera *camera)
+{
+  const int by_sens = camera->plane[MILL_SENS].name != NULL;
+  int n = 0, n_small = 0;
+  double *x;
+  MILL_CHECK(mill_single_resize(&c->spectrum, camera->n_pix));
+  x = c->spectrum.number;
+  for (c->row = 0; c->row < c->n_row && n == 0; c->row++) {
+    MILL_CHECK(mill_camera_plane(c, camera, by_sens ? MILL_SENS : MILL_IVAR, x));
+    for (int i = 0; i < camera->n_pix; i++) {
+      n += is_positive(x[i]);
+      n_small +=
+          is_positive(x[i]) && (by_sens || camera->is_error ? x[i] : 1.0 / sqrt(x[i])) < PHYSICAL;
+    }
+  }
+  camera->scale = 2 * n_small > n ? SCALE : 1.0;
+  return MILL_OK;
+}
+
+static int load_wave(mill_cameras *c, mill_camera *camera)
+{
+  int err = MILL_OK;
+  double *wave_aa = NULL;
+  if (camera->wave_aa)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(camera->n_pix, &wave_aa));
+  MILL_TRY(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
+  for (int i = 0; i < camera->n_pix && camera->is_log; i++)
+    wave_aa[i] = pow(10.0, wave_aa[i]);
+  camera->wave_aa = wave_aa;
+  wave_aa = NULL;
+done:
+  mill_free(wave_aa);
+  return err;
+}
+
+/* Flux and ivar of n_pix counts, of which factor is the flux; 0: not known, a bad pixel. */
+static void calibrate(const mill_camera *camera, const double *factor, double *flux, double *ivar)
+{
+  for (int i = 0; i < camera->n_pix; i++) {
+    const double f = factor[i], x = ivar[i];
+    ivar[i] = f == 0.0            ? 0.0
+              : !camera->is_error ? x / (f * f)
+              : is_positive(x)    ? 1.0 / (x * f * (x * f))
+                                  : 0.0;
+    flux[i] = f == 0.0 ? flux[i] : flux[i] * f;
+  }
+}
+
+static int read_pixels(void *context, mill_channel *channel)
+{
+  mill_cameras *c = context;
+  const mill_camera *camera = c->now;
+  const mill_plane *mask = &camera->plane[MILL_MASK];
+  mill_single_spectrum *s = &c->spectrum;
+  const double scale = camera->scale != 0.0 ? camera->scale : 1.0;
+  char text[64];
+  if (camera->plane[MILL_SENS].name)
+    MILL_CHECK(mill_camera_plane(c, camera, MILL_SENS, s->factor));
+  for (int i = 0; i < camera->n_pix; i++)
+    s->factor[i] = !camera->plane[MILL_SENS].name ? scale
+                   : is_positive(s->factor[i])    ? s->factor[i] * scale
+                                                  : 0.0;
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_FLUX, s->number));
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_IVAR, s->noise));
+  calibrate(camera, s->factor, s->number, s->noise);
+  mill_single_narrow(s->number, camera->n_pix, s->flux);
+  mill_single_narrow(s->noise, camera->n_pix, s->ivar);
+  channel->flux = s->flux;
+  channel->ivar = s->ivar;
+  if (mask->name) {
+    MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
+    MILL_CHECK(mill_single_mask(c->file, mask->i_hdu, plane_text(mask, text), s->number,
+                                camera->n_pix, s->mask));
+    channel->mask = s->mask;
+  }
+  return c->finish ? c->finish(c, camera) : MILL_OK;
+}
+
+static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, int i_camera)
+{
+  mill_camera *camera = &c->camera[i_camera];
+  mill_single_spectrum *s = &c->spectrum;
+  char text[64];
+  const mill_single_place at = {c->file, camera->i_hdu,
+                                plane_text(&camera->plane[MILL_WAVE], text)};
+  mill_channel channel = {
+      .n_pix = camera->n_pix, .air = camera->air, .wave_token = i_camera + 1, .sigma_aa = NULL};
+  MILL_CHECK(mill_single_resize(s, camera->n_pix));
+  MILL_CHECK(load_wave(c, camera));
+  memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);
+  memcpy(channel.name, camera->name, sizeof channel.name);
+  channel.wave_aa = s->wave_aa;
+  channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
+  c->now = camera;
+  return mill_single_give(spectra, i_exposure, &channel, &at, s, read_pixels, c);
+}
+
+int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  mill_cameras *c = state;
+  for (int i = 0; i < n; i++) {
+    int n_given = 0;
+    if (c->n_row > 0)
+      MILL_CHECK(mill_single_check_row(c->file, exposure[i], c->n_row));
+    c->row = exposure[i];
+    for (int k = 0; k < c->n_camera; k++)
+      if (c->n_row > 0 || c->camera[k].exposure == exposure[i]) {
+        MILL_CHECK(give(c, spectra, i, k));
+        n_given++;
+      }
+    if (n_given == 0)
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: has no exposure in HDU %lld", c->file->guard->path,
+                        (long long)exposure[i] + 1);
+  }
+  return MILL_OK;
+}
