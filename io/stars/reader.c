@@ -250,7 +250,7 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   const int64_t n_made = batch->cap_part;
   MILL_CHECK(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
   for (int64_t i = n_made; i < batch->cap_part; i++)
-    batch->part[i] = (mill_read_batch){.backend = w->reader->plan.backend};
+    batch->part[i] = (mill_read_batch){.arena.backend = w->reader->plan.backend};
   MILL_CHECK(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
   w->part_file[batch->n_part++] = i_file;
   return MILL_OK;

@@ -9,7 +9,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "io/surveys/arena.h"
 #include "io/surveys/formats.h"
 #include "io/surveys/row_identity.h"
 #include "io/surveys/selection.h"
@@ -23,40 +22,18 @@ enum {
   MAX_KNOWN = 32                /* wavelengths kept between reads, by token */
 };
 
-/* ---- the memory of a batch ---------------------------------------------- */
-
-struct mill_read_store {
-  mill_arena arena;
-  int64_t segment_room;
-};
-
 void mill_read_batch_clear(mill_read_batch *batch)
 {
   if (!batch)
     return;
-  if (batch->store)
-    mill_arena_clear(&batch->store->arena);
-  MILL_FREE(batch->store, batch->segment);
+  mill_arena_clear(&batch->arena);
+  mill_free(batch->segment);
   memset(batch, 0, sizeof *batch);
 }
 
 size_t mill_read_batch_bytes(const mill_read_batch *batch)
 {
-  if (!batch->store)
-    return 0;
-  return mill_arena_bytes(&batch->store->arena) +
-         (size_t)batch->store->segment_room * sizeof *batch->segment;
-}
-
-/* Clear the batch. */
-static int reset_batch(mill_read_batch *batch)
-{
-  batch->n_segment = 0;
-  if (!batch->store) {
-    MILL_CHECK(MILL_ALLOC(1, &batch->store));
-    batch->store->arena.backend = batch->backend;
-  }
-  return mill_arena_reset(&batch->store->arena);
+  return mill_arena_bytes(&batch->arena) + (size_t)batch->segment_room * sizeof *batch->segment;
 }
 
 /* ---- which pixels go where ---------------------------------------------- */
@@ -367,7 +344,7 @@ int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 {
-  return mill_arena_take(&spectra->batch->store->arena, n_byte, out);
+  return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
 /* n elements of 4 bytes from first on, in the batch's memory. */
@@ -379,11 +356,11 @@ static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n,
   if (!from)
     return MILL_OK;
   at = (const char *)from + 4 * first;
-  if (mill_arena_has(&spectra->batch->store->arena, from)) {
+  if (mill_arena_has(&spectra->batch->arena, from)) {
     *out = at;
     return MILL_OK;
   }
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n, &copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->arena, 4 * n, &copy));
   memcpy(copy, at, 4 * n);
   *out = copy;
   return MILL_OK;
@@ -401,7 +378,7 @@ static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const
     *out = whole;
     return MILL_OK;
   }
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, 4 * n * n_diag, (void **)&copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->arena, 4 * n * n_diag, (void **)&copy));
   for (size_t d = 0; d < n_diag; d++)
     memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
   *out = copy;
@@ -415,7 +392,7 @@ static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
   const size_t n_byte = (size_t)p->n * sizeof *copy;
   if (p->wave_aa)
     return MILL_OK;
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, n_byte, (void **)&copy));
+  MILL_CHECK(mill_arena_take(&spectra->batch->arena, n_byte, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, n_byte);
   p->wave_aa = copy;
   return MILL_OK;
@@ -427,8 +404,8 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   float *sigma = NULL;
   if (p->sigma_aa)
     return MILL_OK;
-  MILL_CHECK(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
-                             (void **)&sigma));
+  MILL_CHECK(
+      mill_arena_take(&spectra->batch->arena, (size_t)p->n * sizeof *sigma, (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(rule->fwhm_aa > 0.0 ? rule->fwhm_aa / MILL_FWHM_SIGMA
                                            : known->wave_aa[p->first + i] /
@@ -440,7 +417,7 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 {
   mill_read_batch *batch = spectra->batch;
-  MILL_CHECK(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
+  MILL_CHECK(MILL_GROW(&batch->segment, &batch->segment_room, batch->n_segment + 1));
   batch->segment[batch->n_segment++] = *segment;
   return MILL_OK;
 }
@@ -547,7 +524,8 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
                       mill_read_batch *batch)
 {
   int err = MILL_OK;
-  MILL_TRY(reset_batch(batch));
+  batch->n_segment = 0;
+  MILL_TRY(mill_arena_reset(&batch->arena));
   for (int i = 0; i < spectra->n_known; i++)
     for (int k = 0; k < spectra->known[i].n_piece; k++) {
       spectra->known[i].piece[k].wave_aa = NULL;

@@ -23,6 +23,7 @@
 
 #include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
+#include "io/surveys/arena.h"
 #include "kernels/data/star.h"
 #include "src/config/config.h"
 
@@ -53,13 +54,14 @@ typedef struct mill_channel {
   int64_t wave_token;
 } mill_channel;
 
-/** Result of mill_spectra_read; its memory is reused by the next call. */
+/** Result of mill_spectra_read; its memory is reused by the next call.  Zero it before, but for the
+ *  arena's backend. */
 typedef struct mill_read_batch {
-  const struct mill_backend *backend; /**< as mill_arena has it, borrowed; before the first read */
   int n_segment;
-  mill_raw_segment *segment;     /**< [n_segment], ordered by exposure, then arm; exposure: index
-                                  *   into the request, i_file means nothing */
-  struct mill_read_store *store; /**< the memory behind all pointers, owned */
+  mill_raw_segment *segment; /**< [n_segment], ordered by exposure, then arm; exposure: index
+                              *   into the request, i_file means nothing */
+  int64_t segment_room;
+  mill_arena arena; /**< the memory behind all pointers of segments */
 } mill_read_batch;
 
 void mill_read_batch_clear(mill_read_batch *batch); /* NULL is allowed */
