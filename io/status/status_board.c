@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_board.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/whole_file.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
@@ -170,31 +169,11 @@ static double recent_rate(mill_board *board, sample now)
   return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
 }
 
-/* Under another name first; not synced to the disk, for the ranks wait meanwhile. */
-static int write_file(const char *path, const char *text, size_t n_byte)
-{
-  int err = MILL_OK;
-  char temporary[MILL_STATUS_PATH + 8];
-  snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd < 0)
-    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be created: %s", temporary, strerror(errno));
-  const ssize_t n = write(fd, text, n_byte);
-  const int reason = n < 0 ? errno : ENOSPC;
-  if (n != (ssize_t)n_byte)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written: %s", temporary, strerror(reason));
-  close(fd);
-  if (err == MILL_OK && rename(temporary, path) != 0)
-    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be renamed: %s", temporary, strerror(errno));
-  if (err != MILL_OK)
-    unlink(temporary);
-  return err;
-}
-
+/* Not synced to the disk, for the ranks wait meanwhile. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
   int err = MILL_OK;
-  char *text = NULL;
+  char *text = NULL, temporary[MILL_STATUS_PATH + 8];
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
   if (!out)
@@ -203,7 +182,8 @@ static int replace_file(const char *path, const mill_status_text *what)
   if (fclose(out) != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the status");
   MILL_TRY(err);
-  MILL_TRY(write_file(path, text, n_byte));
+  snprintf(temporary, sizeof temporary, "%s.tmp", path);
+  MILL_TRY(mill_whole_file_replace(path, temporary, text, n_byte));
 done:
   free(text);
   return err;
