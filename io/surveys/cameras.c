@@ -148,15 +148,11 @@ static int read_pixels(void *context, mill_channel *channel)
   return c->finish ? c->finish(c, camera) : MILL_OK;
 }
 
-static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, int i_camera)
+static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
-  mill_camera *camera = &c->camera[i_camera];
   mill_single_spectrum *s = &c->spectrum;
   char text[64];
-  const mill_single_place at = {c->file, camera->i_hdu,
-                                plane_text(&camera->plane[MILL_WAVE], text)};
-  mill_channel channel = {
-      .n_pix = camera->n_pix, .air = camera->air, .wave_token = i_camera + 1, .sigma_aa = NULL};
+  mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));
   memcpy(s->wave_aa, camera->wave_aa, (size_t)camera->n_pix * sizeof *s->wave_aa);
@@ -164,7 +160,8 @@ static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, int i_ca
   channel.wave_aa = s->wave_aa;
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
   c->now = camera;
-  return mill_single_give(spectra, i_exposure, &channel, &at, s, read_pixels, c);
+  return mill_single_give(spectra, i_exposure, &channel, c->file, camera->i_hdu,
+                          plane_text(&camera->plane[MILL_WAVE], text), s, read_pixels, c);
 }
 
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
@@ -177,7 +174,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
     c->row = exposure[i];
     for (int k = 0; k < c->n_camera; k++)
       if (c->n_row > 0 || c->camera[k].exposure == exposure[i]) {
-        MILL_CHECK(give(c, spectra, i, k));
+        MILL_CHECK(give(c, spectra, i, &c->camera[k]));
         n_given++;
       }
     if (n_given == 0)

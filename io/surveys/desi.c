@@ -356,11 +356,8 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
 static mill_channel describe_channel(const mill_desi_file *file, int i)
 {
   const mill_desi_arm *a = &file->arm[i];
-  mill_channel channel = {.n_pix = a->n_pix,
-                          .n_diag = a->n_diag,
-                          .wave_aa = a->wave_aa,
-                          .air = a->air,
-                          .wave_token = i + 1};
+  mill_channel channel = {
+      .n_pix = a->n_pix, .n_diag = a->n_diag, .wave_aa = a->wave_aa, .air = a->air};
   for (size_t k = 0; a->prefix[k]; k++)
     channel.name[k] = (char)tolower((unsigned char)a->prefix[k]);
   return channel;

@@ -12,20 +12,12 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/memory.h"
 
-enum { N_KNOWN_WAVE = 8 /* wavelength sets remembered, to find rows that share them */ };
-
 /* Rows of one NAME and one EXPOSURE. */
 typedef struct exposure {
   int64_t group;     /* the lowest row of the row of the result that it belongs to */
   int64_t id;        /* EXPOSURE, -1: none */
   int64_t first_row; /* the lowest: its number outside */
 } exposure;
-
-typedef struct known_wave {
-  int n_pix;
-  double *wave_aa; /* owned */
-  int64_t token;
-} known_wave;
 
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
@@ -41,9 +33,7 @@ typedef struct generic {
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
   /* for reading */
-  known_wave known[N_KNOWN_WAVE];
-  int i_known;
-  int64_t last_token, row; /* row: the one being read */
+  int64_t row; /* the one being read */
   mill_single_spectrum spectrum;
 } generic;
 
@@ -219,8 +209,6 @@ static void close_file(void *state)
   generic *g = state;
   MILL_FREE(g->table.shared_wave_aa, g->text[NAME].text, g->text[ARM].text, g->next_row, g->kind,
             g->exposure);
-  for (int i = 0; i < N_KNOWN_WAVE; i++)
-    mill_free(g->known[i].wave_aa);
   mill_single_clear(&g->spectrum);
   mill_free(g);
 }
@@ -420,26 +408,6 @@ static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
   return MILL_OK;
 }
 
-/* Number that is equal for rows with the same wavelengths. */
-static int find_token(generic *g, int n_pix, const double *wave_aa, int64_t *token)
-{
-  const size_t n_byte = (size_t)n_pix * sizeof *wave_aa;
-  for (int i = 0; i < N_KNOWN_WAVE; i++)
-    if (g->known[i].n_pix == n_pix && memcmp(g->known[i].wave_aa, wave_aa, n_byte) == 0) {
-      *token = g->known[i].token;
-      return MILL_OK;
-    }
-  known_wave *known = &g->known[g->i_known];
-  g->i_known = (g->i_known + 1) % N_KNOWN_WAVE;
-  mill_free(known->wave_aa);
-  memset(known, 0, sizeof *known);
-  MILL_CHECK(MILL_ALLOC(n_pix, &known->wave_aa));
-  memcpy(known->wave_aa, wave_aa, n_byte);
-  known->n_pix = n_pix;
-  *token = known->token = ++g->last_token;
-  return MILL_OK;
-}
-
 static int describe_row(generic *g, int64_t row, mill_channel *channel)
 {
   int n_pix = 0;
@@ -456,13 +424,12 @@ static int describe_row(generic *g, int64_t row, mill_channel *channel)
   channel->wave_aa = spectrum->wave_aa;
   if (g->table.n_shared > 0) {
     memcpy(spectrum->wave_aa, g->table.shared_wave_aa, (size_t)n_pix * sizeof *spectrum->wave_aa);
-    channel->wave_token = 1;
     return MILL_OK;
   }
   MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
   for (int i = 0; i < n_pix; i++)
     spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
-  return find_token(g, n_pix, spectrum->wave_aa, &channel->wave_token);
+  return MILL_OK;
 }
 
 static int read_pixels(void *context, mill_channel *channel)
@@ -488,11 +455,11 @@ static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
 {
   mill_channel channel;
   char what[64];
-  const mill_single_place at = {g->table.file, g->table.i_hdu, what};
   MILL_CHECK(describe_row(g, g->row, &channel));
   snprintf(what, sizeof what, "%s WAVELENGTH of row %lld (counted from 0)",
            g->table.n_shared > 0 ? "HDU" : "column", (long long)g->row);
-  return mill_single_give(spectra, i_exposure, &channel, &at, &g->spectrum, read_pixels, g);
+  return mill_single_give(spectra, i_exposure, &channel, g->table.file, g->table.i_hdu, what,
+                          &g->spectrum, read_pixels, g);
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)

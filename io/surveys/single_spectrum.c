@@ -425,23 +425,28 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
 }
 
 int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_single_place *at, mill_single_spectrum *spectrum,
+                     const mill_fits_file *file, int i_hdu, const char *what,
+                     mill_single_spectrum *spectrum,
                      int (*fill)(void *context, mill_channel *channel), void *context)
 {
   const double *wave = spectrum->wave_aa;
-  int left = -1, right = -1, first, end;
-  if (find_disorder(channel->n_pix, wave) == channel->n_pix)
-    return mill_spectra_give(spectra, i_exposure, channel, fill, context);
-  MILL_CHECK(fill(context, channel));
+  const int ascends = find_disorder(channel->n_pix, wave) == channel->n_pix;
+  int left = -1, right = -1, first, end, wants = MILL_WANTS_PIXELS;
+  if (ascends)
+    MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
+  if (wants & MILL_WANTS_PIXELS)
+    MILL_CHECK(fill(context, channel));
+  if (ascends)
+    return mill_spectra_add(spectra, i_exposure, channel);
   for (int i = 0; i < channel->n_pix; i++) {
     if (!is_good_pixel(channel, i))
       continue;
     if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
       return MILL_ERROR_HDU(
-          at->file, at->i_hdu,
+          file, i_hdu,
           ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
           "pixels that are none, or give columns of variable length",
-          at->what, i, wave[i]);
+          what, i, wave[i]);
     if (left < 0)
       left = i;
     else
@@ -457,7 +462,6 @@ int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channe
   channel->ivar += first;
   channel->mask = channel->mask ? channel->mask + first : NULL;
   channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
-  channel->wave_token = 0;
   return mill_spectra_add(spectra, i_exposure, channel);
 }
 

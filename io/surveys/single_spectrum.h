@@ -88,18 +88,13 @@ int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_r
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
 
-/** Where wavelengths are, for a message. */
-typedef struct mill_single_place {
-  const mill_fits_file *file;
-  int i_hdu;
-  const char *what; /**< a column or row */
-} mill_single_place;
-
-/** As mill_spectra_give, for the pixels of spectrum, where a bad pixel (masked, without ivar) need
- *  not have a wavelength: at the ends it is left out, between others it is interpolated.
- *  MILL_ERR_INPUT names place, pixel and value where a good one has none. */
+/** Add a channel, the pixels of spectrum, which fill(context, channel) reads where they are wanted.
+ *  A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out,
+ *  between others it is interpolated.  MILL_ERR_INPUT names file, HDU, what has the wavelengths,
+ *  pixel and value where a good one has none. */
 int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_single_place *at, mill_single_spectrum *spectrum,
+                     const mill_fits_file *file, int i_hdu, const char *what,
+                     mill_single_spectrum *spectrum,
                      int (*fill)(void *context, mill_channel *channel), void *context);
 
 /** To float32; beyond its range infinite, and so a bad pixel. */

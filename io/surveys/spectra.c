@@ -19,7 +19,7 @@
 
 enum {
   MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
-  MAX_KNOWN = 32                /* wavelengths kept between reads, by token */
+  MAX_KNOWN = 32                /* wavelengths kept between reads */
 };
 
 void mill_read_batch_clear(mill_read_batch *batch)
@@ -46,14 +46,14 @@ typedef struct piece {
   const float *sigma_aa; /* by resolving power */
 } piece;
 
-/* Wavelengths that a channel brought, in vacuum, and how they are cut. */
+/* Wavelengths that a channel brought, and how they are cut. */
 typedef struct known_waves {
-  int64_t token;
   char name[MILL_MAX_NAME];
   int n_pix, air;
-  double *wave_aa; /* [n_pix], owned */
-  int n_piece;     /* 0: beyond all arms, or of no arm that is wanted */
-  int outside;     /* it is beyond all arms */
+  double *given_aa; /* [n_pix] as the channel has them, owned */
+  double *wave_aa;  /* [n_pix] in vacuum; owned where they differ */
+  int n_piece;      /* 0: beyond all arms, or of no arm that is wanted */
+  int outside;      /* it is beyond all arms */
   piece piece[MAX_PIECE];
 } known_waves;
 
@@ -79,7 +79,6 @@ struct mill_spectra {
   int lsf, medium, min_pix;
   known_waves known[MAX_KNOWN];
   int n_known;
-  known_waves once; /* of a channel without a token */
   /* the read under way */
   mill_read_batch *batch;
   int n_exposure, n_channel, waves_only;
@@ -242,67 +241,61 @@ static int cut(const mill_spectra *spectra, known_waves *known)
   return MILL_OK;
 }
 
-static int fill_known(const mill_spectra *spectra, const mill_channel *channel, int air,
-                      known_waves *known)
+static void forget(mill_spectra *spectra)
 {
-  int err = MILL_OK;
-  mill_free(known->wave_aa);
-  memset(known, 0, sizeof *known);
-  known->token = channel->wave_token;
-  snprintf(known->name, sizeof known->name, "%s", channel->name);
-  known->air = air;
-  known->n_pix = channel->n_pix;
-  MILL_TRY(MILL_ALLOC(channel->n_pix, &known->wave_aa));
+  while (spectra->n_known > 0) {
+    known_waves *known = &spectra->known[--spectra->n_known];
+    if (known->wave_aa != known->given_aa)
+      mill_free(known->wave_aa);
+    mill_free(known->given_aa);
+  }
+}
+
+/* Wavelengths that are new. */
+static int learn(mill_spectra *spectra, const mill_channel *channel, int air, known_waves *known)
+{
+  *known = (known_waves){.air = air, .n_pix = channel->n_pix};
+  spectra->n_known++;
+  memcpy(known->name, channel->name, sizeof known->name);
+  MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->given_aa));
+  memcpy(known->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof *known->given_aa);
+  known->wave_aa = known->given_aa;
+  if (air)
+    MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->wave_aa));
   for (int i = 0; i < channel->n_pix; i++) {
     const double wave = channel->wave_aa[i];
     known->wave_aa[i] = air ? mill_air_to_vacuum(wave) : wave;
     if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
-                "make the file again",
-                spectra->name, channel->name, i, wave);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
+          "make the file again",
+          spectra->name, channel->name, i, wave);
   }
-  MILL_TRY(cut(spectra, known));
-done:
-  if (err != MILL_OK) {
-    mill_free(known->wave_aa);
-    memset(known, 0, sizeof *known);
-  }
-  return err;
+  return cut(spectra, known);
 }
 
-/* How the channel is cut; equal tokens are asked once. */
+/* How the channel is cut; equal wavelengths are cut once. */
 static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
 {
+  int err = MILL_OK;
   const int air =
       spectra->medium == MILL_MEDIUM_AIR || (spectra->medium == MILL_MEDIUM_AUTO && channel->air);
-  known_waves *known = &spectra->once;
-  *out = NULL;
   if (channel->n_pix < 1)
     return MILL_ERROR(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
                       spectra->name, channel->name);
-  if (channel->wave_token != 0) {
-    for (int i = 0; i < spectra->n_known; i++) {
-      known = &spectra->known[i];
-      if (known->token == channel->wave_token && known->n_pix == channel->n_pix &&
-          known->air == air && strcmp(known->name, channel->name) == 0) {
-        *out = known;
-        return MILL_OK;
-      }
-    }
-    if (spectra->n_known == MAX_KNOWN) { /* forgetting costs only time */
-      for (int i = 0; i < MAX_KNOWN; i++)
-        mill_free(spectra->known[i].wave_aa);
-      memset(spectra->known, 0, sizeof spectra->known);
-      spectra->n_known = 0;
-    }
-    known = &spectra->known[spectra->n_known];
-  }
-  MILL_CHECK(fill_known(spectra, channel, air, known));
-  if (channel->wave_token != 0)
-    spectra->n_known++;
-  *out = known;
-  return MILL_OK;
+  for (*out = spectra->known; *out < spectra->known + spectra->n_known; ++*out)
+    if ((*out)->n_pix == channel->n_pix && (*out)->air == air &&
+        strcmp((*out)->name, channel->name) == 0 &&
+        memcmp((*out)->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof(double)) == 0)
+      return MILL_OK;
+  if (spectra->n_known == MAX_KNOWN) /* forgetting costs only time */
+    forget(spectra);
+  *out = &spectra->known[spectra->n_known];
+  err = learn(spectra, channel, air, *out);
+  if (err != MILL_OK)
+    forget(spectra);
+  return err;
 }
 
 /* Source of a piece's line-spread function: MILL_LSF_OFF none is needed, MILL_LSF_AUTO none is
@@ -493,16 +486,6 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   return MILL_OK;
 }
 
-int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                      int (*fill)(void *context, mill_channel *channel), void *context)
-{
-  int wants;
-  MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
-  if (wants & MILL_WANTS_PIXELS)
-    MILL_CHECK(fill(context, channel));
-  return mill_spectra_add(spectra, i_exposure, channel);
-}
-
 /* By exposure, then arm, else as they came.  They nearly are already: formats give their
  * channels exposure by exposure. */
 static void sort_segments(mill_read_batch *batch)
@@ -643,9 +626,7 @@ void mill_spectra_close(mill_spectra *spectra)
   if (spectra->state && spectra->format->close)
     spectra->format->close(spectra->state);
   mill_fits_file_close(spectra->fits);
-  for (int i = 0; i < spectra->n_known; i++)
-    mill_free(spectra->known[i].wave_aa);
-  mill_free(spectra->once.wave_aa);
+  forget(spectra);
   mill_free(spectra);
 }
 

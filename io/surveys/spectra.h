@@ -40,7 +40,6 @@ enum mill_frame {
  *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
  *                    NULL: the format does not know it
  *  resolution        as mill_raw_segment has it; NULL: none
- *  wave_token        equal tokens of one open file mean equal wavelengths (0: unknown)
  */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
@@ -51,7 +50,6 @@ typedef struct mill_channel {
   const int32_t *mask;
   const float *resolution;
   const float *sigma_aa;
-  int64_t wave_token;
 } mill_channel;
 
 /** Result of mill_spectra_read; its memory is reused by the next call.  Zero it before, but for the
@@ -125,16 +123,10 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
 };
 
-/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa, air and
- *  wave_token are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if
- *  the channel has it.  *wants: bits of enum mill_wants.  A format need not ask: unwanted data are
- *  ignored. */
+/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa and air are
+ *  looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if the channel has
+ *  it.  *wants: bits of enum mill_wants.  A format need not ask: unwanted data are ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
-
-/** Add a channel that is described but for its pixels: fill(context, channel) reads those where
- *  they are wanted. */
-int mill_spectra_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                      int (*fill)(void *context, mill_channel *channel), void *context);
 
 /** Properties by which a format can select rows, in addition to targets, OBJTYPE and redrock. */
 enum mill_selects {
