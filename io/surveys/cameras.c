@@ -37,7 +37,7 @@ int mill_camera_columns(mill_cameras *c, mill_camera *camera, int is_alone,
     mill_plane *plane = &camera->plane[i];
     if (!name[i])
       continue;
-    *plane = (mill_plane){name[i], camera->i_hdu, 0, is_alone ? 0 : -1};
+    *plane = (mill_plane){.name = name[i], .i_hdu = camera->i_hdu, .row = is_alone ? 0 : -1};
     MILL_CHECK((is_alone ? mill_single_pixels : mill_single_vector)(
         c->file, camera->i_hdu, name[i], &camera->n_pix, &plane->number));
   }
@@ -54,13 +54,16 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
                        : mill_fits_image_row(c->file, p->i_hdu, row, camera->n_pix, out);
 }
 
-static const char *plane_text(const mill_plane *plane, char text[64])
+static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
 {
-  if (plane->number > 0)
-    snprintf(text, 64, "column %s", plane->name);
+  const char *name = plane->name ? plane->name : "wavelengths";
+  if (plane->row < 0)
+    snprintf(text, 96, "%s%s of row %lld (counted from 0)", plane->number > 0 ? "column " : "",
+             name, (long long)c->row);
+  else if (plane->number > 0)
+    snprintf(text, 96, "column %s", name);
   else
-    snprintf(text, 64, "row %lld (%s)", (long long)plane->row + 1,
-             plane->name ? plane->name : "wavelengths");
+    snprintf(text, 96, "row %lld (%s)", (long long)plane->row + 1, name);
   return text;
 }
 
@@ -98,6 +101,8 @@ static int load_wave(mill_cameras *c, mill_camera *camera)
   MILL_TRY(mill_camera_plane(c, camera, MILL_WAVE, wave_aa));
   for (int i = 0; i < camera->n_pix && camera->is_log; i++)
     wave_aa[i] = pow(10.0, wave_aa[i]);
+  for (int i = 0; i < camera->n_pix && camera->to_aa > 0.0; i++)
+    wave_aa[i] *= camera->to_aa;
   camera->wave_aa = wave_aa;
   wave_aa = NULL;
 done:
@@ -118,6 +123,40 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
+/* Masks as stored: truth values, or integers, to which CFITSIO 4.2 cannot add an offset of 64 bits. */
+static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
+{
+  int status = 0, any_null;
+  const int n_pix = camera->n_pix, is_truth = mask->mask_type == TLOGICAL;
+  const int64_t row = mask->row >= 0 ? mask->row : c->row;
+  fitsfile *fptr = c->file->fptr;
+  static_assert(sizeof(double) == sizeof(LONGLONG), "number holds masks of 64 bits too");
+  void *stored = c->spectrum.number;
+  MILL_CHECK(mill_fits_file_move(c->file, mask->i_hdu));
+  if (mask->mask_type == TLONGLONG)
+    fits_set_tscale(fptr, mask->number, 1.0, 0.0, &status);
+  fits_read_col(fptr, is_truth ? TLOGICAL : TLONGLONG, mask->number, row + 1, camera->first + 1,
+                n_pix, NULL, stored, &any_null, &status);
+  MILL_CHECK_FITS(c->file, mask->i_hdu, status, "row %lld (counted from 0) of %s cannot be read",
+                  (long long)row, mask->name);
+  for (int i = 0; i < n_pix; i++)
+    c->spectrum.mask[i] = is_truth
+                              ? ((char *)stored)[i] != 0
+                              : mill_single_fold((uint64_t)((LONGLONG *)stored)[i] + mask->offset);
+  return MILL_OK;
+}
+
+static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
+{
+  char text[96];
+  mill_single_spectrum *s = &c->spectrum;
+  if (mask->mask_type)
+    return read_stored_mask(c, camera, mask);
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
+  return mill_single_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
+                          s->mask);
+}
+
 static int read_pixels(void *context, mill_channel *channel)
 {
   mill_cameras *c = context;
@@ -125,7 +164,6 @@ static int read_pixels(void *context, mill_channel *channel)
   const mill_plane *mask = &camera->plane[MILL_MASK];
   mill_single_spectrum *s = &c->spectrum;
   const double scale = camera->scale != 0.0 ? camera->scale : 1.0;
-  char text[64];
   if (camera->plane[MILL_SENS].name)
     MILL_CHECK(mill_camera_plane(c, camera, MILL_SENS, s->factor));
   for (int i = 0; i < camera->n_pix; i++)
@@ -139,19 +177,16 @@ static int read_pixels(void *context, mill_channel *channel)
   mill_single_narrow(s->noise, camera->n_pix, s->ivar);
   channel->flux = s->flux;
   channel->ivar = s->ivar;
-  if (mask->name) {
-    MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
-    MILL_CHECK(mill_single_mask(c->file, mask->i_hdu, plane_text(mask, text), s->number,
-                                camera->n_pix, s->mask));
-    channel->mask = s->mask;
-  }
+  channel->mask = mask->name ? s->mask : NULL;
+  if (mask->name)
+    MILL_CHECK(read_mask(c, camera, mask));
   return c->finish ? c->finish(c, camera) : MILL_OK;
 }
 
-static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
+int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
-  char text[64];
+  char text[96];
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));
@@ -161,7 +196,7 @@ static int give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_cam
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
   c->now = camera;
   return mill_single_give(spectra, i_exposure, &channel, c->file, camera->i_hdu,
-                          plane_text(&camera->plane[MILL_WAVE], text), s, read_pixels, c);
+                          plane_text(c, &camera->plane[MILL_WAVE], text), s, read_pixels, c);
 }
 
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
@@ -174,7 +209,7 @@ int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposur
     c->row = exposure[i];
     for (int k = 0; k < c->n_camera; k++)
       if (c->n_row > 0 || c->camera[k].exposure == exposure[i]) {
-        MILL_CHECK(give(c, spectra, i, &c->camera[k]));
+        MILL_CHECK(mill_camera_give(c, spectra, i, &c->camera[k]));
         n_given++;
       }
     if (n_given == 0)

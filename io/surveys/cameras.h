@@ -11,6 +11,8 @@ typedef struct mill_plane {
   const char *name;  /**< the column, or what the image's rows are; NULL: there is none */
   int i_hdu, number; /**< number: of the column, as CFITSIO counts; 0: an image */
   int64_t row;       /**< of all exposures; -1: each exposure is a row */
+  int mask_type;     /**< of a mask that is read as stored: CFITSIO's type; 0: as numbers */
+  uint64_t offset;   /**< to be added to a mask of 64 bits */
 } mill_plane;
 
 enum mill_plane_of {
@@ -31,6 +33,7 @@ typedef struct mill_camera {
   int is_error, is_log; /**< errors for ivar; log10 of wavelengths */
   int32_t exposure_id;  /**< EXPID, -1: none */
   int64_t exposure;     /**< number of its exposure, unless exposures are rows */
+  double to_aa;         /**< of the plane's wavelengths; 0: 1 */
   double scale;         /**< of fluxes, as mill_camera_scale has it; 0: 1 */
   double *wave_aa;      /**< [n_pix] owned; NULL: read from its plane when first needed */
   mill_plane plane[MILL_N_PLANE];
@@ -67,6 +70,10 @@ int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 /** Read a plane of the exposure under way into out [n_pix]. */
 int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mill_plane_of plane,
                       double *out);
+
+/** Give the camera's channel of row cameras->row. */
+int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
+                     mill_camera *camera);
 
 /** mill_format's read and close; state begins with mill_cameras. */
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n);

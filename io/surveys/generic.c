@@ -23,6 +23,7 @@ enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
 typedef struct generic {
+  mill_cameras cameras;
   mill_generic_table table;
   int joint;
   mill_fits_values text[2]; /* NAME and ARM by row */
@@ -32,9 +33,6 @@ typedef struct generic {
                           none that the result can hold */
   int64_t n_exposure;
   exposure *exposure; /* [n_exposure] */
-  /* for reading */
-  int64_t row; /* the one being read */
-  mill_single_spectrum spectrum;
 } generic;
 
 /* Columns of one value a row. */
@@ -202,69 +200,7 @@ done:
   return err;
 }
 
-/* ---- opening and index -------------------------------------------------- */
-
-static void close_file(void *state)
-{
-  generic *g = state;
-  MILL_FREE(g->table.shared_wave_aa, g->text[NAME].text, g->text[ARM].text, g->next_row, g->kind,
-            g->exposure);
-  mill_single_clear(&g->spectrum);
-  mill_free(g);
-}
-
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
-{
-  static const mill_fits_wish texts[] = {
-      [NAME] = MILL_WISH("NAME", TEXT, 0, 1), [ARM] = MILL_WISH("ARM", TEXT, 0, 0)};
-  generic *g = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &g));
-  *state = g;
-  g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
-  MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
-  *frame = g->table.frame;
-  MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g->text));
-  return check_arms(g);
-}
-
-static int index_file(void *state, const mill_selection *select, mill_file_index *index)
-{
-  int err = MILL_OK;
-  generic *g = state;
-  mill_fits_values v[N_WISH] = {0};
-  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
-  MILL_TRY(group_rows(g, v, &index->warning));
-  MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
-  for (int64_t i = 0, end; i < g->n_exposure; i = end) {
-    mill_catalog_row *row = &index->row[index->n_row];
-    const int64_t first = g->exposure[i].first_row;
-    const mill_candidate candidate = {row, mill_fits_text_at(&g->text[NAME], first), NULL, 0, NAN};
-    for (end = i + 1; end < g->n_exposure && g->exposure[end].group == g->exposure[i].group;)
-      end++;
-    mill_catalog_row_init(row);
-    mill_fits_fill(g->table.file->guard->path, wish, N_WISH, v, first, row);
-    if (!mill_selection_keeps(select, &candidate))
-      continue;
-    if (g->kind[first] != APART)
-      snprintf(row->object, sizeof row->object, "%s", candidate.name);
-    index->n_row++;
-    for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)
-      mill_file_index_expose(index, e->first_row, (int32_t)e->id, v[MJD].f64[e->first_row]);
-  }
-  index->n_fits_row = g->table.n_row;
-done:
-  mill_fits_values_free(N_WISH, v);
-  return err;
-}
-
 /* ---- pixels ----------------------------------------------------------- */
-
-/* status of CFITSIO at vector i of a row */
-#define CHECK_COLUMN(g, i, row, status)                                                            \
-  MILL_CHECK_FITS((g)->table.file, (g)->table.i_hdu, status,                                       \
-                  "column %s of row %lld (counted from 0) cannot be read",                         \
-                  mill_generic_vector_name[i], (long long)(row))
 
 static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 {
@@ -275,7 +211,9 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   if (!v->variable)
     return MILL_OK;
   fits_read_descriptll(g->table.file->fptr, v->number, row + 1, &n, &at, &status);
-  CHECK_COLUMN(g, i, row, status);
+  MILL_CHECK_FITS(g->table.file, g->table.i_hdu, status,
+                  "column %s of row %lld (counted from 0) cannot be read",
+                  mill_generic_vector_name[i], (long long)row);
   /* CFITSIO would read what lies behind the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
     return MILL_ERROR_TABLE(
@@ -313,153 +251,148 @@ static int row_length(generic *g, int64_t row, int *n_pix)
   return MILL_OK;
 }
 
-static int read_doubles(generic *g, int i, int64_t row, int n_pix, double *out)
+/* The channel of a row. */
+static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
-  return mill_single_numbers(g->table.file, g->table.i_hdu, g->table.vector[i].number, row, 0,
-                             n_pix, out);
-}
-
-static int read_floats(generic *g, int i, int64_t row, int n_pix, float *out)
-{
-  int status = 0, any_null;
-  if (!g->table.vector[i].is_float) { /* CFITSIO refuses what float32 cannot hold */
-    MILL_CHECK(read_doubles(g, i, row, n_pix, g->spectrum.number));
-    mill_single_narrow(g->spectrum.number, n_pix, out);
-    return MILL_OK;
+  static const enum mill_plane_of plane_of[MILL_GENERIC_N_VECTOR] = {
+      [MILL_GENERIC_WAVELENGTH] = MILL_WAVE, [MILL_GENERIC_FLUX] = MILL_FLUX,
+      [MILL_GENERIC_IVAR] = MILL_IVAR,       [MILL_GENERIC_ERROR] = MILL_IVAR,
+      [MILL_GENERIC_MASK] = MILL_MASK,       [MILL_GENERIC_LSF_SIGMA] = MILL_WIDTH};
+  const mill_generic_table *t = &g->table;
+  const char *arm = mill_fits_text_at(&g->text[ARM], row);
+  *camera = (mill_camera){.i_hdu = t->i_hdu,
+                          .air = t->air,
+                          .is_error = t->vector[MILL_GENERIC_ERROR].number > 0,
+                          .to_aa = t->vector[MILL_GENERIC_WAVELENGTH].to_aa,
+                          .wave_aa = t->shared_wave_aa,
+                          .plane[MILL_WAVE] = {.name = "HDU WAVELENGTH", .row = -1}};
+  snprintf(camera->name, sizeof camera->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
+  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++) {
+    const mill_generic_vector *v = &t->vector[i];
+    if (v->number > 0)
+      camera->plane[plane_of[i]] =
+          (mill_plane){mill_generic_vector_name[i], t->i_hdu, v->number, -1, v->type, v->offset};
   }
-  fits_read_col(g->table.file->fptr, TFLOAT, g->table.vector[i].number, row + 1, 1, n_pix, NULL,
-                out, &any_null, &status);
-  CHECK_COLUMN(g, i, row, status);
-  return MILL_OK;
+  MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu));
+  return row_length(g, row, &camera->n_pix);
 }
 
-static int read_mask(generic *g, int64_t row, int n_pix)
+/* A unit of flux in which float32 does not hold inverse variances (as erg / s / cm2 / A of faint
+ * stars) would cost the pixels of the highest S/N: refused. */
+static int check_ivar(const generic *g, const mill_camera *camera, const double *ivar)
 {
-  const mill_generic_vector *v = &g->table.vector[MILL_GENERIC_MASK];
-  int status = 0, any_null;
-  fitsfile *fptr = g->table.file->fptr;
-  int32_t *mask = g->spectrum.mask;
-  static_assert(sizeof(double) == sizeof(LONGLONG), "number holds masks of 64 bits too");
-  LONGLONG *wide = (LONGLONG *)(void *)g->spectrum.number;
-  if (v->type == TLOGICAL) {
-    char *truth = (char *)g->spectrum.number;
-    fits_read_col(fptr, TLOGICAL, v->number, row + 1, 1, n_pix, NULL, truth, &any_null, &status);
-    for (int i = 0; status == 0 && i < n_pix; i++)
-      mask[i] = truth[i] != 0;
-  } else {
-    if (v->type == TLONGLONG)
-      fits_set_tscale(fptr, v->number, 1.0, 0.0, &status);
-    fits_read_col(fptr, TLONGLONG, v->number, row + 1, 1, n_pix, NULL, wide, &any_null, &status);
-    for (int i = 0; status == 0 && i < n_pix; i++)
-      mask[i] = mill_single_fold((uint64_t)wide[i] + v->offset);
-  }
-  CHECK_COLUMN(g, MILL_GENERIC_MASK, row, status);
-  return MILL_OK;
-}
-
-/* IVAR, or 1 / ERROR^2 and 0 where ERROR is no error.  A unit of flux in which float32 does not
- * hold it (as erg / s / cm2 / A of faint stars) would cost the pixels of the highest S/N:
- * refused. */
-static int read_ivar(generic *g, int64_t row, int n_pix, float *ivar)
-{
-  const int is_error = g->table.vector[MILL_GENERIC_ERROR].number > 0;
-  double *value = g->spectrum.number;
   int n_good = 0, n_above = 0, n_below = 0;
-  MILL_CHECK(read_doubles(g, is_error ? MILL_GENERIC_ERROR : MILL_GENERIC_IVAR, row, n_pix, value));
-  for (int i = 0; i < n_pix; i++) {
-    const int is_good = isfinite(value[i]) && value[i] > 0.0;
-    if (is_error)
-      value[i] = is_good ? 1.0 / (value[i] * value[i]) : 0.0;
+  for (int i = 0; i < camera->n_pix; i++) {
+    const int is_good = ivar[i] > 0.0 && (camera->is_error || isfinite(ivar[i]));
     n_good += is_good;
-    n_above += is_good && value[i] > (double)FLT_MAX;
-    n_below += is_good && value[i] < (double)FLT_MIN;
+    n_above += is_good && ivar[i] > (double)FLT_MAX;
+    n_below += is_good && ivar[i] < (double)FLT_MIN;
   }
   if (n_above > 1 + n_good / 100 || n_below > n_good / 2)
     return MILL_ERROR_TABLE(&g->table,
                             "inverse variances of row %lld (counted from 0) are beyond single "
                             "precision; give its fluxes and errors in a unit of 10^%d times this",
-                            (long long)row, n_above > 0 ? -17 : 17);
-  mill_single_narrow(value, n_pix, ivar);
+                            (long long)g->cameras.row, n_above > 0 ? -17 : 17);
   return MILL_OK;
 }
 
 /* Widths in A.  A pixel without one is bad and takes its neighbour's, since the pixels
  * around it are convolved all the same. */
-static int read_sigma(generic *g, int64_t row, int n_pix, float *ivar)
+static int finish(mill_cameras *c, const mill_camera *camera)
 {
-  double *sigma = g->spectrum.number;
+  generic *g = (generic *)c;
+  double *sigma = c->spectrum.number;
   int last = -1;
-  MILL_CHECK(read_doubles(g, MILL_GENERIC_LSF_SIGMA, row, n_pix, sigma));
-  for (int i = 0; i < n_pix; i++) {
+  MILL_CHECK(check_ivar(g, camera, c->spectrum.noise));
+  if (!camera->plane[MILL_WIDTH].name)
+    return MILL_OK;
+  MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, sigma));
+  for (int i = 0; i < camera->n_pix; i++) {
     sigma[i] *= g->table.vector[MILL_GENERIC_LSF_SIGMA].to_aa;
     if (isfinite(sigma[i]) && sigma[i] > 0.0 && sigma[i] < (double)FLT_MAX) {
       for (int k = 0; last < 0 && k < i; k++)
         sigma[k] = sigma[i];
       last = i;
     } else {
-      ivar[i] = 0.0f;
+      c->spectrum.ivar[i] = 0.0f;
       sigma[i] = last >= 0 ? sigma[last] : 0.0;
     }
   }
   if (last < 0)
-    return MILL_ERROR_TABLE(
-        &g->table, "LSF_SIGMA of row %lld (counted from 0) has no positive number", (long long)row);
-  mill_single_narrow(sigma, n_pix, g->spectrum.sigma_aa);
-  return MILL_OK;
-}
-
-static int describe_row(generic *g, int64_t row, mill_channel *channel)
-{
-  int n_pix = 0;
-  mill_single_spectrum *spectrum = &g->spectrum;
-  *channel = (mill_channel){.air = g->table.air};
-  MILL_CHECK(mill_fits_file_move(g->table.file, g->table.i_hdu));
-  MILL_CHECK(row_length(g, row, &n_pix));
-  MILL_CHECK(mill_single_resize(spectrum, n_pix));
-  const char *arm = mill_fits_text_at(&g->text[ARM], row);
-  snprintf(channel->name, sizeof channel->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
-  channel->n_pix = n_pix;
-  channel->sigma_aa =
-      g->table.vector[MILL_GENERIC_LSF_SIGMA].number > 0 ? spectrum->sigma_aa : NULL;
-  channel->wave_aa = spectrum->wave_aa;
-  if (g->table.n_shared > 0) {
-    memcpy(spectrum->wave_aa, g->table.shared_wave_aa, (size_t)n_pix * sizeof *spectrum->wave_aa);
-    return MILL_OK;
-  }
-  MILL_CHECK(read_doubles(g, MILL_GENERIC_WAVELENGTH, row, n_pix, spectrum->wave_aa));
-  for (int i = 0; i < n_pix; i++)
-    spectrum->wave_aa[i] *= g->table.vector[MILL_GENERIC_WAVELENGTH].to_aa;
-  return MILL_OK;
-}
-
-static int read_pixels(void *context, mill_channel *channel)
-{
-  generic *g = context;
-  mill_single_spectrum *spectrum = &g->spectrum;
-  const mill_generic_vector *vector = g->table.vector;
-  const int n_pix = channel->n_pix;
-  MILL_CHECK(read_floats(g, MILL_GENERIC_FLUX, g->row, n_pix, spectrum->flux));
-  MILL_CHECK(read_ivar(g, g->row, n_pix, spectrum->ivar));
-  if (vector[MILL_GENERIC_LSF_SIGMA].number > 0)
-    MILL_CHECK(read_sigma(g, g->row, n_pix, spectrum->ivar));
-  if (vector[MILL_GENERIC_MASK].number > 0) {
-    MILL_CHECK(read_mask(g, g->row, n_pix));
-    channel->mask = spectrum->mask;
-  }
-  channel->flux = spectrum->flux;
-  channel->ivar = spectrum->ivar;
+    return MILL_ERROR_TABLE(&g->table,
+                            "LSF_SIGMA of row %lld (counted from 0) has no positive number",
+                            (long long)c->row);
+  mill_single_narrow(sigma, camera->n_pix, c->spectrum.sigma_aa);
   return MILL_OK;
 }
 
 static int give_row(generic *g, mill_spectra *spectra, int i_exposure)
 {
-  mill_channel channel;
-  char what[64];
-  MILL_CHECK(describe_row(g, g->row, &channel));
-  snprintf(what, sizeof what, "%s WAVELENGTH of row %lld (counted from 0)",
-           g->table.n_shared > 0 ? "HDU" : "column", (long long)g->row);
-  return mill_single_give(spectra, i_exposure, &channel, g->table.file, g->table.i_hdu, what,
-                          &g->spectrum, read_pixels, g);
+  int err = MILL_OK;
+  mill_camera camera;
+  MILL_TRY(describe_row(g, g->cameras.row, &camera));
+  MILL_TRY(mill_camera_give(&g->cameras, spectra, i_exposure, &camera));
+done:
+  if (!g->table.shared_wave_aa)
+    mill_free(camera.wave_aa);
+  return err;
+}
+
+/* ---- opening and index -------------------------------------------------- */
+
+static void close_file(void *state)
+{
+  generic *g = state;
+  MILL_FREE(g->table.shared_wave_aa, g->text[NAME].text, g->text[ARM].text, g->next_row, g->kind,
+            g->exposure);
+  mill_cameras_close(g);
+}
+
+static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
+                     void **state)
+{
+  static const mill_fits_wish texts[] = {
+      [NAME] = MILL_WISH("NAME", TEXT, 0, 1), [ARM] = MILL_WISH("ARM", TEXT, 0, 0)};
+  generic *g = NULL;
+  MILL_CHECK(MILL_ALLOC(1, &g));
+  *state = g;
+  g->cameras.file = file;
+  g->cameras.finish = finish;
+  g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
+  MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
+  *frame = g->table.frame;
+  MILL_CHECK(mill_fits_columns(file, g->table.i_hdu, texts, 2, g->text));
+  return check_arms(g);
+}
+
+static int index_file(void *state, const mill_selection *select, mill_file_index *index)
+{
+  int err = MILL_OK;
+  generic *g = state;
+  mill_fits_values v[N_WISH] = {0};
+  MILL_TRY(mill_fits_columns(g->table.file, g->table.i_hdu, wish, N_WISH, v));
+  MILL_TRY(group_rows(g, v, &index->warning));
+  MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
+  for (int64_t i = 0, end; i < g->n_exposure; i = end) {
+    mill_catalog_row *row = &index->row[index->n_row];
+    const int64_t first = g->exposure[i].first_row;
+    const mill_candidate candidate = {row, mill_fits_text_at(&g->text[NAME], first), NULL, 0, NAN};
+    for (end = i + 1; end < g->n_exposure && g->exposure[end].group == g->exposure[i].group;)
+      end++;
+    mill_catalog_row_init(row);
+    mill_fits_fill(g->table.file->guard->path, wish, N_WISH, v, first, row);
+    if (!mill_selection_keeps(select, &candidate))
+      continue;
+    if (g->kind[first] != APART)
+      snprintf(row->object, sizeof row->object, "%s", candidate.name);
+    index->n_row++;
+    for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)
+      mill_file_index_expose(index, e->first_row, (int32_t)e->id, v[MJD].f64[e->first_row]);
+  }
+  index->n_fits_row = g->table.n_row;
+done:
+  mill_fits_values_free(N_WISH, v);
+  return err;
 }
 
 static int read_exposures(void *state, mill_spectra *spectra, const int64_t *number, int n)
@@ -481,9 +414,9 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
           "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
           (long long)number[i], mill_fits_text_at(&g->text[NAME], number[i]),
           (long long)g->next_row[number[i]]);
-    for (g->row = number[i]; g->row >= 0; g->row = g->next_row[g->row]) {
+    int64_t *row = &g->cameras.row;
+    for (*row = number[i]; *row >= 0; *row = g->next_row[*row])
       MILL_CHECK(give_row(g, spectra, i));
-    }
   }
   return MILL_OK;
 }

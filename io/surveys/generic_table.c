@@ -62,7 +62,6 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   mill_generic_vector *v = &t->vector[i];
   v->type = abs(type);
   v->variable = type < 0;
-  v->is_float = v->type == TFLOAT && abs(equivalent) == TFLOAT;
   v->is_integer = is_integer_type(v->type);
   if (i == MILL_GENERIC_MASK) {
     if (v->type == TLONGLONG)

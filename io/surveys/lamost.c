@@ -53,7 +53,7 @@ static int take_image(mill_cameras *c, mill_camera *camera)
                       c->file->guard->path, (long long)hdu->axis[0], MILL_SINGLE_MAX_PIX);
   camera->n_pix = (int)hdu->axis[0];
   for (int i = 0; i < MILL_N_PLANE; i++)
-    camera->plane[i] = (mill_plane){name[i], 0, 0, row[i]};
+    camera->plane[i] = (mill_plane){.name = name[i], .row = row[i]};
   return MILL_OK;
 }
 

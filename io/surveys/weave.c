@@ -71,7 +71,8 @@ static int take_images(const mill_cameras *c, const int *i_hdu, mill_camera *cam
       return MILL_ERROR_HDU(c->file, i_hdu[i],
                             " must have the %lld rows of %d pixels of %s; make the file again",
                             (long long)c->n_row, camera->n_pix, data->name);
-    camera->plane[plane_of[i]] = (mill_plane){image_name[i], i_hdu[i], 0, is_row ? 0 : -1};
+    camera->plane[plane_of[i]] =
+        (mill_plane){.name = image_name[i], .i_hdu = i_hdu[i], .row = is_row ? 0 : -1};
   }
   return MILL_OK;
 }
