@@ -36,7 +36,8 @@ typedef struct mill_desi_file {
   int64_t n_spec;
   int n_arm;
   mill_desi_arm arm[MILL_MAX_ARM];
-  void *convert; /**< buffer for images that are not plain, made when first needed */
+  double *convert; /**< [convert_room] a row of an image that is not plain */
+  size_t convert_room;
 } mill_desi_file;
 
 /** Decide how the pixels of an image are to be read. */

@@ -28,7 +28,6 @@ typedef struct mill_generic_vector {
   int n_byte;      /**< of an element */
   int variable;    /**< lengths differ from row to row */
   int64_t length;  /**< of all rows when they do not */
-  int is_integer;  /**< as stored: nulls have a special value */
   uint64_t offset; /**< of 64-bit masks, to be added */
   double to_aa;    /**< of wavelengths and widths */
 } mill_generic_vector;

@@ -31,8 +31,6 @@ static int column_unit(mill_generic_table *t, int i_hdu, int number, char *out, 
 
 /* ---- columns ---------------------------------------------------------- */
 
-/* CFITSIO 4.2 reads unsigned integers of 64 bits as signed ones out of range, so masks of
- * them are read as they are stored. */
 static int take_mask64(mill_generic_table *t, mill_generic_vector *v)
 {
   double scale = 1.0, zero = 0.0;
@@ -41,12 +39,7 @@ static int take_mask64(mill_generic_table *t, mill_generic_vector *v)
   MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &scale, NULL));
   snprintf(key, sizeof key, "TZERO%d", v->number);
   MILL_CHECK(mill_single_key_double(t->file, t->i_hdu, key, &zero, NULL));
-  if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
-    return MILL_ERROR_TABLE(
-        t, "column MASK holds scaled integers, which no mask has (TSCAL%d, TZERO%d)", v->number,
-        v->number);
-  v->offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
-  return MILL_OK;
+  return mill_single_mask_offset(t->file, t->i_hdu, ": column MASK", scale, zero, &v->offset);
 }
 
 static int is_integer_type(int type)
@@ -62,14 +55,14 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   mill_generic_vector *v = &t->vector[i];
   v->type = abs(type);
   v->variable = type < 0;
-  v->is_integer = is_integer_type(v->type);
+  const int is_integer = is_integer_type(v->type);
   if (i == MILL_GENERIC_MASK) {
     if (v->type == TLONGLONG)
       MILL_CHECK(take_mask64(t, v));
-    else if (v->type != TLOGICAL && !(v->is_integer && is_integer_type(abs(equivalent))))
+    else if (v->type != TLOGICAL && !(is_integer && is_integer_type(abs(equivalent))))
       return MILL_ERROR_TABLE(t, "column %s must hold integers or truth values",
                               mill_generic_vector_name[i]);
-  } else if (!v->is_integer && v->type != TFLOAT && v->type != TDOUBLE) {
+  } else if (!is_integer && v->type != TFLOAT && v->type != TDOUBLE) {
     return MILL_ERROR_TABLE(t, "column %s must hold vectors of numbers",
                             mill_generic_vector_name[i]);
   }
@@ -90,10 +83,7 @@ static int find_vector(mill_generic_table *t, int i)
                   fits_get_eqcoltypell(t->file->fptr, c.number, &equivalent, NULL, NULL, &status),
                   "column %s cannot be found", name);
   MILL_CHECK(take_type(t, i, c.type, equivalent));
-  v->n_byte = v->type == TLOGICAL || v->type == TBYTE || v->type == TSBYTE ? 1
-              : v->type == TSHORT                                          ? 2
-              : v->type == TLONGLONG || v->type == TDOUBLE                 ? 8
-                                                                           : 4;
+  v->n_byte = v->type / 10; /* as CFITSIO numbers its types */
   v->length = c.repeat;
   if (!v->variable && (c.repeat < 2 || c.repeat > MILL_SINGLE_MAX_PIX))
     return MILL_ERROR_TABLE(

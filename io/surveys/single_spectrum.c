@@ -477,6 +477,17 @@ int32_t mill_single_fold(uint64_t mask)
   return (int32_t)((uint32_t)mask | (mask >> 32 != 0 ? UINT32_C(1) << 31 : 0));
 }
 
+int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
+                            double zero, uint64_t *offset)
+{
+  if (scale != 1.0 || (zero != 0.0 && zero != 0x1p63))
+    return MILL_ERROR_HDU(
+        file, i_hdu, "%s holds scaled integers of 64 bits, which no mask has; make the file again",
+        what);
+  *offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
+  return MILL_OK;
+}
+
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
                      int n_pix, int32_t *out)
 {

@@ -103,6 +103,11 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** To 32 bits of a mask of 64: bits that have no place still mark the pixel. */
 int32_t mill_single_fold(uint64_t mask);
 
+/** What is to be added to masks of 64 bits as stored: CFITSIO 4.2 takes unsigned ones for signed and
+ *  then finds them out of range.  what: for the message, or "".  MILL_ERR_INPUT: scaled ones. */
+int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
+                            double zero, uint64_t *offset);
+
 /** To mask bits.  MILL_ERR_INPUT names file, HDU, what, pixel and value when one
  *  is not an integer of 32 bits (surveys store masks as floats too). */
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
