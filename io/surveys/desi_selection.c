@@ -9,46 +9,33 @@
 #include "io/surveys/target_bits.h"
 #include "kernels/base/memory.h"
 
-/* Which columns of targeting FIBERMAP has: those of commissioning or survey validation, or else the
- * main survey's. */
-static int find_columns(mill_desi_file *file, int *is_early)
-{
-  int n[2] = {0, 0};
-  for (int i = 0; mill_target_column(i); i++) {
-    int found = 0;
-    mill_fits_column column;
-    MILL_CHECK(mill_fits_column_find(file->fits, file->i_fibermap, mill_target_column(i), &found,
-                                     &column));
-    n[mill_target_column_is_early(i)] += found;
-  }
-  if (n[0] + n[1] == 0)
-    return MILL_ERROR_HDU(
-        file->fits, file->i_fibermap,
-        " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
-        "by which target_classes selects; leave that out for this file");
-  *is_early = n[1] > 0;
-  return MILL_OK;
-}
-
+/* By the columns of commissioning or survey validation where FIBERMAP has any, else by those of the
+ * main survey. */
 static int read_classes(mill_desi_file *file, const mill_selection *select, int *in_class)
 {
-  int err = MILL_OK, is_early = 0;
+  int err = MILL_OK, n[2] = {0, 0};
   int64_t *value = NULL;
   MILL_TRY(mill_target_bits_check(select, file->fits->guard->path));
-  MILL_TRY(find_columns(file, &is_early));
   for (int i = 0; mill_target_column(i); i++) {
     uint64_t bits = 0;
     int found = 0;
-    if (mill_target_column_is_early(i) != is_early)
-      continue;
+    const int is_early = mill_target_column_is_early(i);
     MILL_TRY(mill_target_bits(select, i, &bits));
     MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
                                    &found));
+    n[is_early] += found;
     for (int64_t k = 0; k < file->n_spec; k++)
-      in_class[k] |= ((uint64_t)value[k] & bits) != 0;
+      in_class[k] |= (((uint64_t)value[k] & bits) != 0) << is_early;
     mill_free(value);
     value = NULL;
   }
+  if (n[0] + n[1] == 0)
+    MILL_TRY(MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
+        "by which target_classes selects; leave that out for this file"));
+  for (int64_t k = 0; k < file->n_spec; k++)
+    in_class[k] = in_class[k] >> (n[1] > 0) & 1;
 done:
   mill_free(value);
   return err;
