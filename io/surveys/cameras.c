@@ -18,7 +18,6 @@ void mill_cameras_close(void *state)
     mill_free(c->camera[i].wave_aa);
   mill_free(c->camera);
   mill_single_clear(&c->spectrum);
-  mill_free(c);
 }
 
 int mill_camera_add(mill_cameras *c, const char *name, int i_hdu, mill_camera **out)

@@ -100,15 +100,12 @@ static int read_linear_wave(fourmost *f, mill_camera *all, int medium)
 /* Of a single spectrum: column WAVE, in air where its UCD has obs.atmos. */
 static int read_wave_column(fourmost *f, mill_camera *all, int medium)
 {
-  char key[FLEN_KEYWORD], unit[FLEN_VALUE] = "", ucd[FLEN_VALUE] = "";
+  char key[FLEN_KEYWORD], ucd[FLEN_VALUE] = "";
   double to_aa = 1.0;
   mill_fits_file *file = f->cameras.file;
   const int number = all->plane[MILL_WAVE].number;
   snprintf(key, sizeof key, "TUNIT%d", number);
-  MILL_CHECK(mill_single_key_text(file, f->i_spectra, key, unit, sizeof unit, NULL));
-  if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(file, f->i_spectra, ": %s '%s', expected Angstrom, nm, um or m", key,
-                          unit);
+  MILL_CHECK(mill_single_key_unit(file, f->i_spectra, key, "", &to_aa));
   snprintf(key, sizeof key, "TUCD%d", number);
   MILL_CHECK(mill_single_key_text(file, f->i_spectra, key, ucd, sizeof ucd, NULL));
   all->air = strstr(ucd, "obs.atmos") != NULL;
@@ -158,15 +155,11 @@ static int divide(mill_cameras *c)
   return MILL_OK;
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  fourmost *f = NULL;
+  fourmost *f = state;
   mill_camera *all;
   const int medium = settings->config->medium;
-  MILL_CHECK(MILL_ALLOC(1, &f));
-  *state = f;
-  f->cameras.file = file;
   MILL_CHECK(find_tables(f));
   MILL_CHECK(mill_camera_add(&f->cameras, "", f->i_spectra, &all));
   MILL_CHECK(find_vectors(f, all));
@@ -174,7 +167,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   MILL_CHECK(f->i_target < 0 ? read_wave_column(f, all, medium) : read_linear_wave(f, all, medium));
   MILL_CHECK(mill_camera_scale(&f->cameras, all));
   MILL_CHECK(divide(&f->cameras));
-  return mill_single_specsys(file, f->i_spectra, frame);
+  return mill_single_specsys(f->cameras.file, f->i_spectra, frame);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -231,6 +224,7 @@ const mill_format mill_format_fourmost = {.name = "4most",
                                           .description =
                                               "4MOST spectra, containers of L1 or one a file",
                                           .recognise = recognise,
+                                          .state_bytes = sizeof(fourmost),
                                           .open = open_file,
                                           .close = mill_cameras_close,
                                           .index = index_file,

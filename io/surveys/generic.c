@@ -348,15 +348,12 @@ static void close_file(void *state)
   mill_cameras_close(g);
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
   static const mill_fits_wish texts[] = {
       [NAME] = MILL_WISH("NAME", TEXT, 0, 1), [ARM] = MILL_WISH("ARM", TEXT, 0, 0)};
-  generic *g = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &g));
-  *state = g;
-  g->cameras.file = file;
+  generic *g = state;
+  mill_fits_file *file = g->cameras.file;
   g->cameras.finish = finish;
   g->joint = settings->config->exposures == MILL_EXPOSURES_JOINT;
   MILL_CHECK(mill_generic_table_open(file, settings->config->medium, &g->table));
@@ -425,6 +422,7 @@ const mill_format mill_format_generic = {
     .name = "generic",
     .description = "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
     .recognise = recognise,
+    .state_bytes = sizeof(generic),
     .open = open_file,
     .close = close_file,
     .index = index_file,

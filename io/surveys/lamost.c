@@ -58,21 +58,16 @@ static int take_image(mill_cameras *c, mill_camera *camera)
 }
 
 /* A visit is one spectrum, so how exposures are to be fitted has no effect. */
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  mill_cameras *c = NULL;
+  mill_cameras *c = state;
   mill_camera *camera;
-  const int i_coadd = mill_single_find_table(file->guard, "COADD");
+  const int i_coadd = mill_single_find_table(c->file->guard, "COADD");
   (void)settings;
-  MILL_CHECK(MILL_ALLOC(1, &c));
-  *state = c;
-  c->file = file;
   MILL_CHECK(mill_camera_add(c, "coadd", i_coadd < 0 ? 0 : i_coadd, &camera));
   camera->exposure = camera->i_hdu;
   MILL_CHECK(i_coadd < 0 ? take_image(c, camera) : mill_camera_columns(c, camera, 1, name));
-  MILL_CHECK(mill_single_frame(file, 0, frame));
-  return mill_single_medium(file, 0, &camera->air);
+  return mill_single_conventions(c->file, 0, frame, &camera->air);
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -191,6 +186,7 @@ const mill_format mill_format_lamost = {
     .name = "lamost",
     .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
     .recognise = recognise,
+    .state_bytes = sizeof(mill_cameras),
     .open = open_file,
     .close = mill_cameras_close,
     .index = index_file,

@@ -122,8 +122,7 @@ static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
                                           [MILL_WIDTH] = "wdisp"};
   camera->is_log = 1;
   MILL_CHECK(mill_camera_columns(c, camera, 1, name));
-  MILL_CHECK(mill_single_medium(c->file, i_header, &camera->air));
-  MILL_CHECK(mill_single_frame(c->file, i_header, &frame));
+  MILL_CHECK(mill_single_conventions(c->file, i_header, &frame, &camera->air));
   *frame_of_all = camera == c->camera || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
@@ -161,14 +160,11 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  sdss *s = NULL;
+  sdss *s = state;
+  const mill_fits_file *file = s->cameras.file;
   const mill_fits_guard *guard = file->guard;
-  MILL_CHECK(MILL_ALLOC(1, &s));
-  *state = s;
-  s->cameras.file = file;
   s->cameras.finish = take_wdisp;
   s->i_object = find_object_table(guard);
   if (s->i_object < 0)
@@ -257,6 +253,7 @@ const mill_format mill_format_sdss = {
     .name = "sdss",
     .description = "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
     .recognise = recognise,
+    .state_bytes = sizeof(sdss),
     .open = open_file,
     .close = mill_cameras_close,
     .index = index_file,

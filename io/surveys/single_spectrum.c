@@ -206,25 +206,18 @@ int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
   return MILL_OK;
 }
 
-int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
+int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air)
 {
-  int corrected = 0, found;
-  double velocity;
+  int corrected = 0, vacuum = 1, found;
+  double velocity = -9999.0; /* as LAMOST writes none */
+  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, &found));
+  *air = found && !vacuum;
   MILL_CHECK(read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, &found));
   *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
   if (found)
     return MILL_OK;
-  MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, &found));
-  /* LAMOST writes -9999 for none */
-  *frame = found && velocity > -9999.0 ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
-  return MILL_OK;
-}
-
-int mill_single_medium(mill_fits_file *file, int i_hdu, int *air)
-{
-  int vacuum = 1, found;
-  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, &found));
-  *air = found && !vacuum;
+  MILL_CHECK(mill_single_key_double(file, i_hdu, "HELIO_RV", &velocity, NULL));
+  *frame = velocity > -9999.0 ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_UNKNOWN;
   return MILL_OK;
 }
 
@@ -241,6 +234,16 @@ int mill_single_unit(const char *text, double *to_aa)
       return 1;
     }
   return 0;
+}
+
+int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
+                         double *to_aa)
+{
+  char text[FLEN_VALUE] = "";
+  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, NULL));
+  if (!mill_single_unit(text[0] ? text : unit, to_aa))
+    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected Angstrom, nm, um or m", key, text);
+  return MILL_OK;
 }
 
 static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char *other,
@@ -276,15 +279,11 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
                             int configured, int n_pix, double *wave_aa, int *air)
 {
   double start = 0.0, step = 0.0, to_aa = 1.0, reference = 1.0; /* the FITS standard's CRPIX */
-  char unit[FLEN_VALUE], what[64];
-  snprintf(unit, sizeof unit, "%s", key->default_unit);
+  char what[64];
   MILL_CHECK(need_key(file, i_hdu, key->start, NULL, &start));
   MILL_CHECK(need_key(file, i_hdu, key->step, key->other_step, &step));
   MILL_CHECK(mill_single_key_double(file, i_hdu, key->reference, &reference, NULL));
-  MILL_CHECK(mill_single_key_text(file, i_hdu, key->unit, unit, sizeof unit, NULL));
-  if (!mill_single_unit(unit, &to_aa))
-    return MILL_ERROR_HDU(file, i_hdu, ": %s '%s', expected Angstrom, nm, um or m", key->unit,
-                          unit);
+  MILL_CHECK(mill_single_key_unit(file, i_hdu, key->unit, key->default_unit, &to_aa));
   MILL_CHECK(read_medium(file, i_hdu, key->type, configured, air));
   for (int i = 0; i < n_pix; i++)
     wave_aa[i] = (start + ((double)(i + 1) - reference) * step) * to_aa;

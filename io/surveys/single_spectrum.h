@@ -42,19 +42,20 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
 int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
                           int *found);
 
-/** Frame of the wavelengths: HELIO says whether they were corrected; without it
- *  HELIO_RV, the correction that was applied, shows that they were. */
-int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
+/** Frame and medium of SDSS and LAMOST: HELIO says whether wavelengths were corrected; without it
+ *  HELIO_RV, the correction that was applied, shows that they were.  VACUUM false: in air; without it
+ *  vacuum, as both surveys define. */
+int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
-/** The same by SPECSYS of the HDU, else of the primary header. */
+/** Frame by SPECSYS of the HDU, else of the primary header. */
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame);
-
-/** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
- *  definition, so a header without the keyword means vacuum. */
-int mill_single_medium(mill_fits_file *file, int i_hdu, int *air);
 
 /** Angstroms in a unit of length; 0: it is none that is known (Angstrom, AA, nm, um, micron, m). */
 int mill_single_unit(const char *text, double *to_aa);
+
+/** The same of the unit that a keyword has; unit: where it is missing.  MILL_ERR_INPUT. */
+int mill_single_key_unit(mill_fits_file *file, int i_hdu, const char *key, const char *unit,
+                         double *to_aa);
 
 /** Keywords of wavelengths in equal steps. */
 typedef struct mill_single_wcs {

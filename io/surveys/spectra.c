@@ -584,8 +584,9 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
               "%s: is of format %s, and the library's arm was cut into the cameras of %s, the "
               "first input's format: fit it in a run of its own, or name the arms by the key arms",
               spectra->name, spectra->format->name, cameras);
-  MILL_TRY(
-      spectra->format->open(spectra->fits, &spectra->settings, &spectra->frame, &spectra->state));
+  MILL_TRY(mill_alloc_bytes(spectra->format->state_bytes, 1, &spectra->state));
+  *(mill_fits_file **)spectra->state = spectra->fits;
+  MILL_TRY(spectra->format->open(spectra->state, &spectra->settings, &spectra->frame));
   *out = spectra;
   spectra = NULL;
 done:
@@ -625,6 +626,8 @@ void mill_spectra_close(mill_spectra *spectra)
     return;
   if (spectra->state && spectra->format->close)
     spectra->format->close(spectra->state);
+  if (spectra->fits)
+    mill_free(spectra->state);
   mill_fits_file_close(spectra->fits);
   forget(spectra);
   mill_free(spectra);

@@ -142,10 +142,12 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Check the structure of a file that spectra.c opened.  *frame: enum mill_frame, unknown before.
-   *  *state: the format's own, NULL before; it is closed after a failure. */
-  int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-              void **state);
+  /** Bytes of the format's state, which begins with mill_fits_file *: the file, borrowed; the rest
+   *  is zero. */
+  size_t state_bytes;
+  /** Check the structure of the file.  *frame: enum mill_frame, unknown before. */
+  int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
+  /** Free what the state owns, also after a failure; NULL: nothing. */
   void (*close)(void *state);
   /** Rows and exposures of a zeroed index, and n_fits_row; at a failure it is cleared. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);

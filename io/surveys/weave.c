@@ -118,13 +118,10 @@ static int open_arm(mill_cameras *c, int i_arm, int medium, int *frame)
   return mill_camera_scale(c, camera);
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
-                     void **state)
+static int open_file(void *state, const mill_spectra_settings *settings, int *frame)
 {
-  weave *w = NULL;
-  MILL_CHECK(MILL_ALLOC(1, &w));
-  *state = w;
-  w->cameras.file = file;
+  weave *w = state;
+  const mill_fits_file *file = w->cameras.file;
   MILL_CHECK(mill_fits_file_find(file, "FIBTABLE", &w->i_table));
   if (w->i_table < 0 || file->guard->hdu[w->i_table].kind != MILL_FITS_TABLE)
     return MILL_ERROR(MILL_ERR_INPUT,
@@ -186,6 +183,7 @@ const mill_format mill_format_weave = {
     .name = "weave",
     .description = "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
     .recognise = recognise,
+    .state_bytes = sizeof(weave),
     .open = open_file,
     .close = mill_cameras_close,
     .index = index_file,

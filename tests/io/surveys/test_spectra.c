@@ -31,20 +31,18 @@ static int toy_recognise(const mill_fits_guard *guard)
   return guard->n_hdu == 2 && strcmp(guard->hdu[1].name, "TOY") == 0;
 }
 
-static int toy_open(mill_fits_file *file, const mill_spectra_settings *given, int *frame,
-                    void **state)
+static int toy_open(void *state, const mill_spectra_settings *given, int *frame)
 {
-  (void)file;
+  assert_non_null(*(mill_fits_file **)state);
   (void)given;
   toy.n_opened++;
   *frame = MILL_FRAME_TOPOCENTRIC;
-  *state = &toy;
   return MILL_OK;
 }
 
 static void toy_close(void *state)
 {
-  assert_ptr_equal(state, &toy);
+  assert_non_null(state);
   toy.n_closed++;
 }
 
@@ -91,6 +89,7 @@ static const mill_format toy_format = {
     .name = "toy",
     .description = "spectra of a test",
     .recognise = toy_recognise,
+    .state_bytes = sizeof(mill_fits_file *),
     .open = toy_open,
     .close = toy_close,
     .index = toy_index,
