@@ -536,28 +536,42 @@ done:
   return err;
 }
 
-int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
+                     mill_file_index *index)
 {
   int err = MILL_OK;
-  mill_inputs *inputs = context;
-  mill_spectra *spectra = NULL;
   const mill_input_file *file = &inputs->file[i_file];
+  const int64_t n_row = inputs->join ? inputs->join->n_row_before[i_file] : file->n_row;
+  *spectra = NULL;
   memset(index, 0, sizeof *index);
-  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, &spectra));
-  MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
-  if (index->n_row != file->n_row || index->file_size != file->size ||
-      index->file_mtime != file->mtime || index->rows_hash != file->rows_hash)
-    MILL_FAIL(MILL_ERR_INPUT, "%s%s%s changed while the job was starting", file->path,
-              index->redrock ? ", or its redrock file " : "", index->redrock ? index->redrock : "");
+  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, spectra));
+  MILL_TRY(mill_spectra_index(*spectra, &inputs->settings.config->select, index));
+  const int is_same = index->file_size == file->size && index->file_mtime == file->mtime;
+  if (!is_same || index->n_row != n_row || index->rows_hash != file->rows_hash)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s%s%s changed while the job was running: run it again on the new file", file->path,
+              is_same && index->redrock ? ": its redrock file " : "",
+              is_same && index->redrock ? index->redrock : "");
 done:
+  if (err != MILL_OK) {
+    mill_spectra_close(*spectra);
+    *spectra = NULL;
+    mill_file_index_clear(index);
+  }
+  return err;
+}
+
+int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+{
+  mill_spectra *spectra;
+  const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
   /* its rows are counted already: the next start counts again, without it if need be */
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
-    err = MILL_ERROR(MILL_ERR_STOPPED, "%s; it could be read before: the same command starts again",
-                     mill_error_message());
-  if (err != MILL_OK)
-    mill_file_index_clear(index);
-  return err;
+  return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
+             ? MILL_ERROR(MILL_ERR_STOPPED,
+                          "%s; it could be read before: the same command starts again",
+                          mill_error_message())
+             : err;
 }
 
 void mill_inputs_drop_index(mill_inputs *inputs)

@@ -89,23 +89,6 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* The rows of /fits are those that the file, and its redrock file, gave at indexing. */
-static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
-{
-  if (n_row == now->n_row && then->size == now->file_size && then->mtime == now->file_mtime &&
-      then->rows_hash == now->rows_hash)
-    return MILL_OK;
-  if (now->redrock && then->size == now->file_size && then->mtime == now->file_mtime)
-    return MILL_ERROR(
-        MILL_ERR_INPUT,
-        "%s: its redrock file %s changed while the job was running and selects other rows: "
-        "run it again on the new file",
-        then->path, now->redrock);
-  return MILL_ERROR(MILL_ERR_INPUT,
-                    "%s changed while the job was running: run it again on the new file",
-                    then->path);
-}
-
 /* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
  * filled the scratch folder. */
 static int close_others(worker *w, const source *keep)
@@ -148,18 +131,10 @@ static int get_source(worker *w, int i, source **out)
   reader->n_opened++;
   pthread_mutex_unlock(&reader->mutex);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
-  err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
+  err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
-    err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
-  if (err == MILL_OK)
-    err = mill_spectra_index(s->spectra, &plan->inputs->settings.config->select, &s->index);
-  if (err == MILL_OK)
-    err = check_unchanged(
-        entry, plan->inputs->join ? plan->inputs->join->n_row_before[i] : entry->n_row, &s->index);
+    err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
-    mill_spectra_close(s->spectra);
-    s->spectra = NULL;
-    mill_file_index_clear(&s->index);
     snprintf(s->error, sizeof s->error, "%s", mill_error_message());
     err = MILL_OK;
   }
