@@ -68,16 +68,20 @@ int mill_single_says(const mill_fits_guard *guard, const char *start)
   return 0;
 }
 
-/* *found: a keyword without a value counts as missing. */
+/* A keyword without a value counts as missing.  out [size]: untouched then. */
 static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, const char *kind,
-                    void *out, int *found)
+                    void *out, size_t size, int *found)
 {
   int status = 0;
+  _Alignas(double) char value[FLEN_VALUE] = "";
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
-  fits_read_key(file->fptr, type, key, out, NULL, &status);
+  fits_read_key(file->fptr, type, key, value, NULL, &status);
   fits_clear_errmsg();
-  *found = status == 0;
-  if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
+  if (found)
+    *found = status == 0;
+  if (status == 0)
+    memcpy(out, value, size);
+  else if (status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
     return MILL_ERROR_HDU(file, i_hdu,
                           ": keyword %s must hold %s (CFITSIO %d); make the file again", key, kind,
                           status);
@@ -87,9 +91,9 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
 int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
                          int *found)
 {
-  char value[FLEN_VALUE] = "";
+  char value[FLEN_VALUE];
   int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, &is_there));
+  MILL_CHECK(read_key(file, i_hdu, key, TSTRING, "text", value, sizeof value, &is_there));
   if (is_there)
     mill_fits_text_copy(file->guard->path, key, value, out, size);
   if (found)
@@ -100,14 +104,7 @@ int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char 
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
                            int *found)
 {
-  double value = 0.0;
-  int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "a number", &value, &is_there));
-  if (is_there)
-    *out = value;
-  if (found)
-    *found = is_there;
-  return MILL_OK;
+  return read_key(file, i_hdu, key, TDOUBLE, "a number", out, sizeof *out, found);
 }
 
 /* CFITSIO 4.2 writes beyond a buffer of its own when a long value is no integer, but not when it
@@ -115,38 +112,29 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
-  double value = 0.0;
-  int is_there;
-  MILL_CHECK(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, &is_there));
+  double value = *out;
+  MILL_CHECK(
+      read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, sizeof value, found));
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 32 bits, not %g; make the file again",
         key, value);
-  if (is_there)
-    *out = (int32_t)value;
-  if (found)
-    *found = is_there;
+  *out = (int32_t)value;
   return MILL_OK;
 }
 
 /* Through its text, for the same reason. */
-int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
-                          int *found)
+static int take_int64(mill_fits_file *file, int i_hdu, const char *key, const char *text,
+                      int64_t *out)
 {
-  char text[FLEN_VALUE] = "", *end;
-  int is_there;
-  MILL_CHECK(mill_single_key_text(file, i_hdu, key, text, sizeof text, &is_there));
+  char *end;
   errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (is_there && (end == text || *end || errno))
+  *out = strtoll(text, &end, 10);
+  if (end == text || *end || errno)
     return MILL_ERROR_HDU(
         file, i_hdu, ": keyword %s must hold an integer of 64 bits, not '%s'; make the file again",
         key, text);
-  if (is_there)
-    *out = value;
-  if (found)
-    *found = is_there;
   return MILL_OK;
 }
 
@@ -160,7 +148,7 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
     strcpy(v->text, text);
     return MILL_OK;
   case MILL_AS_INT64:
-    return mill_single_key_int64(file, i_hdu, key, v->i64, NULL);
+    return take_int64(file, i_hdu, key, text, v->i64);
   case MILL_AS_INT32:
     return mill_single_key_int32(file, i_hdu, key, v->i32, NULL);
   default:
@@ -210,9 +198,10 @@ int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *ai
 {
   int corrected = 0, vacuum = 1, found;
   double velocity = -9999.0; /* as LAMOST writes none */
-  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, &found));
+  MILL_CHECK(read_key(file, i_hdu, "VACUUM", TLOGICAL, "T or F", &vacuum, sizeof vacuum, &found));
   *air = found && !vacuum;
-  MILL_CHECK(read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, &found));
+  MILL_CHECK(
+      read_key(file, i_hdu, "HELIO", TLOGICAL, "T or F", &corrected, sizeof corrected, &found));
   *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
   if (found)
     return MILL_OK;

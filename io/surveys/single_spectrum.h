@@ -39,8 +39,6 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
                            int *found);
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
-int mill_single_key_int64(mill_fits_file *file, int i_hdu, const char *key, int64_t *out,
-                          int *found);
 
 /** Frame and medium of SDSS and LAMOST: HELIO says whether wavelengths were corrected; without it
  *  HELIO_RV, the correction that was applied, shows that they were.  VACUUM false: in air; without it
