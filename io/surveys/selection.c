@@ -119,8 +119,8 @@ void mill_class_patterns_free(mill_class_patterns *patterns)
 
 int mill_class_matches(const mill_class_patterns *patterns, const char *name)
 {
+  int bits = 0;
   for (int i = 0; i < patterns->n; i++)
-    if (regexec(&patterns->regex[i], name, 0, NULL, 0) == 0)
-      return 1;
-  return 0;
+    bits |= (regexec(&patterns->regex[i], name, 0, NULL, 0) == 0) << i;
+  return bits;
 }

@@ -48,8 +48,8 @@ typedef struct mill_class_patterns mill_class_patterns;
 int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out);
 void mill_class_patterns_free(mill_class_patterns *patterns); /* NULL is allowed */
 
-/** Does a name, or its beginning, match one of them?  As Python's re.match has it, so MWS is
- *  MWS_ANY too, and STD_* is STD_BRIGHT. */
+/** Which of them a name, or its beginning, matches (bit i: target_class[i]).  As Python's re.match
+ *  has it, so MWS is MWS_ANY too, and STD_* is STD_BRIGHT. */
 int mill_class_matches(const mill_class_patterns *patterns, const char *name);
 
 #endif
