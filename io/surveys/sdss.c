@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "io/surveys/sdss.h"
-
+/* SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures; docs/use/input.md has the
+ * rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,28 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+
+/* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar.  Of the fibre: what makes its
+ * trace, flat or wavelengths worthless.  Of the pixel: rejected, without sky or dominated by it, or
+ * calibrated by next to nothing.  NODATA is left out: SDSS asks since DR9 to go by ivar = 0. */
+enum {
+  BAD = 1 << 0       /* NOPLUG */
+        | 1 << 1     /* BADTRACE */
+        | 1 << 2     /* BADFLAT */
+        | 1 << 3     /* BADARC */
+        | 1 << 4     /* MANYBADCOLUMNS */
+        | 1 << 5     /* MANYREJECTED */
+        | 1 << 18    /* FULLREJECT */
+        | 1 << 22    /* NOSKY */
+        | 1 << 23    /* BRIGHTSKY */
+        | 1 << 25    /* COMBINEREJ */
+        | 1 << 26    /* BADFLUXFACTOR */
+        | 1 << 27    /* BADSKYCHI */
+        | 1 << 28,   /* REDMONSTER */
+  NO_WDISP = 1 << 30 /* set here, SPPIXMASK has no such bit: wdisp is no width */
+};
+
+static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
 
 /* Cameras are the coadd, or what the blue and the red camera took, by exposure; an exposure's number
  * is the HDU of its first camera. */
@@ -139,13 +161,12 @@ static int take_wdisp(mill_cameras *c, const mill_camera *camera)
   int last = -1; /* last pixel with a width */
   /* most bits only tell that a pixel had a history */
   for (int i = 0; i < n_pix; i++)
-    spectrum->mask[i] &= MILL_SDSS_BAD;
+    spectrum->mask[i] &= BAD;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, wdisp));
   for (int i = 0; i <= n_pix; i++) {
-    const int good =
-        i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MILL_SDSS_MAX_WDISP;
+    const int good = i < n_pix && isfinite(wdisp[i]) && wdisp[i] > 0.0 && wdisp[i] <= MAX_WDISP;
     if (i < n_pix && !good) {
-      spectrum->mask[i] |= MILL_SDSS_NO_WDISP;
+      spectrum->mask[i] |= NO_WDISP;
       continue;
     }
     for (int j = last + 1; j < i; j++) {
