@@ -340,40 +340,24 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return mill_arena_take(&spectra->batch->arena, n_byte, out);
 }
 
-/* n elements of 4 bytes from first on, in the batch's memory. */
-static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
+/* The piece's columns of rows [n_row][n_pix] of 4 bytes, in the batch's memory; from NULL: none. */
+static int keep(mill_spectra *spectra, const piece *p, const void *from, size_t n_row, size_t n_pix,
+                const void **out)
 {
-  const char *at;
-  void *copy = NULL;
+  mill_arena *arena = &spectra->batch->arena;
+  const size_t n = (size_t)p->n;
+  char *copy = NULL;
   *out = NULL;
   if (!from)
     return MILL_OK;
-  at = (const char *)from + 4 * first;
-  if (mill_arena_has(&spectra->batch->arena, from)) {
+  const char *at = (const char *)from + 4 * (size_t)p->first;
+  if ((n_row == 1 || n == n_pix) && mill_arena_has(arena, from)) {
     *out = at;
     return MILL_OK;
   }
-  MILL_CHECK(mill_arena_take(&spectra->batch->arena, 4 * n, &copy));
-  memcpy(copy, at, 4 * n);
-  *out = copy;
-  return MILL_OK;
-}
-
-/* Columns [first, first + n) of a matrix by diagonals. */
-static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const piece *p,
-                       const float **out)
-{
-  const size_t n = (size_t)p->n, n_pix = (size_t)channel->n_pix, n_diag = (size_t)channel->n_diag;
-  float *copy = NULL;
-  if (p->n == channel->n_pix) {
-    const void *whole = NULL;
-    MILL_CHECK(keep(spectra, channel->resolution, 0, n_diag * n, &whole));
-    *out = whole;
-    return MILL_OK;
-  }
-  MILL_CHECK(mill_arena_take(&spectra->batch->arena, 4 * n * n_diag, (void **)&copy));
-  for (size_t d = 0; d < n_diag; d++)
-    memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
+  MILL_CHECK(mill_arena_take(arena, 4 * n * n_row, (void **)&copy));
+  for (size_t i = 0; i < n_row; i++)
+    memcpy(copy + 4 * n * i, at + 4 * n_pix * i, 4 * n);
   *out = copy;
   return MILL_OK;
 }
@@ -418,30 +402,26 @@ static int add_segment(mill_spectra *spectra, const mill_raw_segment *segment)
 static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
                         const known_waves *known, piece *p, mill_raw_segment *s)
 {
-  const size_t first = (size_t)p->first, n = (size_t)p->n;
+  const size_t n_pix = (size_t)channel->n_pix;
   const int lsf = lsf_of(spectra, channel, p->arm);
-  const void *at = NULL;
   s->use = lsf == MILL_LSF_AUTO ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT;
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
     return MILL_OK;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
     return MILL_ERROR(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
                       channel->name);
-  MILL_CHECK(keep(spectra, channel->flux, first, n, &at));
-  s->flux = at;
-  MILL_CHECK(keep(spectra, channel->ivar, first, n, &at));
-  s->ivar = at;
-  MILL_CHECK(keep(spectra, channel->mask, first, n, &at));
-  s->mask = at;
+  MILL_CHECK(keep(spectra, p, channel->flux, 1, n_pix, (const void **)&s->flux));
+  MILL_CHECK(keep(spectra, p, channel->ivar, 1, n_pix, (const void **)&s->ivar));
+  MILL_CHECK(keep(spectra, p, channel->mask, 1, n_pix, (const void **)&s->mask));
   const double width_error = spectra->settings.config->fit.lsf_width_error;
   s->width_error = width_error < 0.0 ? spectra->format->lsf_width_error : width_error;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
     s->has_own_lsf = 1;
-    MILL_CHECK(keep_matrix(spectra, channel, p, &s->resolution));
+    MILL_CHECK(keep(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
+                    (const void **)&s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
-    MILL_CHECK(keep(spectra, channel->sigma_aa, first, n, &at));
-    s->sigma_aa = at;
+    MILL_CHECK(keep(spectra, p, channel->sigma_aa, 1, n_pix, (const void **)&s->sigma_aa));
     s->has_own_lsf = 1;
   } else if (lsf == MILL_LSF_RESOLVING_POWER) {
     MILL_CHECK(add_sigma(spectra, known, p));
