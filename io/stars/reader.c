@@ -2,6 +2,7 @@
 #include "io/stars/reader.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -65,6 +66,7 @@ struct mill_reader {
   mill_reader_plan plan;
   int n_worker;
   worker *worker; /* [n_worker] */
+  _Atomic int64_t n_opened;
   /* guarded by draw: one thread at a time asks for rows */
   pthread_mutex_t draw;
   mill_schedule_rows rest; /* rows that no thread has taken yet */
@@ -77,7 +79,6 @@ struct mill_reader {
   int n_idle;
   ticket *made, *idle_ticket; /* all, and those that no star has */
   int stop, n_running;
-  int64_t n_opened;
   mill_error_kept failure; /* of the first thread that failed */
 };
 
@@ -127,9 +128,7 @@ static int get_source(worker *w, int i, source **out)
   close_source(s);
   s->i_file = i;
   s->last_used = w->n_asked;
-  pthread_mutex_lock(&reader->mutex);
-  reader->n_opened++;
-  pthread_mutex_unlock(&reader->mutex);
+  atomic_fetch_add(&reader->n_opened, 1);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   err = mill_inputs_open(plan->inputs, i, &s->spectra, &s->index);
   if (err == MILL_ERR_INPUT && mill_is_gz(entry->path) && close_others(w, s) > 0)
@@ -555,10 +554,7 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
 
 int64_t mill_reader_n_opened(mill_reader *reader)
 {
-  pthread_mutex_lock(&reader->mutex);
-  const int64_t n = reader->n_opened;
-  pthread_mutex_unlock(&reader->mutex);
-  return n;
+  return atomic_load(&reader->n_opened);
 }
 
 double mill_reader_cpu_s(mill_reader *reader)
