@@ -243,7 +243,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
 
 /* The FITS rows that are kept, ascending. */
 static int64_t select_rows(const mill_desi_file *file, const mill_selection *select,
-                           const mill_fits_values *map, const mill_desi_choice *choice,
+                           const mill_fits_values *map, const int *in_class, const double *sn,
                            const mill_redrock *redrock, mill_keyed *kept)
 {
   int64_t n = 0;
@@ -253,8 +253,7 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
     row.target_id = map[ID].i64[i];
     take_redshift(redrock, &row);
     const mill_candidate candidate = {&row, "", mill_fits_text_at(&map[OBJTYPE], i),
-                                      choice->in_class && choice->in_class[i],
-                                      choice->sn ? choice->sn[i] : (double)NAN};
+                                      in_class && in_class[i], sn ? sn[i] : (double)NAN};
     if (mill_selection_keeps(select, &candidate) &&
         (file->i_fibermap < 0 || mill_selection_keeps_fiberstatus(select, (uint64_t)status[i])) &&
         mill_selection_keeps_exp_id(select, map[EXP].i32[i]))
@@ -269,16 +268,18 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   mill_desi_file *file = state;
   mill_fits_values map[N_WISH] = {0};
   mill_redrock redrock = {0};
-  mill_desi_choice choice = {0};
+  int *in_class = NULL;
+  double *sn = NULL;
   mill_catalog_row all;
   mill_keyed *kept = NULL; /* key: the first row of its group */
   MILL_TRY(read_fibermap(file, select, map, &index->warning));
-  MILL_TRY(mill_desi_choice_read(file, select, &choice));
+  MILL_TRY(mill_desi_classes(file, select, &in_class));
+  MILL_TRY(mill_desi_scores(file, select, map[ID].i64, &sn));
   MILL_TRY(fill_from_exposures(file, map));
   MILL_TRY(read_division(file, &all));
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
-  const int64_t n = select_rows(file, select, map, &choice, &redrock, kept);
+  const int64_t n = select_rows(file, select, map, in_class, sn, &redrock, kept);
   if (file->joint && map[EXP].there) { /* a coadd has one row a target already */
     for (int64_t i = 0; i < n; i++)
       kept[i].key = map[ID].i64[kept[i].place];
@@ -294,8 +295,7 @@ int mill_desi_index(void *state, const mill_selection *select, mill_file_index *
   index->n_fits_row = file->n_spec;
 done:
   mill_fits_values_free(N_WISH, map);
-  mill_desi_choice_clear(&choice);
   mill_redrock_clear(&redrock);
-  mill_free(kept);
+  MILL_FREE(in_class, sn, kept);
   return err;
 }
