@@ -210,17 +210,17 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   *length = v->length;
   if (!v->variable)
     return MILL_OK;
-  fits_read_descriptll(g->table.file->fptr, v->number, row + 1, &n, &at, &status);
+  fits_read_descriptll(g->table.file->fptr, v->plane.number, row + 1, &n, &at, &status);
   MILL_CHECK_FITS(g->table.file, g->table.i_hdu, status,
-                  "column %s of row %lld (counted from 0) cannot be read",
-                  mill_generic_vector_name[i], (long long)row);
+                  "column %s of row %lld (counted from 0) cannot be read", v->plane.name,
+                  (long long)row);
   /* CFITSIO would read what lies behind the table */
   if (n < 0 || at < 0 || at > g->table.heap_bytes || n > (g->table.heap_bytes - at) / v->n_byte)
     return MILL_ERROR_TABLE(
         &g->table,
         "column %s of row %lld (counted from 0) lies outside the table; fetch or make "
         "the file again",
-        mill_generic_vector_name[i], (long long)row);
+        v->plane.name, (long long)row);
   *length = n;
   return MILL_OK;
 }
@@ -229,19 +229,19 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
-  MILL_CHECK(vector_length(g, MILL_GENERIC_FLUX, row, &length));
+  MILL_CHECK(vector_length(g, MILL_FLUX, row, &length));
   if (length < 2 || length > MILL_SINGLE_MAX_PIX)
     return MILL_ERROR_TABLE(&g->table,
                             "row %lld (counted from 0) has %lld pixels, expected 2 to %d",
                             (long long)row, (long long)length, MILL_SINGLE_MAX_PIX);
-  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++) {
-    if (g->table.vector[i].number == 0)
+  for (int i = 0; i < MILL_N_PLANE; i++) {
+    if (!g->table.vector[i].plane.name)
       continue;
     MILL_CHECK(vector_length(g, i, row, &other));
     if (other != length)
       return MILL_ERROR_TABLE(
           &g->table, "row %lld (counted from 0) has %lld values of FLUX, but %lld of %s",
-          (long long)row, (long long)length, (long long)other, mill_generic_vector_name[i]);
+          (long long)row, (long long)length, (long long)other, g->table.vector[i].plane.name);
   }
   if (g->table.n_shared > 0 && length != g->table.n_shared)
     return MILL_ERROR_TABLE(
@@ -254,25 +254,18 @@ static int row_length(generic *g, int64_t row, int *n_pix)
 /* The channel of a row. */
 static int describe_row(generic *g, int64_t row, mill_camera *camera)
 {
-  static const enum mill_plane_of plane_of[MILL_GENERIC_N_VECTOR] = {
-      [MILL_GENERIC_WAVELENGTH] = MILL_WAVE, [MILL_GENERIC_FLUX] = MILL_FLUX,
-      [MILL_GENERIC_IVAR] = MILL_IVAR,       [MILL_GENERIC_ERROR] = MILL_IVAR,
-      [MILL_GENERIC_MASK] = MILL_MASK,       [MILL_GENERIC_LSF_SIGMA] = MILL_WIDTH};
   const mill_generic_table *t = &g->table;
   const char *arm = mill_fits_text_at(&g->text[ARM], row);
   *camera = (mill_camera){.i_hdu = t->i_hdu,
                           .air = t->air,
-                          .is_error = t->vector[MILL_GENERIC_ERROR].number > 0,
-                          .to_aa = t->vector[MILL_GENERIC_WAVELENGTH].to_aa,
-                          .wave_aa = t->shared_wave_aa,
-                          .plane[MILL_WAVE] = {.name = "HDU WAVELENGTH", .row = -1}};
+                          .is_error = t->is_error,
+                          .to_aa = t->vector[MILL_WAVE].to_aa,
+                          .wave_aa = t->shared_wave_aa};
   snprintf(camera->name, sizeof camera->name, "%s", arm[0] ? arm : MILL_GENERIC_CHANNEL);
-  for (int i = 0; i < MILL_GENERIC_N_VECTOR; i++) {
-    const mill_generic_vector *v = &t->vector[i];
-    if (v->number > 0)
-      camera->plane[plane_of[i]] =
-          (mill_plane){mill_generic_vector_name[i], t->i_hdu, v->number, -1, v->type, v->offset};
-  }
+  for (int i = 0; i < MILL_N_PLANE; i++)
+    camera->plane[i] = t->vector[i].plane;
+  if (t->shared_wave_aa)
+    camera->plane[MILL_WAVE] = (mill_plane){.name = "HDU WAVELENGTH", .row = -1};
   MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu));
   return row_length(g, row, &camera->n_pix);
 }
@@ -308,7 +301,7 @@ static int finish(mill_cameras *c, const mill_camera *camera)
     return MILL_OK;
   MILL_CHECK(mill_camera_plane(c, camera, MILL_WIDTH, sigma));
   for (int i = 0; i < camera->n_pix; i++) {
-    sigma[i] *= g->table.vector[MILL_GENERIC_LSF_SIGMA].to_aa;
+    sigma[i] *= g->table.vector[MILL_WIDTH].to_aa;
     if (isfinite(sigma[i]) && sigma[i] > 0.0 && sigma[i] < (double)FLT_MAX) {
       for (int k = 0; last < 0 && k < i; k++)
         sigma[k] = sigma[i];
