@@ -3,7 +3,6 @@
 #include "io/surveys/desi_file.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -2,7 +2,6 @@
 /* Selection by the columns of DESI's targeting and by SCORES. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "io/surveys/desi_file.h"
 #include "io/surveys/selection.h"

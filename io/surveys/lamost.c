@@ -10,7 +10,6 @@
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 /* Rows of the image of releases before DR8, and columns of the table; ORMASK is the last. */
@@ -73,24 +72,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 /* ---- index ------------------------------------------------------------ */
 
 /* Keywords of the primary.  DR9 and later say FIB_TYPE, the releases before FIBERTYP. */
-enum {
-  DESIG,
-  FILENAME,
-  TYPE,
-  OBSID,
-  MJD,
-  DAY,
-  PLAN,
-  SPECTROGRAPH,
-  RA,
-  DEC,
-  FIBER,
-  Z,
-  CLASS,
-  SUB,
-  N
-};
-static const mill_fits_wish wish[N] = {
+enum { DESIG, FILENAME, TYPE, OBSID, MJD, DAY, PLAN, SPECTROGRAPH };
+static const mill_fits_wish wish[] = {
     [DESIG] = MILL_WISH("DESIG", TEXT, 0, 0),
     [FILENAME] = MILL_WISH("FILENAME", TEXT, 0, 0),
     [TYPE] = {"FIB_TYPE", MILL_AS_TEXT, 0, 0, 0, 0, {"FIBERTYP", NULL}},
@@ -99,12 +82,13 @@ static const mill_fits_wish wish[N] = {
     [DAY] = MILL_WISH("LMJD", INT32, -1, 0),
     [PLAN] = MILL_WISH("PLANID", TEXT, 0, 0),
     [SPECTROGRAPH] = MILL_WISH("SPID", INT32, -1, 0),
-    [RA] = MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
-    [DEC] = MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0),
-    [FIBER] = MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 0),
-    [Z] = MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
-    [CLASS] = MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
-    [SUB] = MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+    MILL_ROW_WISH("RA", DOUBLE, target_ra, NAN, 0),
+    MILL_ROW_WISH("DEC", DOUBLE, target_dec, NAN, 0),
+    MILL_ROW_WISH("FIBERID", INT32, fiber, -1, 0),
+    MILL_ROW_WISH("Z", DOUBLE, z, NAN, 0),
+    MILL_ROW_WISH("CLASS", TEXT, spectype, 0, 0),
+    MILL_ROW_WISH("SUBCLASS", TEXT, subtype, 0, 0)};
+enum { N = sizeof wish / sizeof *wish };
 
 /* Name of the star: its designation, so that several visits have one name.  Cut names would make
  * two stars one. */

@@ -9,7 +9,6 @@
 #include "io/surveys/cameras.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 
 /* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar.  Of the fibre: what makes its
  * trace, flat or wavelengths worthless.  Of the pixel: rejected, without sky or dominated by it, or

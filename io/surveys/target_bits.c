@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/target_bits.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "io/surveys/selection.h"
