@@ -139,15 +139,11 @@ int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n)
 {
   int err = MILL_OK;
   number_list list = {0};
-  unsigned char first[6] = "";
-  FILE *stream = NULL;
+  char first[7] = "";
   *ids = NULL;
   *n = 0;
-  MILL_TRY(mill_regular_stream(path, "a text or FITS file of TARGETIDs", MILL_ERR_USAGE, &stream));
-  const size_t n_first = fread(first, 1, sizeof first, stream);
-  fclose(stream);
-  const int is_fits = (n_first >= 2 && first[0] == 0x1f && first[1] == 0x8b) ||
-                      (n_first == 6 && memcmp(first, "SIMPLE", 6) == 0);
+  (void)mill_first_bytes(path, first, sizeof first - 1);
+  const int is_fits = strncmp(first, "\x1f\x8b", 2) == 0 || strcmp(first, "SIMPLE") == 0;
   MILL_TRY(is_fits ? read_fits_ids(path, &list) : each_line(path, take_id, &list));
   if (list.n == 0)
     MILL_FAIL(MILL_ERR_USAGE, "%s: holds no TARGETID; write one a line", path);

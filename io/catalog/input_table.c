@@ -13,6 +13,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
+#include "src/config/text.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
 #include "src/system/regular_file.h"
@@ -57,13 +58,6 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-static int take_real(const char *text, double *out)
-{
-  char *end;
-  *out = strtod(text, &end);
-  return end != text && *end == '\0';
-}
-
 /* 1 when text, which is cut at its tabs, is a line of the table. */
 static int parse(char *text, mill_input_entry *entry)
 {
@@ -82,8 +76,9 @@ static int parse(char *text, mill_input_entry *entry)
   entry->reason = field[11];
   return (entry->is_done || strcmp(field[0], "failed") == 0) &&
          take_integer(field[1], &entry->n_row) && take_integer(field[2], &entry->n_fitted) &&
-         take_integer(field[3], &entry->size) && take_real(field[4], &entry->mtime) &&
-         take_integer(field[5], &entry->redrock_size) && take_real(field[6], &entry->redrock_mtime);
+         take_integer(field[3], &entry->size) && mill_text_to_real(field[4], &entry->mtime) &&
+         take_integer(field[5], &entry->redrock_size) &&
+         mill_text_to_real(field[6], &entry->redrock_mtime);
 }
 
 /* Lines of a result that a later run has replaced leave the table, then those of a path that has a

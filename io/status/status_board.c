@@ -14,6 +14,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/log.h"
+#include "src/system/regular_file.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
@@ -260,24 +261,23 @@ int mill_board_settle(mill_board *board, const mill_mpi *mpi)
 
 int mill_board_check_path(const char *path)
 {
-  int err = MILL_OK;
   struct stat status;
-  FILE *file = NULL;
+  char head[sizeof MILL_STATUS_SIGNATURE - 1];
   if (strlen(path) >= MILL_STATUS_PATH)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes", strlen(path));
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of the status file is too long: %zu bytes",
+                      strlen(path));
   if (stat(path, &status) != 0)
-    goto done; /* other mistakes show when it is written, and stop nothing */
+    return MILL_OK; /* other mistakes show when it is written, and stop nothing */
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
-  file = fopen(path, "re");
-  if (file && status.st_size > 0 && !mill_status_has_signature(file))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s exists and is not a status file of starmill: give another --status, or remove it",
-              path);
-done:
-  if (file)
-    fclose(file);
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "%s is not a file: give another --status", path);
+  if (status.st_size > 0 && access(path, R_OK) == 0 &&
+      (mill_first_bytes(path, head, sizeof head) != sizeof head ||
+       memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) != 0))
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "%s exists and is not a status file of starmill: give another --status, or remove it",
+        path);
+  return MILL_OK;
 }
 
 static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)

@@ -232,11 +232,3 @@ int mill_status_path(const char *output, char *out)
                       strlen(output));
   return MILL_OK;
 }
-
-int mill_status_has_signature(FILE *file)
-{
-  char head[sizeof MILL_STATUS_SIGNATURE - 1];
-  rewind(file);
-  const size_t n = fread(head, 1, sizeof head, file);
-  return n == sizeof head && memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) == 0;
-}

@@ -91,26 +91,20 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
   const char *name = mill_base_name(path);
-  out[0] = '\0';
-  for (int i = 0; i < 2; i++) {
-    const size_t n = strlen(from[i]);
-    if (strncmp(name, from[i], n) != 0)
+  for (int i = 0; i < 8; i++) {
+    const size_t n = strlen(from[i / 4]);
+    if (strncmp(name, from[i / 4], n) != 0)
       continue;
-    size_t rest = strlen(name + n);
-    if (mill_is_gz(name + n))
-      rest -= 3;
-    for (int j = 0; j < 4; j++) {
-      const int length = snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,
-                                  beside_prefix[j / 2], (int)rest, name + n, end[j % 2]);
-      if (length < 0 || (size_t)length >= size) {
-        out[0] = '\0';
-        return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long",
-                          path);
-      }
-      if (access(out, F_OK) == 0)
-        return MILL_OK;
+    const size_t rest = strlen(name + n) - (mill_is_gz(name + n) ? 3 : 0);
+    if ((size_t)snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,
+                         beside_prefix[i / 2 % 2], (int)rest, name + n, end[i % 2]) >= size) {
+      out[0] = '\0';
+      return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long",
+                        path);
     }
-    out[0] = '\0';
+    if (access(out, F_OK) == 0)
+      return MILL_OK;
   }
+  out[0] = '\0';
   return MILL_OK;
 }
