@@ -230,8 +230,6 @@ static int find_wavelengths(mill_generic_table *t)
 
 static int read_conventions(mill_generic_table *t, int medium)
 {
-  static const int frames[] = {MILL_FRAME_BARYCENTRIC, MILL_FRAME_HELIOCENTRIC,
-                               MILL_FRAME_TOPOCENTRIC};
   char text[FLEN_VALUE] = "";
   int found;
   MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "MEDIUM", text, sizeof text, &found));
@@ -243,13 +241,8 @@ static int read_conventions(mill_generic_table *t, int medium)
         t, "keyword %s must say whether wavelengths are 'vacuum' or 'air'; or set medium",
         "MEDIUM");
   MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "FRAME", text, sizeof text, &found));
-  t->frame = MILL_FRAME_UNKNOWN;
-  if (!found)
-    return MILL_OK;
-  for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
-    if (strcasecmp(text, mill_frame_name(frames[i])) == 0)
-      t->frame = frames[i];
-  if (t->frame == MILL_FRAME_UNKNOWN)
+  t->frame = found ? mill_frame_from_name(text, sizeof text) : MILL_FRAME_UNKNOWN;
+  if (found && t->frame == MILL_FRAME_UNKNOWN)
     return MILL_ERROR_TABLE(
         t, "FRAME is '%s', expected 'barycentric', 'heliocentric' or 'topocentric'", text);
   return MILL_OK;

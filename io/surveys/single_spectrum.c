@@ -178,19 +178,10 @@ int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double n
 
 int mill_single_specsys(mill_fits_file *file, int i_hdu, int *frame)
 {
-  static const struct {
-    const char *name;
-    int frame;
-  } known[] = {{"BARYCENT", MILL_FRAME_BARYCENTRIC},
-               {"HELIOCEN", MILL_FRAME_HELIOCENTRIC},
-               {"TOPOCENT", MILL_FRAME_TOPOCENTRIC}};
   char text[FLEN_VALUE] = "";
   MILL_CHECK(mill_single_key_text(file, 0, "SPECSYS", text, sizeof text, NULL));
   MILL_CHECK(mill_single_key_text(file, i_hdu, "SPECSYS", text, sizeof text, NULL));
-  *frame = MILL_FRAME_UNKNOWN;
-  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-    if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
-      *frame = known[k].frame;
+  *frame = mill_frame_from_name(text, 8); /* BARYCENT, ... */
   return MILL_OK;
 }
 

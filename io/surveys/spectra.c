@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "io/surveys/formats.h"
-#include "io/surveys/row_identity.h"
 #include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
@@ -100,6 +99,14 @@ const char *mill_frame_name(int frame)
                                      [MILL_FRAME_HELIOCENTRIC] = "heliocentric",
                                      [MILL_FRAME_TOPOCENTRIC] = "topocentric"};
   return frame >= 0 && frame < (int)(sizeof name / sizeof *name) ? name[frame] : "unknown";
+}
+
+int mill_frame_from_name(const char *text, size_t n)
+{
+  int frame = MILL_FRAME_TOPOCENTRIC;
+  while (frame > MILL_FRAME_UNKNOWN && strncasecmp(text, mill_frame_name(frame), n) != 0)
+    frame--;
+  return frame;
 }
 
 static void set_rules(mill_spectra *spectra)
@@ -659,7 +666,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
-  mill_rows_identify(spectra->name, index);
+  mill_file_index_identify(spectra->name, index);
   for (int64_t i = 0; i < index->n_row; i++)
     index->row[i].is_other = mill_selection_is_other(select, &index->row[i]);
 done:

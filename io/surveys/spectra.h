@@ -107,6 +107,9 @@ int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
+/** The frame whose name has the same first n letters, in any case; unknown: none. */
+int mill_frame_from_name(const char *text, size_t n);
+
 /* ---- for formats, from within their read --------------------------------------------------- */
 
 /** Give a channel to the batch under way.  Pixels are copied, unless they lie in memory of
