@@ -13,42 +13,34 @@
 #include "src/system/regular_file.h"
 #include "kernels/base/memory.h"
 
-/* "PATH: HDU 2 (FIBERMAP)"; a primary HDU has no name. */
-static void name_hdu(const mill_fits_file *file, int i_hdu, size_t size, char *out)
-{
-  const char *name = file->guard->hdu[i_hdu].name;
-  snprintf(out, size, "%s: HDU %d%s%s%s", file->guard->path, i_hdu + 1, name[0] ? " (" : "", name,
-           name[0] ? ")" : "");
-}
-
 int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
                           int line, const char *format, ...)
 {
-  char hdu[MILL_FITS_MAX_PATH + 128], what[256], reason[FLEN_STATUS];
+  char what[256], reason[FLEN_STATUS];
   va_list list;
   if (status == 0)
     return MILL_OK;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  name_hdu(file, i_hdu, sizeof hdu, hdu);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
-  return mill_error_set(MILL_ERR_INPUT, source, line,
-                        "%s: %s (CFITSIO %d: %s); the file is damaged: make it again", hdu, what,
-                        status, reason);
+  return mill_fits_file_refuse(file, i_hdu, source, line,
+                               ": %s (CFITSIO %d: %s); the file is damaged: make it again", what,
+                               status, reason);
 }
 
 int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
                           const char *format, ...)
 {
-  char hdu[MILL_FITS_MAX_PATH + 128], what[MILL_ERROR_MESSAGE];
+  char what[MILL_ERROR_MESSAGE];
+  const char *name = file->guard->hdu[i_hdu].name; /* a primary HDU has none */
   va_list list;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  name_hdu(file, i_hdu, sizeof hdu, hdu);
-  return mill_error_set(MILL_ERR_INPUT, source, line, "%s%s", hdu, what);
+  return mill_error_set(MILL_ERR_INPUT, source, line, "%s: HDU %d%s%s%s%s", file->guard->path,
+                        i_hdu + 1, name[0] ? " (" : "", name, name[0] ? ")" : "", what);
 }
 
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
@@ -124,13 +116,6 @@ enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
 /* Bits of floats or integers. */
 typedef uint32_t __attribute__((may_alias)) stored_word;
 
-/* From the order of bytes in the file to that of this machine. */
-static void turn(size_t n, stored_word *word)
-{
-  for (size_t i = 0; i < n; i++)
-    word[i] = be32toh(word[i]);
-}
-
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
 {
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
@@ -152,7 +137,9 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
     if (got < wanted)
       return MILL_ERROR_HDU(
           file, i_hdu, " ends early: the file became shorter while it was read; fetch it again");
-    turn((size_t)wanted / 4, (stored_word *)(void *)to);
+    stored_word *word = (stored_word *)(void *)to;
+    for (int64_t i = 0; i < wanted / 4; i++)
+      word[i] = be32toh(word[i]);
     to += wanted;
     offset += wanted;
     left -= wanted;
