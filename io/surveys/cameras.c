@@ -145,6 +145,24 @@ static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mi
   return MILL_OK;
 }
 
+/* Mask bits of numbers, which surveys store as floats too. */
+static int narrow_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
+                       int n_pix, int32_t *out)
+{
+  for (int i = 0; i < n_pix; i++) {
+    /* signed or unsigned; written so that NaN fails */
+    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
+        value[i] != floor(value[i]))
+      return MILL_ERROR_HDU(
+          file, i_hdu,
+          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
+          "the file again",
+          what, i, value[i]);
+    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
+  }
+  return MILL_OK;
+}
+
 static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   char text[96];
@@ -152,14 +170,12 @@ static int read_mask(mill_cameras *c, const mill_camera *camera, const mill_plan
   if (mask->mask_type)
     return read_stored_mask(c, camera, mask);
   MILL_CHECK(mill_camera_plane(c, camera, MILL_MASK, s->number));
-  return mill_single_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
-                          s->mask);
+  return narrow_mask(c->file, mask->i_hdu, plane_text(c, mask, text), s->number, camera->n_pix,
+                     s->mask);
 }
 
-static int read_pixels(void *context, mill_channel *channel)
+static int read_pixels(mill_cameras *c, const mill_camera *camera, mill_channel *channel)
 {
-  mill_cameras *c = context;
-  const mill_camera *camera = c->now;
   const mill_plane *mask = &camera->plane[MILL_MASK];
   mill_single_spectrum *s = &c->spectrum;
   const double scale = camera->scale != 0.0 ? camera->scale : 1.0;
@@ -182,10 +198,83 @@ static int read_pixels(void *context, mill_channel *channel)
   return c->finish ? c->finish(c, camera) : MILL_OK;
 }
 
+/* ---- channels ----------------------------------------------------------- */
+
+static int is_good_pixel(const mill_channel *channel, int i)
+{
+  return !(channel->mask && channel->mask[i]) && isfinite(channel->flux[i]) &&
+         isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
+}
+
+/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
+ * and take the width of the pixel before. */
+static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
+{
+  double *wave = spectrum->wave_aa;
+  for (int i = left + 1; i < right; i++)
+    if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
+      int next = i + 1; /* the first that can stay */
+      while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
+        next++;
+      wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
+      spectrum->sigma_aa[i] = spectrum->sigma_aa[i - 1];
+    }
+}
+
+/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
+ * constants pad. */
+static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
+{
+  *first = left;
+  *end = right + 1;
+  while (*first > 0 && wave[*first - 1] > 0.0 && wave[*first - 1] < wave[*first] &&
+         (*first == 1 || wave[*first - 2] != wave[*first - 1]))
+    --*first;
+  while (*end < n_pix && wave[*end] > wave[*end - 1] && isfinite(wave[*end]) &&
+         (*end + 1 == n_pix || wave[*end + 1] != wave[*end]))
+    ++*end;
+}
+
+/* A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out, between
+ * others it is interpolated. */
+static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
+                       mill_channel *channel)
+{
+  const double *wave = s->wave_aa;
+  int left = -1, right = -1, first, end;
+  char text[96];
+  for (int i = 0; i < channel->n_pix; i++) {
+    if (!is_good_pixel(channel, i))
+      continue;
+    if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
+      return MILL_ERROR_HDU(
+          c->file, camera->i_hdu,
+          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
+          "pixels that are none, or give columns of variable length",
+          plane_text(c, &camera->plane[MILL_WAVE], text), i, wave[i]);
+    if (left < 0)
+      left = i;
+    else
+      fill_gap(s, right, i);
+    right = i;
+  }
+  channel->n_pix = 0;
+  if (left < 0) /* no pixel is good, so nothing is lost */
+    return MILL_OK;
+  find_ends(wave, camera->n_pix, left, right, &first, &end);
+  channel->n_pix = end - first;
+  channel->wave_aa = wave + first;
+  channel->flux += first;
+  channel->ivar += first;
+  channel->mask = channel->mask ? channel->mask + first : NULL;
+  channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
+  return MILL_OK;
+}
+
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;
-  char text[96];
+  int wants = MILL_WANTS_PIXELS;
   mill_channel channel = {.n_pix = camera->n_pix, .air = camera->air};
   MILL_CHECK(mill_single_resize(s, camera->n_pix));
   MILL_CHECK(load_wave(c, camera));
@@ -193,9 +282,14 @@ int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mil
   memcpy(channel.name, camera->name, sizeof channel.name);
   channel.wave_aa = s->wave_aa;
   channel.sigma_aa = camera->plane[MILL_WIDTH].name ? s->sigma_aa : NULL;
-  c->now = camera;
-  return mill_single_give(spectra, i_exposure, &channel, c->file, camera->i_hdu,
-                          plane_text(c, &camera->plane[MILL_WAVE], text), s, read_pixels, c);
+  const int ascends = mill_single_disorder(camera->n_pix, s->wave_aa) == camera->n_pix;
+  if (ascends)
+    MILL_CHECK(mill_spectra_wants(spectra, &channel, &wants));
+  if (wants & MILL_WANTS_PIXELS)
+    MILL_CHECK(read_pixels(c, camera, &channel));
+  if (!ascends)
+    MILL_CHECK(repair_wave(c, camera, s, &channel));
+  return channel.n_pix > 0 ? mill_spectra_add(spectra, i_exposure, &channel) : MILL_OK;
 }
 
 int mill_cameras_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)

@@ -49,9 +49,7 @@ typedef struct mill_cameras {
   mill_single_spectrum spectrum;
   /** what else a format does to the spectrum that was read; NULL: nothing */
   int (*finish)(struct mill_cameras *cameras, const mill_camera *camera);
-  /* the exposure that is read */
-  const mill_camera *now;
-  int64_t row;
+  int64_t row; /**< the exposure that is read */
 } mill_cameras;
 
 /** A new one, valid until the next. */
@@ -71,7 +69,7 @@ int mill_camera_scale(mill_cameras *cameras, mill_camera *camera);
 int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mill_plane_of plane,
                       double *out);
 
-/** Give the camera's channel of row cameras->row. */
+/** Give the camera's channel of exposure cameras->row. */
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 

@@ -344,8 +344,7 @@ int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_r
   return MILL_OK;
 }
 
-/* First of pixels [0, n_pix) whose wavelength is not above those before; n_pix: there is none. */
-static int find_disorder(int n_pix, const double *wave_aa)
+int mill_single_disorder(int n_pix, const double *wave_aa)
 {
   int i = 0;
   while (i < n_pix && isfinite(wave_aa[i]) && wave_aa[i] > (i > 0 ? wave_aa[i - 1] : 0.0))
@@ -356,7 +355,7 @@ static int find_disorder(int n_pix, const double *wave_aa)
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa)
 {
-  const int i = find_disorder(n_pix, wave_aa);
+  const int i = mill_single_disorder(n_pix, wave_aa);
   if (i == n_pix)
     return MILL_OK;
   return MILL_ERROR_HDU(
@@ -364,84 +363,6 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
       ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; make the "
       "file again",
       what, i, wave_aa[i]);
-}
-
-/* ---- bad pixels without wavelengths ------------------------------------- */
-
-static int is_good_pixel(const mill_channel *channel, int i)
-{
-  return !(channel->mask && channel->mask[i]) && isfinite(channel->flux[i]) &&
-         isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
-}
-
-/* Interpolate wavelengths between two good pixels where they do not ascend from one to the other,
- * and take the width of the pixel before. */
-static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
-{
-  double *wave = spectrum->wave_aa;
-  for (int i = left + 1; i < right; i++)
-    if (!(wave[i] > wave[i - 1] && wave[i] < wave[right])) {
-      int next = i + 1; /* the first that can stay */
-      while (next < right && !(wave[next] > wave[i - 1] && wave[next] < wave[right]))
-        next++;
-      wave[i] = wave[i - 1] + (wave[next] - wave[i - 1]) / (next - i + 1);
-      spectrum->sigma_aa[i] = spectrum->sigma_aa[i - 1];
-    }
-}
-
-/* Bad pixels at both ends belong to the spectrum as long as their wavelengths go on ascending:
- * constants pad. */
-static void find_ends(const double *wave, int n_pix, int left, int right, int *first, int *end)
-{
-  *first = left;
-  *end = right + 1;
-  while (*first > 0 && wave[*first - 1] > 0.0 && wave[*first - 1] < wave[*first] &&
-         (*first == 1 || wave[*first - 2] != wave[*first - 1]))
-    --*first;
-  while (*end < n_pix && wave[*end] > wave[*end - 1] && isfinite(wave[*end]) &&
-         (*end + 1 == n_pix || wave[*end + 1] != wave[*end]))
-    ++*end;
-}
-
-int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_fits_file *file, int i_hdu, const char *what,
-                     mill_single_spectrum *spectrum,
-                     int (*fill)(void *context, mill_channel *channel), void *context)
-{
-  const double *wave = spectrum->wave_aa;
-  const int ascends = find_disorder(channel->n_pix, wave) == channel->n_pix;
-  int left = -1, right = -1, first, end, wants = MILL_WANTS_PIXELS;
-  if (ascends)
-    MILL_CHECK(mill_spectra_wants(spectra, channel, &wants));
-  if (wants & MILL_WANTS_PIXELS)
-    MILL_CHECK(fill(context, channel));
-  if (ascends)
-    return mill_spectra_add(spectra, i_exposure, channel);
-  for (int i = 0; i < channel->n_pix; i++) {
-    if (!is_good_pixel(channel, i))
-      continue;
-    if (!isfinite(wave[i]) || wave[i] <= (right >= 0 ? wave[right] : 0.0))
-      return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %s: the wavelength of pixel %d is %g A, but they must be positive and ascending; mask "
-          "pixels that are none, or give columns of variable length",
-          what, i, wave[i]);
-    if (left < 0)
-      left = i;
-    else
-      fill_gap(spectrum, right, i);
-    right = i;
-  }
-  if (left < 0) /* no pixel is good, so nothing is lost */
-    return MILL_OK;
-  find_ends(wave, channel->n_pix, left, right, &first, &end);
-  channel->n_pix = end - first;
-  channel->wave_aa = wave + first;
-  channel->flux += first;
-  channel->ivar += first;
-  channel->mask = channel->mask ? channel->mask + first : NULL;
-  channel->sigma_aa = channel->sigma_aa ? channel->sigma_aa + first : NULL;
-  return mill_spectra_add(spectra, i_exposure, channel);
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)
@@ -464,23 +385,6 @@ int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *w
         file, i_hdu, "%s holds scaled integers of 64 bits, which no mask has; make the file again",
         what);
   *offset = zero != 0.0 ? UINT64_C(1) << 63 : 0;
-  return MILL_OK;
-}
-
-int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                     int n_pix, int32_t *out)
-{
-  for (int i = 0; i < n_pix; i++) {
-    /* signed or unsigned; written so that NaN fails */
-    if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
-        value[i] != floor(value[i]))
-      return MILL_ERROR_HDU(
-          file, i_hdu,
-          ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
-          "the file again",
-          what, i, value[i]);
-    out[i] = (int32_t)(uint32_t)(int64_t)value[i];
-  }
   return MILL_OK;
 }
 

@@ -82,19 +82,13 @@ int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int 
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
+/** First of the pixels whose wavelength is not above those before; n_pix: there is none. */
+int mill_single_disorder(int n_pix, const double *wave_aa);
+
 /** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
  *  HDU, what (a column or row), pixel and value. */
 int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
                            const double *wave_aa);
-
-/** Add a channel, the pixels of spectrum, which fill(context, channel) reads where they are wanted.
- *  A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out,
- *  between others it is interpolated.  MILL_ERR_INPUT names file, HDU, what has the wavelengths,
- *  pixel and value where a good one has none. */
-int mill_single_give(mill_spectra *spectra, int i_exposure, mill_channel *channel,
-                     const mill_fits_file *file, int i_hdu, const char *what,
-                     mill_single_spectrum *spectrum,
-                     int (*fill)(void *context, mill_channel *channel), void *context);
 
 /** To float32; beyond its range infinite, and so a bad pixel. */
 void mill_single_narrow(const double *value, int n_pix, float *out);
@@ -106,11 +100,6 @@ int32_t mill_single_fold(uint64_t mask);
  *  then finds them out of range.  what: for the message, or "".  MILL_ERR_INPUT: scaled ones. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
-
-/** To mask bits.  MILL_ERR_INPUT names file, HDU, what, pixel and value when one
- *  is not an integer of 32 bits (surveys store masks as floats too). */
-int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
-                     int n_pix, int32_t *out);
 
 /** Is that row among the n_row of a file?  MILL_ERR_RANGE. */
 int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row);
