@@ -193,28 +193,22 @@ static const char *objtype_of(const mill_fits_values *v, int64_t i)
   return v[STATUS].i32[i] == 2 && use >= 1 && use <= 3 ? name[use] : "BAD";
 }
 
+static const mill_fibres fibres = {wish, N_WISH, 0, SN, objtype_of};
+
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   fourmost *f = state;
   mill_fits_values values[N_WISH] = {0};
+  mill_fits_file *file = f->cameras.file;
   const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
-  const mill_fibres fibres = {f->cameras.file,
-                              is_single ? f->i_spectra : f->i_target,
-                              wish,
-                              N_WISH,
-                              values,
-                              f->cameras.n_row,
-                              0,
-                              SN,
-                              objtype_of};
-  MILL_TRY(is_single ? mill_single_keys(f->cameras.file, header, 2, NAN, wish, N_WISH, values)
-                     : mill_fits_columns(f->cameras.file, f->i_target, wish, N_WISH, values));
+  const int i_hdu = is_single ? f->i_spectra : f->i_target;
+  MILL_TRY(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
+                     : mill_fits_columns(file, i_hdu, wish, N_WISH, values));
   if (!is_single && !values[SN].there && mill_selection_has_scores(select))
-    MILL_TRY(
-        MILL_ERROR_HDU(f->cameras.file, f->i_target,
-                       " has no column SNR, by which minsn_from: scores selects; leave it out"));
-  MILL_TRY(mill_fibres_index(&fibres, select, index));
+    MILL_TRY(MILL_ERROR_HDU(
+        file, i_hdu, " has no column SNR, by which minsn_from: scores selects; leave it out"));
+  MILL_TRY(mill_fibres_index(&fibres, file, i_hdu, values, f->cameras.n_row, select, index));
 done:
   mill_fits_values_free(N_WISH, values);
   return err;

@@ -398,37 +398,36 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
   return MILL_OK;
 }
 
-int mill_fibres_index(const mill_fibres *fibres, const mill_selection *select,
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
+                      const mill_fits_values *v, int64_t n_row, const mill_selection *select,
                       mill_file_index *index)
 {
   int err = MILL_OK;
   double mjd = NAN;
-  const mill_fits_values *v = fibres->values;
   mill_class_patterns *patterns = NULL;
   MILL_TRY(mill_class_patterns_make(select, &patterns));
-  MILL_TRY(mill_single_key_double(fibres->file, 0, "MJD-OBS", &mjd, NULL));
-  MILL_TRY(mill_file_index_alloc(index, fibres->n_row, fibres->n_row));
-  for (int64_t i = 0; i < fibres->n_row; i++) {
+  MILL_TRY(mill_single_key_double(file, 0, "MJD-OBS", &mjd, NULL));
+  MILL_TRY(mill_file_index_alloc(index, n_row, n_row));
+  for (int64_t i = 0; i < n_row; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
     const char *name = mill_fits_text_at(&v[0], i);
+    const int in_class =
+        fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i));
+    const mill_candidate candidate = {row, name, fibres->objtype(v, i), in_class,
+                                      fibres->i_sn ? v[fibres->i_sn].f64[i] : (double)NAN};
     mill_catalog_row_init(row);
-    mill_fits_fill(fibres->file->guard->path, fibres->wish, fibres->n_wish, v, i, row);
-    const mill_candidate candidate = {
-        row, name, fibres->objtype(v, i),
-        fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i)),
-        fibres->i_sn ? v[fibres->i_sn].f64[i] : (double)NAN};
+    mill_fits_fill(file->guard->path, fibres->wish, fibres->n_wish, v, i, row);
     if (!mill_selection_keeps(select, &candidate))
       continue;
     if (strlen(name) >= sizeof row->object)
-      MILL_TRY(
-          MILL_ERROR_HDU(fibres->file, fibres->i_hdu,
-                         ": %s '%s' of row %lld is longer than %zu characters; make the file again",
-                         fibres->wish[0].name, name, (long long)i, sizeof row->object - 1));
+      MILL_TRY(MILL_ERROR_HDU(
+          file, i_hdu, ": %s '%s' of row %lld is longer than %zu characters; make the file again",
+          fibres->wish[0].name, name, (long long)i, sizeof row->object - 1));
     snprintf(row->object, sizeof row->object, "%s", name);
     index->n_row++;
     mill_file_index_expose(index, i, -1, mjd);
   }
-  index->n_fits_row = fibres->n_row;
+  index->n_fits_row = n_row;
 done:
   mill_class_patterns_free(patterns);
   return err;

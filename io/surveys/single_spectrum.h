@@ -121,21 +121,18 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);
 
-/** Fibres, each a row of a file with one spectrum. */
+/** A table of fibres, each a row of the file with one spectrum. */
 typedef struct mill_fibres {
-  mill_fits_file *file;
-  int i_hdu;                  /**< for messages */
   const mill_fits_wish *wish; /**< [n_wish]; the first: the target's name */
   int n_wish;
-  const mill_fits_values *values; /**< [n_wish] of n_row rows */
-  int64_t n_row;
   int i_class, i_sn; /**< wishes by which target_classes and minsn select; 0: none */
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;
 
-/** Select them and fill a zeroed index.  MILL_ERR_INPUT names file, HDU and row: a name is too
- *  long. */
-int mill_fibres_index(const mill_fibres *fibres, const mill_selection *select,
+/** Select rows of fibres and fill a zeroed index.  i_hdu: of the table, for messages; values: of its
+ *  wishes.  MILL_ERR_INPUT names file, HDU and row: a name is too long. */
+int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
+                      const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);
 
 #endif

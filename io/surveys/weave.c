@@ -164,16 +164,17 @@ static const char *objtype_of(const mill_fits_values *v, int64_t i)
   return strcasecmp(use, "S") == 0 ? "SKY" : use;
 }
 
+static const mill_fibres fibres = {wish, N_WISH, CATEGORY, 0, objtype_of};
+
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   weave *w = state;
   mill_fits_values values[N_WISH] = {0};
   const int by_class = select->n_target_class > 0;
-  const mill_fibres fibres = {w->cameras.file,  w->i_table,          wish, N_WISH,    values,
-                              w->cameras.n_row, by_class * CATEGORY, 0,    objtype_of};
   MILL_TRY(mill_fits_columns(w->cameras.file, w->i_table, wish, N_WISH - !by_class, values));
-  MILL_TRY(mill_fibres_index(&fibres, select, index));
+  MILL_TRY(mill_fibres_index(&fibres, w->cameras.file, w->i_table, values, w->cameras.n_row, select,
+                             index));
 done:
   mill_fits_values_free(N_WISH, values);
   return err;
