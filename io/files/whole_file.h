@@ -10,7 +10,8 @@
 int mill_whole_file_write(const char *path, const char *temporary, const void *image,
                           size_t n_byte);
 
-/** The same quickly: a file under the temporary name is replaced, and nothing waits for the disk. */
+/** The same quickly: a file under the temporary name is replaced, and nothing waits for the
+ *  disk. */
 int mill_whole_file_replace(const char *path, const char *temporary, const void *image,
                             size_t n_byte);
 

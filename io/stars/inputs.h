@@ -54,9 +54,9 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);
 
-/** Open a file, and read its rows before joining again; the caller closes and clears both.  Not
- *  collective.  MILL_ERR_INPUT, also when it, or its redrock file, has changed since it was indexed;
- *  MILL_ERR_RANGE. */
+/** Open a file, and read its rows before joining again; the caller closes and clears both. Not
+ *  collective. MILL_ERR_INPUT, also when it, or its redrock file, has changed since it was
+ *  indexed; MILL_ERR_RANGE. */
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index);
 

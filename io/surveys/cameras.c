@@ -122,7 +122,8 @@ static void calibrate(const mill_camera *camera, const double *factor, double *f
   }
 }
 
-/* Masks as stored: truth values, or integers, to which CFITSIO 4.2 cannot add an offset of 64 bits. */
+/* Masks as stored: truth values, or integers, to which CFITSIO 4.2 cannot add an offset of 64
+ * bits. */
 static int read_stored_mask(mill_cameras *c, const mill_camera *camera, const mill_plane *mask)
 {
   int status = 0, any_null;
@@ -235,8 +236,8 @@ static void find_ends(const double *wave, int n_pix, int left, int right, int *f
     ++*end;
 }
 
-/* A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out, between
- * others it is interpolated. */
+/* A bad pixel (masked, without ivar) need not have a wavelength: at the ends it is left out,
+ * between others it is interpolated. */
 static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_single_spectrum *s,
                        mill_channel *channel)
 {

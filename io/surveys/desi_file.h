@@ -49,7 +49,7 @@ int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi
 int mill_desi_read(mill_desi_file *file, const mill_desi_image *image, const int64_t *fits_row,
                    int n, int64_t row_pix, size_t pitch, void *out);
 
-/** New arrays, one value a row; NULL where the selection does not ask for them.  MILL_ERR_INPUT: the
+/** New arrays, one value a row; NULL where the selection does not ask for them. MILL_ERR_INPUT: the
  *  file lacks the columns of the selection.
  *
  *  in_class   the row is of a target class that is wanted

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures; docs/use/input.md has the
- * rules. */
+/* SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures; docs/use/input.md
+ * has the rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,10 @@
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 
-/* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar.  Of the fibre: what makes its
- * trace, flat or wavelengths worthless.  Of the pixel: rejected, without sky or dominated by it, or
- * calibrated by next to nothing.  NODATA is left out: SDSS asks since DR9 to go by ivar = 0. */
+/* Pixels with one of these SPPIXMASK bits are bad, whatever their ivar. Of the fibre: what makes
+ * its trace, flat or wavelengths worthless. Of the pixel: rejected, without sky or dominated by
+ * it, or calibrated by next to nothing. NODATA is left out: SDSS asks since DR9 to go by ivar =
+ * 0. */
 enum {
   BAD = 1 << 0       /* NOPLUG */
         | 1 << 1     /* BADTRACE */
@@ -32,8 +33,8 @@ enum {
 
 static const double MAX_WDISP = 10.0; /* pixels: a resolving power of 185 */
 
-/* Cameras are the coadd, or what the blue and the red camera took, by exposure; an exposure's number
- * is the HDU of its first camera. */
+/* Cameras are the coadd, or what the blue and the red camera took, by exposure; an exposure's
+ * number is the HDU of its first camera. */
 typedef struct sdss {
   mill_cameras cameras;
   int i_object; /* HDU of the object's only row */
@@ -130,8 +131,8 @@ static int find_coadd(mill_cameras *c)
   return MILL_OK;
 }
 
-/* Columns, frame and medium: a file that was cut, or is none of SDSS, is refused before it has rows.
- * The coadd's conventions are in the primary header, an exposure's in its own. */
+/* Columns, frame and medium: a file that was cut, or is none of SDSS, is refused before it has
+ * rows. The coadd's conventions are in the primary header, an exposure's in its own. */
 static int open_camera(mill_cameras *c, mill_camera *camera, int *frame_of_all)
 {
   const int is_coadd = camera->exposure_id < 0, i_header = is_coadd ? 0 : camera->i_hdu;

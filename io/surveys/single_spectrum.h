@@ -40,9 +40,9 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
 
-/** Frame and medium of SDSS and LAMOST: HELIO says whether wavelengths were corrected; without it
- *  HELIO_RV, the correction that was applied, shows that they were.  VACUUM false: in air; without it
- *  vacuum, as both surveys define. */
+/** Frame and medium of SDSS and LAMOST: HELIO says whether wavelengths were corrected; without
+ *  it HELIO_RV, the correction that was applied, shows that they were. VACUUM false: in air;
+ *  without it vacuum, as both surveys define. */
 int mill_single_conventions(mill_fits_file *file, int i_hdu, int *frame, int *air);
 
 /** Frame by SPECSYS of the HDU, else of the primary header. */
@@ -77,8 +77,8 @@ int mill_single_pixels(mill_fits_file *file, int i_hdu, const char *column, int 
 int mill_single_vector(mill_fits_file *file, int i_hdu, const char *column, int *n_pix,
                        int *number);
 
-/** Read n_pix numbers of a column from number `first` of a row on; NaN and infinity as stored, nulls
- *  NaN.  MILL_ERR_INPUT. */
+/** Read n_pix numbers of a column from number `first` of a row on; NaN and infinity as stored,
+ *  nulls NaN. MILL_ERR_INPUT. */
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
@@ -96,8 +96,8 @@ void mill_single_narrow(const double *value, int n_pix, float *out);
 /** To 32 bits of a mask of 64: bits that have no place still mark the pixel. */
 int32_t mill_single_fold(uint64_t mask);
 
-/** What is to be added to masks of 64 bits as stored: CFITSIO 4.2 takes unsigned ones for signed and
- *  then finds them out of range.  what: for the message, or "".  MILL_ERR_INPUT: scaled ones. */
+/** What is to be added to masks of 64 bits as stored: CFITSIO 4.2 takes unsigned ones for signed
+ *  and then finds them out of range. what: for the message, or "". MILL_ERR_INPUT: scaled ones. */
 int mill_single_mask_offset(const mill_fits_file *file, int i_hdu, const char *what, double scale,
                             double zero, uint64_t *offset);
 
@@ -129,8 +129,8 @@ typedef struct mill_fibres {
   const char *(*objtype)(const mill_fits_values *values, int64_t i);
 } mill_fibres;
 
-/** Select rows of fibres and fill a zeroed index.  i_hdu: of the table, for messages; values: of its
- *  wishes.  MILL_ERR_INPUT names file, HDU and row: a name is too long. */
+/** Select rows of fibres and fill a zeroed index. i_hdu: of the table, for messages; values: of
+ *  its wishes. MILL_ERR_INPUT names file, HDU and row: a name is too long. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, int i_hdu,
                       const mill_fits_values *values, int64_t n_row, const mill_selection *select,
                       mill_file_index *index);

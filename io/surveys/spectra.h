@@ -126,9 +126,10 @@ enum mill_wants {
   MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
 };
 
-/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa and air are
- *  looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if the channel has
- *  it.  *wants: bits of enum mill_wants.  A format need not ask: unwanted data are ignored. */
+/** Which data of a channel are wanted, before its pixels are read: name, n_pix, wave_aa and air
+ *  are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be NULL if the
+ *  channel has it. *wants: bits of enum mill_wants. A format need not ask: unwanted data are
+ *  ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
 /** Properties by which a format can select rows, in addition to targets, OBJTYPE and redrock. */
