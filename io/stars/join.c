@@ -269,13 +269,11 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int fi
                    mill_join **out)
 {
   int err = MILL_OK;
-  survey mine, all;
+  survey mine = {0}, all = {0};
   mill_join *join = NULL;
   int64_t *place_start = NULL;
   static const char too_many[] = "too many rows to join: fit parts of the catalog";
   *out = NULL;
-  memset(&mine, 0, sizeof mine);
-  memset(&all, 0, sizeof all);
   MILL_TRY(mill_mpi_agree(mpi, list_mine(index, file_start, file_end, &mine)));
   MILL_TRY(mill_mpi_gather(mpi, mine.entry, mine.n_entry, sizeof(entry), too_many,
                            (void **)&all.entry, &all.n_entry));

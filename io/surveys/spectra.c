@@ -164,23 +164,6 @@ static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
   return best;
 }
 
-/** The first wavelength from wave_aa on where the arm may change: an end of an arm, or the middle
- *  of where two overlap; infinite: there is none. */
-static double next_change(const mill_spectra *spectra, double wave_aa)
-{
-  double next = INFINITY;
-  for (int a = 0; a < spectra->settings.lib->n_arm; a++)
-    for (int k = 0; k <= a; k++) {
-      const double low = fmax(spectra->arm[a].least_aa, spectra->arm[k].least_aa),
-                   high = fmin(spectra->arm[a].most_aa, spectra->arm[k].most_aa);
-      const double change[] = {low, 0.5 * (low + high), high};
-      for (int i = 0; i < 3; i++)
-        if (change[i] >= wave_aa && change[i] < next)
-          next = change[i];
-    }
-  return next;
-}
-
 static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
 {
   if (n < spectra->min_pix) /* remainder of a cut at an edge */
@@ -234,12 +217,8 @@ static int cut(const mill_spectra *spectra, known_waves *known)
   const unsigned mask = by_choice ? by_choice : any;
   for (int first = 0, end; first < n_pix; first = end) {
     const int arm = arm_of(spectra, mask, wave[first]);
-    end = first;
-    do {
-      const double change = next_change(spectra, wave[end++]);
-      while (end < n_pix && wave[end] < change)
-        end++;
-    } while (end < n_pix && arm_of(spectra, mask, wave[end]) == arm);
+    for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
+      end++;
     if (arm >= 0)
       MILL_CHECK(add_piece(spectra, known, arm, first, end - first));
   }
